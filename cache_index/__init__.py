@@ -1,0 +1,7 @@
+"""Which worker holds which prefix. Pure: no I/O, no clock, no logging; imports nothing of ours."""
+
+from cache_index.index import CacheIndex, WorkerId
+from cache_index.prefix import Hasher, Prefix
+from cache_index.radix import RadixTree
+
+__all__ = ["CacheIndex", "Hasher", "Prefix", "RadixTree", "WorkerId"]

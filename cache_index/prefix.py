@@ -1,0 +1,80 @@
+"""A prompt as the chain of its block hashes.
+
+1. A hash names a block *and all before it*: equal hash, equal prefix. So one comparison settles a whole run of blocks.
+2. The hash key is random per process: a client cannot choose two prompts that collide.
+3. The scope (model, adapter, cache salt) is hashed into the first block: prefixes of different scopes never meet.
+
+All blocks of a prompt are hashed in one vectorised pass: a keyed multiply-xor of each block's words, their sum times an
+odd factor of the position, and the running sum of those. Two prompts collide with a chance below 2^-32 even if somebody
+who does not know the key tried to make them.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+HASH_BYTES = 8
+_WORD_BYTES = 8
+_U64 = np.uint64
+_HALF = _U64(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The full blocks of a prompt, in order.
+
+    ``hashes`` holds 8 bytes a block; the hash of block *i* covers blocks 0 to *i* and the scope.
+    """
+
+    hashes: bytes
+
+    @property
+    def blocks(self) -> int:
+        return len(self.hashes) // HASH_BYTES
+
+
+class Hasher:
+    """Cuts text into blocks of *block_bytes* and hashes each with all before it.
+
+    *key* is 32 random bytes. A tail shorter than a block has no hash: an engine caches full blocks only.
+    """
+
+    def __init__(self, key: bytes, *, block_bytes: int) -> None:
+        if block_bytes < _WORD_BYTES or block_bytes % _WORD_BYTES:
+            raise ValueError(f"block_bytes must be a positive multiple of {_WORD_BYTES}, not {block_bytes}")
+        self.block_bytes = block_bytes
+        self._key = key
+        self._words = words = block_bytes // _WORD_BYTES
+        keyed = np.random.Generator(np.random.PCG64(int.from_bytes(key, "little")))
+        self._addends = keyed.integers(0, 2**64, size=words, dtype=_U64)
+        self._factors = keyed.integers(0, 2**64, size=words, dtype=_U64) | _U64(1)
+        self._positions = keyed
+        self._position_factors: npt.NDArray[np.uint64] = np.empty(0, dtype=_U64)
+
+    def prefix(self, text: bytes, scope: bytes = b"") -> Prefix:
+        """The chain of block hashes of *text* within *scope*. O(len(text))."""
+        blocks = len(text) // self.block_bytes
+        if blocks == 0:
+            return Prefix(b"")
+        mixed = np.frombuffer(text, dtype=_U64, count=blocks * self._words).reshape(blocks, self._words) + self._addends
+        # Without the shift a sum of products forgets high bits: two flipped top bits would cancel for any factors.
+        mixed ^= mixed >> _HALF
+        mixed *= self._factors
+        chain: npt.NDArray[np.uint64] = np.add.reduce(mixed, axis=1)
+        chain ^= chain >> _HALF
+        chain *= self._factors_of_positions(blocks)
+        chain[:1] += self._seed(scope)
+        return Prefix(np.add.accumulate(chain, out=chain).tobytes())
+
+    def _seed(self, scope: bytes) -> np.uint64:
+        digest = hashlib.blake2b(scope, digest_size=HASH_BYTES, key=self._key).digest()
+        return _U64(int.from_bytes(digest, "little"))
+
+    def _factors_of_positions(self, blocks: int) -> npt.NDArray[np.uint64]:
+        """One odd random factor per position, so that the same blocks in another order hash otherwise."""
+        if blocks > len(self._position_factors):
+            more = self._positions.integers(0, 2**64, size=max(1024, blocks), dtype=_U64) | _U64(1)
+            self._position_factors = np.concatenate([self._position_factors, more])
+        return self._position_factors[:blocks]

@@ -1,0 +1,77 @@
+"""The seam between the proxy and whatever can answer a request: a worker over HTTP, or Bedrock."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+Headers = list[tuple[bytes, bytes]]
+"""Header names in lower case, as ASGI and httptools have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request as it goes upstream. The body is bytes; nobody on the way re-serialises it."""
+
+    method: bytes
+    path: bytes
+    """Path and query as sent on the wire, e.g. ``b"/v1/chat/completions"``."""
+    headers: Headers
+    """End-to-end headers only: no hop-by-hop header, no ``host``, no ``content-length``, no client credential."""
+    body: bytes
+    streams: bool
+    """The caller asked for server-sent events."""
+    model: str
+    """The name under which the caller asked; a backend that builds its own answer must put it there."""
+
+
+class Reply(Protocol):
+    """A backend's answer whose status and headers have arrived; the body is read as it comes.
+
+    Whoever got a reply closes it, always, also after a cancellation: closing before the end tells the worker to stop.
+    """
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Headers:
+        """End-to-end headers only (no ``connection``, ``transfer-encoding``, ``keep-alive`` ...)."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """All bytes of the body have been handed out."""
+        ...
+
+    async def read(self) -> bytes:
+        """The bytes that have come since the last call, at least one; ``b""`` when the body is complete.
+
+        Raises:
+            ReplyBroken: the connection broke, or the body is not what its framing promised.
+            UpstreamTimeout: ``idle`` or ``total``.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give the connection back (body complete) or cut it (not complete). May be called twice; never raises."""
+        ...
+
+
+class Backend(Protocol):
+    """Anything that can answer a completion."""
+
+    @property
+    def id(self) -> str:
+        """What ``x-warmgate-worker`` shows: a worker's URL or given id, or ``bedrock:<model id>``."""
+        ...
+
+    async def send(self, call: Call) -> Reply:
+        """Send *call* and wait for status and headers (for a stream: until the first byte of the body is there).
+
+        A status of 4xx or 5xx is a reply, not an exception: the proxy decides what it means.
+
+        Raises:
+            ConnectFailed: nothing was sent.
+            UpstreamTimeout: ``connect``, ``first_byte`` or ``total``.
+            ReplyBroken: the connection broke before a complete status and headers.
+        """
+        ...

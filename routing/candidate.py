@@ -1,0 +1,37 @@
+"""A worker with its load and its hit, for one request: all that a strategy may look at."""
+
+from typing import NamedTuple
+
+from cache_index import WorkerId
+
+
+class Load(NamedTuple):
+    """One reading of a worker, from our own accounting. A tuple, because one is made per worker and request."""
+
+    backlog_s: float
+    """Seconds of prefill that stand before a request sent at this moment."""
+    pending: int
+    """Requests whose first token has not come."""
+    decodes: int
+    """Requests that are generating."""
+    busy_share: float
+    """Smoothed share of time, 0 to 1, in which the worker had prefill to do."""
+    prefill_overhead_s: float
+    prefill_s_per_token: float
+    decode_s_per_token: float
+    """Time that one more running request adds to each output token."""
+
+    @property
+    def in_flight(self) -> int:
+        return self.pending + self.decodes
+
+
+class Candidate(NamedTuple):
+    """A worker that could answer."""
+
+    worker: WorkerId
+    hit_blocks: int
+    hit_tokens: float
+    load: Load
+    admits: bool = True
+    """False while the worker is being warmed up and has as much as it should have: it comes after the others."""

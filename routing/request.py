@@ -1,0 +1,24 @@
+"""What routing knows of a request: values only, nothing of HTTP."""
+
+from dataclasses import dataclass
+
+from cache_index import Prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as the strategies see it."""
+
+    prefix: Prefix
+    prompt_bytes: int
+    """Length of the text that `prefix` was cut from."""
+    prompt_tokens: float
+    """Estimate; the engine tells the truth afterwards."""
+    output_tokens: float
+    """How many tokens the answer is expected to have."""
+    session: str | None = None
+    """What the caller says belongs together."""
+    streams: bool = True
+    """The first byte of a stream marks the end of its prefill; of another answer it marks the end."""
+    reads_cache: bool = True
+    """False where the engine would compute the whole prompt anyway (prompt logprobs)."""

@@ -1,0 +1,17 @@
+"""Whoever has the fewest requests in flight."""
+
+import random
+from collections.abc import Sequence
+
+from routing.candidate import Candidate
+from routing.request import Request
+
+
+class LeastLoaded:
+    """Fewest requests in flight first, ties at random."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:  # noqa: ARG002
+        return sorted(candidates, key=lambda candidate: (candidate.load.in_flight, self._rng.random()))

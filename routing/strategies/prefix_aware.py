@@ -1,0 +1,48 @@
+"""The worker that costs least, in seconds: its backlog, the prompt left to compute, the decodes it would slow."""
+
+import random
+from collections.abc import Sequence
+
+from routing.candidate import Candidate
+from routing.request import Request
+
+EXTERNALITY_LIMIT = 4.0
+"""Highest price of a second of prefill for those who come after, in seconds."""
+DECODE_PRICE = 0.02
+"""Seconds of time to first token that a second of slower generation is worth.
+
+With 0.4 ms per token and neighbour and 250 tokens of answer it makes 2 ms per running request, the figure that did best
+when real traces were replayed.
+"""
+
+
+class PrefixAware:
+    """Lowest cost first, ties at random.
+
+    Uncached work is dearer the busier the fleet is: it delays those who come after. At a busy share rho of the prefill
+    servers each second of it costs rho / (1 - rho) seconds more. On an idle fleet it costs nothing more, and so a hot
+    prefix spreads; on a busy one the cache decides.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
+        price = 1.0 + externality(candidates)
+        return sorted(candidates, key=lambda candidate: (cost_s(request, candidate, price), self._rng.random()))
+
+
+def externality(candidates: Sequence[Candidate]) -> float:
+    """Seconds that a second of prefill costs those who come after."""
+    busy = sum(candidate.load.busy_share for candidate in candidates) / max(1, len(candidates))
+    return min(EXTERNALITY_LIMIT, busy / max(1e-9, 1.0 - busy))
+
+
+def cost_s(request: Request, candidate: Candidate, price: float) -> float:
+    """Seconds that *request* costs on *candidate*, where a second of prefill counts *price* times."""
+    load = candidate.load
+    # An engine computes the last token of a prompt even if it has cached all of it.
+    uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
+    prefill_s = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token
+    slower_s = load.decode_s_per_token * load.in_flight * request.output_tokens
+    return load.backlog_s + prefill_s * price + slower_s * DECODE_PRICE

@@ -1,0 +1,19 @@
+"""Each in turn."""
+
+from collections.abc import Sequence
+
+from routing.candidate import Candidate
+from routing.request import Request
+
+
+class RoundRobin:
+    """The first choice moves on by one with each request; the others follow in the same circle."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+
+    def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:  # noqa: ARG002
+        circle = sorted(candidates, key=lambda candidate: candidate.worker)
+        start = self._turn % max(1, len(circle))
+        self._turn += 1
+        return circle[start:] + circle[:start]

@@ -1,0 +1,31 @@
+"""What belongs together goes to the same worker, whatever its load."""
+
+import hashlib
+import random
+from collections.abc import Sequence
+
+from cache_index import WorkerId
+from routing.candidate import Candidate
+from routing.request import Request
+from routing.strategies.least_loaded import LeastLoaded
+
+
+class Session:
+    """Rendezvous hashing of the session over the workers: one that leaves moves only its own sessions.
+
+    A request without a session goes to the least loaded worker.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._without = LeastLoaded(rng)
+
+    def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
+        session = request.session
+        if session is None:
+            return self._without.rank(request, candidates)
+        return sorted(candidates, key=lambda candidate: _weight(session, candidate.worker), reverse=True)
+
+
+def _weight(session: str, worker: WorkerId) -> bytes:
+    """The same in every process, so that replicas of the gateway agree."""
+    return hashlib.blake2b(f"{session}\0{worker}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
