@@ -6,8 +6,7 @@
    That is vLLM's order: a finished request's blocks are freed in reverse (vllm/v1/core/kv_cache_manager.py, `free`).
    From 2 and 3 follows that the first holding of the list has none below it, so eviction takes from its tail.
 
-Hashes cover all blocks before them (cache_index/prefix.py), so two runs are equal if their last hashes are, and the
-place where they part is found by bisection.
+Hashes cover all blocks before them (cache_index/prefix.py), so the place where two runs part is found by bisection.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,36 +16,34 @@ from cache_index.index import WorkerId
 from cache_index.prefix import HASH_BYTES, Prefix
 
 # Measured with tracemalloc on CPython 3.11 (benchmarks/index.py compares the sum with the real figure).
-NODE_BYTES = 360
-HOLDING_BYTES = 190
+NODE_BYTES = 600
+HOLDING_BYTES = 140
 
 
 class _Node:
     """A run of blocks. ``full`` and ``held`` are bitmasks over worker slots: holders of the whole run, of any of it."""
 
-    __slots__ = ("children", "full", "held", "holdings", "parent", "run")
+    __slots__ = ("blocks", "children", "full", "held", "holdings", "parent", "run")
 
     def __init__(self, run: bytes, parent: "_Node | None") -> None:
         self.run = run
+        self.blocks = len(run) // HASH_BYTES
         self.parent = parent
         self.children: dict[bytes, _Node] = {}
         self.holdings: dict[int, _Holding] = {}
         self.full = 0
         self.held = 0
 
-    @property
-    def blocks(self) -> int:
-        return len(self.run) // HASH_BYTES
-
     def shared(self, hashes: bytes, start: int) -> int:
-        """Leading blocks of this run that *hashes* has from block *start* on. O(1) when all, else O(log blocks)."""
+        """Leading blocks of this run that *hashes* has from block *start* on; the first is known to be shared.
+
+        One comparison of memory when all are, else O(log blocks).
+        """
         run = self.run
         offset = start * HASH_BYTES
-        most = min(len(run), len(hashes) - offset) // HASH_BYTES
-        end = most * HASH_BYTES
-        if run[end - HASH_BYTES : end] == hashes[offset + end - HASH_BYTES : offset + end]:
-            return most
-        low, high = 0, most - 1
+        if hashes.startswith(run, offset):
+            return self.blocks
+        low, high = 1, min(self.blocks, len(hashes) // HASH_BYTES - start)
         while low < high:
             middle = (low + high) // 2
             at = middle * HASH_BYTES
@@ -185,7 +182,7 @@ class RadixTree:
         shadow = self._shadows.get(worker)
         if shadow is None:
             return
-        for start, node in reversed(self._walk(prefix.hashes)):
+        for node, start, _ in reversed(self._walk(prefix.hashes)):
             holding = node.holdings.get(shadow.slot)
             if holding is None or start + node.blocks <= keep:
                 continue
@@ -231,17 +228,20 @@ class RadixTree:
             shadow = self._shadows[worker] = _Shadow(slot, self.default_capacity)
         return shadow
 
-    def _walk(self, hashes: bytes) -> list[tuple[int, _Node]]:
-        """Nodes that *hashes* goes through, each with the depth at which it begins; the last may be shared in part."""
-        found: list[tuple[int, _Node]] = []
+    def _walk(self, hashes: bytes) -> list[tuple[_Node, int, int]]:
+        """Nodes that *hashes* goes through, with the depth at which each begins and how many blocks of it are shared.
+
+        Only of the last may some blocks not be shared.
+        """
+        found: list[tuple[_Node, int, int]] = []
         node, position = self._root, 0
         while position * HASH_BYTES < len(hashes):
             at = position * HASH_BYTES
             child = node.children.get(hashes[at : at + HASH_BYTES])
             if child is None:
                 break
-            found.append((position, child))
             shared = child.shared(hashes, position)
+            found.append((child, position, shared))
             position += shared
             if shared < child.blocks:
                 break
@@ -250,16 +250,18 @@ class RadixTree:
 
     def _path(self, hashes: bytes) -> list[_Node]:
         """Nodes that make up exactly *hashes*, made where they are missing, split where it ends or parts inside one."""
-        path: list[_Node] = []
-        node = self._root
-        for start, child in self._walk(hashes):
-            shared = child.shared(hashes, start)
-            node = child if shared == child.blocks else self._split(child, shared)
-            path.append(node)
-        done = sum(len(node.run) for node in path)
+        walked = self._walk(hashes)
+        path = [node for node, _, _ in walked]
+        done = 0
+        if walked:
+            last, start, shared = walked[-1]
+            done = (start + shared) * HASH_BYTES
+            if shared < last.blocks:
+                path[-1] = self._split(last, shared)
         if done < len(hashes):
-            leaf = _Node(hashes[done:], node)
-            node.children[leaf.run[:HASH_BYTES]] = leaf
+            parent = path[-1] if path else self._root
+            leaf = _Node(hashes[done:], parent)
+            parent.children[leaf.run[:HASH_BYTES]] = leaf
             self._bytes += NODE_BYTES + len(leaf.run)
             path.append(leaf)
         return path
@@ -272,6 +274,7 @@ class RadixTree:
         upper = _Node(node.run[:cut], parent)
         parent.children[upper.run[:HASH_BYTES]] = upper
         node.run = node.run[cut:]
+        node.blocks -= blocks
         node.parent = upper
         upper.children[node.run[:HASH_BYTES]] = node
         upper.held = node.held

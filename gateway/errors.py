@@ -9,6 +9,8 @@
     |   +-- MethodNotAllowed    405
     |   +-- BodyTooLarge        413
     |   +-- UnsupportedMedia    415
+    |   +-- HeadTooLarge        431, before there is a request
+    +-- TooManyConnections      503 + retry-after, before there is a request
     +-- NoWorker                503 + retry-after: nobody is there to answer
     +-- UpstreamError           a backend's doing
         +-- ConnectFailed       502, refused or unreachable; nothing was sent
@@ -16,8 +18,8 @@
         +-- ReplyBroken         502, cut or unreadable, before or after the first byte
         +-- UpstreamRefused     the status that the backend itself answered
 
-Three facts hang on each class: `status`, `source` (client, gateway, upstream) and `retryable`. The OpenAI error body, the
-metric label, the log field and the decision to try the next candidate come from those three and nowhere else.
+Three facts hang on each class: `status`, `source` (client, gateway, upstream) and `retryable`. The OpenAI error body,
+the metric label, the log field and the decision to try the next candidate come from those three and nowhere else.
 """
 
 from typing import ClassVar, Literal
@@ -58,7 +60,7 @@ class ClientError(GatewayError):
     status = 400
     source = "client"
     type = "invalid_request_error"
-    code = None
+    code: ClassVar[str | None] = None
 
 
 class MalformedBody(ClientError):
@@ -92,6 +94,21 @@ class BodyTooLarge(ClientError):
 class UnsupportedMedia(ClientError):
     status = 415
     code = "unsupported_media_type"
+
+
+class HeadTooLarge(ClientError):
+    """The request line and headers are larger than the server takes."""
+
+    status = 431
+    code = "headers_too_large"
+
+
+class TooManyConnections(GatewayError):
+    """The server has as many client connections as it is allowed."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "too_many_connections"
 
 
 class NoWorker(GatewayError):

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
+
 from cache_index import WorkerId
 from routing.request import Request
 
@@ -16,8 +18,7 @@ class Ending(Enum):
     """The caller went away."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How a request ended; token counts are the engine's, where it told them."""
 
     ending: Ending
@@ -32,7 +33,8 @@ class Booking:
 
     worker: WorkerId
     request: Request
-    hit_blocks: int
+    new_blocks: int
+    """Blocks of the prompt that the worker did not hold before."""
     uncached_tokens: float
     work_s: float
     """Predicted seconds of prefill."""
@@ -42,3 +44,7 @@ class Booking:
     first_byte_at: float | None = None
     decodes_beside: int = 0
     """Requests that were generating when this one began to."""
+
+    def is_uncomputed(self, *, failed: bool) -> bool:
+        """Whether its prefill should be taken as not done. Of a worker that *failed*, a prediction is no proof."""
+        return (self.service_s if failed else self.first_byte_at) is None

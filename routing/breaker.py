@@ -46,4 +46,3 @@ class Breaker:
         in_row = len(self._failed_at) == self._limit and now - self._failed_at[0] <= self._window_s
         if in_row or self._opened_at is not None:
             self._opened_at = now
-            self._probe_at = None

@@ -1,7 +1,8 @@
 """When a request is sent, and with which order of candidates."""
 
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+import msgspec
 
 from routing.booking import Booking
 from routing.candidate import Candidate
@@ -13,8 +14,7 @@ Reason = Literal["hit", "spread", "cold", "none"]
 """hit: no candidate holds more; spread: one does, but costs more; cold: nobody holds any; none: nobody is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(msgspec.Struct, frozen=True):
     """A request released, with its candidates best first. It is booked on the first of them already."""
 
     request: Request

@@ -10,16 +10,14 @@ class BytesPerToken:
     def __init__(self, initial: float = 4.0) -> None:
         self._tokens = 1000.0
         self._bytes = initial * self._tokens
-
-    @property
-    def ratio(self) -> float:
-        return min(16.0, max(0.5, self._bytes / self._tokens))
+        self.ratio = initial
 
     def learn(self, prompt_bytes: int, prompt_tokens: int) -> None:
         """Prompts are weighted by length; a memory of about 100,000 tokens."""
         keep = 1.0 - min(0.5, prompt_tokens / 100_000)
         self._tokens = self._tokens * keep + prompt_tokens
         self._bytes = self._bytes * keep + prompt_bytes
+        self.ratio = min(16.0, max(0.5, self._bytes / self._tokens))
 
 
 class OutputLength:

@@ -10,11 +10,14 @@ class Sample:
     weight: float = 1.0
 
 
+RESIDUE = 0.001
+"""Share of the prior that never fades: it decides the slope where all samples have the same x."""
+
+
 class LinearFit:
     """Least squares for y = intercept + slope * x, in which a sample counts *memory* times less with each that follows.
 
-    *prior* speaks until samples outweigh it, and goes on to hold the slope where all samples have the same x.
-    Both coefficients are never negative. O(1) per call.
+    *prior* is the samples to begin with; they fade like others. Neither coefficient is ever negative. O(1) per call.
     """
 
     def __init__(self, *prior: Sample, memory: float = 0.97) -> None:
@@ -23,26 +26,40 @@ class LinearFit:
         self._n = self._x = self._y = self._xx = self._xy = 0.0
         self.intercept = 0.0
         self.slope = 0.0
+        self._add_prior(1.0)
         self._solve()
 
     def learn(self, x: float, y: float) -> None:
-        memory = self._memory
-        self._n = self._n * memory + 1
-        self._x = self._x * memory + x
-        self._y = self._y * memory + y
-        self._xx = self._xx * memory + x * x
-        self._xy = self._xy * memory + x * y
+        self._fade(self._memory)
+        self._add(x, y, 1.0)
+        self._add_prior(RESIDUE * (1.0 - self._memory))
         self._solve()
 
     def predict(self, x: float) -> float:
         return self.intercept + self.slope * x
 
+    def _fade(self, share: float) -> None:
+        self._n *= share
+        self._x *= share
+        self._y *= share
+        self._xx *= share
+        self._xy *= share
+
+    def _add(self, x: float, y: float, weight: float) -> None:
+        self._n += weight
+        self._x += weight * x
+        self._y += weight * y
+        self._xx += weight * x * x
+        self._xy += weight * x * y
+
+    def _add_prior(self, share: float) -> None:
+        for sample in self._prior:
+            self._add(sample.x, sample.y, share * sample.weight)
+
     def _solve(self) -> None:
-        n = self._n + sum(s.weight for s in self._prior)
-        x = self._x + sum(s.weight * s.x for s in self._prior)
-        y = self._y + sum(s.weight * s.y for s in self._prior)
-        xx = self._xx + sum(s.weight * s.x * s.x for s in self._prior)
-        xy = self._xy + sum(s.weight * s.x * s.y for s in self._prior)
-        spread = n * xx - x * x
-        self.slope = max(0.0, (n * xy - x * y) / spread)
-        self.intercept = max(0.0, (y - self.slope * x) / n)
+        """The best line of those that neither fall nor begin below zero."""
+        self.slope = max(0.0, (self._n * self._xy - self._x * self._y) / (self._n * self._xx - self._x * self._x))
+        self.intercept = (self._y - self.slope * self._x) / self._n
+        if self.intercept < 0.0:
+            self.intercept = 0.0
+            self.slope = max(0.0, self._xy / self._xx)

@@ -10,6 +10,7 @@ from routing.booking import Booking, Ending, Outcome
 from routing.breaker import Breaker
 from routing.candidate import Candidate
 from routing.estimates import BytesPerToken, OutputLength
+from routing.rates import Rates
 from routing.request import Request
 from routing.worker import Worker
 
@@ -32,7 +33,7 @@ class Fleet:
     ) -> None:
         self._index = index
         self._block_bytes = block_bytes
-        self._prefill_tokens_per_s = prefill_tokens_per_s
+        self._rates = Rates(prefill_tokens_per_s=prefill_tokens_per_s)
         self._lease_s = lease_s
         self._breaker = breaker
         self._workers: dict[WorkerId, Worker] = {}
@@ -50,9 +51,7 @@ class Fleet:
             self._index.drop(gone)
         for worker in wanted:
             if worker not in self._workers:
-                self._workers[worker] = Worker(
-                    worker, now, breaker=self._breaker(), prefill_tokens_per_s=self._prefill_tokens_per_s
-                )
+                self._workers[worker] = Worker(worker, now, breaker=self._breaker(), rates=self._rates)
 
     def set_up(self, worker: WorkerId, *, up: bool) -> None:
         """What active health says. A worker that comes back is warmed up like a new one."""
@@ -68,6 +67,9 @@ class Fleet:
         """The engine began a new life: its cache is empty."""
         self._index.drop(worker)
         self._fit_capacity(worker)
+        state = self._workers.get(worker)
+        if state is not None:
+            state.warmup.restart()
 
     def set_capacity(self, worker: WorkerId, *, blocks: int, block_size: int) -> None:
         """The engine's cache has *blocks* blocks of *block_size* tokens."""
@@ -88,8 +90,8 @@ class Fleet:
         """Workers that are up and not cut off by their breaker; if that leaves none, all that are up."""
         up = [worker for worker in self._workers.values() if worker.is_up]
         workers = [worker for worker in up if worker.breaker.allows(now)] or up
-        hits = self._index.match(request.prefix)
-        tokens_per_block = self._block_bytes / self.bytes_per_token.ratio if request.reads_cache else 0.0
+        hits = self._index.match(request.prefix) if request.reads_cache else {}
+        tokens_per_block = self._block_bytes / self.bytes_per_token.ratio
         return [self._candidate(worker, hits.get(worker.id, 0), tokens_per_block, now) for worker in workers]
 
     def book(self, request: Request, candidate: Candidate, now: float) -> Booking | None:
@@ -101,9 +103,9 @@ class Fleet:
         if worker is None:
             return None
         uncached = max(1.0, request.prompt_tokens - candidate.hit_tokens)
-        booking = Booking(worker.id, request, candidate.hit_blocks, uncached, worker.prefill_s(uncached), now)
+        brings = self._index.record(worker.id, request.prefix)
+        booking = Booking(worker.id, request, brings, uncached, worker.prefill_s(uncached), now)
         worker.book(booking, now)
-        self._index.record(worker.id, request.prefix)
         return booking
 
     def first_byte(self, booking: Booking, now: float) -> None:
@@ -120,15 +122,15 @@ class Fleet:
         worker.release(booking, now)
         if outcome.ending is Ending.ANSWERED:
             self._answered(worker, booking, outcome, now)
-        elif booking.first_byte_at is None:
-            self._index.trim(worker.id, booking.request.prefix, booking.hit_blocks)
+        elif booking.is_uncomputed(failed=outcome.ending is Ending.FAILED):
+            prefix = booking.request.prefix
+            self._index.trim(worker.id, prefix, prefix.blocks - booking.new_blocks)
         if outcome.ending is Ending.FAILED:
             worker.breaker.failed(now)
-        elif outcome.ending is not Ending.ABORTED:
-            worker.breaker.succeeded()
 
     def _answered(self, worker: Worker, booking: Booking, outcome: Outcome, now: float) -> None:
         worker.warmup.succeeded()
+        worker.breaker.succeeded()
         request = booking.request
         output_blocks = 0
         if outcome.completion_tokens is not None:
@@ -138,7 +140,7 @@ class Fleet:
         if outcome.prompt_tokens is not None:
             self.bytes_per_token.learn(request.prompt_bytes, outcome.prompt_tokens)
             if outcome.cached_tokens is not None:
-                uncached = float(outcome.prompt_tokens - outcome.cached_tokens)
+                uncached = max(1.0, float(outcome.prompt_tokens - outcome.cached_tokens))
         worker.learn(booking, now, uncached_tokens=uncached, completion_tokens=outcome.completion_tokens)
         # An engine frees the blocks of a request when it ends: that is when they were used last.
         self._index.record(worker.id, request.prefix, output_blocks=output_blocks)

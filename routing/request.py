@@ -1,13 +1,12 @@
 """What routing knows of a request: values only, nothing of HTTP."""
 
-from dataclasses import dataclass
+import msgspec
 
 from cache_index import Prefix
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request as the strategies see it."""
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """One request as the strategies see it. A msgspec Struct, at a tenth of a frozen dataclass's cost."""
 
     prefix: Prefix
     prompt_bytes: int

@@ -11,36 +11,39 @@ from routing.booking import Booking
 from routing.breaker import Breaker
 from routing.busy import BusyShare
 from routing.candidate import Load
-from routing.fit import LinearFit, Sample
+from routing.rates import Pace, Rates
 from routing.warmup import WarmUp
 
-PREFILL_OVERHEAD_S = 0.01
 CAUTION = 1.15
 """Learnt seconds per token are taken this much longer."""
+S_PER_TOKEN_MIN = 1e-6
+"""A million tokens per second: no engine is faster, but samples may say so where short prompts waited for long ones."""
 OUTLIER = 4.0
-"""A sample that took longer than this many times the prediction, plus a second, is taken as that long."""
+"""A sample that took longer than this many times the prediction, plus some slack, is taken as that long."""
+PREFILL_SLACK_S = 1.0
+TPOT_SLACK_S = 0.02
+SAME_STEP_S = 0.005
+"""First bytes closer than this left the engine in one step: they share its time, whichever was read first."""
 
 
 class Worker:
     """One worker of a fleet."""
 
-    def __init__(self, worker_id: WorkerId, now: float, *, breaker: Breaker, prefill_tokens_per_s: float) -> None:
+    def __init__(self, worker_id: WorkerId, now: float, *, breaker: Breaker, rates: Rates) -> None:
         self.id = worker_id
         self.is_up = True
         self.breaker = breaker
         self.warmup = WarmUp()
         self.engine_capacity: tuple[int, int] | None = None
         """Blocks and tokens per block, when the engine has told them."""
-        self._prefill = LinearFit(
-            Sample(0.0, PREFILL_OVERHEAD_S), Sample(4096.0, PREFILL_OVERHEAD_S + 4096.0 / prefill_tokens_per_s, 0.2)
-        )
-        # 20 ms a token alone, 0.5 ms more for each neighbour: a mid-size model on one GPU.
-        self._decode = LinearFit(Sample(0.0, 0.02), Sample(32.0, 0.036, 0.2))
+        self._rates = rates
+        self._pace = Pace()
         self._busy = BusyShare(now)
         self._pending: dict[Booking, None] = {}
         self._decoding: dict[Booking, None] = {}
         self._pending_s = 0.0
         self._turn_since = now
+        self._same_step: list[Booking] = []
 
     @property
     def in_flight(self) -> int:
@@ -49,7 +52,7 @@ class Worker:
     @property
     def prefill_tokens_per_s(self) -> float:
         """The rate that predictions use."""
-        return 1.0 / (self._prefill.slope * CAUTION)
+        return 1.0 / self._prefill_s_per_token
 
     def load(self, now: float) -> Load:
         """A reading at *now*. O(1) but for bookings whose prefill is over."""
@@ -59,16 +62,17 @@ class Worker:
             pending=len(self._pending),
             decodes=len(self._decoding),
             busy_share=self._busy.observe(now, busy=bool(self._pending)),
-            prefill_overhead_s=self._prefill.intercept,
-            prefill_s_per_token=self._prefill.slope * CAUTION,
-            decode_s_per_token=self._decode.slope,
+            prefill_overhead_s=self._rates.prefill_overhead_s * self._pace.factor,
+            prefill_s_per_token=self._prefill_s_per_token,
+            decode_s_per_token=self._rates.decode.slope,
         )
 
     def prefill_s(self, uncached_tokens: float) -> float:
         """Predicted seconds for a prefill that begins at once."""
-        return self._prefill.intercept + self._prefill.slope * CAUTION * uncached_tokens
+        return self._rates.prefill_overhead_s * self._pace.factor + self._prefill_s_per_token * uncached_tokens
 
     def book(self, booking: Booking, now: float) -> None:
+        self._pass_turns(now)
         self._busy.observe(now, busy=bool(self._pending))
         if not self._pending:
             self._turn_since = now
@@ -78,13 +82,15 @@ class Worker:
 
     def first_byte(self, booking: Booking, now: float) -> None:
         """The prefill of *booking* is over. Calling it again, or for a booking that is gone, changes nothing."""
+        self._pass_turns(now)
         if booking not in self._pending:
             return
-        booking.service_s = now - max(booking.booked_at, self._turn_since)
+        self._measure(booking, now)
         self._begin_decode(booking, now)
 
     def release(self, booking: Booking, now: float) -> None:
         """*booking* is over, however it ended. Calling it again changes nothing."""
+        self._pass_turns(now)
         if booking in self._pending:
             self._leave_queue(booking, now)
         self._decoding.pop(booking, None)
@@ -93,12 +99,14 @@ class Worker:
         """Take the measured times of an answered *booking* into the rates."""
         if booking.service_s is None or booking.first_byte_at is None:
             return
-        expected = self._prefill.predict(uncached_tokens)
-        self._prefill.learn(uncached_tokens, min(booking.service_s, OUTLIER * expected + 1.0))
+        rates = self._rates
+        service_s = min(booking.service_s, OUTLIER * rates.prefill_s(uncached_tokens) + PREFILL_SLACK_S)
+        rates.learn_prefill(uncached_tokens, service_s)
+        self._pace.learn(measured_s=service_s, fleet_s=rates.prefill_s(uncached_tokens))
         if completion_tokens is not None and completion_tokens > 1:
             tpot_s = (now - booking.first_byte_at) / (completion_tokens - 1)
             neighbours = (booking.decodes_beside + len(self._decoding)) / 2
-            self._decode.learn(neighbours, min(tpot_s, OUTLIER * self._decode.predict(neighbours) + 1.0))
+            rates.decode.learn(neighbours, min(tpot_s, OUTLIER * rates.decode.predict(neighbours) + TPOT_SLACK_S))
 
     def expire(self, before: float, now: float) -> list[Booking]:
         """Release the bookings made before *before*: whoever made them is gone."""
@@ -106,6 +114,21 @@ class Worker:
         for booking in lost:
             self.release(booking, now)
         return lost
+
+    @property
+    def _prefill_s_per_token(self) -> float:
+        return max(S_PER_TOKEN_MIN, self._rates.prefill_s_per_token * self._pace.factor) * CAUTION
+
+    def _measure(self, booking: Booking, now: float) -> None:
+        """The time since its turn began is its prefill's, or in parts that of all that the engine computed with it."""
+        since = max(booking.booked_at, self._turn_since)
+        if now - self._turn_since > SAME_STEP_S:
+            self._same_step = []
+        self._same_step.append(booking)
+        together_s = now - since + sum(other.service_s or 0.0 for other in self._same_step[:-1])
+        work_s = max(1e-9, sum(other.work_s for other in self._same_step))
+        for other in self._same_step:
+            other.service_s = together_s * other.work_s / work_s
 
     def _backlog_s(self, now: float) -> float:
         if not self._pending:

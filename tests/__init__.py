@@ -1,1 +1,1 @@
-# Present here and in every folder below: without it pytest puts `tests/` on the path and `import routing` finds tests/routing.
+# Here and in every folder below: else pytest puts `tests/` on the path, and `import routing` finds tests/routing.

@@ -1,14 +1,14 @@
 """The seam between the proxy and whatever can answer a request: a worker over HTTP, or Bedrock."""
 
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 Headers = list[tuple[bytes, bytes]]
 """Header names in lower case, as ASGI and httptools have them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One request as it goes upstream. The body is bytes; nobody on the way re-serialises it."""
 
     method: bytes
@@ -74,4 +74,20 @@ class Backend(Protocol):
             UpstreamTimeout: ``connect``, ``first_byte`` or ``total``.
             ReplyBroken: the connection broke before a complete status and headers.
         """
+        ...
+
+
+class WorkerBackend(Backend, Protocol):
+    """A backend that is one worker: it has an address of its own, and connections that are kept and counted."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def connections_open(self) -> int:
+        """Busy and idle ones."""
+        ...
+
+    async def aclose(self) -> None:
+        """Cut all connections; later calls get `ConnectFailed`."""
         ...

@@ -21,7 +21,7 @@ class Session:
 
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
         session = request.session
-        if session is None:
+        if not session:
             return self._without.rank(request, candidates)
         return sorted(candidates, key=lambda candidate: _weight(session, candidate.worker), reverse=True)
 

@@ -208,7 +208,7 @@ def test_an_index_with_no_holders_takes_no_bytes() -> None:
 
 def test_the_byte_budget_evicts_the_least_recently_used_run_of_any_worker() -> None:
     """Two single-block prompts fit; the third costs the oldest, though it is another worker's."""
-    index = tree(max_bytes=1200)
+    index = tree(max_bytes=1600)
     index.record(A, prefix("a"))
     index.record(B, prefix("b"))
     index.record(B, prefix("c"))
@@ -326,7 +326,7 @@ def test_an_unbounded_tree_matches_as_pygtrie_does(records: list[tuple[WorkerId,
     assert {worker: hit for worker, hit in expected.items() if hit} == index.match(prefix(asked))
 
 
-@pytest.mark.parametrize("budget", [500, 2000, 5000])
+@pytest.mark.parametrize("budget", [500, 3000, 9000])
 def test_the_budget_holds_after_every_record(budget: int) -> None:
     """Prompts of one family, over three workers, with trims between."""
     index = tree(max_bytes=budget)

@@ -1,0 +1,295 @@
+"""What the strategies gain on recorded conversations: the real gateway over HTTP, simulated workers, real time.
+
+The conversations of tau-bench (airline) are cut into turns: one request for every answer of the recording, with all
+that was said before it. A conversation asks for its next turn when the last one has been answered; 20 are in flight.
+Each strategy gets a gateway and workers of its own, with cold caches.
+
+The bound on the hit rate is one cache without limit for everybody: a block is a hit if any earlier request had it.
+
+Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+"""
+
+import argparse
+import asyncio
+import gzip
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvloop
+
+from benchmarks.processes import ChildFailedError, Processes, free_port, start_gateway
+from benchmarks.report import RESULTS, ROOT, Bar, Circumstances, Report, Table
+from gateway.simulator.rendering import render_chat
+from gateway.simulator.tokens import TokenSequence, block_hashes
+from routing.strategies import NAMES
+
+TRACE = ROOT / "benchmarks" / "traces" / "tau_airline_conversations.jsonl"
+BLOCK_SIZE = 16  # tokens
+CHARACTERS_PER_TOKEN = 4
+LEAST_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS = 8, 200
+HIT_BAR, TTFT_P50_BAR, TTFT_P90_BAR = 0.97, 0.6, 0.4
+PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "httpx", "numpy", "msgspec")
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request: what was said so far, and how long the recorded answer is."""
+
+    messages: list[Message]
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    worker: str
+    ttft_s: float
+    e2e_s: float
+    prompt_tokens: int
+    cached_tokens: int
+
+
+def conversations(trace: Path, count: int) -> list[list[Turn]]:
+    """The turns of the first *count* conversations of *trace*, plain or gzipped."""
+    with gzip.open(trace, "rt") if trace.suffix == ".gz" else trace.open() as lines:
+        recorded = [json.loads(line)["messages"] for line in lines][:count]
+    return [
+        [
+            Turn(messages[:i], _output_tokens(message))
+            for i, message in enumerate(messages)
+            if message["role"] == "assistant" and i
+        ]
+        for messages in recorded
+    ]
+
+
+def _output_tokens(message: Message) -> int:
+    said = len(json.dumps(message.get("content") or message.get("tool_calls")))
+    return max(LEAST_OUTPUT_TOKENS, min(MOST_OUTPUT_TOKENS, said // CHARACTERS_PER_TOKEN))
+
+
+def infinite_cache_hit_rate(talks: Sequence[Sequence[Turn]]) -> float:
+    """Share of all prompt tokens that one boundless cache would have held, whatever the order of the conversations."""
+    seen: set[int] = set()
+    hit = total = 0
+    for turn in (turn for talk in talks for turn in talk):
+        tokens = TokenSequence.from_text(render_chat(turn.messages))
+        hashes = block_hashes(tokens, block_size=BLOCK_SIZE, scope=())
+        leading = next((i for i, block in enumerate(hashes) if block not in seen), len(hashes))
+        # An engine computes at least the last token of a prompt.
+        hit += min(leading, (len(tokens) - 1) // BLOCK_SIZE) * BLOCK_SIZE
+        total += len(tokens)
+        seen.update(hashes)
+    return hit / total
+
+
+@dataclass
+class Replay:
+    """One strategy's run."""
+
+    url: str
+    client: httpx.AsyncClient
+    answers: list[Answer]
+
+    async def run(self, talks: Sequence[Sequence[Turn]], *, in_flight: int) -> None:
+        """Ask all turns of all conversations, *in_flight* conversations at one time."""
+        pending = iter(talks)
+
+        async def talk_on() -> None:
+            for talk in pending:
+                for turn in talk:
+                    self.answers.append(await self._ask(turn))
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(in_flight):
+                tasks.create_task(talk_on())
+
+    async def _ask(self, turn: Turn) -> Answer:
+        body = {
+            "model": "tiny",
+            "messages": turn.messages,
+            "max_tokens": turn.output_tokens,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        begun = time.monotonic()
+        first = usage = None
+        async with self.client.stream("POST", f"{self.url}/v1/chat/completions", json=body) as reply:
+            reply.raise_for_status()
+            async for line in reply.aiter_lines():
+                first = first or (time.monotonic() if line else None)
+                if '"usage":{' in line:
+                    usage = json.loads(line.removeprefix("data: "))["usage"]
+        if first is None or usage is None:
+            raise RuntimeError("an answer had no usage")
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        worker = reply.headers["x-warmgate-worker"]
+        return Answer(worker, first - begun, time.monotonic() - begun, usage["prompt_tokens"], cached)
+
+
+@contextmanager
+def serving(strategy: str, options: argparse.Namespace) -> Iterator[str]:
+    """The URL of a gateway with *strategy* before fresh workers."""
+    with Processes() as processes:
+        workers = []
+        for i in range(options.workers):
+            flags = ["--blocks", str(options.blocks), "--prefill-tokens-per-s", str(options.prefill_tokens_per_s)]
+            command = [sys.executable, "-m", "gateway", "simulate", "--port", "0", "--timing", options.timing, *flags]
+            workers.append(processes.start(f"worker{i}", command))
+        settings = {
+            "server": {"port": free_port()},
+            "models": [
+                {
+                    "name": "tiny",
+                    "strategy": strategy,
+                    "workers": [{"url": worker.wait_for_ready_line()} for worker in workers],
+                }
+            ],
+        }
+        yield start_gateway(processes, settings)[1]
+
+
+async def replay(strategy: str, talks: Sequence[Sequence[Turn]], options: argparse.Namespace) -> list[Answer]:
+    with serving(strategy, options) as url:
+        async with httpx.AsyncClient(timeout=120, verify=False, limits=httpx.Limits(max_connections=None)) as client:
+            run = Replay(url, client, [])
+            await run.run(talks, in_flight=options.in_flight)
+            return run.answers
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a strategy came to."""
+
+    strategy: str
+    requests: int
+    hit_rate: float
+    ttft_p50_s: float
+    ttft_p90_s: float
+    ttft_p99_s: float
+    e2e_p50_s: float
+    busiest_share: float
+    """Of all requests, the share of the worker that got most."""
+    took_s: float
+
+    @classmethod
+    def of(cls, strategy: str, answers: Sequence[Answer], took_s: float) -> "Summary":
+        ttft = sorted(answer.ttft_s for answer in answers)
+        e2e = sorted(answer.e2e_s for answer in answers)
+        busiest = Counter(answer.worker for answer in answers).most_common(1)[0][1]
+        return cls(
+            strategy,
+            len(answers),
+            sum(answer.cached_tokens for answer in answers) / sum(answer.prompt_tokens for answer in answers),
+            _percentile(ttft, 50),
+            _percentile(ttft, 90),
+            _percentile(ttft, 99),
+            _percentile(e2e, 50),
+            busiest / len(answers),
+            took_s,
+        )
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float:
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+async def run(options: argparse.Namespace) -> Report:
+    report = Report(
+        "live", "Strategies on recorded conversations", Circumstances.observe(seed=options.seed, packages=PACKAGES)
+    )
+    talks = conversations(options.trace, options.conversations)
+    random.Random(options.seed).shuffle(talks)
+    bound = infinite_cache_hit_rate(talks)
+    summaries = []
+    for strategy in options.strategies:
+        begun = time.monotonic()
+        answers = await replay(strategy, talks, options)
+        summaries.append(Summary.of(strategy, answers, time.monotonic() - begun))
+        print(summaries[-1], file=sys.stderr)
+    _tell(report, summaries, bound, options)
+    return report
+
+
+def _tell(report: Report, summaries: Sequence[Summary], bound: float, options: argparse.Namespace) -> None:
+    by_name = {summary.strategy: summary for summary in summaries}
+    if {"prefix_aware", "round_robin"} <= set(by_name):
+        ours, turns = by_name["prefix_aware"], by_name["round_robin"]
+        report.bars = [
+            Bar("prefix_aware's hit rate, share of the bound", ours.hit_rate / bound, ">=", HIT_BAR),
+            Bar(
+                "prefix_aware: TTFT p50, share of round_robin's", ours.ttft_p50_s / turns.ttft_p50_s, "<=", TTFT_P50_BAR
+            ),
+            Bar(
+                "prefix_aware: TTFT p90, share of round_robin's", ours.ttft_p90_s / turns.ttft_p90_s, "<=", TTFT_P90_BAR
+            ),
+        ]
+    rows = [
+        (
+            summary.strategy,
+            summary.requests,
+            f"{summary.hit_rate:.1%}",
+            summary.hit_rate / bound,
+            summary.ttft_p50_s,
+            summary.ttft_p90_s,
+            summary.ttft_p99_s,
+            summary.e2e_p50_s,
+            f"{summary.busiest_share:.0%}",
+            summary.took_s,
+        )
+        for summary in summaries
+    ]
+    columns = (
+        *("strategy", "requests", "hit rate", "of the bound", "TTFT p50 s", "p90 s", "p99 s"),
+        *("E2E p50 s", "busiest worker", "took s"),
+    )
+    report.tables = [Table(f"{options.conversations} conversations, {options.in_flight} in flight", columns, rows)]
+    report.notes = [
+        f"{options.workers} simulated workers ({options.timing}), {options.blocks} blocks of {BLOCK_SIZE} tokens and "
+        f"{options.prefill_tokens_per_s:g} tokens of prefill per second each.",
+        "Hit rate: cached share of all prompt tokens, as the workers report it. "
+        f"Bound: {bound:.1%}, one boundless cache for all.",
+    ]
+    report.figures = {"bound": bound, "summaries": summaries}
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__.splitlines()[0])
+    parser.add_argument("--trace", type=Path, default=TRACE, help="conversations in OpenAI's form, .jsonl or .jsonl.gz")
+    parser.add_argument("--conversations", type=int, default=100)
+    parser.add_argument("--in-flight", type=int, default=20)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--blocks", type=int, default=2048)
+    parser.add_argument("--prefill-tokens-per-s", type=float, default=2000.0)
+    parser.add_argument("--timing", choices=("chunked", "fifo"), default="chunked")
+    parser.add_argument("--strategies", type=lambda text: text.split(","), default=list(NAMES))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    try:
+        report = uvloop.run(run(arguments))
+    except ChildFailedError as error:
+        print(f"live: {error}", file=sys.stderr)
+        return 2
+    report.write(arguments.results)
+    print(report.markdown())
+    return 0 if report.is_met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

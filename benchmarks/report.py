@@ -1,0 +1,273 @@
+"""What a benchmark found, as two files: ``NAME.json`` with every figure, ``NAME.md`` with the tables a reader wants.
+
+A report says how it was made: command, commit, versions, machine, how busy the machine was. It never says where: no
+path and no host name of the machine gets into it.
+"""
+
+import dataclasses
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The values of one quantity over the rounds of a run."""
+
+    median: float
+    lowest: float
+    highest: float
+    rounds: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Spread":
+        """Raises ``ValueError`` when there is no value."""
+        ordered = sorted(values)
+        if not ordered:
+            raise ValueError("a spread needs at least one value")
+        return cls(statistics.median(ordered), ordered[0], ordered[-1], len(ordered))
+
+    def __str__(self) -> str:
+        return f"{_shown(self.median)} ({_shown(self.lowest)} – {_shown(self.highest)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One promise and whether the run kept it."""
+
+    what: str
+    value: float
+    relation: Literal[">=", "<=", "<", "=="]
+    limit: float
+
+    @property
+    def is_met(self) -> bool:
+        match self.relation:
+            case ">=":
+                return self.value >= self.limit
+            case "<=":
+                return self.value <= self.limit
+            case "<":
+                return self.value < self.limit
+            case "==":
+                return self.value == self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell | Spread]]
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """How and on what a run was made. Taken at its start, so that the load average is not the run's own."""
+
+    command: str
+    commit: str | None
+    """Short hash; None outside a git repository or before its first commit."""
+    is_dirty: bool | None
+    """The checkout differs from the commit, results aside."""
+    date: str
+    seed: int | None
+    python: str
+    packages: Mapping[str, str]
+    tools: Mapping[str, str]
+    machine: Mapping[str, str | int | float]
+    load_average: tuple[float, float, float]
+    """Over 1, 5 and 15 minutes."""
+
+    @classmethod
+    def observe(
+        cls,
+        *,
+        seed: int | None,
+        packages: Iterable[str],
+        tools: Mapping[str, str] | None = None,
+    ) -> "Circumstances":
+        """Those of this process, at this moment; *packages* that are not installed are left out."""
+        commit = _git("rev-parse", "--short", "HEAD")
+        changes = _git("status", "--porcelain", "--", ".", ":(exclude)benchmarks/results")
+        return cls(
+            command=command_line(sys.orig_argv),
+            commit=commit,
+            is_dirty=None if commit is None or changes is None else bool(changes),
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            seed=seed,
+            python=f"{platform.python_implementation()} {platform.python_version()}",
+            packages=_versions(packages),
+            tools=dict(tools or {}),
+            machine=_machine(),
+            load_average=os.getloadavg(),
+        )
+
+
+class Report:
+    """Collects what a run found, and writes both files at its end."""
+
+    def __init__(self, name: str, title: str, circumstances: Circumstances) -> None:
+        self.name = name
+        self.title = title
+        self.circumstances = circumstances
+        self.tables: list[Table] = []
+        self.bars: list[Bar] = []
+        self.notes: list[str] = []
+        self.figures: dict[str, Any] = {}
+        """Everything measured, round by round, for the JSON only. Dataclasses are welcome."""
+
+    @property
+    def is_met(self) -> bool:
+        """Every bar is met."""
+        return all(bar.is_met for bar in self.bars)
+
+    def markdown(self) -> str:
+        """What a reader wants, in this order: verdict, tables, notes, circumstances."""
+        parts = [f"# {self.title}"]
+        if self.bars:
+            parts.append(_table(_bars(self.bars)))
+        parts += [_table(table) for table in self.tables]
+        if self.notes:
+            parts.append("\n".join(f"* {note}" for note in self.notes))
+        parts.append(_how_it_was_made(self.circumstances))
+        return "\n\n".join(parts) + "\n"
+
+    def as_json(self) -> str:
+        value = {
+            "name": self.name,
+            "title": self.title,
+            "circumstances": self.circumstances,
+            "is_met": self.is_met,
+            "bars": [{**dataclasses.asdict(bar), "is_met": bar.is_met} for bar in self.bars],
+            "tables": self.tables,
+            "notes": self.notes,
+            "figures": self.figures,
+        }
+        return json.dumps(value, indent=1, ensure_ascii=False, default=_plain) + "\n"
+
+    def write(self, directory: Path = RESULTS) -> Path:
+        """Write both files and return the readable one."""
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{self.name}.json").write_text(self.as_json())
+        readable = directory / f"{self.name}.md"
+        readable.write_text(self.markdown())
+        return readable
+
+
+def command_line(arguments: Sequence[str]) -> str:
+    """The command as one would type it in the checkout: ``python`` for the interpreter, names for paths."""
+    interpreter, *rest = arguments
+    name = "python" if Path(interpreter).name.startswith("python") else Path(interpreter).name
+    return " ".join([name, *(_without_place(argument) for argument in rest)])
+
+
+def _without_place(argument: str) -> str:
+    option, separator, value = argument.rpartition("=")
+    words = [_relative(word) for word in value.split(" ")]
+    shown = option + separator + " ".join(words)
+    return f"'{shown}'" if " " in shown else shown
+
+
+def _relative(word: str) -> str:
+    path = Path(word)
+    if not path.is_absolute():
+        return word
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _versions(packages: Iterable[str]) -> dict[str, str]:
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _machine() -> dict[str, str | int | float]:
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count() or 0,
+        "memory_gib": round(memory_bytes / 2**30, 1),
+        "kernel": f"{platform.system()} {platform.release()}",
+    }
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    raise TypeError(f"{type(value).__name__} has no place in a report")
+
+
+def _bars(bars: Sequence[Bar]) -> Table:
+    rows = [
+        (bar.what, bar.value, f"{bar.relation} {_shown(bar.limit)}", "met" if bar.is_met else "**missed**")
+        for bar in bars
+    ]
+    return Table("Bars", ("bar", "measured", "wanted", "verdict"), rows)
+
+
+def _table(table: Table) -> str:
+    lines = [
+        f"## {table.title}\n",
+        "| " + " | ".join(table.columns) + " |",
+        "|" + "---|" * len(table.columns),
+        *("| " + " | ".join(_shown(cell) for cell in row) + " |" for row in table.rows),
+    ]
+    return "\n".join(lines)
+
+
+def _shown(cell: Cell | Spread) -> str:
+    """A figure with as many digits as a reader can use."""
+    if cell is None:
+        return "–"
+    if isinstance(cell, float):
+        return f"{cell:,.0f}" if abs(cell) >= 100 or cell.is_integer() else f"{cell:.3g}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|")
+
+
+def _how_it_was_made(seen: Circumstances) -> str:
+    commit = "none" if seen.commit is None else seen.commit + (" with local changes" if seen.is_dirty else "")
+    versions = [f"{name} {version}" for name, version in {**seen.packages, **seen.tools}.items()]
+    machine = seen.machine
+    load = ", ".join(f"{value:.2f}" for value in seen.load_average)
+    lines = [
+        "## How it was made\n",
+        f"* Command: `{seen.command}`",
+        f"* Commit: {commit}. Date: {seen.date}. Seed: {'none' if seen.seed is None else seen.seed}.",
+        f"* Versions: {', '.join([seen.python, *versions])}.",
+        f"* Machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['kernel']}.",
+        f"* Load average when it started (1, 5, 15 min): {load}.",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,286 @@
+"""A worker that costs next to nothing, so that what a benchmark measures is the proxy before it.
+
+It understands as much HTTP/1.1 as proxies speak to workers (keep-alive, ``content-length`` bodies, pipelining) and
+answers with bytes prepared at the start. What it deliberately does not do: look at the prompt, or hold anything of it.
+
+Rules:
+    1. A stream is a hundred events, each its own HTTP chunk and its own write. All running streams get their next event
+       in the same step, as an engine emits one token for every running sequence.
+    2. The answer depends on the request in three things only: the path, ``stream`` and ``include_usage``.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import uvloop
+
+EVENTS_PER_STREAM = 100
+PROMPT_TOKENS = 300  # what a 1.2 kB chat body comes to
+BLOCK_SIZE = 16  # vLLM's default, in tokens
+NUM_GPU_BLOCKS = 8192
+
+CREATED_S = 1_760_000_000
+CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+
+# In JSON text a quote inside a string is escaped, so a prompt that talks about "stream" cannot match these.
+STREAM = re.compile(rb'"stream"\s*:\s*true')
+INCLUDE_USAGE = re.compile(rb'"include_usage"\s*:\s*true')
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The prepared bytes of every answer, head and framing included."""
+
+    chat: bytes
+    stream_head: bytes
+    events: tuple[bytes, ...]
+    usage: bytes
+    done: bytes
+    pages: dict[bytes, bytes]
+    """Answers to GET, by path."""
+    not_found: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long the worker makes a caller wait. Zero is as fast as it can."""
+
+    first_byte_s: float = 0.0
+    event_s: float = 0.0
+
+
+def write_script(model: str, *, num_gpu_blocks: int = NUM_GPU_BLOCKS) -> Script:
+    """All answers of a worker that serves *model* and says it has *num_gpu_blocks* of cache."""
+    return Script(
+        chat=_response(200, "application/json", _json(_completion(model))),
+        stream_head=(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+        ),
+        events=tuple(_http_chunk(_event(_delta(model, number))) for number in range(EVENTS_PER_STREAM)),
+        usage=_http_chunk(_event({**_chunk(model), "choices": [], "usage": _usage()})),
+        done=_http_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n",
+        pages={
+            b"/health": _response(200, "text/plain", b""),
+            b"/v1/models": _response(200, "application/json", _json(_models(model))),
+            b"/metrics": _response(200, "text/plain; version=0.0.4", _metrics(model, num_gpu_blocks)),
+        },
+        not_found=_response(404, "application/json", _json({"detail": "Not Found"})),
+    )
+
+
+class Steps:
+    """The engine's loop: one event for every running stream per step, and no step while nothing runs."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, script: Script, pace: Pace) -> None:
+        self._loop = loop
+        self._events = script.events
+        self._pace = pace
+        self._running: dict[asyncio.Transport, tuple[deque[bytes], Callable[[], None]]] = {}
+        self._is_stepping = False
+
+    def start(self, transport: asyncio.Transport, tail: bytes, finished: Callable[[], None]) -> None:
+        """Stream to *transport* from the next step on; *tail* follows the last event, then *finished* is called."""
+        self._running[transport] = (deque((*self._events, tail)), finished)
+        if not self._is_stepping:
+            self._is_stepping = True
+            self._after_a_step()
+
+    def stop(self, transport: asyncio.Transport) -> None:
+        """Forget a stream whose reader has gone; one that is not running is no error."""
+        self._running.pop(transport, None)
+
+    def _after_a_step(self) -> None:
+        if self._pace.event_s:
+            self._loop.call_later(self._pace.event_s, self._step)
+        else:
+            self._loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        # A stream is some 25 kB in all, below the transport's high-water mark: nothing here needs back-pressure.
+        for transport, (events, finished) in list(self._running.items()):
+            transport.write(events.popleft())
+            if not events:
+                del self._running[transport]
+                finished()
+        self._is_stepping = bool(self._running)
+        if self._is_stepping:
+            self._after_a_step()
+
+
+class Connection(asyncio.Protocol):
+    """One keep-alive connection; requests that arrive while an answer is under way wait in the buffer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, script: Script, steps: Steps, pace: Pace) -> None:
+        self._loop = loop
+        self._script = script
+        self._steps = steps
+        self._pace = pace
+        self._buffer = b""
+        self._is_answering = False
+        self._is_last = False
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports only look like asyncio's
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self._steps.stop(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer = self._buffer + data if self._buffer else data
+        self._answer_next()
+
+    def _answer_next(self) -> None:
+        while self._buffer and not self._is_answering:
+            head_end = self._buffer.find(b"\r\n\r\n")
+            if head_end < 0:
+                return
+            length = CONTENT_LENGTH.search(self._buffer, 0, head_end + 2)
+            end = head_end + 4 + (int(length[1]) if length else 0)
+            if len(self._buffer) < end:
+                return
+            request, self._buffer = self._buffer[:end], self._buffer[end:]
+            self._answer(request, head_end)
+
+    def _answer(self, request: bytes, head_end: int) -> None:
+        self._is_answering = True
+        self._is_last = request.find(b"onnection: close", 0, head_end) >= 0
+        if not request.startswith(b"POST /v1/chat/completions "):
+            path = request[4 : request.find(b" ", 4)] if request.startswith(b"GET ") else b""
+            self._transport.write(self._script.pages.get(path, self._script.not_found))
+            self._answered()
+        elif self._pace.first_byte_s:
+            self._loop.call_later(self._pace.first_byte_s, self._complete, request, head_end)
+        else:
+            self._complete(request, head_end)
+
+    def _complete(self, request: bytes, head_end: int) -> None:
+        if self._transport.is_closing():
+            return
+        if STREAM.search(request, head_end):
+            tail = self._script.done
+            if INCLUDE_USAGE.search(request, head_end):
+                tail = self._script.usage + tail
+            self._transport.write(self._script.stream_head)
+            self._steps.start(self._transport, tail, self._answered)
+        else:
+            self._transport.write(self._script.chat)
+            self._answered()
+
+    def _answered(self) -> None:
+        self._is_answering = False
+        if self._is_last:
+            self._buffer = b""
+            self._transport.close()
+        elif self._buffer:
+            self._loop.call_soon(self._answer_next)
+
+
+async def serve(script: Script, *, port: int = 0, host: str = "127.0.0.1", pace: Pace | None = None) -> asyncio.Server:
+    """Listen; the caller closes the server. Port 0 is any free one: ask ``server.sockets``."""
+    loop = asyncio.get_running_loop()
+    pace = pace or Pace()
+    steps = Steps(loop, script, pace)
+    return await loop.create_server(lambda: Connection(loop, script, steps, pace), host, port, backlog=1024)
+
+
+def _response(status: int, content_type: str, body: bytes) -> bytes:
+    reason = {200: "OK", 404: "Not Found"}[status]
+    head = f"HTTP/1.1 {status} {reason}\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _http_chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + _json(value) + b"\n\n"
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _usage() -> dict[str, int]:
+    return {
+        "prompt_tokens": PROMPT_TOKENS,
+        "completion_tokens": EVENTS_PER_STREAM,
+        "total_tokens": PROMPT_TOKENS + EVENTS_PER_STREAM,
+    }
+
+
+def _completion(model: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": "The stub has nothing to add."}
+    return {
+        "id": "chatcmpl-stub",
+        "object": "chat.completion",
+        "created": CREATED_S,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+        "usage": _usage(),
+    }
+
+
+def _chunk(model: str) -> dict[str, Any]:
+    return {"id": "chatcmpl-stub", "object": "chat.completion.chunk", "created": CREATED_S, "model": model}
+
+
+def _delta(model: str, number: int) -> dict[str, Any]:
+    """Event *number* of a stream: the first carries the role, the last the finish reason."""
+    delta = {"role": "assistant", "content": "t0"} if number == 0 else {"content": f" t{number}"}
+    finish_reason = "stop" if number == EVENTS_PER_STREAM - 1 else None
+    return {
+        **_chunk(model),
+        "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}],
+    }
+
+
+def _models(model: str) -> dict[str, Any]:
+    card = {"id": model, "object": "model", "created": CREATED_S, "owned_by": "stub", "max_model_len": 131_072}
+    return {"object": "list", "data": [card]}
+
+
+def _metrics(model: str, num_gpu_blocks: int) -> bytes:
+    """The gauges of vLLM a router reads. Constant: scraping must not cost, and a stub is never loaded."""
+    label = f'{{model_name="{model}"}}'
+    lines = [
+        "# TYPE vllm:num_requests_running gauge",
+        f"vllm:num_requests_running{label} 0.0",
+        "# TYPE vllm:num_requests_waiting gauge",
+        f"vllm:num_requests_waiting{label} 0.0",
+        "# TYPE vllm:kv_cache_usage_perc gauge",
+        f"vllm:kv_cache_usage_perc{label} 0.0",
+        "# TYPE vllm:cache_config_info gauge",
+        f'vllm:cache_config_info{{block_size="{BLOCK_SIZE}",num_gpu_blocks="{num_gpu_blocks}"}} 1.0',
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+async def _serve_for_ever(arguments: argparse.Namespace) -> None:
+    script = write_script(arguments.model, num_gpu_blocks=arguments.blocks)
+    pace = Pace(first_byte_s=arguments.first_byte_ms / 1e3, event_s=arguments.event_ms / 1e3)
+    server = await serve(script, port=arguments.port, pace=pace)
+    host, port = server.sockets[0].getsockname()[:2]
+    print(f"ready: http://{host}:{port}", flush=True)
+    await server.serve_forever()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stub_worker", description=__doc__.split("\n")[0])
+    parser.add_argument("--port", type=int, default=0, help="0 (the default) is any free one; the ready line names it")
+    parser.add_argument("--model", default="tiny")
+    parser.add_argument("--blocks", type=int, default=NUM_GPU_BLOCKS, help="num_gpu_blocks it claims in /metrics")
+    parser.add_argument("--first-byte-ms", type=float, default=0.0, help="wait before every answer")
+    parser.add_argument("--event-ms", type=float, default=0.0, help="wait before every event of a stream")
+    uvloop.run(_serve_for_ever(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""What an orchestrator and a scraper ask: does it live, can it serve, what has it counted."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from gateway.metrics import Metrics
+from gateway.models import Models
+
+router = APIRouter()
+
+
+@router.get("/livez", summary="The process answers")
+async def livez() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+@router.get("/readyz", summary="Some model can be served, with the reasons where one cannot")
+async def readyz(request: Request, response: Response) -> dict[str, Any]:
+    models: Models = request.app.state.models
+    reasons = {model.name: model.why_not_ready() for model in models}
+    ready = any(reason is None for reason in reasons.values())
+    response.status_code = 200 if ready else 503
+    return {
+        "status": "ready" if ready else "not ready",
+        "models": {name: reason or "ready" for name, reason in reasons.items()},
+    }
+
+
+@router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+async def metrics(request: Request) -> Response:
+    counted: Metrics = request.app.state.metrics
+    return Response(counted.exposition(), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})

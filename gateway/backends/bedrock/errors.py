@@ -1,0 +1,178 @@
+"""What Bedrock says went wrong, and the status, type and code under which a caller hears of it.
+
+1. An error of Bedrock has a *kind* (``ThrottlingException``); where the kind is unknown, its HTTP status stands in.
+2. What the caller did wrong stays a 400. What the operator did wrong (credentials, model id) is a 5xx: the caller
+   cannot mend it.
+3. A message never carries an ARN, an account id or an access key. Of an authentication fault nothing is quoted at all,
+   because Bedrock prints the signed headers, session token included, into some of those messages.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.backends.bedrock.json_object import read_object
+from gateway.errors import ReplyBroken, UpstreamError, UpstreamTimeout
+
+_MAX_MESSAGE_CHARACTERS = 500
+
+_ARN = re.compile(r"arn:aws[\w-]*:[^\s\"',;)\]]+")
+_ACCOUNT = re.compile(r"(?<!\d)\d{12}(?!\d)")
+_ACCESS_KEY = re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}\b")
+
+
+def redact(text: str) -> str:
+    """*text* without ARNs, 12-digit account ids and access key ids."""
+    return _ACCESS_KEY.sub("[key]", _ACCOUNT.sub("[account]", _ARN.sub("[arn]", text)))
+
+
+def redact_account(model_id: str) -> str:
+    """*model_id* with the account of an ARN blotted out, so that it can stand in a response header."""
+    return _ACCOUNT.sub("[account]", model_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error that Bedrock itself spoke, before or inside an answer."""
+
+    kind: str
+    status: int
+    type: str
+    code: str | None
+    message: str
+    retry_after_s: int | None = None
+
+    def to_body(self) -> bytes:
+        """The fault as OpenAI's SDKs expect it, UTF-8 JSON."""
+        return msgspec.json.encode(
+            {"error": {"message": self.message, "type": self.type, "param": None, "code": self.code}}
+        )
+
+    def to_error(self) -> UpstreamError:
+        """The fault as an exception, for a stream whose status has already gone out."""
+        if self.status == 504:
+            return UpstreamTimeout(self.message, phase="total")
+        return ReplyBroken(self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    status: int
+    type: str
+    code: str | None
+
+
+_BAD_REQUEST = _Class(400, "invalid_request_error", None)
+_TOO_LONG = _Class(400, "invalid_request_error", "context_length_exceeded")
+_AUTH = _Class(502, "upstream_error", "upstream_auth")
+_NO_MODEL = _Class(503, "service_unavailable_error", "upstream_model_unavailable")
+_THROTTLED = _Class(429, "rate_limit_error", "rate_limit_exceeded")
+_UNAVAILABLE = _Class(503, "service_unavailable_error", "upstream_unavailable")
+_TIMEOUT = _Class(504, "upstream_error", "upstream_timeout")
+_FAILED = _Class(502, "upstream_error", "upstream_error")
+_INTERNAL = _Class(500, "upstream_error", "upstream_error")
+
+_BY_KIND = {
+    "validation": _BAD_REQUEST,
+    "accessdenied": _AUTH,
+    "unrecognizedclient": _AUTH,
+    "invalidclienttokenid": _AUTH,
+    "invalidsignature": _AUTH,
+    "signaturedoesnotmatch": _AUTH,
+    "incompletesignature": _AUTH,
+    "missingauthenticationtoken": _AUTH,
+    "expiredtoken": _AUTH,
+    "resourcenotfound": _NO_MODEL,
+    "throttling": _THROTTLED,
+    "toomanyrequests": _THROTTLED,
+    "servicequotaexceeded": _THROTTLED,
+    "modelnotready": _UNAVAILABLE,
+    "serviceunavailable": _UNAVAILABLE,
+    "modeltimeout": _TIMEOUT,
+    "modelerror": _FAILED,
+    "modelstreamerror": _FAILED,
+    "internalserver": _INTERNAL,
+    "internalfailure": _INTERNAL,
+}
+_BY_STATUS = {
+    400: _BAD_REQUEST,
+    401: _AUTH,
+    403: _AUTH,
+    404: _NO_MODEL,
+    408: _TIMEOUT,
+    429: _THROTTLED,
+    500: _INTERNAL,
+    503: _UNAVAILABLE,
+    504: _TIMEOUT,
+}
+
+# Wordings of ValidationException met in the field. The first group is not about the request at all.
+_NO_SUCH_MODEL = re.compile(
+    "model identifier is invalid|on-demand throughput isn.t supported|end of its life",
+    re.IGNORECASE,
+)
+_OVERFLOW = re.compile(
+    "input is too long|prompt is too long|exceed context limit|too many total text bytes|exceed model maximum",
+    re.IGNORECASE,
+)
+
+
+def _classify(kind: str, status: int, message: str) -> _Class:
+    name = kind.lower().removesuffix("exception")
+    found = _BY_KIND.get(name) or _BY_STATUS.get(status, _FAILED)
+    if found is not _BAD_REQUEST:
+        return found
+    if _NO_SUCH_MODEL.search(message):
+        return _NO_MODEL
+    return _TOO_LONG if _OVERFLOW.search(message) else _BAD_REQUEST
+
+
+def fault(kind: str, message: str, *, status: int = 502, retry_after_s: int | None = None) -> Fault:
+    """The fault of *kind*; *status* is Bedrock's own, and decides only where the kind is unknown."""
+    kind = re.sub(r"\W", "", kind)[:64] or "UnknownError"
+    found = _classify(kind, status, message)
+    if found is _AUTH:
+        told = f"Bedrock refused the gateway's credentials ({kind})"
+    else:
+        told = f"Bedrock answered {kind}: {redact(message)[:_MAX_MESSAGE_CHARACTERS] or 'no message'}"
+    return Fault(kind, found.status, found.type, found.code, told, retry_after_s)
+
+
+def fault_of_reply(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+    """The fault in an HTTP answer other than 200. *headers* are looked up in lower case.
+
+    The kind stands in ``x-amzn-errortype`` (some services append ``:`` and a URI) or in the body's ``__type`` (where it
+    follows a ``#``); an answer from something between us and Bedrock may have neither.
+    """
+    fields = _fields(body)
+    kind = headers.get("x-amzn-errortype", "").partition(":")[0]
+    if not kind:
+        kind = str(fields.get("__type", "")).rpartition("#")[2]
+    message = fields.get("message") or fields.get("Message") or ""
+    return fault(kind or f"Http{status}", str(message), status=status, retry_after_s=_retry_after_s(headers))
+
+
+def fault_of_exception(kind: str, payload: bytes) -> Fault:
+    """The fault in an exception frame of the event stream, named *kind* with or without ``Exception``."""
+    return fault(kind, str(_fields(payload).get("message", "")))
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> int | None:
+    """Whole seconds, rounded up: AWS's own header counts milliseconds, the standard one seconds."""
+    for name, unit_s in (("x-amz-retry-after", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        if value.isascii() and value.isdigit():
+            return math.ceil(int(value) * unit_s)
+    return None
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    """Nothing, if *body* is a proxy's page or empty."""
+    try:
+        return read_object(body)
+    except ValueError:
+        return {}

@@ -1,0 +1,116 @@
+"""A model server that is reached over HTTP/1.1: vLLM, SGLang, or a Dynamo frontend."""
+
+import ssl
+import time
+from collections.abc import Callable
+
+from gateway.backends.backend import Call
+from gateway.errors import ReplyBroken
+from gateway.upstream.connection import Connection
+from gateway.upstream.limits import Limits
+from gateway.upstream.origin import Origin
+from gateway.upstream.pool import ConnectionPool
+from gateway.upstream.reply import HttpReply
+from gateway.upstream.request import RequestHead
+from gateway.upstream.timeouts import Timeouts
+
+_STALE_WITHIN_S = 1.0
+"""A reused connection that dies later than this after the call began did not die of its idle time: the worker may have
+been at work, and whether to ask again is the proxy's to decide."""
+
+
+class HttpWorker:
+    """Sends calls to one worker; implements `gateway.backends.backend.Backend`."""
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002  # the name that Backend gives it
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeouts: Timeouts | None = None,
+        max_connections: int | None = None,
+        max_idle: int = 256,
+        reuse_within_s: float = 4.0,
+        sweep_s: float = 0.2,
+        limits: Limits | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """No I/O happens before the first call. From *max_connections* on the arguments are those of `ConnectionPool`.
+
+        Raises:
+            ValueError: *url* or *api_key* cannot be used.
+        """
+        origin = Origin.from_url(url)
+        self.id = id
+        self.url = url
+        self._request_head = RequestHead(origin, api_key=api_key)
+        self._timeouts = timeouts or Timeouts()
+        self._clock = clock
+        self._pool = ConnectionPool(
+            id,
+            origin,
+            connect_s=self._timeouts.connect_s,
+            max_connections=max_connections,
+            max_idle=max_idle,
+            reuse_within_s=reuse_within_s,
+            sweep_s=sweep_s,
+            limits=limits,
+            ssl_context=ssl_context,
+            clock=clock,
+        )
+
+    @property
+    def connections_open(self) -> int:
+        """Open connections, busy and idle."""
+        return self._pool.connections_open
+
+    @property
+    def connections_idle(self) -> int:
+        return self._pool.connections_idle
+
+    @property
+    def calls_waiting(self) -> int:
+        """Calls held back by *max_connections*."""
+        return self._pool.calls_waiting
+
+    async def send(self, call: Call) -> HttpReply:
+        """See `Backend.send`. A kept connection that the worker had already closed is replaced once, unnoticed."""
+        started = self._clock()
+        connection = self._pool.take_idle(started) or await self._pool.open(deadline=self._first_byte_deadline(started))
+        try:
+            return await self._exchange(connection, call, started)
+        except ReplyBroken:
+            if not self._was_stale(connection, started):
+                raise
+        fresh = await self._pool.open(deadline=self._first_byte_deadline(started))
+        return await self._exchange(fresh, call, started)
+
+    async def aclose(self) -> None:
+        """Cut all connections, also those of calls in flight; later calls get `ConnectFailed`."""
+        self._pool.close()
+
+    async def _exchange(self, connection: Connection, call: Call, started: float) -> HttpReply:
+        try:
+            connection.begin(
+                self._request_head.encode(call),
+                call.body,
+                streams=call.streams,
+                is_head_request=call.method == b"HEAD",
+                first_byte_deadline=self._first_byte_deadline(started),
+                total_deadline=started + self._timeouts.total_s,
+                idle_s=self._timeouts.idle_s,
+            )
+            await connection.first_byte()
+        except BaseException:
+            self._pool.give_back(connection)
+            raise
+        return HttpReply(connection, self._pool.give_back, self._clock)
+
+    def _first_byte_deadline(self, started: float) -> float:
+        first_byte_s = self._timeouts.first_byte_s
+        return started + (self._timeouts.total_s if first_byte_s is None else first_byte_s)
+
+    def _was_stale(self, connection: Connection, started: float) -> bool:
+        return connection.died_unanswered and connection.exchanges > 1 and self._clock() - started < _STALE_WITHIN_S

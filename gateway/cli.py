@@ -1,0 +1,151 @@
+"""The command `warmgate`. Exit codes: 0 fine, 1 failed while running, 2 bad configuration or usage."""
+
+import argparse
+import dataclasses
+import importlib.metadata
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.demo import DemoOptions, end_with_stdin, run_demo
+from gateway.server import ServerError, serve
+from gateway.settings import SettingsError, environment, load, masked
+from routing.strategies import NAMES
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line *argv* (default: this process's) and return its exit code.
+
+    Raises:
+        SystemExit: from argparse, with 2 for bad usage and 0 after ``--help``.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+    except SettingsError as fault:
+        for sentence in fault.sentences:
+            print(sentence, file=sys.stderr)
+        return 2
+    except ServerError as fault:
+        print(fault, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    return code
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    serve(load(arguments.config, environment()))
+    return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    options = DemoOptions(workers=arguments.workers, strategy=arguments.strategy, port=arguments.port)
+    run_demo(options, environ=environment())
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    print(masked(load(arguments.config, environment())), end="")
+    return 0
+
+
+def _version(_: argparse.Namespace) -> int:
+    try:
+        print(f"warmgate {importlib.metadata.version('warmgate')}")
+    except importlib.metadata.PackageNotFoundError:
+        print("warmgate, run from its source tree (not installed)")
+    return 0
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    # The other commands need no simulator.
+    from gateway.simulator.options import SimulatorOptions  # noqa: PLC0415
+    from gateway.simulator.server import run  # noqa: PLC0415
+
+    names = [field.name for field in dataclasses.fields(SimulatorOptions)]
+    try:
+        options = SimulatorOptions(**{name: getattr(arguments, name) for name in names if name in arguments})
+    except ValueError as fault:
+        print(f"{fault}.", file=sys.stderr)
+        return 2
+    if arguments.exit_with_parent:
+        end_with_stdin()
+    try:
+        run(options)
+    except OSError as fault:
+        reason = os.strerror(fault.errno) if fault.errno else fault
+        raise ServerError(f"Cannot listen on {options.host} port {options.port}: {reason}.") from fault
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="warmgate", description="An OpenAI-compatible gateway that finds the worker with the warm KV cache."
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    config = argparse.ArgumentParser(add_help=False)
+    config.add_argument(
+        "--config", metavar="F", type=Path, help="YAML file; without it, everything comes from WARMGATE_* variables"
+    )
+
+    command = commands.add_parser("serve", parents=[config], help="run the gateway")
+    command.set_defaults(run=_serve)
+    command = commands.add_parser("check", parents=[config], help="validate and print the effective settings")
+    command.set_defaults(run=_check)
+    command = commands.add_parser("version", help="print the version")
+    command.set_defaults(run=_version)
+    _add_demo(commands.add_parser("demo", help="run the gateway over simulated workers"))
+    _add_simulate(commands.add_parser("simulate", help="run one simulated worker"))
+    return parser
+
+
+def _add_demo(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_demo)
+    command.add_argument("--workers", type=whole_number, default=3, help="simulated workers (default %(default)s)")
+    command.add_argument("--strategy", choices=NAMES, default="prefix_aware", help="default %(default)s")
+    command.add_argument("--port", type=port, default=8080, help="0 takes a free one (default %(default)s)")
+
+
+def _add_simulate(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_simulate)
+    command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
+    command.add_argument("--port", type=port, default=18101, help="0 takes a free one (default %(default)s)")
+    command.add_argument("--model", default="tiny", help="name of the model (default %(default)s)")
+    command.add_argument("--blocks", type=whole_number, default=2048, help="KV cache, in blocks (default %(default)s)")
+    command.add_argument("--block-size", type=whole_number, default=16, help="tokens in a block (default %(default)s)")
+    command.add_argument(
+        "--prefill-tokens-per-s", type=positive_number, default=10000, help="speed of prefill (default %(default)s)"
+    )
+    command.add_argument(
+        "--tpot-ms", type=positive_number, default=12, help="time per output token (default %(default)s)"
+    )
+    command.add_argument(
+        "--speed", type=float, default=1, help="2 runs twice as fast, 0 as fast as it can (default %(default)s)"
+    )
+    command.add_argument(
+        "--timing", choices=("chunked", "fifo"), default="chunked", help="timing model (default %(default)s)"
+    )
+    command.add_argument("--exit-with-parent", action="store_true", help="stop when standard input ends")
+
+
+def port(text: str) -> int:
+    return _bounded(int(text), text, 0, 65535)
+
+
+def whole_number(text: str) -> int:
+    return _bounded(int(text), text, 1, 2**31)
+
+
+def positive_number(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _bounded(value: int, text: str, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
+    return value

@@ -1,0 +1,36 @@
+"""One request on its way through: what is known of it so far, for its headers, its log line and its metrics."""
+
+from dataclasses import dataclass
+
+from gateway.sse import Usage
+from routing.booking import Booking
+from routing.dispatcher import Reason
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """Filled in as the request proceeds; times are monotonic seconds. It never holds the prompt or a key."""
+
+    request_id: bytes
+    path: str
+    started: float
+    model: str | None = None
+    """The configured name; None until it is known that there is one."""
+    strategy: str | None = None
+    reason: Reason | None = None
+    streams: bool = False
+    booking: Booking | None = None
+    """The booking that is still to be released."""
+    backend: str | None = None
+    """Who answers, or was tried last."""
+    fell_back: bool = False
+    """Bedrock answered."""
+    hit_blocks: int = 0
+    prompt_blocks: int = 0
+    attempts: int = 0
+    status: int = 0
+    """What the caller was told; 499 if it went away before anything was said."""
+    error: str | None = None
+    """Name of the fault, from gateway.errors; None if there was none."""
+    first_byte: float | None = None
+    usage: Usage | None = None

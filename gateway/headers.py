@@ -1,0 +1,69 @@
+"""Which headers pass, in either direction."""
+
+import re
+from collections.abc import Iterable
+
+from gateway.backends.backend import Headers
+
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""RFC 9110, 7.6.1, and the two that RFC 2616 knew."""
+
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
+"""What a caller proves itself to the gateway with is nothing for a worker."""
+
+REPLACED = frozenset({b"host", b"content-length", b"x-request-id", b"expect", b"accept-encoding", b"content-type"})
+"""Said anew on the way up. Compression is not asked for: usage is read in passing."""
+
+_STOPPED = HOP_BY_HOP | CREDENTIALS | REPLACED
+_OURS = frozenset(
+    {b"content-length", b"x-request-id", b"x-warmgate-worker", b"x-warmgate-strategy", b"x-warmgate-hit-blocks"}
+)
+_PLAIN = re.compile(rb"[!-~]{1,128}")
+
+
+def upstream(headers: Iterable[tuple[bytes, bytes]], request_id: bytes) -> Headers:
+    """The caller's headers as a worker gets them."""
+    ours = [(b"content-type", b"application/json"), (b"x-request-id", request_id)]
+    kept: Headers = []
+    named: set[bytes] = set()
+    for name, value in headers:
+        if name == b"connection":
+            named.update(token.strip().lower() for token in value.split(b","))
+        elif name not in _STOPPED:
+            kept.append((name, value))
+    if named - {b"keep-alive", b"close"}:
+        kept = [header for header in kept if header[0] not in named]
+    return ours + kept
+
+
+def downstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """A backend's headers as the caller gets them; the backend has removed its hop-by-hop headers."""
+    return [header for header in headers if header[0] not in _OURS]
+
+
+def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """The caller's own request id, if it is one that can stand in a header and a log line."""
+    for name, value in headers:
+        if name == b"x-request-id":
+            return value if _PLAIN.fullmatch(value) else None
+    return None
+
+
+def value_of(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> bytes | None:
+    """The first value of the header *wanted* (lower case)."""
+    for name, value in headers:
+        if name == wanted:
+            return value
+    return None

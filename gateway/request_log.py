@@ -1,0 +1,107 @@
+"""One line of JSON per request: who answered, how fast, how much of it was cached. Never a prompt, never a key."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+import msgspec
+
+from gateway.exchange import Exchange
+
+FLUSH_S = 0.05
+"""Lines are written together: one system call for all that ended within this."""
+
+
+class Sink(Protocol):
+    """A binary file, such as ``sys.stdout.buffer``."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+
+class Line(msgspec.Struct):
+    """The fields of a line, in their order."""
+
+    time: str
+    event: str
+    request_id: str
+    path: str
+    model: str | None
+    status: int
+    stream: bool
+    worker: str | None
+    strategy: str | None
+    reason: str | None
+    attempts: int
+    hit_blocks: int
+    prompt_blocks: int
+    ttft_ms: float | None
+    duration_ms: float
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    error: str | None
+
+
+class RequestLog:
+    """Writes lines to *sink*, at most `FLUSH_S` late. *wall_clock* gives seconds since 1970."""
+
+    def __init__(self, sink: Sink, *, wall_clock: Callable[[], float]) -> None:
+        self._sink = sink
+        self._wall_clock = wall_clock
+        self._encode = msgspec.json.Encoder().encode
+        self._lines: list[bytes] = []
+        self._second = -1.0
+        self._date = ""
+
+    def write(self, exchange: Exchange, now: float) -> None:
+        """The line of *exchange*, which ended at *now* (monotonic)."""
+        if not self._lines:
+            asyncio.get_running_loop().call_later(FLUSH_S, self.flush)
+        self._lines.append(self._encode(self._line(exchange, now)))
+
+    def flush(self) -> None:
+        """Write what has been held back."""
+        if self._lines:
+            lines, self._lines = self._lines, []
+            lines.append(b"")
+            self._sink.write(b"\n".join(lines))
+            self._sink.flush()
+
+    def _time(self) -> str:
+        """RFC 3339 in UTC, to the millisecond.
+
+        The date is made once a second: it costs as much as the rest of a line.
+        """
+        seconds, fraction = divmod(self._wall_clock(), 1.0)
+        if seconds != self._second:
+            self._second = seconds
+            self._date = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._date}.{int(fraction * 1000):03d}Z"
+
+    def _line(self, exchange: Exchange, now: float) -> Line:
+        usage = exchange.usage
+        first = exchange.first_byte
+        return Line(
+            time=self._time(),
+            event="request",
+            request_id=exchange.request_id.decode("ascii"),
+            path=exchange.path,
+            model=exchange.model,
+            status=exchange.status,
+            stream=exchange.streams,
+            worker=exchange.backend,
+            strategy=exchange.strategy,
+            reason=exchange.reason,
+            attempts=exchange.attempts,
+            hit_blocks=exchange.hit_blocks,
+            prompt_blocks=exchange.prompt_blocks,
+            ttft_ms=None if first is None else round((first - exchange.started) * 1000, 1),
+            duration_ms=round((now - exchange.started) * 1000, 1),
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            cached_tokens=usage.cached_tokens if usage else None,
+            completion_tokens=usage.completion_tokens if usage else None,
+            error=exchange.error,
+        )

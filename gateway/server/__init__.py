@@ -1,0 +1,29 @@
+"""The listening side: an ASGI application under uvicorn or granian, until SIGINT or SIGTERM.
+
+    asgi           the shapes of ASGI
+    listener       the socket, bound first
+    stop_signals   what asks for the end
+    on_uvicorn     under uvicorn, with the limits that it lacks
+    on_granian     under granian
+    serving        one of the two, for the gateway
+
+Each imports those above it only.
+"""
+
+from gateway.server.asgi import App, Message, Receive, Send
+from gateway.server.listener import ServerError, address_of, bind
+from gateway.server.serving import Announce, CreateApp, announce_on_stdout, serve
+
+__all__ = [
+    "Announce",
+    "App",
+    "CreateApp",
+    "Message",
+    "Receive",
+    "Send",
+    "ServerError",
+    "address_of",
+    "announce_on_stdout",
+    "bind",
+    "serve",
+]

@@ -1,0 +1,56 @@
+"""What an operator can set: one YAML file, `WARMGATE_*` variables over it, and sentences for what is wrong.
+
+    names       what a setting is called
+    rules       what a value, and what values together, must be
+    schema      the settings, a group per seam
+    fields      the types of the settings
+    table       the settings as a table
+    faults      the sentences
+    yaml_file   reading YAML
+    variables   reading variables
+    source      file and environment, merged and checked
+
+Each imports those above it only.
+"""
+
+from gateway.settings.faults import SettingsError
+from gateway.settings.schema import (
+    BedrockSettings,
+    BreakerSettings,
+    HealthSettings,
+    IndexSettings,
+    LoggingSettings,
+    ModelBedrockSettings,
+    ModelSettings,
+    RetrySettings,
+    RoutingSettings,
+    ServerSettings,
+    Settings,
+    TimeoutSettings,
+    WorkerSettings,
+)
+from gateway.settings.source import build, environment, load, masked
+from gateway.settings.table import SettingRow, describe
+
+__all__ = [
+    "BedrockSettings",
+    "BreakerSettings",
+    "HealthSettings",
+    "IndexSettings",
+    "LoggingSettings",
+    "ModelBedrockSettings",
+    "ModelSettings",
+    "RetrySettings",
+    "RoutingSettings",
+    "ServerSettings",
+    "SettingRow",
+    "Settings",
+    "SettingsError",
+    "TimeoutSettings",
+    "WorkerSettings",
+    "build",
+    "describe",
+    "environment",
+    "load",
+    "masked",
+]

@@ -1,0 +1,125 @@
+"""What is wrong with a configuration, in sentences.
+
+No sentence repeats a secret: neither a secret's value, nor the value of a key that is not known (it may be a misspelt
+secret), nor an address that holds credentials.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import SecretStr
+from pydantic_core import ErrorDetails
+
+from gateway.settings.fields import annotation_at, bare, fields_of
+from gateway.settings.names import PREFIX, Place, did_you_mean, dotted, listed
+from gateway.settings.schema import Settings
+from gateway.settings.table import describe
+
+LONGEST_VALUE = 80  # characters of a value that a sentence repeats: a line of a terminal
+
+
+class SettingsError(Exception):
+    """The configuration cannot be used; *sentences* holds one sentence per fault."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        super().__init__("\n".join(sentences))
+        self.sentences = list(sentences)
+
+
+_ALLOWED: Final[dict[str, str]] = {
+    "int_type": "it must be an integer",
+    "int_from_float": "it must be an integer",
+    "float_type": "it must be a number",
+    "finite_number": "it must be a finite number",
+    "bool_type": "it must be true or false",
+    "string_type": "it must be text (write it in quotes)",
+    "tuple_type": "it must be a list",
+    "model_type": "it must be a mapping",
+    "greater_than": "it must be greater than {gt:g}",
+    "greater_than_equal": "it must be at least {ge:g}",
+    "less_than_equal": "it must be at most {le:g}",
+    "literal_error": "allowed are {expected}",
+    "rule": "{allowed}",
+    "rule_on_private_value": "{allowed}",
+}
+
+
+def sentences_of(error: ErrorDetails, origins: Mapping[Place, str]) -> Iterator[str]:
+    """What *error* says; *origins* holds the variable of every place that one has set."""
+    place: Place = error["loc"]
+    match error["type"]:
+        case "default_factory_not_called":
+            return  # follows from another fault, which has its own sentence
+        case "contradiction":
+            for found in error["ctx"]["contradictions"]:
+                end = f" {_named((*place, *found.other), origins)}" if found.other else ""
+                yield f"{_named((*place, *found.place), origins)} {found.text}{end}."
+        case "extra_forbidden" | "invalid_key":
+            yield f"{_named(place, origins)} is not a setting{_nearest_setting(place)}."
+        case "missing":
+            yield f"{_named(place, origins)} is missing; it must be given."
+        case kind:
+            allowed = _ALLOWED[kind].format(**error.get("ctx", {})) if kind in _ALLOWED else error["msg"]
+            yield f"{_named(place, origins)} is {_shown(error, place)}; {allowed}."
+
+
+def unknown_variable(variable: str) -> str:
+    """The sentence for a variable of ours that names no setting."""
+    return f"{variable} is not a setting{_nearest_variable(variable)}."
+
+
+def kind_of(value: Any) -> str:
+    """What *value* is, without what it says."""
+    match value:
+        case None:
+            return "empty"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case _:
+            return "a single value"
+
+
+def _shown(error: ErrorDetails, place: Place) -> str:
+    """The value as a sentence may repeat it."""
+    value, annotation = error["input"], annotation_at(place)
+    if isinstance(value, dict | list) or value is None:
+        return kind_of(value)
+    if error["type"] == "rule_on_private_value" or bare(annotation) is SecretStr or fields_of(annotation):
+        return "not valid"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def _named(place: Place, origins: Mapping[Place, str]) -> str:
+    """The setting as the operator wrote it: the variable that set it, or its place in the file."""
+    for depth in range(len(place), 0, -1):
+        if place[:depth] in origins:
+            return f"{origins[place[:depth]]} ({dotted(place)})"
+    return dotted(place)
+
+
+def _nearest_setting(place: Place) -> str:
+    siblings = fields_of(annotation_at(place[:-1])) or {}
+    name = str(place[-1])
+    near = did_you_mean(name, siblings)
+    if near:
+        return near
+    elsewhere = [row.path for row in describe() if row.path.split(".")[-1] == name]
+    return f"; did you mean {elsewhere[0]!r}" if elsewhere else f"; allowed are {listed(siblings)}"
+
+
+def _nearest_variable(variable: str) -> str:
+    numbers = re.findall(r"(?<=__)\d+(?=__|$)", variable)
+    pattern = re.sub(r"(?<=__)\d+(?=__|$)", "0", variable)
+    near = difflib.get_close_matches(pattern, [row.variable for row in describe()], n=1, cutoff=0.75)
+    if not near:
+        last = pattern.removeprefix(PREFIX).split("__")[-1]
+        near = [row.variable for row in describe() if row.variable.split("__")[-1] == last][:1]
+    if not near:
+        return f"; variables begin with one of {listed(PREFIX + name.upper() for name in Settings.model_fields)}"
+    remaining = iter(numbers)
+    return f"; did you mean {re.sub(r'(?<=__)0(?=__|$)', lambda _: next(remaining, '0'), near[0])}"

@@ -1,0 +1,154 @@
+"""The rules for settings: for single values, as types of fields, and between values, as contradictions."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, Field, SecretStr
+from pydantic_core import PydanticCustomError
+
+from gateway.settings.names import Place, did_you_mean, dotted, listed
+from routing.strategies import NAMES
+
+GroupT = TypeVar("GroupT", bound=BaseModel)
+
+
+# ---- for single values
+
+
+def _rule(allowed: str, *, shows_value: bool = True) -> PydanticCustomError:
+    return PydanticCustomError("rule" if shows_value else "rule_on_private_value", "{allowed}", {"allowed": allowed})
+
+
+def _is_printable_ascii(text: str) -> bool:
+    return bool(text) and all("!" <= character <= "~" for character in text)
+
+
+def _check_strategy(value: str) -> str:
+    if value not in NAMES:
+        raise _rule(f"allowed are {listed(NAMES)}{did_you_mean(value, NAMES)}")
+    return value
+
+
+def _check_url(value: str) -> str:
+    # An address may hold a password before "@" or a token behind "?": such a value is not repeated.
+    private = any(mark in value for mark in "@?#")
+    try:
+        parts = urlsplit(value)
+        valid = _is_printable_ascii(value) and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise _rule("it must be an http:// or https:// address with a host", shows_value=not private)
+    if private:
+        raise _rule("it must not hold credentials, a query or a fragment", shows_value=False)
+    return value.rstrip("/")
+
+
+def _check_token(value: str) -> str:
+    if not _is_printable_ascii(value):
+        raise _rule("it must be printable ASCII without spaces")
+    return value
+
+
+def _check_secret(value: SecretStr) -> SecretStr:
+    if not _is_printable_ascii(value.get_secret_value()):
+        raise _rule("it must be printable ASCII without spaces or line ends", shows_value=False)
+    return value
+
+
+def _check_model_name(value: str) -> str:
+    if not value.strip() or not value.isprintable() or "*" in value:
+        raise _rule("it must be a name without '*' (patterns are for aliases)")
+    return value
+
+
+def _check_alias(value: str) -> str:
+    if not value.strip() or not value.isprintable() or "*" in value[:-1]:
+        raise _rule("it must be a name, or a prefix with one '*' at its end")
+    return value
+
+
+def _check_header(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", value):
+        raise _rule("it must be the name of an HTTP header")
+    return value.lower()
+
+
+def _check_path(value: str) -> str:
+    if not value.startswith("/") or not _is_printable_ascii(value):
+        raise _rule("it must be a path that begins with '/'")
+    return value
+
+
+Url = Annotated[str, AfterValidator(_check_url)]
+Token = Annotated[str, AfterValidator(_check_token)]
+Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
+StrategyName = Annotated[str, AfterValidator(_check_strategy)]
+ModelName = Annotated[str, AfterValidator(_check_model_name)]
+Alias = Annotated[str, AfterValidator(_check_alias)]
+HeaderName = Annotated[str, AfterValidator(_check_header)]
+UrlPath = Annotated[str, AfterValidator(_check_path)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+# ---- between values
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Values that are good alone and not together: a sentence of *place*, *text*, and *other* where there is one."""
+
+    place: Place
+    text: str
+    other: Place = ()
+
+
+def repeated(values: Sequence[tuple[Place, str]]) -> list[Contradiction]:
+    """One contradiction for each value that an earlier place has already."""
+    first: dict[str, Place] = {}
+    found: list[Contradiction] = []
+    for place, value in values:
+        if value in first:
+            text = f"is {value!r}; each must be its own, and this is that of"
+            found.append(Contradiction(place, text, first[value]))
+        else:
+            first[value] = place
+    return found
+
+
+def ambiguous(workers: Sequence[tuple[Place, str, str]]) -> list[Contradiction]:
+    """One contradiction for each worker (place, id, url) whose id stands for another url at an earlier place.
+
+    The index of prefixes knows workers by their id, whichever model they serve.
+    """
+    first: dict[str, tuple[Place, str]] = {}
+    found: list[Contradiction] = []
+    for place, worker_id, url in workers:
+        earlier, earlier_url = first.setdefault(worker_id, (place, url))
+        if endpoint(url) != endpoint(earlier_url):
+            text = f"is {worker_id!r}; an id stands for one url in all models, and this one stands already for"
+            found.append(Contradiction((*place, "id"), text, (*earlier, "url")))
+    return found
+
+
+def endpoint(url: str) -> str:
+    """*url* in the one form that two spellings of the same address share."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"{parts.scheme}://{parts.hostname}:{port}{parts.path}"
+
+
+def unless_contradictory(group: GroupT, found: Sequence[Contradiction]) -> GroupT:
+    """*group*, when nothing was *found*.
+
+    Raises:
+        PydanticCustomError: of type ``contradiction``, with all that was found in its context.
+    """
+    if found:
+        text = "; ".join(f"{dotted(each.place)} {each.text} {dotted(each.other)}".rstrip() for each in found)
+        raise PydanticCustomError("contradiction", "{text}", {"text": text, "contradictions": list(found)})
+    return group

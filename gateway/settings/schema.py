@@ -1,0 +1,203 @@
+"""The settings themselves, a group per seam.
+
+A setting is declared once: field, unit in its name, default, bounds and description are what the README's table shows.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from gateway.settings.names import Place
+from gateway.settings.rules import (
+    Alias,
+    Contradiction,
+    Count,
+    HeaderName,
+    ModelName,
+    Positive,
+    Secret,
+    StrategyName,
+    Token,
+    Url,
+    UrlPath,
+    ambiguous,
+    endpoint,
+    repeated,
+    unless_contradictory,
+)
+from routing.strategies import NAMES
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+
+
+class ServerSettings(_Group):
+    host: Token = Field(default="127.0.0.1", description="address to listen on; 0.0.0.0 for all of IPv4")
+    port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one (uvicorn only)")
+    implementation: Literal["uvicorn", "granian"] = Field(
+        default="uvicorn", description="HTTP server; granian needs the extra warmgate[granian]"
+    )
+    max_body_bytes: Count = Field(default=32 * 2**20, description="largest request body; more is answered 413")
+    max_connections: Count = Field(default=10_000, description="client connections open at once")
+    max_header_bytes: int = Field(
+        default=64 * 2**10, ge=8192, description="largest request line and headers together; more is answered 431"
+    )
+    keep_alive_s: Count = Field(default=75, description="how long an idle client connection stays open")
+    shutdown_grace_s: int = Field(default=30, ge=0, description="how long running requests may take to end at a stop")
+
+
+class WorkerSettings(_Group):
+    url: Url = Field(description="address of the model server, e.g. http://10.0.0.5:8000")
+    id: Token = Field(
+        default_factory=lambda fields: fields["url"], description="name in headers, logs and metrics; default: its url"
+    )
+    api_key: Secret | None = Field(default=None, description="key sent to this worker as a bearer token")
+    max_connections: Count | None = Field(
+        default=None, description="connections to this worker at once; null: no limit"
+    )
+
+
+class ModelBedrockSettings(_Group):
+    model_id: Token = Field(description="model or inference profile that answers when no worker can")
+    region: Token | None = Field(default=None, description="AWS region; null: bedrock.region")
+    endpoint_url: Url | None = Field(default=None, description="endpoint of the runtime; null: bedrock.endpoint_url")
+    default_max_tokens: Count = Field(default=4096, description="output limit, tokens, when a request sets none")
+    first_event_timeout_s: Positive = Field(default=60, description="wait for the first event of Bedrock's answer")
+
+
+class ModelSettings(_Group):
+    name: ModelName = Field(description="name under which clients ask")
+    aliases: Annotated[tuple[Alias, ...], Field(strict=False)] = Field(
+        default=(), description="more names; one that ends in * stands for every name that begins so, e.g. gpt-4*"
+    )
+    strategy: StrategyName = Field(default="prefix_aware", description=f"how a worker is chosen: {', '.join(NAMES)}")
+    upstream_model: ModelName = Field(
+        default_factory=lambda fields: fields["name"], description="name sent to the workers; default: name"
+    )
+    session_header: HeaderName = Field(
+        default="x-session-id", description="request header that names the session, for the session strategy"
+    )
+    workers: Annotated[tuple[WorkerSettings, ...], Field(strict=False)] = Field(
+        default=(), description="the model servers"
+    )
+    bedrock: ModelBedrockSettings | None = Field(
+        default=None, description="answers when no worker can; null: nobody does"
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        found = repeated([(("workers", i, "url"), endpoint(worker.url)) for i, worker in enumerate(self.workers)])
+        # An id that was not given is the url: one sentence is enough.
+        found = found or repeated([(("workers", i, "id"), worker.id) for i, worker in enumerate(self.workers)])
+        if not self.workers and self.bedrock is None:
+            found.append(Contradiction(("workers",), "is empty; a model needs at least one worker, or bedrock"))
+        return unless_contradictory(self, found)
+
+
+class RoutingSettings(_Group):
+    lease_s: Positive = Field(default=600, description="a booking on a worker that is never released ends after this")
+    initial_prefill_tokens_per_s: Positive = Field(
+        default=2000, description="assumed prefill speed of a worker until its own is learnt; too low is the safe side"
+    )
+    seed: int | None = Field(default=None, description="makes random ties repeatable; null: by chance")
+
+
+class IndexSettings(_Group):
+    max_bytes: Count = Field(default=256 * 2**20, description="memory for the prefixes of all models together")
+    block_bytes: Count = Field(default=64, description="bytes of text in one block")
+    default_worker_blocks: Count = Field(
+        default=8192, description="cache of a worker in engine blocks when its metrics do not tell"
+    )
+    default_block_size: Count = Field(
+        default=16, description="tokens in one engine block when the worker's metrics do not tell"
+    )
+
+
+class TimeoutSettings(_Group):
+    connect_s: Positive = Field(default=2, description="opening a connection to a worker")
+    first_byte_s: Positive = Field(default=300, description="from the request sent to the first byte of the answer")
+    idle_s: Positive = Field(default=120, description="between two pieces of an answer")
+    total_s: Positive = Field(default=1800, description="the whole exchange with a worker")
+
+
+class HealthSettings(_Group):
+    interval_s: Positive = Field(default=2, description="time between two checks of a worker")
+    timeout_s: Positive = Field(default=1, description="a check without an answer for this long has failed")
+    failures_to_down: Count = Field(default=2, description="failed checks in a row that take a worker out")
+    successes_to_up: Count = Field(default=1, description="good checks in a row that bring it back")
+    path: UrlPath = Field(default="/health", description="path that is asked")
+    metrics_interval_s: Positive = Field(default=5, description="time between two readings of a worker's metrics")
+
+
+class BreakerSettings(_Group):
+    failures: Count = Field(default=5, description="failures within window_s that open a worker's breaker")
+    window_s: Positive = Field(default=30, description="span in which failures are counted")
+    open_s: Positive = Field(default=10, description="how long an open breaker keeps requests away")
+
+
+class RetrySettings(_Group):
+    max_attempts: Count | None = Field(default=None, description="workers tried per request; null: every one once")
+
+
+class LoggingSettings(_Group):
+    requests: bool = Field(default=True, description="one line of JSON per request, without prompt and key")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="least level that is written"
+    )
+
+
+class BedrockSettings(_Group):
+    region: Token | None = Field(
+        default=None, description="AWS region for all models; null: AWS_REGION, then AWS_DEFAULT_REGION"
+    )
+    endpoint_url: Url | None = Field(
+        default=None, description="null: AWS_ENDPOINT_URL_BEDROCK_RUNTIME, then AWS_ENDPOINT_URL, then AWS's own"
+    )
+    profile: Token | None = Field(default=None, description="named AWS profile; null: the usual credential chain")
+
+
+class Settings(_Group):
+    """Everything that can be set. Built once, by `load` or in a test, and handed on."""
+
+    server: ServerSettings = Field(default=ServerSettings(), description="the listening side")
+    models: Annotated[tuple[ModelSettings, ...], Field(strict=False)] = Field(
+        description="the models and their workers"
+    )
+    routing: RoutingSettings = Field(default=RoutingSettings(), description="choice of a worker")
+    index: IndexSettings = Field(default=IndexSettings(), description="memory of who holds which prefix")
+    timeouts: TimeoutSettings = Field(default=TimeoutSettings(), description="patience with workers")
+    health: HealthSettings = Field(default=HealthSettings(), description="asking workers how they are")
+    breaker: BreakerSettings = Field(default=BreakerSettings(), description="leaving a failing worker alone")
+    retry: RetrySettings = Field(default=RetrySettings(), description="trying the next worker")
+    logging: LoggingSettings = Field(default=LoggingSettings(), description="what is written")
+    bedrock: BedrockSettings = Field(default=BedrockSettings(), description="Amazon Bedrock, shared by all models")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _an_empty_group_is_its_defaults(cls, data: Any) -> Any:
+        # `logging:` with every line under it commented out reads as null.
+        return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        names: list[tuple[Place, str]] = []
+        for i, model in enumerate(self.models):
+            names.append((("models", i, "name"), model.name))
+            names.extend((("models", i, "aliases", j), alias) for j, alias in enumerate(model.aliases))
+        workers: list[tuple[Place, str, str]] = [
+            (("models", i, "workers", j), worker.id, worker.url)
+            for i, model in enumerate(self.models)
+            for j, worker in enumerate(model.workers)
+        ]
+        found = repeated(names) + ambiguous(workers)
+        if not self.models:
+            found.append(Contradiction(("models",), "is empty; at least one model is needed"))
+        return unless_contradictory(self, found)

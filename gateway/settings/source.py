@@ -1,0 +1,104 @@
+"""Where settings come from: one YAML file, and `WARMGATE_*` variables over it.
+
+Only this module reads the environment; everybody else is handed plain values.
+"""
+
+import copy
+import os
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from gateway.settings.faults import SettingsError, kind_of, sentences_of
+from gateway.settings.names import Place, dotted
+from gateway.settings.schema import Settings
+from gateway.settings.variables import aws_defaults, overrides
+from gateway.settings.yaml_file import read
+
+
+def environment() -> Mapping[str, str]:
+    """The variables of this process."""
+    return os.environ
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
+    """The settings of the file at *path* (None: no file) with the `WARMGATE_*` variables of *environ* over them.
+
+    Raises:
+        SettingsError: a sentence for every fault that was found.
+    """
+    return build({} if path is None else read(path), environ)
+
+
+def build(data: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """The settings of *data*, laid out as the file is, with the `WARMGATE_*` variables of *environ* over them.
+
+    Raises:
+        SettingsError: a sentence for every fault that was found.
+    """
+    merged: dict[str, Any] = copy.deepcopy(dict(data))
+    origins: dict[Place, str] = {}
+    ours, sentences = overrides(environ)
+    for override in ours:
+        fault = _put(merged, override.place, override.value)
+        if fault is None:
+            origins[override.place] = override.variable
+        else:
+            sentences.append(f"{override.variable} {fault}.")
+    for override in aws_defaults(merged, environ):
+        _put(merged, override.place, override.value)
+        origins[override.place] = override.variable
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as invalid:
+        errors = invalid.errors(include_url=False)
+        sentences += [sentence for error in errors for sentence in sentences_of(error, origins)]
+        raise SettingsError(sentences) from None
+    if sentences:
+        raise SettingsError(sentences)
+    return settings
+
+
+def masked(settings: Settings) -> str:
+    """The effective settings as YAML, every secret as ``**********``."""
+    text: str = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _put(data: dict[str, Any], place: Place, value: Any) -> str | None:
+    """Set *value* at *place*, making what is missing on the way; what stands against it, when something does."""
+    node: Any = data
+    for depth, (step, following) in enumerate(pairwise(place), start=1):
+        child = _child(node, step)
+        if child is None:
+            child = [] if isinstance(following, int) else {}
+            if not _attach(node, step, child):
+                return _gap(place[:depth], node)
+        if not isinstance(child, list if isinstance(following, int) else dict):
+            return f"cannot be used: {dotted(place[:depth])} is {kind_of(child)}"
+        node = child
+    return None if _attach(node, place[-1], value) else _gap(place, node)
+
+
+def _child(node: Any, step: str | int) -> Any:
+    if isinstance(node, dict):
+        return node.get(step)
+    return node[step] if int(step) < len(node) else None
+
+
+def _attach(node: Any, step: str | int, value: Any) -> bool:
+    if isinstance(node, dict) or int(step) < len(node):
+        node[step] = value
+    elif int(step) == len(node):
+        node.append(value)
+    else:
+        return False
+    return True
+
+
+def _gap(place: Place, node: list[Any]) -> str:
+    return f"leaves a gap: {dotted(place[:-1])} has {len(node)} entries, so the next number is {len(node)}"

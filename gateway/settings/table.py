@@ -1,0 +1,80 @@
+"""The settings as a table: rows for whoever documents them, and the section of the README that shows them."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from gateway.settings.fields import entry_of, group_of, type_name
+from gateway.settings.names import Place, dotted, variable_of
+from gateway.settings.schema import Settings
+
+BEGIN: Final = "<!-- settings -->"
+END: Final = "<!-- /settings -->"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting as a table shows it. *path* has ``[]`` and *variable* a 0 where the entry of a list is meant."""
+
+    path: str
+    variable: str
+    type: str
+    default: str
+    description: str
+
+
+def describe() -> list[SettingRow]:
+    """Every setting, in the order of the file."""
+    return list(_rows(Settings, ()))
+
+
+def as_markdown() -> str:
+    """The table of all settings, as the README shows it."""
+    lines = ["| setting | type | default | meaning |", "|---|---|---|---|"]
+    lines += [f"| `{row.path}` | {row.type} | {_code(row.default)} | {row.description} |" for row in describe()]
+    return "\n".join(lines)
+
+
+def with_table(page: str) -> str:
+    """*page* with the table between its two marks.
+
+    Raises:
+        ValueError: the marks are not there, once each and in their order.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in before + after:
+        raise ValueError(f"a page with the settings needs {BEGIN} and then {END}, once each")
+    return f"{before}{BEGIN}\n{as_markdown()}\n{END}{after}"
+
+
+def _rows(group: type[BaseModel], above: Place) -> Iterator[SettingRow]:
+    for name, field in group.model_fields.items():
+        place = (*above, name)
+        entry = entry_of(field.annotation)
+        if inner := group_of(field.annotation):
+            yield from _rows(inner, place)
+        elif inner := group_of(entry):
+            yield from _rows(inner, (*place, 0))
+        else:
+            yield SettingRow(
+                path=dotted(place).replace("[0]", "[]"),
+                variable=variable_of(place),
+                type=type_name(field.annotation),
+                default=_default_text(field),
+                description=field.description or "",
+            )
+
+
+def _default_text(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    return "derived" if field.default_factory is not None else json.dumps(field.default)
+
+
+def _code(default: str) -> str:
+    return default if default in ("required", "derived") else f"`{default}`"

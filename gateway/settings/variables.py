@@ -1,0 +1,78 @@
+"""What the variables of an environment set: ours, and those of AWS that fill what nobody set."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from gateway.settings.faults import unknown_variable
+from gateway.settings.fields import annotation_at, is_optional, is_text, type_name
+from gateway.settings.names import PREFIX, Place, place_of
+from gateway.settings.yaml_file import parse
+
+# Kubernetes puts the addresses of every Service of the namespace into each pod; a Service called warmgate or
+# warmgate-... gives names that begin like ours (https://kubernetes.io/docs/concepts/services-networking/service/).
+# <SERVICE>_PORT alone is one of them only if it holds an address: as a number it is somebody's mistake.
+_SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+
+_AWS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("bedrock", "region"): ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    ("bedrock", "endpoint_url"): ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_ENDPOINT_URL"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """*value* for the setting at *place*, as *variable* has it."""
+
+    place: Place
+    variable: str
+    value: Any
+
+
+def overrides(environ: Mapping[str, str]) -> tuple[list[Override], list[str]]:
+    """What our variables set, outer settings and low list indexes first, and a sentence for each that sets nothing."""
+    found: list[Override] = []
+    sentences: list[str] = []
+    for variable, text in sorted(environ.items()):
+        if not variable.startswith(PREFIX) or _is_service_link(variable, text):
+            continue
+        place = place_of(variable)
+        annotation = annotation_at(place)
+        if annotation is None:
+            sentences.append(unknown_variable(variable))
+            continue
+        try:
+            found.append(Override(place, variable, _value(text, annotation)))
+        except yaml.YAMLError:
+            sentences.append(f"{variable} is not a YAML value; it must be of type {type_name(annotation)}.")
+    return sorted(found, key=lambda override: override.place), sentences
+
+
+def aws_defaults(data: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
+    """What the variables that AWS's own tools honour set, where *data* leaves it open."""
+    found = []
+    for (group, name), variables in _AWS.items():
+        given = data.get(group)
+        if given is not None and (not isinstance(given, dict) or given.get(name) is not None):
+            continue
+        variable = next((variable for variable in variables if environ.get(variable)), None)
+        if variable is not None:
+            found.append(Override((group, name), variable, environ[variable]))
+    return found
+
+
+def _is_service_link(variable: str, text: str) -> bool:
+    rest = variable.removeprefix(PREFIX)
+    if "__" in rest:
+        return False
+    return bool(_SERVICE_LINK.fullmatch(rest)) or (rest.endswith("PORT") and "://" in text)
+
+
+def _value(text: str, annotation: Any) -> Any:
+    """*text* as the setting takes it: text as it stands (a key of digits stays text), everything else as YAML."""
+    if not is_text(annotation):
+        return parse(text)
+    return None if is_optional(annotation) and text in ("", "~", "null") else text

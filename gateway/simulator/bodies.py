@@ -1,0 +1,199 @@
+"""Request bodies: JSON in, a `GenerationRequest` out, or the 400 or 404 that vLLM would answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from gateway.simulator.errors import ApiError
+from gateway.simulator.rendering import render_chat
+from gateway.simulator.tokens import TokenSequence
+
+_CHAT_DEFAULT_TOKENS = 64  # vLLM's is all that fits, which would make every unbounded request a very long one
+_COMPLETION_DEFAULT_TOKENS = 16  # vLLM's
+
+_TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
+_Natural = Annotated[int, msgspec.Meta(ge=0)]
+_T = TypeVar("_T")
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class _GenerationBody(msgspec.Struct, frozen=True, kw_only=True):
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, msgspec.Meta(ge=1, le=128)] | None = None
+    max_tokens: _Positive | None = None
+    min_tokens: _Natural | None = None
+    ignore_eos: bool | None = None
+    return_token_ids: bool | None = None
+    cache_salt: str | None = None
+
+
+class _ChatPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides the prompt of a chat; read out of the body by itself, because /tokenize takes it as well."""
+
+    messages: list[dict[str, Any]]
+    tools: list[Any] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+
+
+class _ChatBody(_GenerationBody, frozen=True, kw_only=True):
+    max_completion_tokens: _Positive | None = None
+
+
+class _CompletionBody(_GenerationBody, frozen=True, kw_only=True):
+    prompt: Any
+
+
+class _TextPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    prompt: str
+
+
+class _TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
+    model: str | None = None
+    return_token_strs: bool | None = None
+
+
+class _Detokenize(msgspec.Struct, frozen=True, kw_only=True):
+    tokens: list[_TokenId]
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRequest:
+    """One call of a completion endpoint, understood and checked."""
+
+    prompts: Sequence[TokenSequence]
+    choices_per_prompt: int
+    max_tokens: Sequence[int]
+    """For each prompt."""
+    min_tokens: int
+    ignore_eos: bool
+    cache_salt: str | None
+    streams: bool
+    include_usage: bool
+    continuous_usage: bool
+    return_token_ids: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BodyReader:
+    """Reads bodies for one served model with room for *context_tokens*. Every method raises `ApiError`."""
+
+    model: str
+    context_tokens: int
+
+    def chat(self, body: bytes) -> GenerationRequest:
+        fields = decode_body(body, _ChatBody)
+        self._check_model(fields.model)
+        asked = fields.max_completion_tokens or fields.max_tokens
+        return self._generation(fields, [_chat_tokens(body)], asked, _CHAT_DEFAULT_TOKENS, source="messages")
+
+    def completion(self, body: bytes) -> GenerationRequest:
+        fields = decode_body(body, _CompletionBody)
+        self._check_model(fields.model)
+        prompts = _prompts(fields.prompt)
+        return self._generation(fields, prompts, fields.max_tokens, _COMPLETION_DEFAULT_TOKENS, source="prompt")
+
+    def tokenize(self, body: bytes) -> tuple[TokenSequence, bool]:
+        """The tokens, and whether their texts are asked for too."""
+        fields = decode_body(body, _TokenizeBody)
+        self._check_model(fields.model)
+        is_chat = "messages" in decode_body(body, dict[str, Any])
+        tokens = _chat_tokens(body) if is_chat else TokenSequence.from_text(decode_body(body, _TextPrompt).prompt)
+        return tokens, bool(fields.return_token_strs)
+
+    def detokenize(self, body: bytes) -> TokenSequence:
+        fields = decode_body(body, _Detokenize)
+        self._check_model(fields.model)
+        return TokenSequence.from_ids(fields.tokens)
+
+    def _check_model(self, model: str | None) -> None:
+        if model not in (None, self.model):
+            raise ApiError(404, f"The model `{model}` does not exist.", param="model")
+
+    def _generation(
+        self, fields: _GenerationBody, prompts: list[TokenSequence], asked: int | None, default: int, *, source: str
+    ) -> GenerationRequest:
+        options = fields.stream_options or StreamOptions()
+        return GenerationRequest(
+            prompts=prompts,
+            choices_per_prompt=fields.n or 1,
+            max_tokens=[self._max_tokens(len(prompt), asked, default, source) for prompt in prompts],
+            min_tokens=fields.min_tokens or 0,
+            ignore_eos=bool(fields.ignore_eos),
+            cache_salt=fields.cache_salt,
+            streams=bool(fields.stream),
+            include_usage=bool(options.include_usage),
+            continuous_usage=bool(options.continuous_usage_stats),
+            return_token_ids=bool(fields.return_token_ids),
+        )
+
+    def _max_tokens(self, prompt_tokens: int, asked: int | None, default: int, source: str) -> int:
+        if not prompt_tokens:
+            raise ApiError(400, f"{source}: must not be empty", param=source)
+        room = self.context_tokens - prompt_tokens
+        limit = f"the maximum context length is {self.context_tokens} tokens"
+        if room < 1:
+            raise ApiError(400, f"{source}: {prompt_tokens} tokens are too many, {limit}", param=source)
+        if asked is not None and asked > room:
+            raise ApiError(
+                400, f"max_tokens: {asked} after {prompt_tokens} prompt tokens, but {limit}", param="max_tokens"
+            )
+        return asked if asked is not None else min(default, room)
+
+
+def decode_body(body: bytes, kind: type[_T]) -> _T:
+    """Raises `ApiError` 400, saying what is wrong where."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(400, f"the body is not JSON: {error}") from None
+
+
+def _chat_tokens(body: bytes) -> TokenSequence:
+    prompt = decode_body(body, _ChatPrompt)
+    if not prompt.messages:
+        raise ApiError(400, "messages: must not be empty", param="messages")
+    for number, message in enumerate(prompt.messages):
+        if not isinstance(message.get("role"), str):
+            raise ApiError(400, f"messages[{number}].role: must be a string", param="messages")
+        if not isinstance(message.get("content"), str | list | None):
+            raise ApiError(400, f"messages[{number}].content: must be a string, a list or null", param="messages")
+    text = render_chat(
+        prompt.messages,
+        tools=prompt.tools or (),
+        add_generation_prompt=prompt.add_generation_prompt,
+        continue_final_message=prompt.continue_final_message,
+    )
+    return TokenSequence.from_text(text)
+
+
+def _prompts(prompt: Any) -> list[TokenSequence]:
+    """A prompt comes as a string, a list of strings, token ids, or a list of lists of token ids."""
+    if isinstance(prompt, str):
+        return [TokenSequence.from_text(prompt)]
+    if not isinstance(prompt, list) or not prompt:
+        raise ApiError(400, "prompt: must be a string, token ids, or a list of either, and not empty", param="prompt")
+    if isinstance(prompt[0], str):
+        return [TokenSequence.from_text(text) for text in _convert_prompt(prompt, list[str])]
+    if isinstance(prompt[0], list):
+        return [TokenSequence.from_ids(ids) for ids in _convert_prompt(prompt, list[list[_TokenId]])]
+    return [TokenSequence.from_ids(_convert_prompt(prompt, list[_TokenId]))]
+
+
+def _convert_prompt(prompt: Any, kind: type[_T]) -> _T:
+    try:
+        return msgspec.convert(prompt, kind)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, f"prompt: {error}", param="prompt") from None

@@ -1,0 +1,51 @@
+"""/control: how a test breaks the worker, looks at what it was asked, and starts over. No engine has it."""
+
+from gateway.simulator.blocks import BlockPool
+from gateway.simulator.bodies import decode_body
+from gateway.simulator.connection import Connection
+from gateway.simulator.errors import ApiError
+from gateway.simulator.exchange import Exchange
+from gateway.simulator.faults import Fault, Faults
+from gateway.simulator.journal import Journal
+from gateway.simulator.realtime import RealtimeEngine
+
+
+class Control:
+    def __init__(
+        self,
+        *,
+        faults: Faults,
+        journal: Journal,
+        pool: BlockPool,
+        engine: RealtimeEngine,
+        open_connections: set[Connection],
+    ) -> None:
+        self._faults = faults
+        self._journal = journal
+        self._pool = pool
+        self._engine = engine
+        self._open_connections = open_connections
+
+    async def set_fault(self, exchange: Exchange) -> None:
+        fault = decode_body(await exchange.body(), Fault)
+        try:
+            self._faults.set(fault)
+        except ValueError as error:
+            raise ApiError(400, str(error)) from None
+        self._engine.slow_down(self._faults.slow_factor)
+        if self._faults.whole_worker == "refuse":
+            for connection in self._open_connections - {exchange.connection}:
+                connection.reset()
+        await self.show_fault(exchange)
+
+    async def show_fault(self, exchange: Exchange) -> None:
+        await exchange.reply_json(self._faults.in_force)
+
+    async def show_requests(self, exchange: Exchange) -> None:
+        await exchange.reply_json({"requests": self._journal.to_json()})
+
+    async def reset(self, exchange: Exchange) -> None:
+        """Empty the prefix cache and the journal; a fault stays in force."""
+        self._pool.clear()
+        self._journal.clear()
+        await exchange.reply_json({})

@@ -1,0 +1,75 @@
+"""One HTTP request with the means to answer it, over plain ASGI."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from gateway.simulator.connection import Connection
+from gateway.simulator.errors import ApiError
+
+Scope: TypeAlias = dict[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class ClientGone(Exception):
+    """The client closed its connection before it was answered."""
+
+
+class Exchange:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.connection: Connection = scope["state"]["connection"]
+        self._receive = receive
+        self._send = send
+        self._body: bytes | None = None
+
+    def header(self, name: bytes) -> str | None:
+        """The first value of a header, its *name* in lower case."""
+        return next((value.decode("latin-1") for key, value in self.headers if key == name), None)
+
+    async def body(self) -> bytes:
+        """The whole body. Raises `ClientGone`."""
+        if self._body is None:
+            parts = []
+            more = True
+            while more:
+                message = await self._receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                parts.append(message["body"])
+                more = message["more_body"]
+            self._body = b"".join(parts)
+        return self._body
+
+    def require_json(self) -> None:
+        """Raise the 400 that vLLM has for another media type."""
+        media_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
+        if media_type != "application/json":
+            raise ApiError(400, "Unsupported Media Type: Only 'application/json' is allowed")
+
+    async def reply_json(self, value: Any) -> None:
+        await self.reply(200, msgspec.json.encode(value), b"application/json")
+
+    async def reply_error(self, error: ApiError) -> None:
+        await self.reply(error.status, error.to_body(), b"application/json")
+
+    async def reply(self, status: int, body: bytes, content_type: bytes) -> None:
+        headers = [(b"content-length", str(len(body)).encode())]
+        if body:
+            headers.append((b"content-type", content_type))
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def start_stream(self) -> None:
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def write(self, body: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def end_stream(self, body: bytes = b"") -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,0 +1,70 @@
+"""What a simulated worker can be told at its start."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.simulator.blocks import BlockPool, BlockSink
+from gateway.simulator.chunked import ChunkedEngine
+from gateway.simulator.engine import Engine
+from gateway.simulator.fifo import FifoEngine
+from gateway.simulator.timing import Timing
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorOptions:
+    """Raises `ValueError`, naming the option, for a value that makes no worker."""
+
+    host: str = "127.0.0.1"
+    port: int = 18101
+    """0 lets the system choose one."""
+    model: str = "tiny"
+    blocks: int = 2048
+    block_size: int = 16
+    """Tokens per block."""
+    prefill_tokens_per_s: float = 10_000.0
+    tpot_ms: float = 12.0
+    """Milliseconds per output token of a request that runs alone."""
+    speed: float = 1.0
+    """Engine seconds per second; 0 or infinity: as fast as possible."""
+    timing: Literal["chunked", "fifo"] = "chunked"
+    max_model_len: int | None = None
+    """Tokens of prompt and answer together; by default what the cache holds."""
+    max_num_batched_tokens: int = 2048
+    """Tokens per step, of the chunked model."""
+    max_num_seqs: int = 256
+    """Requests that run at one time, in the chunked model."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 65536:
+            raise ValueError(f"port must be 0 to 65535, got {self.port}")
+        for name in ("blocks", "block_size", "max_num_seqs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("prefill_tokens_per_s", "tpot_ms"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if not self.speed >= 0:
+            raise ValueError(f"speed must not be negative, got {self.speed}")
+        if self.timing not in ("chunked", "fifo"):
+            raise ValueError(f"timing must be chunked or fifo, got {self.timing}")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError(f"max_num_batched_tokens must be at least max_num_seqs, got {self.max_num_batched_tokens}")
+        if self.max_model_len is not None and not 2 <= self.max_model_len <= self.blocks * self.block_size:
+            raise ValueError(f"max_model_len must be 2 to blocks * block_size, got {self.max_model_len}")
+
+    @property
+    def context_tokens(self) -> int:
+        """The longest sequence that is accepted."""
+        return self.max_model_len if self.max_model_len is not None else self.blocks * self.block_size
+
+    def build_pool(self, sink: BlockSink | None = None) -> BlockPool:
+        return BlockPool(self.blocks, self.block_size, sink=sink)
+
+    def build_engine(self, pool: BlockPool) -> Engine:
+        timing = Timing(prefill_tokens_per_s=self.prefill_tokens_per_s, tpot_s=self.tpot_ms / 1000)
+        if self.timing == "fifo":
+            return FifoEngine(pool, timing, token_events=True)
+        return ChunkedEngine(
+            pool, timing, max_num_batched_tokens=self.max_num_batched_tokens, max_num_seqs=self.max_num_seqs
+        )

@@ -1,0 +1,175 @@
+"""The JSON of answers, key for key as vLLM writes it (vllm/entrypoints/openai/*/protocol.py)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+Json = dict[str, Any]
+
+DONE = b"data: [DONE]\n\n"
+
+
+def sse(value: Json) -> bytes:
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def usage_json(*, prompt_tokens: int, completion_tokens: int, cached_tokens: int | None = None) -> Json:
+    """*cached_tokens* goes into the details; vLLM tells it with the final usage only."""
+    details = None if cached_tokens is None else {"cached_tokens": cached_tokens}
+    return {
+        "prompt_tokens": prompt_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "completion_tokens": completion_tokens,
+        "prompt_tokens_details": details,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceText:
+    """Output of one choice: one token of a stream, or all of it."""
+
+    index: int
+    text: str
+    token_ids: Sequence[int] | None
+    """``None`` unless asked for."""
+    prompt_token_ids: Sequence[int] | None
+    """``None`` unless asked for, and, in a stream, but for the first token."""
+    finish_reason: str | None
+
+
+class ReplyShape(Protocol):
+    """How one endpoint writes its answers."""
+
+    def opening_chunk(self, choice: ChoiceText, usage: Json | None) -> Json | None:
+        """What a stream says of a choice before its first token, if anything."""
+        ...
+
+    def chunk(self, choice: ChoiceText, usage: Json | None) -> Json: ...
+
+    def usage_chunk(self, usage: Json) -> Json:
+        """The last chunk of a stream, without choices."""
+        ...
+
+    def body(self, choices: Sequence[ChoiceText], usage: Json) -> Json: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChatShape:
+    id: str
+    created: int
+    """Unix seconds."""
+    model: str
+
+    def opening_chunk(self, choice: ChoiceText, usage: Json | None) -> Json | None:
+        delta = {"role": "assistant", "content": ""}
+        opening = {"index": choice.index, "delta": delta, "logprobs": None, "finish_reason": None}
+        return self._chunk([opening], usage, prompt_token_ids=_listed(choice.prompt_token_ids))
+
+    def chunk(self, choice: ChoiceText, usage: Json | None) -> Json:
+        written: Json = {
+            "index": choice.index,
+            "delta": {"content": choice.text},
+            "logprobs": None,
+            "finish_reason": choice.finish_reason,
+        }
+        if choice.finish_reason is not None:
+            written["stop_reason"] = None
+        written["token_ids"] = _listed(choice.token_ids)
+        return self._chunk([written], usage)
+
+    def usage_chunk(self, usage: Json) -> Json:
+        return self._chunk([], usage)
+
+    def body(self, choices: Sequence[ChoiceText], usage: Json) -> Json:
+        return {
+            "id": self.id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": [self._choice(choice) for choice in choices],
+            "service_tier": None,
+            "system_fingerprint": None,
+            "usage": usage,
+            "prompt_logprobs": None,
+            "prompt_token_ids": _listed(choices[0].prompt_token_ids),
+            "kv_transfer_params": None,
+        }
+
+    def _choice(self, choice: ChoiceText) -> Json:
+        return {
+            "index": choice.index,
+            "message": {
+                "role": "assistant",
+                "content": choice.text,
+                "refusal": None,
+                "annotations": None,
+                "audio": None,
+                "function_call": None,
+                "tool_calls": [],
+            },
+            "logprobs": None,
+            "finish_reason": choice.finish_reason,
+            "stop_reason": None,
+            "token_ids": _listed(choice.token_ids),
+        }
+
+    def _chunk(self, choices: list[Json], usage: Json | None, **extra: Any) -> Json:
+        chunk: Json = {
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+            **extra,
+        }
+        if usage is not None:
+            chunk["usage"] = usage
+        return chunk
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionShape:
+    id: str
+    created: int
+    """Unix seconds."""
+    model: str
+
+    def opening_chunk(self, choice: ChoiceText, usage: Json | None) -> Json | None:  # noqa: ARG002 - there is none
+        return None
+
+    def chunk(self, choice: ChoiceText, usage: Json | None) -> Json:
+        return self._frame([self._choice(choice)], usage)
+
+    def usage_chunk(self, usage: Json) -> Json:
+        return self._frame([], usage)
+
+    def body(self, choices: Sequence[ChoiceText], usage: Json) -> Json:
+        written = [self._choice(choice) | {"prompt_logprobs": None} for choice in choices]
+        return self._frame(written, usage) | {"kv_transfer_params": None}
+
+    def _choice(self, choice: ChoiceText) -> Json:
+        return {
+            "index": choice.index,
+            "text": choice.text,
+            "logprobs": None,
+            "finish_reason": choice.finish_reason,
+            "stop_reason": None,
+            "prompt_token_ids": _listed(choice.prompt_token_ids),
+            "token_ids": _listed(choice.token_ids),
+        }
+
+    def _frame(self, choices: list[Json], usage: Json | None) -> Json:
+        return {
+            "id": self.id,
+            "object": "text_completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+            "usage": usage,
+        }
+
+
+def _listed(ids: Sequence[int] | None) -> list[int] | None:
+    return None if ids is None else list(ids)

@@ -1,0 +1,59 @@
+"""Lets requests through as the dispatcher releases them: the one place where a request may wait for its turn."""
+
+import asyncio
+from collections.abc import Callable
+
+from routing.booking import Ending, Outcome
+from routing.dispatcher import Dispatch, Dispatcher
+from routing.fleet import Fleet
+from routing.request import Request
+
+
+class Turnstile:
+    """Makes a `Dispatcher` over *fleet*, which knows neither tasks nor clocks, something that can be awaited."""
+
+    def __init__(self, dispatcher: Dispatcher, fleet: Fleet, *, clock: Callable[[], float]) -> None:
+        self._dispatcher = dispatcher
+        self._fleet = fleet
+        self._clock = clock
+        self._waiting: dict[int, asyncio.Future[Dispatch]] = {}
+
+    async def admit(self, request: Request) -> Dispatch:
+        """The request's dispatch, as soon as it is released. Cancelling it takes the request out of the queue."""
+        self._dispatcher.submit(request, self._clock())
+        dispatch = self._release(request)
+        if dispatch is not None:
+            return dispatch
+        waiter: asyncio.Future[Dispatch] = asyncio.get_running_loop().create_future()
+        self._waiting[id(request)] = waiter
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                self._give_back(waiter.result())
+            raise
+        finally:
+            del self._waiting[id(request)]
+            self._dispatcher.cancel(request)
+
+    def turn(self) -> None:
+        """Something ended or changed: perhaps somebody may pass."""
+        if self._waiting:
+            self._release(None)
+
+    def _release(self, own: Request | None) -> Dispatch | None:
+        mine = None
+        for dispatch in self._dispatcher.poll(self._clock()):
+            if dispatch.request is own:
+                mine = dispatch
+            elif (waiter := self._waiting[id(dispatch.request)]).cancelled():
+                self._give_back(dispatch)
+            else:
+                waiter.set_result(dispatch)
+        return mine
+
+    def _give_back(self, dispatch: Dispatch) -> None:
+        """It was released at the moment at which its caller went away; its place is free for the next."""
+        if dispatch.booking is not None:
+            self._fleet.release(dispatch.booking, Outcome(Ending.ABORTED), self._clock())
+        self.turn()

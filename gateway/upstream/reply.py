@@ -1,0 +1,52 @@
+"""A worker's answer, as its reader sees it."""
+
+import time
+from collections.abc import Callable
+
+from gateway.backends.backend import Headers
+from gateway.errors import ReplyBroken
+from gateway.upstream.connection import Connection
+
+
+class HttpReply:
+    """One answer read from a connection on loan; implements `gateway.backends.backend.Reply`."""
+
+    __slots__ = ("_clock", "_connection", "_give_back", "_is_ended", "headers", "status")
+
+    def __init__(
+        self,
+        connection: Connection,
+        give_back: Callable[[Connection], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.status: int = connection.status
+        self.headers: Headers = connection.headers
+        self._connection: Connection | None = connection
+        self._give_back = give_back
+        self._clock = clock
+        self._is_ended = False
+
+    @property
+    def ended(self) -> bool:
+        connection = self._connection
+        if connection is None:
+            return self._is_ended
+        return connection.is_complete and not connection.pieces
+
+    async def read(self) -> bytes:
+        """All that has come since the last call; suspends only if nothing has. See `Reply.read` for the errors."""
+        connection = self._connection
+        if connection is None:
+            if self._is_ended:
+                return b""
+            raise ReplyBroken("the reply was closed before its end")
+        if not connection.pieces and not connection.is_complete:
+            await connection.wait_for_body(self._clock())
+        return connection.take()
+
+    async def aclose(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            self._is_ended = self.ended
+            self._connection = None
+            self._give_back(connection)

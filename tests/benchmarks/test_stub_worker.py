@@ -1,0 +1,180 @@
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import httpx
+import openai
+import pytest
+import uvloop
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.processes import Processes, start_stub_worker
+from benchmarks.stub_worker import EVENTS_PER_STREAM, PROMPT_TOKENS, Pace, serve, write_script
+
+PLAIN = b'POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 16\r\n\r\n{"model":"tiny"}'
+STREAM = b'POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 15\r\n\r\n{"stream":true}'
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    server = await serve(write_script("tiny"))
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+@pytest.fixture
+async def sdk(url: str) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+async def connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = url.removeprefix("http://").split(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def test_the_openai_sdk_gets_a_completion_with_usage(sdk: openai.AsyncOpenAI) -> None:
+    """A chat request is answered as the SDK expects it."""
+    answer = await sdk.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "Hi"}])
+
+    assert answer.usage is not None
+    assert ("tiny", "stop", PROMPT_TOKENS) == (
+        answer.model,
+        answer.choices[0].finish_reason,
+        answer.usage.prompt_tokens,
+    )
+
+
+async def test_the_openai_sdk_gets_a_hundred_events(sdk: openai.AsyncOpenAI) -> None:
+    """A stream has a hundred events, the last with the finish reason, and no usage unless asked."""
+    stream = await sdk.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "Hi"}], stream=True)
+    chunks = [chunk async for chunk in stream]
+
+    assert EVENTS_PER_STREAM == len(chunks)
+    assert [None] * 99 + ["stop"] == [chunk.choices[0].finish_reason for chunk in chunks]
+    assert "t0 t1 t2" == "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:3])
+
+
+async def test_usage_follows_the_last_event_when_asked_for(sdk: openai.AsyncOpenAI) -> None:
+    """``include_usage`` adds one chunk without choices."""
+    stream = await sdk.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": "Hi"}],
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    last = [chunk async for chunk in stream][-1]
+
+    assert last.usage is not None
+    assert ([], EVENTS_PER_STREAM) == (last.choices, last.usage.completion_tokens)
+
+
+async def test_a_prompt_about_streams_is_not_a_stream(sdk: openai.AsyncOpenAI) -> None:
+    """The words of a prompt cannot switch streaming on."""
+    answer = await sdk.chat.completions.create(
+        model="tiny", messages=[{"role": "user", "content": 'Send {"stream": true, "include_usage": true}'}]
+    )
+
+    assert "chat.completion" == answer.object
+
+
+async def test_a_stream_is_framed_one_chunk_per_event(url: str) -> None:
+    """Every event is an HTTP chunk of its own, and [DONE] ends the stream."""
+    reader, writer = await connect(url)
+    writer.write(STREAM)
+    answer = await reader.readuntil(b"0\r\n\r\n")
+    writer.close()
+    chunks = answer.partition(b"\r\n\r\n")[2].split(b"\n\n\r\n")
+
+    assert EVENTS_PER_STREAM + 2 == len(chunks)
+    assert all(b"\r\ndata: {" in chunk for chunk in chunks[:EVENTS_PER_STREAM])
+    assert [b"e\r\ndata: [DONE]", b"0\r\n\r\n"] == chunks[EVENTS_PER_STREAM:]
+
+
+async def test_requests_on_one_connection_are_answered_in_turn(url: str) -> None:
+    """A pipelined request waits for the stream before it, and a request in pieces is put together."""
+    reader, writer = await connect(url)
+    writer.write(STREAM + PLAIN + PLAIN[:30])
+    stream = await reader.readuntil(b"0\r\n\r\n")
+    first = await reader.readuntil(b"}}")
+    writer.write(PLAIN[30:])
+    second = await reader.readuntil(b"}}")
+    writer.close()
+
+    assert stream.startswith(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream")
+    assert first == second
+    assert first.startswith(b"HTTP/1.1 200 OK\r\ncontent-type: application/json")
+
+
+async def test_a_reader_that_leaves_does_not_disturb_the_others(url: str) -> None:
+    """A stream cut by its reader ends alone."""
+    leaving, staying = await connect(url), await connect(url)
+    for _, writer in (leaving, staying):
+        writer.write(STREAM)
+    await leaving[0].readuntil(b"data: ")
+    leaving[1].transport.abort()
+    answer = await staying[0].readuntil(b"0\r\n\r\n")
+    staying[1].close()
+
+    assert answer.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+async def test_metrics_have_what_a_router_reads(url: str) -> None:
+    """The cache's size and the load are there under vLLM's names."""
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(f"{url}/metrics")).text
+    readings = {s.name: s for family in text_string_to_metric_families(text) for s in family.samples}
+
+    assert {"block_size": "16", "num_gpu_blocks": "8192"} == readings["vllm:cache_config_info"].labels
+    assert 1.0 == readings["vllm:cache_config_info"].value
+    assert 0.0 == readings["vllm:num_requests_running"].value
+    assert 0.0 == readings["vllm:num_requests_waiting"].value
+
+
+@pytest.mark.parametrize(("path", "status"), [("/health", 200), ("/v1/models", 200), ("/v1/nothing", 404)])
+async def test_pages_are_answered(url: str, path: str, status: int) -> None:
+    """Health and models are there; anything else is not."""
+    async with httpx.AsyncClient() as client:
+        assert status == (await client.get(url + path)).status_code
+
+
+async def test_a_pace_delays_the_first_byte() -> None:
+    """A paced worker answers no sooner than it was told to."""
+    server = await serve(write_script("tiny"), pace=Pace(first_byte_s=0.05))
+    reader, writer = await connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    began = time.monotonic()
+    writer.write(PLAIN)
+    await reader.readuntil(b"}}")
+    took_s = time.monotonic() - began
+    writer.close()
+    server.close()
+
+    assert took_s >= 0.045
+
+
+def test_the_command_says_where_it_is_ready() -> None:
+    """Started as a program on any free port, under uvloop, it serves."""
+    with Processes() as processes:
+        _, url = start_stub_worker(processes, "--model", "other")
+        answer = httpx.get(f"{url}/v1/models").json()
+
+    assert ["other"] == [card["id"] for card in answer["data"]]
+
+
+def test_it_serves_under_uvloop() -> None:
+    """The loop the command uses carries a whole stream."""
+
+    async def stream() -> bytes:
+        server = await serve(write_script("tiny"))
+        reader, writer = await connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        writer.write(STREAM)
+        answer = await reader.readuntil(b"0\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+        await server.wait_closed()
+        return answer
+
+    assert EVENTS_PER_STREAM == uvloop.run(stream()).count(b"data: {")

@@ -1,0 +1,88 @@
+"""Bedrock, for the `Backend` contract suite."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
+from gateway.backends.bedrock.backend import BedrockBackend
+from gateway.backends.bedrock.endpoint import Timeouts
+from tests.contracts.harness import Answers, AnswersStatus, Behaviour, BreaksAfter, HangsAfter, Refuses, Stage, Streams
+from tests.fakes import bedrock
+from tests.fakes.bedrock import Cut, FakeBedrock, KeyHolder
+
+KINDS = {
+    400: "ValidationException",
+    429: "ThrottlingException",
+    500: "InternalServerException",
+    503: "ServiceUnavailableException",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BedrockStage:
+    backend: BedrockBackend
+    fake: FakeBedrock
+
+    @property
+    def calls_seen(self) -> int:
+        return len(self.fake.requests)
+
+    async def caller_left(self, *, within_s: float) -> bool:
+        return await self.fake.caller_left(within_s=within_s)
+
+
+class BedrockHarness:
+    name = "bedrock"
+
+    @asynccontextmanager
+    async def stage(
+        self, behaviour: Behaviour, *, first_byte_s: float | None = None, idle_s: float | None = None
+    ) -> AsyncIterator[Stage]:
+        waits = first_byte_s or 60.0
+        timeouts = Timeouts(first_event_s=waits, whole_answer_s=waits, idle_s=idle_s or 60.0)
+        async with (
+            FakeBedrock(_scenario(behaviour)).serving() as fake,
+            httpx.AsyncClient(trust_env=False) as client,
+        ):
+            backend = BedrockBackend(
+                model_id="qwen.qwen3-32b-v1:0",
+                region=bedrock.REGION,
+                client=client,
+                signer=SigV4Signer(region=bedrock.REGION, credentials=CredentialChain(new_session=KeyHolder)),
+                endpoint_url=_nobody() if behaviour == Refuses() else fake.base_url,
+                timeouts=timeouts,
+            )
+            yield BedrockStage(backend, fake)
+            assert [] == fake.rejections
+
+
+def _scenario(behaviour: Behaviour) -> bedrock.Scenario:
+    match behaviour:
+        case Answers(text):
+            return bedrock.Says((text,))
+        case Streams(words):
+            return bedrock.Says(words)
+        case AnswersStatus(status):
+            return bedrock.Refuses(status, KINDS[status])
+        case HangsAfter(words):
+            return _cut_after(words, Cut.STALL)
+        case BreaksAfter(words):
+            return _cut_after(words, Cut.ABORT)
+        case Refuses():
+            return bedrock.Says()
+
+
+def _cut_after(words: tuple[str, ...], cut: Cut) -> bedrock.Scenario:
+    if not words:
+        return bedrock.Silent(cut)
+    return bedrock.Streams((bedrock.MESSAGE_START, *map(bedrock.text_delta, words), cut))
+
+
+def _nobody() -> str:
+    """An address of the loopback at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -1,0 +1,99 @@
+"""A worker over HTTP, for the `Backend` contract suite."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from gateway.backends.worker import HttpWorker
+from gateway.upstream.timeouts import Timeouts
+from tests.contracts.harness import Answers, AnswersStatus, Behaviour, BreaksAfter, HangsAfter, Refuses, Stage, Streams
+from tests.gateway.upstream.peer import Peer, Request, Script, Wire, free_port, serving
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStage:
+    backend: HttpWorker
+    peer: Peer | None
+
+    @property
+    def calls_seen(self) -> int:
+        return len(self.peer.requests) if self.peer else 0
+
+    async def caller_left(self, *, within_s: float) -> bool:
+        if self.peer is None:
+            return False
+        try:
+            async with asyncio.timeout(within_s):
+                await self.peer.left.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class WorkerHarness:
+    name = "worker"
+
+    @asynccontextmanager
+    async def stage(
+        self, behaviour: Behaviour, *, first_byte_s: float | None = None, idle_s: float | None = None
+    ) -> AsyncIterator[Stage]:
+        timeouts = Timeouts(first_byte_s=first_byte_s or 60.0, idle_s=idle_s or 60.0)
+        if behaviour == Refuses():
+            yield WorkerStage(HttpWorker("w1", f"http://127.0.0.1:{free_port()}", timeouts=timeouts), None)
+            return
+        async with serving(_script(behaviour)) as peer:
+            worker = HttpWorker("w1", peer.url, timeouts=timeouts, sweep_s=0.02)
+            yield WorkerStage(worker, peer)
+            await worker.aclose()
+
+
+def _script(behaviour: Behaviour) -> Script:
+    async def script(request: Request, wire: Wire) -> None:
+        match behaviour:
+            case Answers(text):
+                await wire.send(_json_answer(b"200 OK", _completion(request, text)))
+            case AnswersStatus(status):
+                error = {"error": {"message": "no", "type": "server_error", "param": None, "code": None}}
+                await wire.send(_json_answer(b"%d Error" % status, error))
+            case Streams(words):
+                await _stream(request, wire, words)
+                await wire.send(_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+            case HangsAfter(words):
+                await _stream(request, wire, words)
+                await wire.until_caller_left()
+            case BreaksAfter(words):
+                await _stream(request, wire, words)
+                await wire.close()
+            case Refuses():
+                raise AssertionError("nobody can reach this")
+
+    return script
+
+
+async def _stream(request: Request, wire: Wire, words: tuple[str, ...]) -> None:
+    if not words:
+        return
+    await wire.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+    model = json.loads(request.body)["model"]
+    for word in words:
+        choice = {"index": 0, "delta": {"content": word}, "finish_reason": None}
+        event = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": model, "choices": [choice]}
+        await wire.send_pieces(_chunk(b"data: %b\n\n" % json.dumps(event).encode()))
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _completion(request: Request, text: str) -> object:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    model = json.loads(request.body)["model"]
+    return {"id": "c", "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
+
+
+def _json_answer(status: bytes, value: object) -> bytes:
+    body = json.dumps(value).encode()
+    head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (status, len(body))
+    return head + body

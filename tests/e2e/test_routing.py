@@ -1,0 +1,107 @@
+"""Where requests go."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from gateway.simulator.options import SimulatorOptions
+from gateway.simulator.server import serving
+from tests.e2e.stack import Stack, gateway, quick, stack
+
+
+async def workers_of(served: Stack, prompts: list[str], *, headers: dict[str, str] | None = None) -> list[str]:
+    """Who answers, for each prompt, asked one after the other."""
+    chosen = []
+    for prompt in prompts:
+        reply = await served.http.post("/v1/chat/completions", json=_body(prompt), headers=headers)
+        chosen.append(reply.headers["x-warmgate-worker"])
+    return chosen
+
+
+async def test_a_hot_prefix_uses_all_workers_of_an_idle_fleet() -> None:
+    """30 identical requests at once, 3,000 tokens in and 64 out: nobody herds them onto one worker."""
+    prompt = "All of it is shared. " * 572  # 12,012 bytes: 3,003 tokens of the simulated worker
+    async with stack(3, options=SimulatorOptions(port=0, prefill_tokens_per_s=10_000)) as served:
+        replies = await asyncio.gather(
+            *(
+                served.http.post("/v1/chat/completions", json=_body(prompt, max_tokens=64, ignore_eos=True))
+                for _ in range(30)
+            )
+        )
+
+        assert {200} == {reply.status_code for reply in replies}
+        spread = Counter(reply.headers["x-warmgate-worker"] for reply in replies)
+        assert set(served.workers) == set(spread)
+        assert max(spread.values()) <= 20
+
+
+async def test_round_robin_takes_turns() -> None:
+    """Each worker as often as the others."""
+    async with stack(3, model={"strategy": "round_robin"}) as served:
+        chosen = await workers_of(served, ["same prompt " * 40] * 9)
+
+        assert {3} == set(Counter(chosen).values())
+
+
+async def test_least_loaded_avoids_the_busy_worker() -> None:
+    """While one worker generates a long answer, short requests go to the other."""
+    async with stack(2, options=SimulatorOptions(port=0, tpot_ms=20), model={"strategy": "least_loaded"}) as served:
+        long_answer = asyncio.ensure_future(
+            served.http.post("/v1/chat/completions", json=_body("go", max_tokens=100, ignore_eos=True))
+        )
+        await asyncio.sleep(0.2)
+        chosen = set(await workers_of(served, ["a", "b", "c"]))
+        busy = (await long_answer).headers["x-warmgate-worker"]
+
+        assert 1 == len(chosen)
+        assert busy not in chosen
+
+
+async def test_a_session_stays_with_its_worker() -> None:
+    """By header or by prompt_cache_key, whatever the prompts are; several sessions use several workers."""
+    async with stack(3, model={"strategy": "session"}) as served:
+        chosen = {
+            session: set(await workers_of(served, ["x" * 100, "y" * 100], headers={"x-session-id": session}))
+            for session in map(str, range(12))
+        }
+
+        assert {1} == {len(workers) for workers in chosen.values()}
+        assert set(served.workers) == set().union(*chosen.values())
+
+
+async def test_a_cache_salt_keeps_prefixes_apart() -> None:
+    """Who salts the cache shares nothing with others, and the gateway knows it."""
+    prompt = "One long and shared prompt. " * 40
+    async with stack(1) as served:
+        hits = []
+        for salt in ("a", "b", "a"):
+            reply = await served.http.post("/v1/chat/completions", json=_body(prompt, cache_salt=salt))
+            hits.append(int(reply.headers["x-warmgate-hit-blocks"]))
+
+        assert [0, 0] == hits[:2]
+        assert hits[2] > 10
+
+
+async def test_a_restarted_worker_is_known_to_be_cold() -> None:
+    """Same address, new process: nothing is credited to it until it has served something."""
+    prompt = "One long and shared prompt. " * 40
+    async with serving(quick()) as url:
+        port = int(url.rsplit(":", 1)[1])
+    async with gateway([f"http://127.0.0.1:{port}"]) as served:
+        hits = []
+        for _ in range(2):
+            async with serving(quick(port=port)):
+                async with asyncio.timeout(5):
+                    while (await served.metric("warmgate_worker_up")).popitem()[1] != 1.0:
+                        await asyncio.sleep(0.05)
+                await asyncio.sleep(0.3)
+                for _ in range(2):
+                    reply = await served.http.post("/v1/chat/completions", json=_body(prompt))
+                    hits.append(int(reply.headers["x-warmgate-hit-blocks"]) > 0)
+            await asyncio.sleep(0.6)
+
+        assert [False, True, False, True] == hits
+
+
+def _body(prompt: str, **more: Any) -> dict[str, Any]:
+    return {"model": "tiny", "messages": [{"role": "user", "content": prompt}], "max_tokens": 4, **more}

@@ -1,0 +1,81 @@
+"""What an orchestrator and a scraper ask."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from cache_index import WorkerId
+from gateway.api.probes import router
+from gateway.metrics import Metrics
+from gateway.models import Model
+from tests.fakes.backends import Answers
+from tests.gateway.examples import a_model, an_exchange, the_models
+
+Serve = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+@asynccontextmanager
+async def serving(*models: Model, metrics: Metrics | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    api = FastAPI()
+    api.include_router(router)
+    api.state.models = the_models(*models)
+    api.state.metrics = metrics or Metrics()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://gateway") as client:
+        yield client
+
+
+def down(name: str) -> Model:
+    model = a_model(Answers(), Answers(), name=name)
+    for worker in ("a", "b"):
+        model.fleet.set_up(WorkerId(worker), up=False)
+    return model
+
+
+async def test_a_process_that_answers_lives() -> None:
+    """Whatever its workers do: to restart the gateway would not bring them back."""
+    async with serving(down("tiny")) as client:
+        response = await client.get("/livez")
+
+    assert (200, {"status": "ok"}) == (response.status_code, response.json())
+
+
+async def test_one_model_that_can_be_served_makes_it_ready() -> None:
+    """The others come with their reason."""
+    async with serving(down("tiny"), a_model(Answers(), name="big")) as client:
+        response = await client.get("/readyz")
+
+    assert 200 == response.status_code
+    assert {
+        "status": "ready",
+        "models": {"tiny": "none of 2 workers is up", "big": "ready"},
+    } == response.json()
+
+
+async def test_without_any_it_is_not_ready() -> None:
+    """503, and why."""
+    async with serving(down("tiny")) as client:
+        response = await client.get("/readyz")
+
+    assert 503 == response.status_code
+    assert {"status": "not ready", "models": {"tiny": "none of 2 workers is up"}} == response.json()
+
+
+async def test_metrics_come_in_the_format_that_they_say() -> None:
+    """Prometheus goes by the content type: version 0.0.4 of the text format, in which names are plain."""
+    metrics = Metrics()
+    metrics.observe(an_exchange(model="tiny", status=200), 101.0)
+    async with serving(metrics=metrics) as client:
+        response = await client.get("/metrics")
+
+    assert "text/plain; version=0.0.4; charset=utf-8" == response.headers["content-type"]
+    assert 'warmgate_requests_total{model="tiny",status="200"} 1.0\n' in response.text
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
+async def test_probes_are_for_reading(path: str) -> None:
+    """Nothing can be done by them."""
+    async with serving() as client:
+        assert 405 == (await client.post(path)).status_code

@@ -1,0 +1,128 @@
+"""Models and bodies for the gateway's tests: what a test does not name is plain and the same everywhere."""
+
+from collections.abc import Mapping, Sequence
+
+from cache_index import WorkerId
+from gateway.backends.backend import Backend, Call
+from gateway.exchange import Exchange
+from gateway.model_names import ModelNames
+from gateway.models import Model, Models
+from gateway.turnstile import Turnstile
+from routing.booking import Booking, Ending, Outcome
+from routing.candidate import Candidate
+from routing.dispatcher import Dispatcher, Immediate
+from routing.fleet import Fleet
+from routing.request import Request
+from routing.strategy import Strategy
+from tests.fakes.backends import Fake
+from tests.routing.examples import BLOCK_BYTES, HASHER, a_fleet, an_index
+
+CHAT = b'{"model":"tiny","messages":[{"role":"user","content":"hello"}]}'
+CHAT_STREAM = b'{"model":"tiny","stream":true,"messages":[{"role":"user","content":"hello"}]}'
+
+HELLO = b'data: {"choices":[{"delta":{"content":"Hello"}}]}\n\n'
+WORLD = b'data: {"choices":[{"delta":{"content":" world"}}]}\n\n'
+USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2,"prompt_tokens_details":null}}\n\n'
+ERROR = b'data: {"error":{"message":"out of memory","type":"server_error"}}\n\n'
+DONE = b"data: [DONE]\n\n"
+WHOLE = b'{"choices":[{"message":{"content":"Hello"}}],"usage":{"prompt_tokens":7,"completion_tokens":2}}'
+
+
+LETTERS = "abcdefgh"
+
+
+class Clock:
+    """Shows the time that it was set to, in seconds."""
+
+    def __init__(self, now: float = 100.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class WatchedFleet(Fleet):
+    """Workers a, b, c ... at time 0; remembers how every booking ended."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(an_index(), block_bytes=BLOCK_BYTES, prefill_tokens_per_s=1000.0)
+        self.set_workers([WorkerId(letter) for letter in LETTERS[:workers]], 0.0)
+        self.booked: list[Booking] = []
+        self.released: list[Booking] = []
+        self.outcomes: list[Outcome] = []
+
+    def book(self, request: Request, candidate: Candidate, now: float) -> Booking | None:
+        booking = super().book(request, candidate, now)
+        if booking is not None:
+            self.booked.append(booking)
+        return booking
+
+    def release(self, booking: Booking, outcome: Outcome, now: float) -> None:
+        self.released.append(booking)
+        self.outcomes.append(outcome)
+        super().release(booking, outcome, now)
+
+    @property
+    def endings(self) -> list[tuple[str, Ending]]:
+        return [(booking.worker, outcome.ending) for booking, outcome in zip(self.released, self.outcomes, strict=True)]
+
+
+class InGivenOrder:
+    """A strategy without opinion: the first worker first."""
+
+    def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
+        return list(candidates)
+
+
+def a_model(
+    *workers: Fake,
+    name: str = "tiny",
+    upstream_name: str | None = None,
+    fallback: Backend | None = None,
+    fleet: Fleet | None = None,
+    dispatcher: Dispatcher | None = None,
+    strategy: Strategy | None = None,
+    clock: Clock | None = None,
+) -> Model:
+    """A model whose workers are called a, b, c ... in the order given, and tried in it."""
+    for letter, worker in zip(LETTERS, workers, strict=False):
+        worker.id = letter
+    index = an_index()
+    by_id: Mapping[WorkerId, Fake] = {WorkerId(worker.id): worker for worker in workers}
+    fleet = fleet or a_fleet(*by_id, index=index)
+    dispatcher = dispatcher or Immediate(fleet, strategy or InGivenOrder())
+    return Model(
+        name,
+        upstream_name=upstream_name or name,
+        strategy="prefix_aware",
+        session_header=b"x-session-id",
+        hasher=HASHER,
+        index=index,
+        fleet=fleet,
+        turnstile=Turnstile(dispatcher, fleet, clock=clock or Clock()),
+        workers=by_id,
+        fallback=fallback,
+    )
+
+
+def the_models(*models: Model, aliases: Mapping[str, Sequence[str]] | None = None) -> Models:
+    """A registry of *models*; *aliases* by model name."""
+    names = ModelNames((model.name, (aliases or {}).get(model.name, ())) for model in models)
+    return Models({model.name: model for model in models}, names)
+
+
+def a_call(*, streams: bool = False) -> Call:
+    return Call(b"POST", b"/v1/chat/completions", [], CHAT_STREAM if streams else CHAT, streams, "tiny")
+
+
+def an_exchange(**known: object) -> Exchange:
+    """An exchange that began at 100 s, with what is *known* of it."""
+    exchange = Exchange(request_id=b"r-1", path="/v1/chat/completions", started=100.0)
+    for name, value in known.items():
+        setattr(exchange, name, value)
+    return exchange
+
+
+def in_flight(model: Model) -> dict[str, int]:
+    """Requests on each worker."""
+    return {state.id: state.in_flight for state in model.fleet}

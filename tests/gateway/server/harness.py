@@ -1,0 +1,108 @@
+"""A small application under the server: in this process, or as `python -m tests.gateway.server.harness <settings>`."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import Any, TypeVar
+
+from gateway.server import App, CreateApp, Message, Receive, Send, announce_on_stdout, bind, serve
+from gateway.settings import Settings, build
+
+T = TypeVar("T")
+
+SOON_S = 0.2  # that a request still runs after the stop that it asked for
+
+
+def settings(**server: Any) -> Settings:
+    return build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}], "server": server}, {})
+
+
+def free_port() -> int:
+    with closing(bind("127.0.0.1", 0)) as bound:
+        return int(bound.getsockname()[1])
+
+
+def create_app(_: Settings) -> App:
+    """Answers ``ok`` and prints when its lifespan ends.
+
+    On ``/SIGTERM`` and ``/SIGINT`` the server gets that signal, and the answer comes soon after; on ``/hangs`` it gets
+    SIGTERM, and no answer comes.
+    """
+
+    async def lifespan(receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        sys.stdout.write("lifespan ended\n")
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await lifespan(receive, send)
+            return
+        name = scope["path"].removeprefix("/")
+        if name:
+            signal.raise_signal(signal.SIGTERM if name == "hangs" else signal.Signals[name])
+            await asyncio.sleep(60 if name == "hangs" else SOON_S)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    return app
+
+
+def while_served(client: Callable[[str], T], server_settings: Settings, *, create_app: CreateApp = create_app) -> T:
+    """What *client* gives back, called with the address in a thread of its own; it has to make the server stop."""
+
+    def call(address: str) -> T:
+        try:
+            return client(address)
+        except BaseException:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise
+
+    answer: Future[T] | None = None
+    with ThreadPoolExecutor(1) as thread:
+
+        def announce(address: str) -> None:
+            nonlocal answer
+            announce_on_stdout(address)
+            answer = thread.submit(call, address)
+
+        serve(server_settings, create_app=create_app, announce=announce)
+    assert answer is not None
+    return answer.result()
+
+
+@contextmanager
+def served_elsewhere(**server: Any) -> Iterator[str]:
+    """The address of a server in another process."""
+    command = [sys.executable, "-m", "tests.gateway.server.harness", json.dumps(server)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().removeprefix("ready: ").strip()
+        finally:
+            process.kill()
+
+
+def connected(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def answer_to(url: str, request: bytes) -> bytes:
+    """All that comes until the server closes the connection."""
+    with connected(url) as client:
+        client.sendall(request)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+if __name__ == "__main__":
+    serve(settings(**json.loads(sys.argv[1])), create_app=create_app)

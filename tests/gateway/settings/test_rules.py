@@ -1,0 +1,116 @@
+import pytest
+
+from routing.strategies import NAMES
+from tests.gateway.settings.examples import parsed, sentences, with_model, with_worker
+
+
+def test_the_nearest_strategy_is_suggested() -> None:
+    """After all that there are."""
+    assert [
+        (
+            f"models[0].strategy is 'round_robbin'; allowed are {', '.join(map(repr, NAMES))}; "
+            f"did you mean 'round_robin'."
+        )
+    ] == sentences(with_model(strategy="round_robbin"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://a", "a:8000", "http://", "http:///x", "http://a:99999", "http://a:0", "http://a b", "http://[::1"],
+)
+def test_an_address_is_http_with_a_host(url: str) -> None:
+    """Anything else could not be called."""
+    assert [
+        f"models[0].workers[0].url is {url!r}; it must be an http:// or https:// address with a host."
+    ] == sentences(with_worker(url=url))
+
+
+@pytest.mark.parametrize("url", ["http://a", "https://a.example:8443/base", "http://[::1]:8000", "http://10.0.0.1"])
+def test_a_good_address_stays_as_it_is(url: str) -> None:
+    """But for a slash at its end."""
+    assert url == parsed(with_worker(url=f"{url}/")).models[0].workers[0].url
+
+
+class TestRepetition:
+    def test_a_name_belongs_to_one_model(self) -> None:
+        """Names, aliases and patterns of all models differ."""
+        text = """
+        models:
+          - {name: tiny, aliases: [tiny, "g*"], bedrock: {model_id: m}}
+          - {name: other, aliases: ["g*", tiny], bedrock: {model_id: m}}
+        """
+
+        assert [
+            "models[0].aliases[0] is 'tiny'; each must be its own, and this is that of models[0].name.",
+            "models[1].aliases[0] is 'g*'; each must be its own, and this is that of models[0].aliases[1].",
+            "models[1].aliases[1] is 'tiny'; each must be its own, and this is that of models[0].name.",
+        ] == sentences(text)
+
+    def test_an_address_is_one_worker(self) -> None:
+        """Two spellings of one address are the same worker."""
+        text = with_model(workers=[{"url": "http://host"}, {"url": "http://HOST:80/"}])
+
+        assert [
+            (
+                "models[0].workers[1].url is 'http://host:80'; each must be its own, and this is that of "
+                "models[0].workers[0].url."
+            )
+        ] == sentences(text)
+
+    def test_an_id_is_one_worker(self) -> None:
+        """An id that was given may not be another's, nor another's address."""
+        text = with_model(workers=[{"url": "http://a"}, {"url": "http://b", "id": "http://a"}])
+
+        assert [
+            "models[0].workers[1].id is 'http://a'; each must be its own, and this is that of models[0].workers[0].id."
+        ] == sentences(text)
+
+    def test_two_models_may_share_a_worker(self) -> None:
+        """One server can serve several models."""
+        text = """
+        models:
+          - {name: base, workers: [{url: "http://a"}]}
+          - {name: adapter, workers: [{url: "http://a"}]}
+        """
+
+        assert ["base", "adapter"] == [model.name for model in parsed(text).models]
+
+    def test_an_id_stands_for_one_address_in_all_models(self) -> None:
+        """The prefixes that are known of a worker are known by its id."""
+        text = """
+        models:
+          - {name: base, workers: [{url: "http://a", id: gpu-0}, {url: "http://b", id: gpu-1}]}
+          - {name: other, workers: [{url: "http://c", id: gpu-1}]}
+        """
+
+        assert [
+            (
+                "models[1].workers[0].id is 'gpu-1'; an id stands for one url in all models, and this one stands "
+                "already for models[0].workers[1].url."
+            )
+        ] == sentences(text)
+
+    def test_an_address_that_is_given_as_an_id_is_that_address(self) -> None:
+        """An id that was not given is the url."""
+        text = """
+        models:
+          - {name: base, workers: [{url: "http://a"}]}
+          - {name: other, workers: [{url: "http://b", id: "http://a"}]}
+        """
+
+        assert [
+            (
+                "models[1].workers[0].id is 'http://a'; an id stands for one url in all models, and this one stands "
+                "already for models[0].workers[0].url."
+            )
+        ] == sentences(text)
+
+    def test_one_worker_may_be_spelt_in_two_ways(self) -> None:
+        """The same id for the same server, in two models."""
+        text = """
+        models:
+          - {name: base, workers: [{url: "http://host", id: gpu-0}]}
+          - {name: adapter, workers: [{url: "http://HOST:80/", id: gpu-0}]}
+        """
+
+        assert ["gpu-0", "gpu-0"] == [model.workers[0].id for model in parsed(text).models]

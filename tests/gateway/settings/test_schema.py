@@ -1,0 +1,72 @@
+import pytest
+from pydantic import ValidationError
+
+from gateway.settings import (
+    BedrockSettings,
+    BreakerSettings,
+    HealthSettings,
+    IndexSettings,
+    LoggingSettings,
+    ModelSettings,
+    RetrySettings,
+    RoutingSettings,
+    ServerSettings,
+    Settings,
+    TimeoutSettings,
+    WorkerSettings,
+    describe,
+    load,
+)
+from tests.gateway.settings.examples import EXAMPLE, SMALLEST, parsed
+
+
+def test_the_example_shows_every_setting_with_its_default() -> None:
+    """The commented example loads; each group but models holds the defaults; each name occurs in it."""
+    settings = load(EXAMPLE, {})
+
+    assert settings.server == ServerSettings()
+    assert settings.routing == RoutingSettings()
+    assert settings.index == IndexSettings()
+    assert settings.timeouts == TimeoutSettings()
+    assert settings.health == HealthSettings()
+    assert settings.breaker == BreakerSettings()
+    assert settings.retry == RetrySettings()
+    assert settings.logging == LoggingSettings()
+    assert settings.bedrock == BedrockSettings()
+    text = EXAMPLE.read_text()
+    assert [] == [row.path for row in describe() if f"{row.path.split('.')[-1]}:" not in text]
+
+
+def test_a_group_with_nothing_under_it_is_its_defaults() -> None:
+    """`logging:` whose lines are all commented out is not a fault."""
+    assert LoggingSettings() == parsed(f"{SMALLEST}\nlogging:\n").logging
+
+
+def test_a_model_may_have_bedrock_only() -> None:
+    """No worker is needed where Bedrock answers."""
+    model = parsed("models: [{name: claude, bedrock: {model_id: m}}]").models[0]
+
+    assert () == model.workers
+    assert model.bedrock is not None
+    assert (4096, "m") == (model.bedrock.default_max_tokens, model.bedrock.model_id)
+
+
+def test_settings_are_built_from_parts() -> None:
+    """A test or a benchmark needs no file."""
+    settings = Settings(models=(ModelSettings(name="tiny", workers=(WorkerSettings(url="http://a"),)),))
+
+    assert "http://a" == settings.models[0].workers[0].id
+
+
+def test_the_rules_hold_for_parts_too() -> None:
+    """A model without anything to answer is refused at once."""
+    with pytest.raises(ValidationError, match="needs at least one worker, or bedrock"):
+        ModelSettings(name="tiny")
+
+
+def test_settings_do_not_change() -> None:
+    """They are handed to many and belong to nobody."""
+    settings = parsed()
+
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.server.port = 1

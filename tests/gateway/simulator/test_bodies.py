@@ -1,0 +1,114 @@
+import json
+from typing import Any
+
+import pytest
+
+from gateway.simulator.bodies import BodyReader
+from gateway.simulator.errors import ApiError
+from gateway.simulator.tokens import TokenSequence
+
+READER = BodyReader("tiny", context_tokens=100)
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+def chat(**fields: Any) -> bytes:
+    return json.dumps({"model": "tiny", "messages": HELLO} | fields).encode()
+
+
+def completion(**fields: Any) -> bytes:
+    return json.dumps({"model": "tiny", "prompt": "Hello"} | fields).encode()
+
+
+def test_a_chat_with_defaults() -> None:
+    """64 tokens unless asked otherwise, not streamed, one choice, end of answer respected."""
+    request = READER.chat(chat())
+
+    assert [64] == request.max_tokens
+    assert (1, 0, False) == (request.choices_per_prompt, request.min_tokens, request.streams)
+    flags = (request.ignore_eos, request.include_usage, request.continuous_usage, request.return_token_ids)
+    assert not any(flags)
+    assert "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n" == request.prompts[0].text()
+
+
+def test_both_names_of_the_limit() -> None:
+    """max_completion_tokens goes before max_tokens."""
+    assert [7] == READER.chat(chat(max_tokens=7)).max_tokens
+    assert [8] == READER.chat(chat(max_tokens=7, max_completion_tokens=8)).max_tokens
+    assert [16] == READER.completion(completion()).max_tokens
+
+
+def test_unknown_fields_and_nulls_are_let_through() -> None:
+    """As vLLM does, whose models allow extra fields."""
+    request = READER.chat(chat(temperature=0.7, stop=["x"], max_tokens=None, stream=None, vllm_xargs={"a": 1}))
+
+    assert [64] == request.max_tokens
+
+
+def test_the_model_may_be_left_out() -> None:
+    """There is only one."""
+    assert 1 == len(READER.completion(b'{"prompt": "Hello"}').prompts)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("abcd", [b"abcd"]),
+        (["abcd", "efgh"], [b"abcd", b"efgh"]),
+        ([1, 2], [TokenSequence.from_ids([1, 2]).packed]),
+        ([[1], [2, 3]], [TokenSequence.from_ids([1]).packed, TokenSequence.from_ids([2, 3]).packed]),
+    ],
+)
+def test_the_four_forms_of_a_prompt(prompt: Any, expected: list[bytes]) -> None:
+    """Text, texts, token ids, lists of token ids."""
+    assert expected == [tokens.packed for tokens in READER.completion(completion(prompt=prompt)).prompts]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message", "param"),
+    [
+        (b"{", 400, "the body is not JSON: ", None),
+        (b"\xff", 400, "the body is not JSON: ", None),
+        (b'{"model": "tiny"}', 400, "missing required field `messages`", None),
+        (chat(model="other"), 404, "The model `other` does not exist.", "model"),
+        (chat(messages=[]), 400, "messages: must not be empty", "messages"),
+        (chat(messages=[{"content": "x"}]), 400, "messages[0].role: must be a string", "messages"),
+        (chat(messages=[{"role": "user", "content": 1}]), 400, "messages[0].content: must be", "messages"),
+        (chat(max_tokens="a"), 400, "$.max_tokens", None),
+        (chat(max_tokens=0), 400, "$.max_tokens", None),
+        (chat(n=0), 400, "$.n", None),
+        (chat(max_tokens=90), 400, "max_tokens: 90 after 16 prompt tokens, but the maximum context", "max_tokens"),
+        (chat(messages=[{"role": "user", "content": "x" * 400}]), 400, "messages: 114 tokens are too many", "messages"),
+    ],
+)
+def test_a_bad_chat_is_refused(body: bytes, status: int, message: str, param: str | None) -> None:
+    """With the status of vLLM, the field, and what is wrong with it."""
+    with pytest.raises(ApiError) as caught:
+        READER.chat(body)
+
+    assert (status, param) == (caught.value.status, caught.value.param)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("prompt", ["", [], [""], [[]], 7, None, [1, "a"], ["a", 1], [-1], [2**32], [[1], "a"], [1.5]])
+def test_a_bad_prompt_is_refused(prompt: Any) -> None:
+    """Empty, mixed, or not made of strings or 32-bit ids."""
+    with pytest.raises(ApiError, match="prompt") as caught:
+        READER.completion(completion(prompt=prompt))
+
+    assert (400, "prompt") == (caught.value.status, caught.value.param)
+
+
+def test_tokenize_takes_text_or_messages() -> None:
+    """A chat gives the tokens it would be answered with."""
+    text, wants_texts = READER.tokenize(b'{"prompt": "abcdef", "return_token_strs": true}')
+    assert (2, True) == (len(text), wants_texts)
+
+    tokens, _ = READER.tokenize(chat())
+    assert READER.chat(chat()).prompts[0] == tokens
+
+
+def test_detokenize_takes_ids() -> None:
+    """And nothing but 32-bit ids."""
+    assert "abcd" == READER.detokenize(b'{"tokens": [1684234849]}').text()
+    with pytest.raises(ApiError, match="tokens"):
+        READER.detokenize(b'{"tokens": [4294967296]}')

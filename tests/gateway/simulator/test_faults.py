@@ -1,0 +1,58 @@
+import pytest
+
+from gateway.simulator.faults import NO_FAULT, Fault, Faults
+
+
+def test_a_well_worker_has_no_fault() -> None:
+    """Nothing is taken from a worker nobody broke."""
+    faults = Faults()
+
+    assert NO_FAULT == faults.take()
+    assert "none" == faults.whole_worker
+
+
+def test_a_count_is_used_up() -> None:
+    """Two requests meet the fault, the third does not."""
+    faults = Faults()
+    faults.set(Fault("status", status=503, count=2))
+
+    assert [503, 503] == [faults.take().status for _ in range(2)]
+    assert NO_FAULT == faults.take()
+    assert NO_FAULT == faults.in_force
+
+
+def test_without_a_count_a_fault_stays() -> None:
+    """Until it is replaced."""
+    faults = Faults()
+    faults.set(Fault("status"))
+
+    assert {"status"} == {faults.take().mode for _ in range(5)}
+    faults.set(NO_FAULT)
+    assert "none" == faults.take().mode
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (Fault("refuse"), "refuse"),
+        (Fault("hang"), "hang"),
+        (Fault("refuse", count=1), "none"),
+        (Fault("status"), "none"),
+    ],
+)
+def test_what_takes_the_whole_worker(fault: Fault, expected: str) -> None:
+    """Refusing and hanging without a count, and nothing else."""
+    faults = Faults()
+    faults.set(fault)
+
+    assert expected == faults.whole_worker
+
+
+def test_slow_has_a_factor_and_no_count() -> None:
+    """The pace is the worker's."""
+    faults = Faults()
+    with pytest.raises(ValueError, match="slow is the pace of the whole worker and takes no count"):
+        faults.set(Fault("slow", count=1))
+    faults.set(Fault("slow", factor=3))
+
+    assert 3 == faults.slow_factor

@@ -1,0 +1,235 @@
+"""Settings go in, an ASGI application comes out."""
+
+import asyncio
+import gc
+import io
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from gateway import app as app_module
+from gateway.app import Gateway, create_app
+from gateway.metrics import Metrics
+from gateway.settings import SettingsError, build
+from gateway.simulator.options import SimulatorOptions
+from gateway.simulator.server import serving
+from tests.gateway.asgi import Caller, running
+from tests.gateway.examples import CHAT, the_models
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens, and nobody will."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def a_gateway(
+    *workers: str, model: Mapping[str, Any] | None = None, sink: io.BytesIO | None = None, **groups: Any
+) -> Gateway:
+    """From settings as they stand in a file."""
+    data = {"models": [{"name": "tiny", "workers": [{"url": url} for url in workers]} | dict(model or {})], **groups}
+    return create_app(build(data, {}), log_sink=sink if sink is not None else io.BytesIO())
+
+
+async def get(gateway: Gateway, path: str, *, method: str = "GET", headers: Any = None) -> Caller:
+    caller = Caller(method=method, path=path, headers=headers)
+    await caller.call(gateway)
+    return caller
+
+
+async def ask(gateway: Gateway, raw: bytes = CHAT, **how: Any) -> Caller:
+    caller = Caller(raw, **how)
+    await caller.call(gateway)
+    return caller
+
+
+# ---- routes
+
+
+async def test_models_are_listed(nobody: str) -> None:
+    """By name and alias, whatever the workers do."""
+    gateway = a_gateway(nobody, model={"aliases": ["gpt-4o", "gpt-4*"]})
+    listed = await get(gateway, "/v1/models")
+
+    assert ["tiny", "gpt-4o"] == [model["id"] for model in listed.json["data"]]
+    assert "gpt-4o" == (await get(gateway, "/v1/models/gpt-4o")).json["id"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/", 404, "unknown_url"),
+        ("GET", "/v2/models", 404, "unknown_url"),
+        ("POST", "/v1/chat/completions/", 404, "unknown_url"),
+        ("POST", "/v1/embeddings", 404, "unknown_url"),
+        ("GET", "/v1/models/huge", 404, "model_not_found"),
+        ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
+        ("DELETE", "/v1/models", 405, "method_not_allowed"),
+        ("POST", "/livez", 405, "method_not_allowed"),
+    ],
+)
+async def test_every_error_has_openais_shape(nobody: str, method: str, path: str, status: int, code: str) -> None:
+    """Also those of the router; SDKs read message, type, param and code."""
+    caller = await get(a_gateway(nobody), path, method=method)
+    error = caller.json["error"]
+
+    assert (status, code, "invalid_request_error") == (caller.status, error["code"], error["type"])
+    assert ["message", "type", "param", "code"] == list(error)
+    assert b"application/json" == caller.headers[b"content-type"]
+    assert (status == 405) == (b"allow" in caller.headers)
+
+
+async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
+    """The caller is told nothing of it; the server gets the exception, to log it."""
+
+    class Fails(Collector):
+        def collect(self) -> Iterator[Metric]:
+            raise ZeroDivisionError("inside")
+
+    metrics = Metrics()
+    metrics.registry.register(Fails())
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> Any:
+        yield
+
+    caller = Caller(method="GET", path="/metrics")
+    with pytest.raises(ZeroDivisionError):
+        await caller.call(app_module._api(the_models(), metrics, lifespan))
+
+    assert (500, "internal_error") == (caller.status, caller.json["error"]["code"])
+    assert b"inside" not in caller.body
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/livez"), ("GET", "/v1/models"), ("GET", "/nowhere"), ("DELETE", "/livez"), ("POST", "/v1/completions")],
+)
+async def test_every_response_has_a_request_id(nobody: str, method: str, path: str) -> None:
+    """The caller's if it sent a good one, else one made for it; once."""
+    gateway = a_gateway(nobody)
+    given = await get(gateway, path, method=method, headers=[(b"x-request-id", b"r-9")])
+    made = await get(gateway, path, method=method, headers=[(b"x-request-id", b"r 9")])
+
+    assert [b"r-9"] == [value for name, value in given.header_list if name == b"x-request-id"]
+    (request_id,) = [value for name, value in made.header_list if name == b"x-request-id"]
+    assert 32 == len(request_id)
+    assert int(request_id, 16)
+
+
+# ---- life
+
+
+async def test_it_serves_without_workers(nobody: str) -> None:
+    """The start waits for nobody: 503 with retry-after until somebody is there, and the reason at /readyz."""
+    gateway = a_gateway(nobody)
+    async with running(gateway):
+        ready, asked = await get(gateway, "/readyz"), await ask(gateway)
+
+    assert (503, {"tiny": "none of 1 workers is up"}) == (ready.status, ready.json["models"])
+    assert (503, b"2", "no_worker_available") == (
+        asked.status,
+        asked.headers[b"retry-after"],
+        asked.json["error"]["code"],
+    )
+
+
+async def test_it_serves_by_a_worker_that_is_there() -> None:
+    """Once started it has asked everybody how they are; the answer says who gave it."""
+    async with serving(SimulatorOptions(port=0, speed=0)) as url:
+        gateway = a_gateway(url, model={"aliases": ["gpt-4o"]})
+        async with running(gateway):
+            ready, asked = await get(gateway, "/readyz"), await ask(gateway, CHAT.replace(b"tiny", b"gpt-4o"))
+            metrics = await get(gateway, "/metrics")
+
+    assert (200, {"tiny": "ready"}) == (ready.status, ready.json["models"])
+    assert (200, url.encode(), b"prefix_aware") == (
+        asked.status,
+        asked.headers[b"x-warmgate-worker"],
+        asked.headers[b"x-warmgate-strategy"],
+    )
+    assert b'warmgate_requests_total{model="tiny",status="200"} 1.0\n' in metrics.body
+    assert f'warmgate_worker_connections{{model="tiny",worker="{url}"}} 1.0\n'.encode() in metrics.body
+    assert b"_created" not in metrics.body
+
+
+async def test_the_end_closes_everything() -> None:
+    """No task stays, no connection, no line that was not written; a socket left open would be a warning, an error."""
+    sink, before = io.BytesIO(), asyncio.all_tasks()
+    async with serving(SimulatorOptions(port=0, speed=0)) as url:
+        gateway = a_gateway(url, sink=sink)
+        async with running(gateway):
+            assert 200 == (await ask(gateway)).status
+            open_ = (await get(gateway, "/metrics")).body
+        closed = (await get(gateway, "/metrics")).body
+    gc.collect()
+    name = f'warmgate_worker_connections{{model="tiny",worker="{url}"}}'.encode()
+
+    assert name + b" 1.0" in open_
+    assert name + b" 0.0" in closed
+    assert before == asyncio.all_tasks()
+    assert [200] == [json.loads(line)["status"] for line in sink.getvalue().splitlines()]
+
+
+async def test_it_can_be_made_outside_a_loop_and_twice(nobody: str) -> None:
+    """Nothing is opened before the lifespan begins, and two in one process share nothing."""
+    first, second = await asyncio.to_thread(a_gateway, nobody), a_gateway(nobody)
+    await ask(first, b"{")
+    counted = b'warmgate_requests_total{model="unknown",status="400"}'
+
+    assert counted in (await get(first, "/metrics")).body
+    assert counted not in (await get(second, "/metrics")).body
+
+
+# ---- settings
+
+
+async def test_settings_reach_whom_they_concern(nobody: str) -> None:
+    """The largest body, the name of the strategy, and silence where no lines are wanted."""
+    sink = io.BytesIO()
+    gateway = a_gateway(nobody, sink=sink, server={"max_body_bytes": 10}, logging={"requests": False})
+    async with running(gateway):
+        caller = await ask(gateway)
+
+    assert (413, b"") == (caller.status, sink.getvalue())
+
+
+async def test_a_workers_id_and_the_strategy_are_shown() -> None:
+    """The id that was given, not the address."""
+    async with serving(SimulatorOptions(port=0, speed=0, model="org/tiny")) as url:
+        gateway = a_gateway(
+            model={
+                "workers": [{"url": url, "id": "gpu-7"}],
+                "strategy": "least_loaded",
+                "upstream_model": "org/tiny",
+            }
+        )
+        async with running(gateway):
+            caller = await ask(gateway)
+
+    assert (200, b"gpu-7", b"least_loaded") == (
+        caller.status,
+        caller.headers[b"x-warmgate-worker"],
+        caller.headers[b"x-warmgate-strategy"],
+    )
+
+
+def test_bedrock_without_a_region_is_told_before_the_start(nobody: str) -> None:
+    """One sentence that names the setting."""
+    with pytest.raises(SettingsError, match=r"bedrock\.region is needed for 'anthropic\.claude'"):
+        a_gateway(nobody, model={"bedrock": {"model_id": "anthropic.claude"}})
+
+
+async def test_with_bedrock_a_model_is_ready_without_workers(nobody: str) -> None:
+    """Somebody could answer."""
+    gateway = a_gateway(nobody, model={"bedrock": {"model_id": "anthropic.claude", "region": "us-east-1"}})
+
+    assert {"tiny": "ready"} == (await get(gateway, "/readyz")).json["models"]

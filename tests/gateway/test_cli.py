@@ -1,0 +1,150 @@
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from gateway.cli import main
+from gateway.server import bind
+
+SMALLEST = "models: [{name: tiny, workers: [{url: 'http://127.0.0.1:1', api_key: sk-hidden}]}]\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "warmgate.yaml"
+    path.write_text(SMALLEST)
+    return path
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    with closing(bind("127.0.0.1", 0)) as taken:
+        taken.listen()
+        yield int(taken.getsockname()[1])
+
+
+class TestCheck:
+    def test_a_good_file_is_shown_in_effect(self, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """Everything with its default, as YAML, secrets masked; exit code 0."""
+        assert 0 == main(["check", "--config", str(config)])
+
+        out, err = capsys.readouterr()
+        assert 8080 == yaml.safe_load(out)["server"]["port"]
+        assert "**********" == yaml.safe_load(out)["models"][0]["workers"][0]["api_key"]
+        assert "hidden" not in out
+        assert "" == err
+
+    def test_a_bad_file_is_a_sentence_per_fault(self, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """On stderr; exit code 2."""
+        config.write_text(f"{SMALLEST}server: {{prot: 1, host: 2}}\n")
+
+        assert 2 == main(["check", "--config", str(config)])
+        assert (
+            "",
+            (
+                "server.host is 2; it must be text (write it in quotes).\n"
+                "server.prot is not a setting; did you mean 'port'.\n"
+            ),
+        ) == capsys.readouterr()
+
+    def test_variables_of_the_process_count(
+        self, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They are over the file, and a wrong one is a fault."""
+        monkeypatch.setenv("WARMGATE_SERVER__PORT", "9000")
+
+        assert 0 == main(["check", "--config", str(config)])
+        assert 9000 == yaml.safe_load(capsys.readouterr().out)["server"]["port"]
+
+        monkeypatch.setenv("WARMGATE_SERVER__PORT", "many")
+
+        assert 2 == main(["check", "--config", str(config)])
+        assert "WARMGATE_SERVER__PORT (server.port) is 'many'; it must be an integer.\n" == capsys.readouterr().err
+
+
+class TestServe:
+    def test_a_bad_file_stops_the_start(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """With the same sentences as check, and exit code 2."""
+        path = tmp_path / "none.yaml"
+
+        assert 2 == main(["serve", "--config", str(path)])
+        assert ("", f"The configuration file {path} does not exist.\n") == capsys.readouterr()
+
+    def test_a_taken_port_is_one_sentence(self, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """On stderr; exit code 1."""
+        with taken_port() as port:
+            config.write_text(f"{SMALLEST}server: {{port: {port}}}\n")
+
+            assert 1 == main(["serve", "--config", str(config)])
+
+        assert ("", f"Cannot listen on 127.0.0.1 port {port}: Address already in use.\n") == capsys.readouterr()
+
+
+class TestDemo:
+    def test_a_taken_port_is_one_sentence(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """On stderr; exit code 1."""
+        with taken_port() as port:
+            assert 1 == main(["demo", "--port", str(port)])
+
+        assert ("", f"Cannot listen on 127.0.0.1 port {port}: Address already in use.\n") == capsys.readouterr()
+
+
+class TestSimulate:
+    def test_a_worker_serves_until_its_parent_is_gone(self) -> None:
+        """It says its address, answers, and ends when its standard input does; `python -m gateway` is `warmgate`."""
+        command = [sys.executable, "-m", "gateway", "simulate", "--port", "0", "--model", "mini", "--exit-with-parent"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            url = process.stdout.readline().removeprefix("ready: ").strip()
+            assert "mini" == httpx.get(f"{url}/v1/models").json()["data"][0]["id"]
+
+            process.stdin.close()
+
+            assert 0 == process.wait(30)
+            assert "" == process.stdout.read()
+
+    def test_a_taken_port_is_one_sentence(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """On stderr; exit code 1."""
+        with taken_port() as port:
+            assert 1 == main(["simulate", "--port", str(port)])
+
+        assert ("", f"Cannot listen on 127.0.0.1 port {port}: Address already in use.\n") == capsys.readouterr()
+
+    def test_options_that_make_no_worker_are_refused(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """With the simulator's own words; exit code 2."""
+        assert 2 == main(["simulate", "--speed", "-1"])
+        assert ("", "speed must not be negative, got -1.0.\n") == capsys.readouterr()
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also from a source tree that was never installed."""
+    assert 0 == main(["version"])
+    assert capsys.readouterr().out.startswith("warmgate")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["start"], "invalid choice: 'start'"),
+        (["demo", "--workers", "0"], "argument --workers: 0 is not between 1 and"),
+        (["demo", "--strategy", "random"], "argument --strategy: invalid choice: 'random'"),
+        (["demo", "--port", "70000"], "argument --port: 70000 is not between 0 and 65535"),
+        (["demo", "--port", "http"], "argument --port: invalid port value: 'http'"),
+        (["simulate", "--tpot-ms", "0"], "argument --tpot-ms: 0 is not above 0"),
+        (["simulate", "--timing", "slow"], "argument --timing: invalid choice: 'slow'"),
+    ],
+)
+def test_bad_usage_exits_with_2(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And says on stderr what was expected."""
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+
+    assert 2 == raised.value.code
+    assert fault in capsys.readouterr().err

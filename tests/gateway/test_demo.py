@@ -1,0 +1,138 @@
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO
+
+import httpx
+import pytest
+
+from gateway.demo import SIMULATE, DemoOptions, demo_settings, introduction, run_demo
+from gateway.server import ServerError, bind
+from gateway.settings import SettingsError
+
+
+@contextmanager
+def started(manner: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "tests.gateway.demo_process", manner]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until_ready(stdout: IO[str] | None) -> list[str]:
+    assert stdout is not None
+    lines = []
+    for line in stdout:
+        lines.append(line)
+        if line.startswith("ready: "):
+            break
+    return lines
+
+
+def workers_in(introduced: str) -> dict[str, int]:
+    """Addresses and process ids, as the introduction tells them."""
+    return {url: int(pid) for url, pid in re.findall(r"(http://\S+)   \(stop it: kill (\d+)\)", introduced)}
+
+
+def runs(pid: int) -> bool:
+    """A process that has ended and was not collected yet does not run."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def all_end(pids: list[int], timeout_s: float) -> bool:
+    deadline_s = time.monotonic() + timeout_s
+    while any(runs(pid) for pid in pids) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    return not any(runs(pid) for pid in pids)
+
+
+@pytest.mark.parametrize(("manner", "stop"), [("simulates", signal.SIGINT), ("lingers", signal.SIGTERM)])
+def test_it_is_ready_with_its_workers_and_stops_them_all(manner: str, stop: signal.Signals) -> None:
+    """One line begins with ``ready:``; the settings hold the workers' addresses; a stop leaves nothing behind."""
+    with started(manner) as process:
+        lines = until_ready(process.stdout)
+        workers = workers_in("".join(lines))
+        assert list(workers) == httpx.get(lines[-1].removeprefix("ready: ").strip()).json()
+        assert 2 == len(workers)
+        assert all(runs(pid) for pid in workers.values())
+        process.send_signal(stop)
+        out, err = process.communicate(timeout=30)
+
+    assert (0, "", "") == (process.returncode, out, err)
+    assert 1 == sum(line.startswith("ready: ") for line in lines)
+    assert not any(runs(pid) for pid in workers.values())
+
+
+def test_workers_do_not_outlive_a_demo_that_was_killed() -> None:
+    """Their standard input ends with it, and they with that: even one that heeds no signal."""
+    with started("lingers") as process:
+        workers = workers_in("".join(until_ready(process.stdout)))
+        process.kill()
+
+        assert all_end(list(workers.values()), timeout_s=20)
+
+
+def test_a_worker_that_fails_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    """With a sentence, and before it was ever ready."""
+    with pytest.raises(ServerError, match=r"^A simulated worker ended while it started; its error is above\.$"):
+        run_demo(
+            DemoOptions(port=0, workers=2), environ={}, simulate=[sys.executable, "-S", "-c", "raise SystemExit(1)"]
+        )
+
+    assert ("", "") == capsys.readouterr()
+
+
+def test_a_taken_port_is_told_before_anything_starts() -> None:
+    """The command for a worker, which would fail, is never run."""
+    with closing(bind("127.0.0.1", 0)) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ServerError, match=f"^Cannot listen on 127.0.0.1 port {port}: Address already in use.$"):
+            run_demo(DemoOptions(port=port), environ={}, simulate=["/no/such/program"])
+
+
+def test_the_settings_are_the_options_with_variables_over_them() -> None:
+    """`WARMGATE_*` counts in the demo as well, but the address is the one of the command line."""
+    environ = {"WARMGATE_LOGGING__REQUESTS": "false", "WARMGATE_SERVER__PORT": "1"}
+
+    settings = demo_settings(DemoOptions(strategy="round_robin", port=8081), ["http://a", "http://b"], environ)
+
+    assert ("127.0.0.1", 8081) == (settings.server.host, settings.server.port)
+    assert settings.logging.requests is False
+    model = settings.models[0]
+    assert ("tiny", "round_robin") == (model.name, model.strategy)
+    assert "gpt-4o" in model.aliases
+    assert ["http://a", "http://b"] == [worker.url for worker in model.workers]
+
+
+def test_a_wrong_variable_is_told() -> None:
+    """As with a file."""
+    with pytest.raises(SettingsError, match="WARMGATE_LOGING__LEVEL is not a setting; did you mean"):
+        demo_settings(DemoOptions(), ["http://a"], {"WARMGATE_LOGING__LEVEL": "info"})
+
+
+def test_the_introduction_tells_what_to_try() -> None:
+    """A request, the SDK, how to stop a worker, where the metrics are; and no line that looks like the ready line."""
+    text = introduction("http://127.0.0.1:8080", [(4711, "http://127.0.0.1:18101")])
+
+    assert "curl -i http://127.0.0.1:8080/v1/chat/completions" in text
+    assert 'OpenAI(base_url="http://127.0.0.1:8080/v1"' in text
+    assert "http://127.0.0.1:18101   (stop it: kill 4711)" in text
+    assert "http://127.0.0.1:8080/metrics" in text
+    assert not any(line.startswith("ready: ") for line in text.splitlines())
+
+
+def test_a_worker_is_this_program() -> None:
+    """Started by the interpreter that runs the demo, on a port of its own, and never without its parent."""
+    assert (sys.executable, "-m", "gateway", "simulate", "--port", "0") == SIMULATE[:6]
+    assert "--exit-with-parent" in SIMULATE

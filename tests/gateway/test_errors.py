@@ -1,0 +1,77 @@
+import json
+
+import pytest
+
+from gateway.errors import (
+    BodyTooLarge,
+    ClientError,
+    ConnectFailed,
+    GatewayError,
+    HeadTooLarge,
+    InvalidField,
+    MalformedBody,
+    MethodNotAllowed,
+    NoWorker,
+    ReplyBroken,
+    TooManyConnections,
+    UnknownModel,
+    UnknownRoute,
+    UnsupportedMedia,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamTimeout,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "source", "retryable", "reason"),
+    [
+        (GatewayError("x"), 500, "gateway", False, "GatewayError"),
+        (MalformedBody("x"), 400, "client", False, "MalformedBody"),
+        (InvalidField("x"), 400, "client", False, "InvalidField"),
+        (UnknownModel("x"), 404, "client", False, "UnknownModel"),
+        (UnknownRoute("x"), 404, "client", False, "UnknownRoute"),
+        (MethodNotAllowed("x"), 405, "client", False, "MethodNotAllowed"),
+        (BodyTooLarge("x"), 413, "client", False, "BodyTooLarge"),
+        (UnsupportedMedia("x"), 415, "client", False, "UnsupportedMedia"),
+        (HeadTooLarge("x"), 431, "client", False, "HeadTooLarge"),
+        (TooManyConnections("x"), 503, "gateway", False, "TooManyConnections"),
+        (NoWorker("x"), 503, "gateway", False, "NoWorker"),
+        (UpstreamError("x"), 502, "upstream", True, "UpstreamError"),
+        (ConnectFailed("x"), 502, "upstream", True, "ConnectFailed"),
+        (UpstreamTimeout("x", phase="idle"), 504, "upstream", True, "UpstreamTimeout"),
+        (ReplyBroken("x"), 502, "upstream", True, "ReplyBroken"),
+        (UpstreamRefused("x", status=429), 429, "upstream", True, "UpstreamRefused"),
+    ],
+)
+def test_each_error_knows_its_status_source_and_whether_to_try_again(
+    error: GatewayError, status: int, source: str, retryable: bool, reason: str
+) -> None:
+    """The answer, the metric label, the log field and the next attempt come from these."""
+    assert (status, source, retryable, reason) == (error.status, error.source, error.retryable, error.reason)
+
+
+def test_the_body_is_openais() -> None:
+    """Message, type, param and code, under one key."""
+    error = InvalidField("temperature is 3", param="temperature")
+
+    assert {
+        "error": {
+            "message": "temperature is 3",
+            "type": "invalid_request_error",
+            "param": "temperature",
+            "code": None,
+        }
+    } == json.loads(error.to_body())
+
+
+def test_an_error_may_say_when_to_come_again() -> None:
+    """In seconds; without it, it does not say."""
+    assert 1.5 == NoWorker("x", retry_after_s=1.5).retry_after_s
+    assert 2.0 == UpstreamRefused("x", status=503, retry_after_s=2.0).retry_after_s
+    assert ClientError("x").retry_after_s is None
+
+
+def test_a_timeout_says_what_took_too_long() -> None:
+    """One of the four waits of an exchange."""
+    assert "first_byte" == UpstreamTimeout("x", phase="first_byte").phase

@@ -1,0 +1,114 @@
+"""Which headers pass, in either direction."""
+
+import pytest
+
+from gateway.backends.backend import Headers
+from gateway.headers import downstream, request_id_of, upstream, value_of
+
+OURS = [(b"content-type", b"application/json"), (b"x-request-id", b"r-1")]
+
+
+def test_end_to_end_headers_pass_in_their_order() -> None:
+    """What the gateway does not know is none of its business, however often a header stands there."""
+    given = [(b"x-tenant", b"blue"), (b"traceparent", b"00-1-2-01"), (b"x-tenant", b"green"), (b"accept", b"*/*")]
+
+    assert OURS + given == upstream(given, b"r-1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    ],
+)
+def test_hop_by_hop_headers_stay_on_their_hop(name: bytes) -> None:
+    """They are about the caller's connection, not about the worker's."""
+    assert OURS == upstream([(name, b"close")], b"r-1")
+
+
+@pytest.mark.parametrize("name", [b"authorization", b"x-api-key", b"api-key", b"cookie", b"proxy-authorization"])
+def test_credentials_never_pass(name: bytes) -> None:
+    """What a caller proves itself to the gateway with is nothing for a worker."""
+    assert OURS == upstream([(name, b"Bearer sk-secret")], b"r-1")
+
+
+@pytest.mark.parametrize("name", [b"host", b"content-length", b"expect", b"accept-encoding"])
+def test_what_belongs_to_the_callers_message_is_said_anew(name: bytes) -> None:
+    """The worker has another address, the body may have another length, and compressed usage could not be read."""
+    assert OURS == upstream([(name, b"7")], b"r-1")
+
+
+def test_the_request_id_is_the_gateways_choice() -> None:
+    """Whatever the caller sent, one id goes up."""
+    assert OURS == upstream([(b"x-request-id", b"theirs")], b"r-1")
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        [b"x-hop, keep-alive"],
+        [b"Keep-Alive,X-Hop"],
+        [b"x-hop", b"close"],
+        [b"close", b" x-hop "],
+    ],
+)
+def test_headers_named_in_connection_stay_on_their_hop(connection: list[bytes]) -> None:
+    """RFC 9110, 7.6.1; the field may come more than once."""
+    given = [(b"x-hop", b"1"), (b"x-end", b"2"), *((b"connection", value) for value in connection)]
+
+    assert [*OURS, (b"x-end", b"2")] == upstream(given, b"r-1")
+
+
+def test_connection_cannot_take_away_what_the_gateway_says() -> None:
+    """A caller who names the content type would make the worker refuse the body."""
+    assert OURS == upstream([(b"connection", b"content-type, x-request-id")], b"r-1")
+
+
+def test_a_backends_headers_pass_down_but_for_those_of_the_gateway() -> None:
+    """A backend may be a gateway of the same kind: its decisions are not those that the caller should see."""
+    given = [
+        (b"content-type", b"text/event-stream"),
+        (b"content-length", b"7"),
+        (b"x-request-id", b"theirs"),
+        (b"x-warmgate-worker", b"w"),
+        (b"x-warmgate-strategy", b"session"),
+        (b"x-warmgate-hit-blocks", b"9"),
+        (b"x-engine", b"1"),
+    ]
+
+    assert [(b"content-type", b"text/event-stream"), (b"x-engine", b"1")] == downstream(given)
+
+
+@pytest.mark.parametrize("value", [b"r-1", b"x" * 128, b'!"~{}'])
+def test_a_plain_request_id_is_kept(value: bytes) -> None:
+    """1 to 128 visible ASCII characters."""
+    assert value == request_id_of([(b"accept", b"*/*"), (b"x-request-id", value)])
+
+
+@pytest.mark.parametrize("value", [b"", b"a b", b"a\n", b"x" * 129, b"\xc3\xa9", b"a\x00"])
+def test_another_request_id_is_ignored(value: bytes) -> None:
+    """It could not stand in a header and in a log line."""
+    assert request_id_of([(b"x-request-id", value)]) is None
+
+
+def test_only_the_first_request_id_counts() -> None:
+    """A good one behind a bad one is not searched for."""
+    assert request_id_of([(b"x-request-id", b""), (b"x-request-id", b"r-2")]) is None
+    assert request_id_of([]) is None
+
+
+def test_the_first_value_of_a_header() -> None:
+    """None where the header is missing, empty where it is empty."""
+    headers: Headers = [(b"a", b""), (b"b", b"1"), (b"b", b"2")]
+
+    assert b"" == value_of(headers, b"a")
+    assert b"1" == value_of(headers, b"b")
+    assert value_of(headers, b"c") is None

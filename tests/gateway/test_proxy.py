@@ -1,0 +1,796 @@
+"""The life of a completion request, over ASGI messages and backends without a network."""
+
+import asyncio
+import io
+import json
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.body import Completion, parse_chat, parse_completion
+from gateway.disconnects import Disconnects
+from gateway.metrics import Metrics
+from gateway.models import Model
+from gateway.proxy import Parse, Proxy, upstream_body
+from gateway.request_log import RequestLog
+from routing.booking import Ending
+from tests.fakes.backends import EVENTS, Answers, BreaksAfter, Fake, Hangs, Raises, Refuses, ScriptedReply, Streams
+from tests.gateway.asgi import App, Caller, Message
+from tests.gateway.examples import (
+    CHAT,
+    CHAT_STREAM,
+    DONE,
+    ERROR,
+    HELLO,
+    USAGE,
+    WHOLE,
+    WORLD,
+    Clock,
+    WatchedFleet,
+    a_model,
+    in_flight,
+    the_models,
+)
+
+CHAT_PATH = "/v1/chat/completions"
+PARSERS: Mapping[str, Parse] = {CHAT_PATH: parse_chat, "/v1/completions": parse_completion}
+STREAM_ASKING_USAGE = (
+    b'{"model":"tiny","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"x"}]}'
+)
+STRIPPED = b'"stream_options":{"include_usage":true}'
+
+
+@dataclass
+class Stage:
+    """A proxy over one model, with everything that it tells of a request."""
+
+    model: Model
+    parsers: Mapping[str, Parse] = field(default_factory=lambda: PARSERS)
+    aliases: Sequence[str] = ()
+    max_body_bytes: int = 1000
+    max_attempts: int | None = None
+    sink: io.BytesIO = field(default_factory=io.BytesIO)
+    metrics: Metrics = field(default_factory=Metrics)
+    disconnects: Disconnects = field(default_factory=lambda: Disconnects(sweep_s=0.001))
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self._log = RequestLog(self.sink, wall_clock=Clock(0.0))
+        self.proxy = Proxy(
+            self.parsers,
+            the_models(self.model, aliases={self.model.name: self.aliases}),
+            metrics=self.metrics,
+            log=self._log,
+            disconnects=self.disconnects,
+            clock=self.clock,
+            rng=random.Random(7),
+            max_body_bytes=self.max_body_bytes,
+            max_attempts=self.max_attempts,
+        )
+
+    async def ask(self, *pieces: bytes, **how: Any) -> Caller:
+        """One request from begin to end."""
+        caller = Caller(*pieces, **how)
+        await caller.call(self.proxy)
+        return caller
+
+    @asynccontextmanager
+    async def serving(self, caller: Caller, app: App | None = None) -> AsyncIterator[asyncio.Task[None]]:
+        """The task that serves *caller*, while callers who leave are noticed."""
+        async with asyncio.TaskGroup() as tasks:
+            sweeping = tasks.create_task(self.disconnects.run())
+            yield tasks.create_task(caller.call(app or self.proxy))
+            sweeping.cancel()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        self._log.flush()
+        return [json.loads(line) for line in self.sink.getvalue().splitlines()]
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The only log line; that the metrics have counted one request as well is checked on the way."""
+        (line,) = self.lines
+        counted = {
+            (sample.labels["model"], sample.labels["status"]): sample.value
+            for family in text_string_to_metric_families(self.metrics.exposition().decode())
+            for sample in family.samples
+            if sample.name == "warmgate_requests_total"
+        }
+        assert {(line["model"] or "unknown", str(line["status"])): 1.0} == counted
+        return line
+
+    def told(self) -> tuple[int, str | None]:
+        """Status and fault of the only request; nothing of it is left."""
+        line = self.line
+        assert 0 == self.model.in_flight
+        assert {} == {worker: load for worker, load in in_flight(self.model).items() if load}
+        return line["status"], line["error"]
+
+
+def error_code(caller: Caller) -> str | None:
+    """The code in OpenAI's error shape."""
+    error = caller.json["error"]
+    assert {"message", "type", "param", "code"} == error.keys()
+    code: str | None = error["code"]
+    return code
+
+
+# ---- the way up
+
+
+async def test_a_request_is_answered() -> None:
+    """Status, the worker's headers and bytes, and what was decided."""
+    stage = Stage(a_model(Answers(200, WHOLE, headers=[(b"content-type", b"application/json"), (b"x-engine", b"1")])))
+    caller = await stage.ask(CHAT)
+
+    assert (200, WHOLE) == (caller.status, caller.body)
+    assert [
+        (b"content-type", b"application/json"),
+        (b"x-engine", b"1"),
+        (b"content-length", str(len(WHOLE)).encode()),
+        (b"x-request-id", caller.headers[b"x-request-id"]),
+        (b"x-warmgate-worker", b"a"),
+        (b"x-warmgate-strategy", b"prefix_aware"),
+        (b"x-warmgate-hit-blocks", b"0"),
+    ] == caller.header_list
+    assert (200, None) == stage.told()
+
+
+async def test_the_body_goes_up_as_it_came() -> None:
+    """Its pieces are joined, and not a byte is changed."""
+    worker = Answers()
+    raw = b' {"model" : "tiny", "temperature": 1.50, "messages":[{"role":"user","content":"h\\u00e9"}], "x":1e2 }\n'
+    await Stage(a_model(worker)).ask(raw[:10], raw[10:11], b"", raw[11:])
+
+    assert raw == worker.calls[0].body
+
+
+async def test_a_body_in_one_piece_is_not_copied() -> None:
+    """The very object that the server gave reaches the backend."""
+    worker = Answers()
+    raw = bytes(bytearray(CHAT))
+    await Stage(a_model(worker)).ask(raw)
+
+    assert raw is worker.calls[0].body
+
+
+async def test_the_call_says_what_the_caller_said() -> None:
+    """Path and query as on the wire, its headers, without what is none of the worker's business."""
+    worker = Answers()
+    headers = [(b"authorization", b"Bearer sk-secret"), (b"x-request-id", b"r-9"), (b"x-tenant", b"blue")]
+    await Stage(a_model(worker)).ask(CHAT, query=b"api-version=1", headers=headers)
+    (call,) = worker.calls
+
+    assert (b"POST", b"/v1/chat/completions?api-version=1", "tiny", False) == (
+        call.method,
+        call.path,
+        call.model,
+        call.streams,
+    )
+    assert [
+        (b"content-type", b"application/json"),
+        (b"x-request-id", b"r-9"),
+        (b"x-tenant", b"blue"),
+    ] == call.headers
+
+
+async def test_one_request_id_stands_everywhere() -> None:
+    """The caller's, if it has one: in the response, the call and the log line."""
+    worker = Answers()
+    stage = Stage(a_model(worker))
+    caller = await stage.ask(CHAT, headers=[(b"x-request-id", b"r-9")])
+
+    assert b"r-9" == caller.headers[b"x-request-id"] == dict(worker.calls[0].headers)[b"x-request-id"]
+    assert "r-9" == stage.line["request_id"]
+
+
+async def test_a_request_without_an_id_is_given_one() -> None:
+    """32 hexadecimal digits, another one each time."""
+    stage = Stage(a_model(Answers()))
+    first, second = await stage.ask(CHAT), await stage.ask(CHAT, headers=[(b"x-request-id", b"no good one")])
+    ids = {caller.headers[b"x-request-id"] for caller in (first, second)}
+
+    assert 2 == len(ids)
+    assert all(32 == len(request_id) and int(request_id, 16) for request_id in ids)
+
+
+async def test_an_alias_becomes_the_workers_name_of_the_model() -> None:
+    """In the body that goes up, and nowhere else: metrics know the configured name, the backend what was asked for."""
+    worker = Answers()
+    stage = Stage(a_model(worker, upstream_name="org/tiny-7b"), aliases=["gpt-4*"])
+    await stage.ask(CHAT.replace(b"tiny", b"gpt-4o"))
+
+    assert CHAT.replace(b"tiny", b"org/tiny-7b") == worker.calls[0].body
+    assert "gpt-4o" == worker.calls[0].model
+    assert "tiny" == stage.line["model"]
+
+
+async def test_text_completions_are_read_their_own_way() -> None:
+    """Each path has its parser."""
+    worker = Answers()
+    caller = await Stage(a_model(worker)).ask(b'{"model":"tiny","prompt":"hello"}', path="/v1/completions")
+
+    assert (200, b"/v1/completions") == (caller.status, worker.calls[0].path)
+
+
+async def test_it_serves_the_paths_it_has_parsers_for() -> None:
+    """The rest of the application is somebody else's."""
+    proxy = Stage(a_model()).proxy
+
+    assert [True, True, False] == [proxy.serves(p) for p in (CHAT_PATH, "/v1/completions", "/v1/models")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "session"),
+    [([(b"x-session-id", b"caf\xe9")], "café"), ([(b"x-session-id", b"")], "body"), ([], "body")],
+)
+async def test_the_session_is_the_headers_else_the_bodys(headers: list[tuple[bytes, bytes]], session: str) -> None:
+    """An empty header says nothing."""
+    fleet = WatchedFleet(1)
+    await Stage(a_model(Answers(), fleet=fleet)).ask(CHAT[:-1] + b',"user":"body"}', headers=headers)
+
+    assert session == fleet.booked[0].request.session
+
+
+# ---- what is spliced
+
+
+def completion(raw: bytes) -> Completion:
+    return parse_chat(raw)
+
+
+@pytest.mark.parametrize("raw", [CHAT, STREAM_ASKING_USAGE])
+def test_nothing_to_change_leaves_the_body_alone(raw: bytes) -> None:
+    """Not even a copy is made."""
+    assert raw is upstream_body(raw, completion(raw), "tiny")
+
+
+def test_a_stream_asks_for_usage() -> None:
+    """Its cost could not be known otherwise."""
+    assert b"{" + STRIPPED + b"," + CHAT_STREAM[1:] == upstream_body(CHAT_STREAM, completion(CHAT_STREAM), "tiny")
+
+
+def test_a_stream_that_has_options_keeps_them() -> None:
+    """Only the one is put in."""
+    raw = CHAT_STREAM[:-1] + b', "stream_options" : {"x": 1} }'
+
+    assert {"x": 1, "include_usage": True} == json.loads(upstream_body(raw, completion(raw), "tiny"))["stream_options"]
+
+
+def test_name_and_usage_go_in_together() -> None:
+    """Both changes, and everything else as it was."""
+    changed = json.loads(upstream_body(CHAT_STREAM, completion(CHAT_STREAM), "big"))
+
+    assert json.loads(CHAT_STREAM) | {"model": "big", "stream_options": {"include_usage": True}} == changed
+
+
+# ---- refused before a worker is chosen
+
+
+async def refused(stage: Stage, *pieces: bytes, **how: Any) -> tuple[int, str | None]:
+    """Status and code of a request that no worker sees; the log line agrees."""
+    caller = await stage.ask(*pieces, **how)
+
+    assert caller.status == stage.told()[0]
+    assert (0, None) == (stage.line["attempts"], stage.line["worker"])
+    assert b"application/json" == caller.headers[b"content-type"]
+    assert b"x-request-id" in caller.headers
+    assert b"x-warmgate-worker" not in caller.headers
+    return caller.status, error_code(caller)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "OPTIONS", "HEAD"])
+async def test_only_post_is_served(method: str) -> None:
+    """405, before anything of the body is read, and what is allowed."""
+    assert (405, "method_not_allowed") == await refused(Stage(a_model()), method=method)
+    assert b"POST" == (await Stage(a_model()).ask(method=method)).headers[b"allow"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        (b"content-type", b"text/plain"),
+        (b"content-type", b"multipart/form-data; boundary=x"),
+        (b"content-type", b""),
+        (b"content-encoding", b"gzip"),
+        (b"content-encoding", b"identity, br"),
+    ],
+)
+async def test_another_medium_is_415(header: tuple[bytes, bytes]) -> None:
+    """What cannot be read is said before it is read."""
+    assert (415, "unsupported_media_type") == await refused(Stage(a_model()), CHAT, headers=[header])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [(b"content-type", b"application/json")],
+        [(b"content-type", b"Application/JSON; charset=utf-8")],
+        [(b"content-type", b"application/vnd.x+json")],
+        [(b"content-encoding", b"identity")],
+        [(b"content-encoding", b"")],
+    ],
+)
+async def test_json_by_any_of_its_names_is_served(headers: list[tuple[bytes, bytes]]) -> None:
+    """curl users forget the header; some clients add a charset."""
+    assert 200 == (await Stage(a_model(Answers())).ask(CHAT, headers=headers)).status
+
+
+async def test_an_announced_size_is_413_before_a_byte_is_read() -> None:
+    """The caller learns it before it has sent all."""
+    caller = Caller(CHAT, headers=[(b"content-length", b"1001")])
+    stage = Stage(a_model())
+    await caller.call(stage.proxy)
+
+    assert (413, "request_too_large") == (caller.status, error_code(caller))
+    assert {"type": "http.request", "body": CHAT, "more_body": False} == await caller.receive()
+    assert (413, "BodyTooLarge") == stage.told()
+
+
+@pytest.mark.parametrize("pieces", [[b" " * 1001], [b" " * 600, b" " * 401], [b" "] * 1001])
+async def test_a_size_that_was_not_announced_is_counted(pieces: list[bytes]) -> None:
+    """413 as soon as it is too much, in however many pieces it came."""
+    assert (413, "request_too_large") == await refused(Stage(a_model()), *pieces)
+
+
+async def test_a_body_of_just_the_limit_is_served() -> None:
+    """With a length announced, and without."""
+    stage = Stage(a_model(Answers()), max_body_bytes=len(CHAT))
+    announced = await stage.ask(CHAT, headers=[(b"content-length", str(len(CHAT)).encode())])
+
+    assert [200, 200] == [announced.status, (await stage.ask(CHAT[:5], CHAT[5:])).status]
+
+
+async def test_counting_stops_at_the_limit() -> None:
+    """A body without end is not waited for."""
+    stage = Stage(a_model())
+
+    assert (413, "request_too_large") == await refused(stage, b" " * 600, b" " * 600, finishes_body=False)
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "param"),
+    [
+        (b"", 400, None),
+        (b"{", 400, None),
+        (b"[]", 400, None),
+        (b'{"model":"tiny","messages":[]}', 400, "messages"),
+        (CHAT.replace(b"tiny", b"huge"), 404, "model"),
+    ],
+)
+async def test_a_body_that_cannot_be_served_is_the_callers_fault(raw: bytes, status: int, param: str | None) -> None:
+    """400 with the field, or 404 for the model; no worker is troubled."""
+    worker = Answers()
+    stage = Stage(a_model(worker))
+    caller = await stage.ask(raw)
+
+    assert (status, param) == (caller.status, caller.json["error"]["param"])
+    assert status == stage.told()[0]
+    assert [] == worker.calls
+
+
+async def test_an_unknown_model_is_counted_under_no_name_of_the_callers() -> None:
+    """Labels and log lines hold configured names only."""
+    stage = Stage(a_model())
+    caller = await stage.ask(CHAT.replace(b"tiny", b"no-such-model"))
+
+    assert "model_not_found" == error_code(caller)
+    assert (404, "UnknownModel") == stage.told()
+    assert stage.line["model"] is None
+    assert b"no-such-model" not in stage.metrics.exposition() + stage.sink.getvalue()
+
+
+# ---- streams
+
+
+async def test_a_stream_is_passed_on_as_it_comes() -> None:
+    """Event by event; the usage that only the gateway wanted is taken out."""
+    stage = Stage(a_model(Streams(HELLO, WORLD, USAGE, DONE)))
+    caller = await stage.ask(CHAT_STREAM)
+
+    assert [HELLO, WORLD, DONE] == [m["body"] for m in caller.messages[1:] if m["body"]]
+    assert (b"text/event-stream", True) == (caller.headers[b"content-type"], caller.ended)
+    assert b"content-length" not in caller.headers
+    assert (200, None) == stage.told()
+    assert (7, 2) == (stage.line["prompt_tokens"], stage.line["completion_tokens"])
+
+
+async def test_usage_that_the_caller_asked_for_stays() -> None:
+    """It goes up as it came, and down too."""
+    worker = Streams(HELLO, USAGE, DONE)
+    caller = await Stage(a_model(worker)).ask(STREAM_ASKING_USAGE)
+
+    assert HELLO + USAGE + DONE == caller.body
+    assert STREAM_ASKING_USAGE == worker.calls[0].body
+
+
+async def test_events_cut_by_the_network_are_passed_on_whole() -> None:
+    """Whatever the pieces were: the caller gets the same bytes, and no usage."""
+    whole = HELLO + WORLD + USAGE + DONE
+    for size in (1, 2, 7, 50):
+        pieces = [whole[i : i + size] for i in range(0, len(whole), size)]
+
+        assert HELLO + WORLD + DONE == (await Stage(a_model(Streams(*pieces))).ask(CHAT_STREAM)).body
+
+
+async def test_a_last_event_without_its_blank_line_is_passed_on() -> None:
+    """The body ended as it should, so the event is complete."""
+    caller = await Stage(a_model(Streams(HELLO, DONE.rstrip()))).ask(CHAT_STREAM)
+
+    assert HELLO + DONE.rstrip() == caller.body
+
+
+async def test_a_stream_that_breaks_ends_with_an_error_event() -> None:
+    """Half an event is held back, and no [DONE] claims success; the worker is to blame."""
+    fleet = WatchedFleet(1)
+    stage = Stage(a_model(BreaksAfter(2, HELLO, WORLD[:9]), fleet=fleet))
+    caller = await stage.ask(CHAT_STREAM)
+
+    assert 200 == caller.status
+    assert caller.body.startswith(HELLO + b'data: {"error":{"message":"the connection was cut"')
+    assert b"[DONE]" not in caller.body
+    assert caller.ended
+    assert (200, "ReplyBroken") == stage.told()
+    assert [("a", Ending.FAILED)] == fleet.endings
+
+
+async def test_a_stream_that_ends_too_early_ends_with_an_error_event() -> None:
+    """A clean end of the body without [DONE] is no success either."""
+    fleet = WatchedFleet(1)
+    stage = Stage(a_model(Streams(HELLO, WORLD[:9]), fleet=fleet))
+    caller = await stage.ask(CHAT_STREAM)
+
+    assert caller.body.startswith(HELLO + b'data: {"error":{"message":"The worker ended the stream before')
+    assert b"[DONE]" not in caller.body
+    assert (200, "ReplyBroken") == stage.told()
+    assert [("a", Ending.FAILED)] == fleet.endings
+
+
+@pytest.mark.parametrize("end", [Streams, lambda *pieces: BreaksAfter(2, *pieces)])
+async def test_an_error_event_never_lands_inside_another(end: Callable[..., Fake]) -> None:
+    """An event too long to be kept passes as it comes: a blank line closes what there is of it."""
+    long = b'data: {"choices":[{"delta":{"content":"' + b"x" * 70_000
+    caller = await Stage(a_model(end(HELLO, long))).ask(CHAT_STREAM)
+
+    assert caller.body.startswith(HELLO + long + b'\n\ndata: {"error":')
+
+
+@pytest.mark.parametrize("after", [[DONE], [], [USAGE, DONE]])
+async def test_an_upstream_error_event_ends_the_stream(after: list[bytes]) -> None:
+    """It is passed on once; the [DONE] that engines send all the same is not."""
+    fleet = WatchedFleet(1)
+    stage = Stage(a_model(Streams(HELLO, ERROR, *after), fleet=fleet))
+    caller = await stage.ask(CHAT_STREAM)
+
+    assert HELLO + ERROR == caller.body
+    assert caller.ended
+    assert (200, "ReplyBroken") == stage.told()
+    assert [("a", Ending.FAILED)] == fleet.endings
+
+
+async def test_before_the_first_event_another_worker_takes_over() -> None:
+    """The caller sees one answer, of the one that gave it."""
+    stage = Stage(a_model(Refuses(), Streams(ERROR, DONE), BreaksAfter(1, HELLO[:9]), Streams(WORLD, DONE)))
+    caller = await stage.ask(CHAT_STREAM)
+
+    assert (200, WORLD + DONE, b"d") == (caller.status, caller.body, caller.headers[b"x-warmgate-worker"])
+    assert (200, None) == stage.told()
+    assert 4 == stage.line["attempts"]
+
+
+async def test_a_caller_error_on_a_stream_is_a_plain_answer() -> None:
+    """The worker's words with its status, and no event."""
+    stage = Stage(a_model(Answers(400, b'{"error":{"message":"too long"}}')))
+    caller = await stage.ask(CHAT_STREAM)
+
+    assert (400, b'{"error":{"message":"too long"}}') == (caller.status, caller.body)
+    assert (400, "Refused") == stage.told()
+
+
+# ---- failures
+
+
+async def test_when_nobody_is_there_the_caller_is_told_when_to_come_back() -> None:
+    """503 in OpenAI's shape; who was tried last is named."""
+    stage = Stage(a_model(Refuses(), Refuses()))
+    caller = await stage.ask(CHAT)
+
+    assert (503, b"2", "no_worker_available") == (caller.status, caller.headers[b"retry-after"], error_code(caller))
+    assert b"b" == caller.headers[b"x-warmgate-worker"]
+    assert (503, "NoWorker") == stage.told()
+
+
+async def test_an_empty_fleet_names_no_worker() -> None:
+    """There was none to be named."""
+    stage = Stage(a_model())
+    caller = await stage.ask(CHAT)
+
+    assert 503 == caller.status
+    assert b"x-warmgate-worker" not in caller.headers
+    assert ("none", 0) == (stage.line["reason"], stage.line["attempts"])
+
+
+async def test_the_number_of_attempts_is_a_setting() -> None:
+    """The third worker would have answered."""
+    stage = Stage(a_model(Refuses(), Refuses(), Answers()), max_attempts=2)
+
+    assert 503 == (await stage.ask(CHAT)).status
+
+
+@pytest.mark.parametrize("raw", [CHAT, CHAT_STREAM])
+async def test_what_nobody_foresaw_is_500(raw: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """The caller gets an answer; the log says where and what, but not the text, which might quote the prompt."""
+    stage = Stage(a_model(Raises(ZeroDivisionError("hello, the prompt")), Answers()))
+    caller = await stage.ask(raw, headers=[(b"x-request-id", b"r-9")])
+    (record,) = caplog.records
+
+    assert (500, "internal_error") == (caller.status, error_code(caller))
+    assert (500, "GatewayError") == stage.told()
+    assert logging.ERROR == record.levelno
+    assert "r-9" in record.getMessage()
+    assert "ZeroDivisionError" in record.getMessage()
+    assert "backends.py" in record.getMessage()
+    assert "the prompt" not in caplog.text + caller.body.decode() + stage.sink.getvalue().decode()
+    assert record.exc_info is None
+
+
+async def test_what_nobody_foresaw_in_a_stream_is_an_error_event(caplog: pytest.LogCaptureFixture) -> None:
+    """The status is out already; the load is given back all the same."""
+
+    stage = Stage(a_model(Raises(ZeroDivisionError(), HELLO)))
+    caller = await stage.ask(CHAT_STREAM)
+
+    assert caller.body.startswith(HELLO + b'data: {"error":{"message":"The gateway failed')
+    assert (200, "GatewayError") == stage.told()
+    assert 1 == len(caplog.records)
+
+
+async def test_a_parser_that_fails_is_500() -> None:
+    """No request ends without an answer, a log line and its count."""
+
+    def parse(raw: bytes) -> Completion:
+        raise KeyError(raw)
+
+    stage = Stage(a_model(), parsers={CHAT_PATH: parse})
+
+    assert 500 == (await stage.ask(CHAT)).status
+    assert (500, "GatewayError") == stage.told()
+
+
+async def test_the_log_can_be_left_out() -> None:
+    """The metrics count all the same."""
+    model, metrics = a_model(Answers()), Metrics()
+    proxy = Proxy(
+        PARSERS,
+        the_models(model),
+        metrics=metrics,
+        log=None,
+        disconnects=Disconnects(),
+        clock=Clock(),
+        rng=random.Random(7),
+        max_body_bytes=1000,
+    )
+    caller = Caller(CHAT)
+    await caller.call(proxy)
+
+    assert 200 == caller.status
+    assert b'warmgate_requests_total{model="tiny",status="200"} 1.0' in metrics.exposition()
+
+
+# ---- callers that go away, and servers that stop
+
+
+async def test_a_caller_may_leave_while_it_sends() -> None:
+    """Nobody is asked, nothing is answered, and it is written down as 499."""
+    worker = Answers()
+    stage = Stage(a_model(worker))
+    caller = Caller(CHAT[:9], finishes_body=False)
+    caller.leave()
+    await caller.call(stage.proxy)
+
+    assert [] == caller.messages
+    assert [] == worker.calls
+    assert (499, "CallerGone") == stage.told()
+
+
+@pytest.mark.parametrize("raw", [CHAT, CHAT_STREAM])
+async def test_a_caller_may_leave_before_the_first_byte(raw: bytes) -> None:
+    """The worker is told by cancelling the call; its booking ends as aborted, which is no fault of its."""
+    fleet, worker, spare = WatchedFleet(2), Hangs(), Answers()
+    stage = Stage(a_model(worker, spare, fleet=fleet))
+    caller = Caller(raw)
+    async with stage.serving(caller) as task:
+        await worker.hanging.wait()
+        assert 1 == stage.model.in_flight
+        caller.leave()
+        await task
+
+    assert worker.given_up
+    assert [] == caller.messages
+    assert [] == spare.calls
+    assert [("a", Ending.ABORTED)] == fleet.endings
+    assert (499, "CallerGone") == stage.told()
+
+
+async def test_a_caller_may_leave_within_the_first_event() -> None:
+    """The reply is open already, and is closed."""
+    worker = Hangs(HELLO[:9])
+    stage = Stage(a_model(worker))
+    caller = Caller(CHAT_STREAM)
+    async with stage.serving(caller) as task:
+        await worker.hanging.wait()
+        caller.leave()
+        await task
+
+    assert worker.replies[0].closed
+    assert (499, "CallerGone") == stage.told()
+
+
+async def test_a_caller_may_leave_in_the_middle_of_a_stream() -> None:
+    """The reply is closed, so that the worker stops; the status stays what the caller was told."""
+    fleet, worker = WatchedFleet(1), Hangs(HELLO, WORLD)
+    stage = Stage(a_model(worker, fleet=fleet))
+    caller = Caller(CHAT_STREAM)
+    async with stage.serving(caller) as task:
+        await worker.hanging.wait()
+        caller.leave()
+        await task
+
+    assert HELLO + WORLD == caller.body
+    assert not caller.ended
+    assert worker.replies[0].closed
+    assert [("a", Ending.ABORTED)] == fleet.endings
+    assert (200, "CallerGone") == stage.told()
+
+
+async def test_a_caller_that_reads_slowly_may_leave() -> None:
+    """Also while the gateway waits for it to read."""
+    worker = Streams(HELLO, WORLD, DONE)
+    stage = Stage(a_model(worker))
+    caller = Caller(CHAT_STREAM)
+
+    async def slow(scope: Message, receive: Any, send: Any) -> None:
+        async def sending(message: Message) -> None:
+            await send(message)
+            if message.get("body"):
+                caller.leave()
+                await asyncio.Event().wait()
+
+        await stage.proxy(scope, receive, sending)
+
+    async with stage.serving(caller, slow) as task:
+        await task
+
+    assert HELLO == caller.body
+    assert worker.replies[0].closed
+    assert (200, "CallerGone") == stage.told()
+
+
+async def test_the_task_of_a_caller_that_left_goes_on() -> None:
+    """The cancellation was for the request: whatever the server does next in this task is not concerned."""
+    worker = Hangs()
+    stage = Stage(a_model(worker))
+    caller = Caller(CHAT)
+    went_on = asyncio.Event()
+
+    async def server(scope: Message, receive: Any, send: Any) -> None:
+        await stage.proxy(scope, receive, send)
+        await asyncio.sleep(0)
+        went_on.set()
+
+    async with stage.serving(caller, server) as task:
+        await worker.hanging.wait()
+        caller.leave()
+        await task
+
+    assert went_on.is_set()
+    assert 0 == task.cancelling()
+
+
+class ClosesSlowly(Fake):
+    """Ends its stream when the caller is being watched; the caller leaves while the reply is being closed."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__()
+        self._caller = caller
+
+    async def _reply(self) -> ScriptedReply:
+        caller = self._caller
+
+        class Reply(ScriptedReply):
+            async def read(self) -> bytes:
+                piece = await super().read()
+                if piece == DONE:
+                    await caller.watched.wait()
+                return piece
+
+            async def aclose(self) -> None:
+                caller.leave()
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                await super().aclose()
+
+        return Reply(200, EVENTS, [HELLO, DONE])
+
+
+async def test_a_caller_that_leaves_with_its_answer_was_served() -> None:
+    """A server reports the end of a response as a disconnect; closing the reply may take longer than that."""
+    caller = Caller(CHAT_STREAM)
+    worker = ClosesSlowly(caller)
+    stage = Stage(a_model(worker))
+    async with stage.serving(caller) as task:
+        await task
+
+    assert worker.replies[0].closed
+    assert HELLO + DONE == caller.body
+    assert (200, None) == stage.told()
+
+
+@pytest.mark.parametrize(("pieces", "status"), [([], 500), ([HELLO], 200)])
+async def test_another_cancellation_is_not_swallowed(pieces: list[bytes], status: int) -> None:
+    """The server cancels what still runs when it stops: everything is given back, and the task ends as cancelled."""
+    fleet, worker = WatchedFleet(1), Hangs(*pieces)
+    stage = Stage(a_model(worker, fleet=fleet))
+    caller = Caller(CHAT_STREAM)
+    async with stage.serving(caller) as task:
+        await worker.hanging.wait()
+        task.cancel()
+
+    assert task.cancelled()
+    assert [("a", Ending.ABORTED)] == fleet.endings
+    assert all(reply.closed for reply in worker.replies)
+    assert (status, "CutShort") == stage.told()
+    assert b'warmgate_e2e_seconds_count{model="tiny"} 0.0' in stage.metrics.exposition()
+
+
+# ---- whatever happens
+
+BEHAVIOURS: dict[str, Callable[[], Fake]] = {
+    "answers": lambda: Answers(200, WHOLE),
+    "answers 400": lambda: Answers(400),
+    "answers 429": lambda: Answers(429),
+    "answers 500": lambda: Answers(500),
+    "refuses": Refuses,
+    "breaks at once": lambda: BreaksAfter(0),
+    "breaks in the stream": lambda: BreaksAfter(1, HELLO),
+    "streams": lambda: Streams(HELLO, USAGE, DONE),
+    "streams an error": lambda: Streams(ERROR),
+    "streams an error late": lambda: Streams(HELLO, ERROR, DONE),
+    "ends too early": lambda: Streams(HELLO),
+    "raises": lambda: Raises(RuntimeError("?")),
+}
+
+
+@given(
+    st.lists(st.sampled_from(sorted(BEHAVIOURS)), max_size=4),
+    st.sampled_from([None, *sorted(BEHAVIOURS)]),
+    st.sampled_from([CHAT, CHAT_STREAM, b"{"]),
+)
+def test_every_request_has_one_end(behaviours: list[str], fallback: str | None, raw: bytes) -> None:
+    """One response, one log line, one count, no load, no open reply, and [DONE] only where all went well."""
+    asyncio.run(_one_end(behaviours, fallback, raw))
+
+
+async def _one_end(behaviours: list[str], fallback: str | None, raw: bytes) -> None:
+    workers = [BEHAVIOURS[behaviour]() for behaviour in behaviours]
+    last = BEHAVIOURS[fallback]() if fallback else None
+    fleet = WatchedFleet(len(workers))
+    stage = Stage(a_model(*workers, fallback=last, fleet=fleet))
+    caller = await stage.ask(raw)
+    status, error = stage.told()
+
+    assert caller.ended
+    assert caller.status == status
+    assert fleet.booked == fleet.released
+    assert all(reply.closed for worker in [*workers, *([last] if last else [])] for reply in worker.replies)
+    assert error is None or b"[DONE]" not in caller.body

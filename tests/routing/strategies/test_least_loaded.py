@@ -1,0 +1,41 @@
+from collections import Counter
+
+import pytest
+
+from routing.candidate import Candidate
+from routing.strategies.least_loaded import LeastLoaded
+from tests.routing.examples import a_candidate, a_request, order_of, seeded
+
+REQUEST = a_request()
+
+
+@pytest.mark.parametrize(
+    ("order", "candidates"),
+    [
+        ("abc", [a_candidate("a"), a_candidate("b", pending=1), a_candidate("c", pending=2)]),
+        ("cba", [a_candidate("a", decodes=9), a_candidate("b", decodes=8), a_candidate("c", decodes=7)]),
+        # What waits and what generates count alike.
+        ("bca", [a_candidate("a", pending=2, decodes=3), a_candidate("b", decodes=3), a_candidate("c", pending=4)]),
+        # Neither seconds nor hits count.
+        ("ab", [a_candidate("a", backlog_s=60.0), a_candidate("b", pending=1, hit_tokens=5000)]),
+    ],
+)
+def test_fewest_requests_in_flight_come_first(order: str, candidates: list[Candidate]) -> None:
+    """A table of candidates and their order."""
+    assert order == order_of(LeastLoaded(seeded()), REQUEST, *candidates)
+
+
+def test_ties_are_random() -> None:
+    """Of 300 requests to three idle workers each gets about a hundred."""
+    strategy = LeastLoaded(seeded())
+    idle = [a_candidate("a"), a_candidate("b"), a_candidate("c")]
+    first = Counter(order_of(strategy, REQUEST, *idle)[0] for _ in range(300))
+
+    assert all(80 <= first[worker] <= 120 for worker in "abc")
+
+
+def test_the_same_seed_gives_the_same_order() -> None:
+    """A replay can be repeated."""
+    idle = [a_candidate(worker) for worker in "abcdefgh"]
+
+    assert order_of(LeastLoaded(seeded(7)), REQUEST, *idle) == order_of(LeastLoaded(seeded(7)), REQUEST, *idle)

@@ -1,0 +1,138 @@
+from collections import Counter
+
+import pytest
+
+from cache_index import WorkerId
+from routing.candidate import Candidate
+from routing.strategies.prefix_aware import PrefixAware, cost_s, externality
+from tests.routing.examples import ANSWERED, A, B, C, a_candidate, a_fleet, a_request, dispatch, order_of, seeded
+
+# A prompt of 1,000 tokens, which the candidates of the tables prefill in 1.01 s, and an answer of 100.
+REQUEST = a_request(prompt_tokens=1000.0)
+
+
+@pytest.mark.parametrize(
+    ("order", "candidates"),
+    [
+        # Idle: the longest hit first.
+        ("cba", [a_candidate("a"), a_candidate("b", hit_tokens=100), a_candidate("c", hit_tokens=900)]),
+        # No hits: the shortest backlog first.
+        ("bca", [a_candidate("a", backlog_s=3.0), a_candidate("b", backlog_s=1.0), a_candidate("c", backlog_s=2.0)]),
+        # A hit of 500 tokens is worth half a second of backlog, and no more.
+        ("ab", [a_candidate("a", hit_tokens=500, backlog_s=0.49), a_candidate("b")]),
+        ("ba", [a_candidate("a", hit_tokens=500, backlog_s=0.51), a_candidate("b")]),
+        # A whole hit leaves one token to compute, so a backlog of a second outweighs it.
+        ("ab", [a_candidate("a", hit_tokens=1000, backlog_s=0.99), a_candidate("b")]),
+        ("ba", [a_candidate("a", hit_tokens=1000, backlog_s=1.0), a_candidate("b")]),
+        # An estimate may be short of the hit: it is worth no more than the whole prompt.
+        ("ba", [a_candidate("a", hit_tokens=9000, backlog_s=1.0), a_candidate("b")]),
+        # Half of the time busy: a second of prefill counts twice, so the hit is worth a second.
+        (
+            "ab",
+            [a_candidate("a", hit_tokens=500, backlog_s=0.99, busy_share=0.5), a_candidate("b", busy_share=0.5)],
+        ),
+        (
+            "ba",
+            [a_candidate("a", hit_tokens=500, backlog_s=1.01, busy_share=0.5), a_candidate("b", busy_share=0.5)],
+        ),
+        # It is the fleet's share that counts: one saturated and one idle worker are half.
+        ("ab", [a_candidate("a", hit_tokens=500, backlog_s=0.99, busy_share=1.0), a_candidate("b")]),
+        # Saturated: five times, and no more.
+        (
+            "ab",
+            [a_candidate("a", hit_tokens=500, backlog_s=2.49, busy_share=1.0), a_candidate("b", busy_share=1.0)],
+        ),
+        (
+            "ba",
+            [a_candidate("a", hit_tokens=500, backlog_s=2.51, busy_share=1.0), a_candidate("b", busy_share=1.0)],
+        ),
+        # A faster worker may be better than a warmer one: half a second against a quarter.
+        ("ba", [a_candidate("a", hit_tokens=500), a_candidate("b", prefill_s_per_token=0.00025)]),
+        # Else equal: fewer requests beside it, waiting or generating.
+        ("cab", [a_candidate("a", decodes=2), a_candidate("b", decodes=2, pending=1), a_candidate("c", pending=1)]),
+        # One more running request costs 0.5 ms * 100 tokens * 0.02 = 1 ms, as much as one token of the prompt.
+        ("ab", [a_candidate("a", hit_tokens=32, decodes=31), a_candidate("b")]),
+        ("ba", [a_candidate("a", hit_tokens=32, decodes=33), a_candidate("b")]),
+    ],
+)
+def test_the_lowest_cost_comes_first(order: str, candidates: list[Candidate]) -> None:
+    """A table of candidates and their order."""
+    assert order == order_of(PrefixAware(seeded()), REQUEST, *candidates)
+
+
+def test_the_cost_is_in_seconds() -> None:
+    """2 s of backlog, 0.51 s of prefill counted twice, and 10 requests slowed by 0.5 ms a token, priced at 0.02."""
+    candidate = a_candidate("a", hit_tokens=500, backlog_s=2.0, pending=4, decodes=6)
+
+    assert pytest.approx(2.0 + 2 * 0.51 + 10 * 0.0005 * 100 * 0.02) == cost_s(REQUEST, candidate, 2.0)
+
+
+def test_the_slow_down_of_decodes_scales_with_the_expected_answer() -> None:
+    """A hit of 100 tokens outweighs 50 running requests for a short answer, not for a long one."""
+    candidates = [a_candidate("a", hit_tokens=100, decodes=50), a_candidate("b")]
+
+    assert "ab" == order_of(PrefixAware(seeded()), a_request(prompt_tokens=1000.0, output_tokens=100.0), *candidates)
+    assert "ba" == order_of(PrefixAware(seeded()), a_request(prompt_tokens=1000.0, output_tokens=300.0), *candidates)
+
+
+@pytest.mark.parametrize(
+    ("busy_shares", "seconds"),
+    [([], 0.0), ([0.0], 0.0), ([0.5], 1.0), ([0.75], 3.0), ([0.8], 4.0), ([0.9], 4.0), ([1.0], 4.0), ([1.0, 0.0], 1.0)],
+)
+def test_a_second_of_prefill_costs_others_more_the_busier_they_are(busy_shares: list[float], seconds: float) -> None:
+    """rho / (1 - rho), and at most 4."""
+    candidates = [a_candidate("a", busy_share=share) for share in busy_shares]
+
+    assert pytest.approx(seconds) == externality(candidates)
+
+
+def test_ties_are_random() -> None:
+    """Of 300 cold requests to three idle workers each gets about a hundred."""
+    strategy = PrefixAware(seeded())
+    idle = [a_candidate("a"), a_candidate("b"), a_candidate("c")]
+    first = Counter(order_of(strategy, REQUEST, *idle)[0] for _ in range(300))
+
+    assert all(80 <= first[worker] <= 120 for worker in "abc")
+
+
+def test_the_same_seed_gives_the_same_order() -> None:
+    """A replay can be repeated."""
+    idle = [a_candidate(worker) for worker in "abcdefgh"]
+
+    assert order_of(PrefixAware(seeded(7)), REQUEST, *idle) == order_of(PrefixAware(seeded(7)), REQUEST, *idle)
+
+
+def test_a_hot_prefix_spreads_over_an_idle_fleet() -> None:
+    """Thirty identical prompts of 3,000 tokens at once: every worker computes it once and answers ten of them."""
+    fleet = a_fleet(A, B, C)
+    strategy = PrefixAware(seeded())
+    hot = a_request("h" * 188, output_tokens=64.0)
+    bookings = [dispatch(fleet, strategy, hot, 0.0) for _ in range(30)]
+
+    assert {A: 10, B: 10, C: 10} == Counter(booking.worker for booking in bookings)
+    assert {A, B, C} == {booking.worker for booking in bookings if booking.new_blocks}
+    assert 3 == sum(booking.new_blocks > 0 for booking in bookings)
+
+
+def test_a_conversation_stays_with_its_worker() -> None:
+    """Each of ten turns hits all that was said before, while other conversations run beside it."""
+    fleet = a_fleet(A, B, C)
+    strategy = PrefixAware(seeded())
+    homes: dict[str, WorkerId] = {}
+    for turn in range(1, 11):
+        for speaker in "pqr":
+            booking = dispatch(fleet, strategy, a_request(speaker * 50 * turn), float(turn))
+            fleet.first_byte(booking, turn + 0.1)
+            fleet.release(booking, ANSWERED, turn + 0.5)
+
+            assert 50 == booking.new_blocks
+            assert homes.setdefault(speaker, booking.worker) == booking.worker
+
+
+def test_on_a_busy_fleet_the_hit_wins_over_a_shorter_backlog() -> None:
+    """The warm worker has half a second more to do; its hit saves as much. Only on a busy fleet is it chosen."""
+    warm, cold = a_candidate("a", hit_tokens=500, backlog_s=0.6), a_candidate("b")
+    busy = [c._replace(load=c.load._replace(busy_share=0.5)) for c in (warm, cold)]
+
+    assert "ba" == order_of(PrefixAware(seeded()), REQUEST, warm, cold)
+    assert "ab" == order_of(PrefixAware(seeded()), REQUEST, *busy)

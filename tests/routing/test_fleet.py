@@ -1,0 +1,588 @@
+"""Besides literal facts, random sequences of events are compared with an oracle that only counts."""
+
+import string
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from cache_index import WorkerId
+from routing.booking import Booking, Ending, Outcome
+from routing.fleet import Fleet
+from routing.strategies.prefix_aware import PrefixAware
+from routing.worker import Worker
+from tests.routing.examples import (
+    ABORTED,
+    ANSWERED,
+    FAILED,
+    REFUSED,
+    A,
+    B,
+    C,
+    a_fleet,
+    a_request,
+    an_index,
+    book,
+    dispatch,
+    prompt,
+    seeded,
+)
+
+
+def names(fleet: Fleet, now: float = 0.0) -> str:
+    """The candidates for any request."""
+    return "".join(candidate.worker for candidate in fleet.candidates(a_request(), now))
+
+
+def worker_of(fleet: Fleet, worker_id: WorkerId) -> Worker:
+    return next(worker for worker in fleet if worker.id == worker_id)
+
+
+def hits(fleet: Fleet, letters: str) -> dict[WorkerId, int]:
+    return {c.worker: c.hit_blocks for c in fleet.candidates(a_request(letters), 0.0) if c.hit_blocks}
+
+
+class TestWorkers:
+    def test_all_workers_are_candidates(self) -> None:
+        """They are up until somebody says otherwise."""
+        assert "abc" == names(a_fleet(A, B, C))
+
+    def test_a_fleet_may_be_empty(self) -> None:
+        """Discovery has found nobody yet."""
+        assert "" == names(a_fleet())
+
+    def test_the_whole_set_is_told_each_time(self) -> None:
+        """a leaves, b stays with its load, c joins, and one told twice is one."""
+        fleet = a_fleet(A, B)
+        book(fleet, a_request("x"), 0.0, B)
+        fleet.set_workers([B, C, B], 1.0)
+
+        assert [(B, 1), (C, 0)] == [(worker.id, worker.in_flight) for worker in fleet]
+
+    def test_a_worker_that_left_is_forgotten(self) -> None:
+        """If it comes back its cache is held for empty, its breaker closed, its load zero."""
+        index = an_index()
+        fleet = a_fleet(A, B, index=index)
+        book(fleet, a_request("abc"), 0.0, A)
+        fail(fleet, A, times=5)
+        fleet.set_workers([B], 1.0)
+
+        assert 0 == index.held(A)
+
+        fleet.set_workers([A, B], 2.0)
+
+        assert {} == hits(fleet, "abc")
+        assert 0 == worker_of(fleet, A).in_flight
+        assert not worker_of(fleet, A).breaker.is_open
+
+    @pytest.mark.parametrize("outcome", [ANSWERED, REFUSED, FAILED, ABORTED])
+    def test_bookings_on_a_worker_that_left_can_still_be_released(self, outcome: Outcome) -> None:
+        """Nothing comes of it: the worker stays forgotten."""
+        index = an_index()
+        fleet = a_fleet(A, B, index=index)
+        booking = book(fleet, a_request("abc"), 0.0, A)
+        fleet.set_workers([B], 1.0)
+        fleet.first_byte(booking, 2.0)
+        fleet.release(booking, outcome, 3.0)
+
+        assert 0 == index.held(A)
+        assert "b" == names(fleet)
+
+    def test_bookings_of_a_former_life_leave_a_returned_worker_alone(self) -> None:
+        """The load of the returned worker is its own."""
+        fleet = a_fleet(A)
+        former = book(fleet, a_request("abc"), 0.0)
+        fleet.set_workers([], 1.0)
+        fleet.set_workers([A], 2.0)
+        book(fleet, a_request("xyz"), 2.0)
+        fleet.first_byte(former, 3.0)
+        fleet.release(former, ABORTED, 3.0)
+
+        assert 1 == worker_of(fleet, A).in_flight
+
+
+class TestHealth:
+    def test_a_worker_that_is_down_is_no_candidate(self) -> None:
+        """Not even if it is the only one."""
+        fleet = a_fleet(A, B)
+        fleet.set_up(A, up=False)
+
+        assert "b" == names(fleet)
+
+        fleet.set_up(B, up=False)
+
+        assert "" == names(fleet)
+
+    def test_a_worker_that_comes_back_is_trusted_and_warmed_up(self) -> None:
+        """Its breaker is closed, and it gets four requests at first."""
+        fleet = a_fleet(A, B)
+        for _ in range(40):
+            fleet.release(book(fleet, a_request(), 0.0, A), ANSWERED, 0.0)
+        fail(fleet, A, times=5)
+        fleet.set_up(A, up=False)
+        fleet.set_up(A, up=True)
+
+        assert "ab" == names(fleet)
+        assert [True] * 4 + [False] * 2 == [admitted(fleet, A) for _ in range(6)]
+
+    def test_being_told_the_same_again_changes_nothing(self) -> None:
+        """A health check reports every few seconds; only changes count."""
+        fleet = a_fleet(A, B)
+        fail(fleet, A, times=5)
+        fleet.set_up(A, up=True)
+
+        assert "b" == names(fleet)
+
+    def test_news_of_an_unknown_worker_is_ignored(self) -> None:
+        """It may have left a moment ago."""
+        fleet = a_fleet(A)
+        fleet.set_up(B, up=True)
+        fleet.set_capacity(B, blocks=10, block_size=16)
+        fleet.restarted(B)
+
+        assert "a" == names(fleet)
+
+
+class TestWarmUp:
+    def test_a_fresh_worker_admits_four_requests(self) -> None:
+        """The fifth candidate says so."""
+        fleet = a_fleet(A)
+
+        assert [True] * 4 + [False] == [admitted(fleet, A) for _ in range(5)]
+
+    def test_answers_open_the_window(self) -> None:
+        """Failures and refusals do not."""
+        fleet = a_fleet(A)
+        for outcome in (ANSWERED, FAILED, REFUSED, ABORTED, ANSWERED):
+            fleet.release(book(fleet, a_request(), 0.0), outcome, 0.0)
+
+        assert [True] * 6 + [False] == [admitted(fleet, A) for _ in range(7)]
+
+
+class TestBreaker:
+    def test_a_worker_that_keeps_failing_is_no_candidate(self) -> None:
+        """Five failures in a row cut it off; after ten seconds one request may try."""
+        fleet = a_fleet(A, B)
+        fail(fleet, A, times=5)
+
+        assert "b" == names(fleet, 9.9)
+        assert "ab" == names(fleet, 10.0)
+
+        book(fleet, a_request(), 10.0, A)
+
+        assert "b" == names(fleet, 10.0)
+
+    def test_a_probe_that_is_answered_brings_it_back(self) -> None:
+        """From then on it is a candidate like the others."""
+        fleet = a_fleet(A, B)
+        fail(fleet, A, times=5)
+        fleet.release(book(fleet, a_request(), 10.0, A), ANSWERED, 11.0)
+
+        assert "ab" == names(fleet, 11.0)
+
+    def test_it_never_takes_the_last_worker(self) -> None:
+        """If all are cut off, all that are up are candidates."""
+        fleet = a_fleet(A, B, C)
+        fail(fleet, A, times=5)
+        fail(fleet, B, times=5)
+        fleet.set_up(C, up=False)
+
+        assert "ab" == names(fleet)
+
+    def test_refused_requests_never_count(self) -> None:
+        """Forty bad requests open nothing."""
+        fleet = a_fleet(A, B)
+        for _ in range(40):
+            fleet.release(book(fleet, a_request(), 0.0, A), REFUSED, 0.0)
+
+        assert "ab" == names(fleet)
+
+    @pytest.mark.parametrize("outcome", [REFUSED, ABORTED])
+    def test_refused_and_aborted_requests_count_neither_way(self, outcome: Outcome) -> None:
+        """Between failures they do not break the row."""
+        fleet = a_fleet(A, B)
+        fail(fleet, A, times=4)
+        fleet.release(book(fleet, a_request(), 0.0, A), outcome, 0.0)
+
+        assert "ab" == names(fleet)
+
+        fail(fleet, A, times=1)
+
+        assert "b" == names(fleet)
+
+    def test_an_answer_breaks_the_row(self) -> None:
+        """Four failures, an answer, and four more are not five in a row."""
+        fleet = a_fleet(A, B)
+        fail(fleet, A, times=4)
+        fleet.release(book(fleet, a_request(), 0.0, A), ANSWERED, 0.0)
+        fail(fleet, A, times=4)
+
+        assert "ab" == names(fleet)
+
+
+class TestHits:
+    def test_a_booking_counts_as_present_at_once(self) -> None:
+        """The next request of a burst hits what is on its way."""
+        fleet = a_fleet(A, B)
+        book(fleet, a_request("abc"), 0.0, B)
+        a, b = fleet.candidates(a_request("abcd"), 0.0)
+
+        assert (0, 0.0) == (a.hit_blocks, a.hit_tokens)
+        assert (3, 48.0) == (b.hit_blocks, b.hit_tokens)
+
+    def test_what_is_held_need_not_be_computed(self) -> None:
+        """A hundred tokens, of which 48 are held."""
+        fleet = a_fleet(A)
+        book(fleet, a_request("abc"), 0.0)
+        booking = book(fleet, a_request("abcd", prompt_tokens=100.0), 0.0)
+
+        assert (1, 52.0) == (booking.new_blocks, booking.uncached_tokens)
+        assert pytest.approx(0.01 + 52 * 1.15 / 1000) == booking.work_s
+
+    def test_the_last_token_is_always_computed(self) -> None:
+        """Even if the index holds the whole prompt."""
+        fleet = a_fleet(A)
+        book(fleet, a_request("abc"), 0.0)
+
+        assert 1.0 == book(fleet, a_request("abc"), 0.0).uncached_tokens
+
+    def test_a_prompt_that_does_not_read_the_cache_has_no_hit_tokens_and_is_recorded(self) -> None:
+        """Prompt log-probabilities need the whole prompt computed; what it leaves in the cache serves others."""
+        fleet = a_fleet(A)
+        book(fleet, a_request("abc"), 0.0)
+        reads_nothing = a_request("abcde", reads_cache=False)
+        (candidate,) = fleet.candidates(reads_nothing, 0.0)
+        booking = book(fleet, reads_nothing, 0.0)
+
+        assert (0, 0.0) == (candidate.hit_blocks, candidate.hit_tokens)
+        assert 80.0 == booking.uncached_tokens
+        assert {A: 5} == hits(fleet, "abcde")
+
+    def test_a_restarted_engine_holds_nothing(self) -> None:
+        """The others keep what they have, and the capacity is known still."""
+        index = an_index()
+        fleet = a_fleet(A, B, index=index)
+        fleet.set_capacity(A, blocks=2, block_size=16)
+        book(fleet, a_request("abc"), 0.0, A)
+        book(fleet, a_request("abc"), 0.0, B)
+        fleet.restarted(A)
+
+        assert {B: 3} == hits(fleet, "abc")
+
+        book(fleet, a_request("abc"), 0.0, A)
+
+        assert 2 == index.held(A)
+
+
+class TestBooking:
+    def test_it_counts_as_load_from_its_moment(self) -> None:
+        """A hundred tokens at 1,000 a second, taken 15 % slower, and 10 ms."""
+        fleet = a_fleet(A, B)
+        book(fleet, a_request(prompt_tokens=100.0), 0.0, A)
+        a, b = fleet.candidates(a_request(), 0.0)
+
+        assert (0.125, 1) == (round(a.load.backlog_s, 9), a.load.in_flight)
+        assert (0.0, 0) == (b.load.backlog_s, b.load.in_flight)
+
+    def test_a_worker_that_left_since_it_was_ranked_cannot_be_booked(self) -> None:
+        """Nothing is recorded of it."""
+        index = an_index()
+        fleet = a_fleet(A, B, index=index)
+        (a, _) = fleet.candidates(a_request("abc"), 0.0)
+        fleet.set_workers([B], 1.0)
+
+        assert fleet.book(a_request("abc"), a, 2.0) is None
+        assert 0 == index.held(A)
+
+    def test_the_first_byte_of_a_stream_ends_its_prefill(self) -> None:
+        """From then on it generates."""
+        fleet = a_fleet(A)
+        booking = book(fleet, a_request(prompt_tokens=100.0), 0.0)
+        fleet.first_byte(booking, 0.5)
+        load = worker_of(fleet, A).load(0.5)
+
+        assert (0, 1) == (load.pending, load.decodes)
+        assert 0.5 == booking.service_s
+
+    def test_the_first_byte_of_another_answer_says_nothing_of_its_prefill(self) -> None:
+        """It comes when all is generated."""
+        fleet = a_fleet(A)
+        booking = book(fleet, a_request(prompt_tokens=100.0, streams=False), 0.0)
+        fleet.first_byte(booking, 0.1)
+
+        assert booking.service_s is None
+        assert 1 == worker_of(fleet, A).load(0.1).pending
+
+    def test_lost_bookings_expire(self) -> None:
+        """After 600 seconds they are held for lost and answered, once."""
+        fleet = a_fleet(A, B)
+        lost = [book(fleet, a_request(), 0.0, worker) for worker in (A, B)]
+        kept = book(fleet, a_request(), 1.0, A)
+
+        assert [] == fleet.tick(600.0)
+        assert lost == fleet.tick(600.01)
+        assert [] == fleet.tick(600.01)
+        assert [1, 0] == [worker.in_flight for worker in fleet]
+        assert [kept] == fleet.tick(700.0)
+
+
+class TestOutcomes:
+    @pytest.mark.parametrize("outcome", [REFUSED, FAILED, ABORTED])
+    def test_a_request_that_ends_before_its_first_byte_leaves_nothing(self, outcome: Outcome) -> None:
+        """What it was to bring is taken back; what it hit stays."""
+        fleet = a_fleet(A)
+        fleet.release(book(fleet, a_request("ab"), 0.0), ANSWERED, 1.0)
+        fleet.release(book(fleet, a_request("abcde"), 2.0), outcome, 2.0)
+
+        assert {A: 2} == hits(fleet, "abcde")
+
+    @pytest.mark.parametrize("outcome", [ANSWERED, FAILED, ABORTED])
+    def test_a_request_that_ends_after_its_first_byte_leaves_its_prompt(self, outcome: Outcome) -> None:
+        """The prefill was over."""
+        fleet = a_fleet(A)
+        booking = book(fleet, a_request("abc"), 0.0)
+        fleet.first_byte(booking, 1.0)
+        fleet.release(booking, outcome, 2.0)
+
+        assert {A: 3} == hits(fleet, "abc")
+
+    def test_an_answer_makes_its_prompt_the_last_used(self) -> None:
+        """An engine frees the blocks when a request ends: the prompt booked later and answered earlier goes first."""
+        fleet = a_fleet(A)
+        fleet.set_capacity(A, blocks=4, block_size=16)
+        first = book(fleet, a_request("ab"), 0.0)
+        second = book(fleet, a_request("xy"), 0.0)
+        for booking in (second, first):
+            fleet.first_byte(booking, 1.0)
+            fleet.release(booking, ANSWERED, 2.0)
+        book(fleet, a_request("pq"), 3.0)
+
+        assert {A: 2} == hits(fleet, "ab")
+        assert {} == hits(fleet, "xy")
+
+    def test_the_answer_takes_room_in_the_cache(self) -> None:
+        """Forty tokens of four bytes fill two blocks of 64."""
+        index = an_index()
+        fleet = a_fleet(A, index=index)
+        fleet.release(book(fleet, a_request("abc"), 0.0), Outcome(Ending.ANSWERED, completion_tokens=40), 1.0)
+
+        assert 5 == index.held(A)
+
+    def test_the_length_of_answers_is_learnt(self) -> None:
+        """One of 56 tokens takes the mean of 256 down by a twentieth of the difference."""
+        fleet = a_fleet(A)
+        fleet.release(book(fleet, a_request(), 0.0), Outcome(Ending.ANSWERED, completion_tokens=56), 1.0)
+
+        assert pytest.approx(246.0) == fleet.output_length.expected(None)
+
+    def test_the_token_ratio_is_learnt(self) -> None:
+        """64,000 bytes were 32,000 tokens: hits are worth nearly twice as many tokens as four bytes each would make."""
+        fleet = a_fleet(A)
+        fleet.release(book(fleet, a_request("a" * 1000), 0.0), Outcome(Ending.ANSWERED, prompt_tokens=32_000), 1.0)
+        (candidate,) = fleet.candidates(a_request("aaa"), 2.0)
+
+        assert pytest.approx(2.04, abs=0.01) == fleet.bytes_per_token.ratio
+        assert pytest.approx(3 * 31.3, abs=0.5) == candidate.hit_tokens
+
+    @pytest.mark.parametrize(
+        ("cached_tokens", "service_s"), [(None, 1.01), (900, 0.11), (999, 0.011), (1000, 0.011), (5000, 0.011)]
+    )
+    def test_rates_are_learnt_from_what_the_engine_computed(self, cached_tokens: int | None, service_s: float) -> None:
+        """A prefill as long as the engine's own uncached count predicts leaves the rate alone; it is at least one."""
+        fleet = a_fleet(A)
+        before = worker_of(fleet, A).load(0.0)
+        booking = book(fleet, a_request(prompt_tokens=1000.0), 0.0)
+        fleet.first_byte(booking, service_s)
+        fleet.release(booking, Outcome(Ending.ANSWERED, 1000, cached_tokens), 9.0)
+        after = worker_of(fleet, A).load(9.0)
+
+        assert pytest.approx(before.prefill_overhead_s) == after.prefill_overhead_s
+        assert pytest.approx(before.prefill_s_per_token) == after.prefill_s_per_token
+
+    @pytest.mark.parametrize("outcome", [REFUSED, FAILED, ABORTED])
+    def test_only_answers_teach(self, outcome: Outcome) -> None:
+        """The times and counts of others say little."""
+        fleet = a_fleet(A)
+        before = worker_of(fleet, A).load(0.0)
+        booking = book(fleet, a_request("abc"), 0.0)
+        fleet.first_byte(booking, 30.0)
+        fleet.release(booking, Outcome(outcome.ending, 10, 0, 5000), 60.0)
+
+        assert before[4:] == worker_of(fleet, A).load(60.0)[4:]
+        assert 4.0 == fleet.bytes_per_token.ratio
+        assert 256.0 == fleet.output_length.expected(None)
+
+
+class TestCapacity:
+    @pytest.mark.parametrize(
+        ("blocks", "block_size", "held"),
+        [(4, 16, 4), (4, 32, 8), (8, 8, 4), (1, 8, 0), (0, 16, 0), (1000, 16, 20)],
+    )
+    def test_it_is_told_in_the_engines_blocks_and_kept_in_ours(self, blocks: int, block_size: int, held: int) -> None:
+        """Four bytes a token: 16 tokens are a block of 64 bytes."""
+        index = an_index()
+        fleet = a_fleet(A, index=index)
+        fleet.set_capacity(A, blocks=blocks, block_size=block_size)
+        book(fleet, a_request("abcdefghijklmnopqrst"), 0.0)
+
+        assert held == index.held(A)
+
+    def test_it_follows_the_token_ratio(self) -> None:
+        """Where a token turns out to be two bytes, the cache has room for half the text; a tick takes it in."""
+        index = an_index()
+        fleet = a_fleet(A, index=index)
+        fleet.set_capacity(A, blocks=100, block_size=16)
+        for _ in range(20):
+            fleet.bytes_per_token.learn(20_000, 10_000)
+        fleet.tick(1.0)
+        book(fleet, a_request("x" * 100), 2.0)
+
+        assert 50 == index.held(A)
+
+
+def fail(fleet: Fleet, worker: WorkerId, *, times: int) -> None:
+    for _ in range(times):
+        fleet.release(book(fleet, a_request(), 0.0, worker), FAILED, 0.0)
+
+
+def admitted(fleet: Fleet, worker: WorkerId) -> bool:
+    """Whether *worker* admits one more request, which it then gets."""
+    candidate = next(c for c in fleet.candidates(a_request(), 0.0) if c.worker == worker)
+    fleet.book(a_request(), candidate, 0.0)
+    return candidate.admits
+
+
+WORKERS = [A, B, C]
+
+
+class FleetAgainstCounts(RuleBasedStateMachine):
+    """Whatever happens to requests, each worker has as many in flight as were booked and not ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.index = an_index()
+        self.fleet = a_fleet(*WORKERS, index=self.index, lease_s=50.0)
+        self.bookings: list[Booking] = []
+        self.in_flight: dict[WorkerId, set[Booking]] = {worker: set() for worker in WORKERS}
+
+    @rule(pause_s=st.sampled_from([0.0, 0.01, 0.1, 1.0, 20.0]))
+    def wait(self, pause_s: float) -> None:
+        self.now += pause_s
+
+    @rule(letters=st.text("ab", max_size=6), streams=st.booleans(), reads_cache=st.booleans(), which=st.integers(0, 2))
+    def book(self, letters: str, streams: bool, reads_cache: bool, which: int) -> None:
+        request = a_request(letters, streams=streams, reads_cache=reads_cache)
+        candidates = self.fleet.candidates(request, self.now)
+        if candidates:
+            booking = self.fleet.book(request, candidates[which % len(candidates)], self.now)
+            assert booking is not None
+            self.bookings.append(booking)
+            self.in_flight[booking.worker].add(booking)
+
+    @rule(which=st.integers(0, 100))
+    def first_byte(self, which: int) -> None:
+        if self.bookings:
+            self.fleet.first_byte(self.bookings[which % len(self.bookings)], self.now)
+
+    @rule(which=st.integers(0, 100), ending=st.sampled_from(Ending), tokens=st.none() | st.integers(0, 200))
+    def release(self, which: int, ending: Ending, tokens: int | None) -> None:
+        if self.bookings:
+            booking = self.bookings[which % len(self.bookings)]
+            self.fleet.release(booking, Outcome(ending, tokens, tokens, tokens), self.now)
+            self.in_flight[booking.worker].discard(booking)
+
+    @rule()
+    def tick(self) -> None:
+        lost = {b for bookings in self.in_flight.values() for b in bookings if b.booked_at < self.now - 50.0}
+
+        assert lost == set(self.fleet.tick(self.now))
+
+        self.in_flight = {worker: bookings - lost for worker, bookings in self.in_flight.items()}
+
+    @rule(workers=st.sets(st.sampled_from(WORKERS)))
+    def set_workers(self, workers: set[WorkerId]) -> None:
+        self.fleet.set_workers(workers, self.now)
+        for worker in self.in_flight:
+            if worker not in workers:
+                self.in_flight[worker] = set()
+
+    @rule(worker=st.sampled_from(WORKERS), up=st.booleans())
+    def set_up(self, worker: WorkerId, up: bool) -> None:
+        self.fleet.set_up(worker, up=up)
+
+    @rule(worker=st.sampled_from(WORKERS))
+    def restarted(self, worker: WorkerId) -> None:
+        self.fleet.restarted(worker)
+
+    @rule(worker=st.sampled_from(WORKERS), blocks=st.integers(0, 20))
+    def set_capacity(self, worker: WorkerId, blocks: int) -> None:
+        self.fleet.set_capacity(worker, blocks=blocks, block_size=16)
+
+    @invariant()
+    def counts_agree(self) -> None:
+        self.index._check()
+        for worker in self.fleet:
+            load = worker.load(self.now)
+
+            assert len(self.in_flight[worker.id]) == worker.in_flight == load.in_flight
+            assert load.pending or load.backlog_s == 0.0
+            assert load.backlog_s >= 0.0
+            assert -1e-9 <= load.busy_share <= 1.0 + 1e-9
+            assert worker.prefill_tokens_per_s > 0.0
+
+    def teardown(self) -> None:
+        for booking in self.bookings:
+            self.fleet.release(booking, ABORTED, self.now)
+
+        assert all((0.0, 0, 0) == worker.load(self.now)[:3] for worker in self.fleet)
+
+
+TestFleetAgainstCounts = FleetAgainstCounts.TestCase
+TestFleetAgainstCounts.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_the_index_holds_the_booked_prompt() -> None:
+    """What the fleet records is the request's own prefix."""
+    index = an_index()
+    book(a_fleet(A, index=index), a_request("abc"), 0.0)
+
+    assert {A: 3} == index.match(prompt("abc"))
+
+
+class TestSharedRates:
+    def test_what_one_worker_teaches_is_believed_of_all(self) -> None:
+        """Documents asked for one after the other spread over an idle fleet, though few workers have been measured."""
+        fleet = a_fleet(A, B, C)
+        strategy = PrefixAware(seeded())
+        used: Counter[WorkerId] = Counter()
+        for i, letter in enumerate(string.ascii_letters):
+            now = 10.0 * i
+            booking = dispatch(fleet, strategy, a_request(letter * 60), now)
+            fleet.first_byte(booking, now + 0.01 + booking.uncached_tokens / 10_000)
+            fleet.release(booking, ANSWERED, now + 1.0)
+            used[booking.worker] += 1
+
+        assert all(used[worker] >= 10 for worker in (A, B, C))
+
+    def test_a_restarted_engine_is_warmed_up_again(self) -> None:
+        """A fresh process is as cold as a new worker."""
+        fleet = a_fleet(A)
+        for i in range(40):
+            fleet.release(book(fleet, a_request("a"), float(i)), ANSWERED, float(i))
+        fleet.restarted(A)
+        for _ in range(4):
+            book(fleet, a_request("a"), 50.0)
+
+        assert [False] == [candidate.admits for candidate in fleet.candidates(a_request("a"), 50.0)]
+
+    def test_a_hanging_worker_is_not_believed_to_have_computed_what_it_was_sent(self) -> None:
+        """An answer that does not stream failed: that its prefill should have been over by then proves nothing."""
+        fleet = a_fleet(A)
+        booking = book(fleet, a_request("abc", streams=False), 0.0)
+        fleet.candidates(a_request("abc"), 100.0)
+        fleet.release(booking, FAILED, 100.0)
+
+        assert {} == hits(fleet, "abc")

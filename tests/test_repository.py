@@ -1,0 +1,122 @@
+"""Facts about the repository itself: what a reader may rely on without looking at every file."""
+
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.settings.table import with_table
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("cache_index", "routing", "gateway")
+
+WITHOUT_TEST = {
+    "cache_index/index.py": "a Protocol; tests/cache_index/test_radix.py holds its implementation to it",
+    "gateway/backends/backend.py": "Protocols; tests/contracts/test_backend.py holds every implementation to them",
+    "gateway/exchange.py": "data only",
+    "gateway/server/asgi.py": "names of types only",
+    "gateway/upstream/limits.py": "data only",
+    "routing/request.py": "data only",
+    "routing/strategy.py": "a Protocol; tests/contracts/test_strategy.py holds every implementation to it",
+}
+"""Modules that have no test file of their own, and why; `__init__` and `__main__` never need one."""
+
+# In pieces, so that this file does not hold what it looks for.
+NEVER_WRITTEN = {
+    "a path of somebody's machine": ["/" + "work/", "/" + "root/", "/" + "tmp/bash_jobs"],
+    "the host of a registry": [
+        "files." + "pythonhosted.org",
+        "pypi" + ".org/simple",
+        "registry." + "npmjs.org",
+        "deb." + "debian.org",
+    ],
+}
+
+
+def modules() -> list[str]:
+    """Every module with code, as a path from the root."""
+    found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return sorted(str(path.relative_to(ROOT)) for path in found if path.stem not in ("__init__", "__main__"))
+
+
+def mirror_of(module: str) -> Path:
+    path = Path(module)
+    return ROOT / "tests" / path.parent / f"test_{path.name}"
+
+
+def written_files() -> Iterator[tuple[str, str]]:
+    """Path and text of every file that is tracked, or would be if it were added."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file():
+            content = path.read_bytes()
+            if b"\0" not in content:
+                yield name, content.decode("utf-8", errors="replace")
+
+
+def normal(package: str) -> str:
+    """The name of a package as all its spellings have it, PEP 503."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def required() -> set[str]:
+    """What pyproject.toml asks for, of runtime and extras, but for our own name."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project: dict[str, Any] = tomllib.load(file)["project"]
+    extras = [line for lines in project.get("optional-dependencies", {}).values() for line in lines]
+    names = {normal(re.split(r"[\s\[<>=!~;@(]", line, maxsplit=1)[0]) for line in [*project["dependencies"], *extras]}
+    return names - {normal(project["name"])}
+
+
+def constraints() -> list[str]:
+    lines = (ROOT / "deploy" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("module", [module for module in modules() if module not in WITHOUT_TEST])
+def test_every_module_has_its_test_file(module: str) -> None:
+    """`tests/<package>/test_<module>.py` is where to look, and where to add."""
+    assert mirror_of(module).is_file()
+
+
+def test_no_exception_is_out_of_date() -> None:
+    """Each module that needs no test file exists and has none."""
+    assert [] == [module for module in WITHOUT_TEST if not (ROOT / module).is_file() or mirror_of(module).exists()]
+
+
+@pytest.mark.parametrize("what", NEVER_WRITTEN)
+def test_no_file_tells_where_it_was_written(what: str) -> None:
+    """It would be wrong on every other machine."""
+    assert [] == [name for name, text in written_files() if any(part in text for part in NEVER_WRITTEN[what])]
+
+
+def test_the_readme_shows_the_settings_as_they_are() -> None:
+    """`python -m gateway.settings README.md` writes the table."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert with_table(page) == page
+
+
+def test_every_constraint_pins_one_version() -> None:
+    """`name==version`, and no package twice under any spelling."""
+    pinned = [re.fullmatch(r"([A-Za-z0-9._-]+)==[A-Za-z0-9.!+_-]+", line) for line in constraints()]
+    names = [normal(match[1]) for match in pinned if match is not None]
+
+    assert [] == [line for line, match in zip(constraints(), pinned, strict=True) if match is None]
+    assert [] == sorted({name for name in names if names.count(name) > 1})
+
+
+def test_every_dependency_is_pinned() -> None:
+    """Of the runtime and of every extra."""
+    assert set() == required() - {normal(line.partition("==")[0]) for line in constraints()}
