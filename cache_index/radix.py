@@ -174,8 +174,10 @@ class RadixTree:
         for node in reversed(self._path(prefix.hashes)):
             self._use(shadow, node)
         gained = shadow.held - before
-        self._evict_over_capacity(shadow)
-        self._evict_over_budget()
+        if shadow.held > shadow.capacity:
+            self._evict_over_capacity(shadow)
+        if self._bytes > self.max_bytes:
+            self._evict_over_budget()
         return gained
 
     def trim(self, worker: WorkerId, prefix: Prefix, keep: int) -> None:

@@ -24,8 +24,9 @@ from gateway.backends.bedrock.endpoint import Timeouts as BedrockTimeouts
 from gateway.backends.worker import HttpWorker
 from gateway.body import parse_chat, parse_completion
 from gateway.disconnects import Disconnects
+from gateway.endings import Endings, Observer
 from gateway.errors import ClientError, GatewayError, MethodNotAllowed, UnknownRoute
-from gateway.headers import request_id_of
+from gateway.headers import fields, request_id_of
 from gateway.health import Health, Patient
 from gateway.metrics import Metrics, StateCollector
 from gateway.model_names import ModelNames
@@ -76,13 +77,15 @@ def create_app(settings: Settings, *, log_sink: Sink | None = None) -> Gateway:
     models = _models(settings, index, client=client, clock=clock, rng=rng)
     metrics = Metrics()
     metrics.registry.register(StateCollector(models, index, max_index_bytes=settings.index.max_bytes, clock=clock))
-    log = RequestLog(log_sink or sys.stdout.buffer, wall_clock=time.time) if settings.logging.requests else None  # noqa: TID251
+    observers: list[Observer] = [metrics]
+    if settings.logging.requests:
+        observers.append(RequestLog(log_sink or sys.stdout.buffer, wall_clock=time.time))  # noqa: TID251
+    endings = Endings(observers)
     disconnects = Disconnects()
     proxy = Proxy(
         COMPLETIONS,
         models,
-        metrics=metrics,
-        log=log,
+        endings=endings,
         disconnects=disconnects,
         clock=clock,
         rng=random.Random(),
@@ -101,10 +104,9 @@ def create_app(settings: Settings, *, log_sink: Sink | None = None) -> Gateway:
                 loop.cancel()
             for model in models:
                 await model.aclose()
-        if log is not None:
-            log.flush()
+        endings.settle()
 
-    return Gateway(_api(models, metrics, lifespan), proxy)
+    return Gateway(_api(models, metrics, endings, lifespan), proxy)
 
 
 def _index(settings: Settings) -> RadixTree:
@@ -220,10 +222,16 @@ def _health(settings: Settings, models: Models, *, client: httpx.AsyncClient, cl
     )
 
 
-def _api(models: Models, metrics: Metrics, lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]]) -> FastAPI:
+def _api(
+    models: Models,
+    metrics: Metrics,
+    endings: Endings,
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
+) -> FastAPI:
     api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan)
     api.state.models = models
     api.state.metrics = metrics
+    api.state.endings = endings
     api.include_router(models_api.router)
     api.include_router(probes.router)
     api.add_exception_handler(GatewayError, _told)
@@ -246,7 +254,7 @@ async def _told(request: Request, error: Exception) -> Response:
 
 def _naming_request(scope: MutableMapping[str, Any], send: Send) -> Send:
     """*send*, with the caller's request id, or one made here, in the response."""
-    request_id = request_id_of(scope["headers"]) or secrets.token_hex(16).encode()
+    request_id = request_id_of(fields(scope["headers"])) or secrets.token_hex(16).encode()
 
     async def naming(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":

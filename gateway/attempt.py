@@ -1,7 +1,6 @@
 """Trying candidates in their order until one begins to answer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -27,8 +26,7 @@ RETRY_AFTER_S = 2.0
 """When to ask again if nobody is there: about the interval of health checks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """A backend has begun to answer."""
 
     reply: Reply

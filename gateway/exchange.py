@@ -1,14 +1,12 @@
 """One request on its way through: what is known of it so far, for its headers, its log line and its metrics."""
 
-from dataclasses import dataclass
+import msgspec
 
 from gateway.sse import Usage
-from routing.booking import Booking
 from routing.dispatcher import Reason
 
 
-@dataclass(slots=True, eq=False)
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """Filled in as the request proceeds; times are monotonic seconds. It never holds the prompt or a key."""
 
     request_id: bytes
@@ -19,8 +17,6 @@ class Exchange:
     strategy: str | None = None
     reason: Reason | None = None
     streams: bool = False
-    booking: Booking | None = None
-    """The booking that is still to be released."""
     backend: str | None = None
     """Who answers, or was tried last."""
     fell_back: bool = False
@@ -31,6 +27,6 @@ class Exchange:
     status: int = 0
     """What the caller was told; 499 if it went away before anything was said."""
     error: str | None = None
-    """Name of the fault, from gateway.errors; None if there was none."""
+    """Name of the fault: a class of gateway.errors, or Refused (4xx of a worker), CallerGone, CutShort (shutdown)."""
     first_byte: float | None = None
     usage: Usage | None = None

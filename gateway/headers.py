@@ -1,7 +1,7 @@
 """Which headers pass, in either direction."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.backends.backend import Headers
 
@@ -53,17 +53,12 @@ def downstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     return [header for header in headers if header[0] not in _OURS]
 
 
-def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+def fields(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
+    """The first value of each header, by its name in lower case."""
+    return dict(reversed(headers))
+
+
+def request_id_of(fields: Mapping[bytes, bytes]) -> bytes | None:
     """The caller's own request id, if it is one that can stand in a header and a log line."""
-    for name, value in headers:
-        if name == b"x-request-id":
-            return value if _PLAIN.fullmatch(value) else None
-    return None
-
-
-def value_of(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> bytes | None:
-    """The first value of the header *wanted* (lower case)."""
-    for name, value in headers:
-        if name == wanted:
-            return value
-    return None
+    value = fields.get(b"x-request-id")
+    return value if value is not None and _PLAIN.fullmatch(value) else None

@@ -48,6 +48,7 @@ class Model:
         self.fallback = fallback
         self.in_flight = 0
         self._hasher = hasher
+        self._plain_scope = upstream_name.encode() + b"\0"
         self._index = index
 
     def request(self, completion: Completion, session: str | None) -> Request:
@@ -95,7 +96,7 @@ class Model:
     def _scope(self, completion: Completion) -> bytes:
         """Prompts share a cache only within it. An adapter is a model of its own here, as it is for vLLM's clients."""
         salt = completion.cache_salt
-        return f"{self.upstream_name}\0{salt or ''}".encode()
+        return self._plain_scope + salt.encode() if salt else self._plain_scope
 
 
 class Models:

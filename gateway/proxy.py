@@ -21,11 +21,10 @@ from gateway.backends.backend import Call, Headers
 from gateway.body import Completion
 from gateway.disconnects import Disconnects, Receive, Watch
 from gateway.downstream import Downstream, Send
+from gateway.endings import Endings
 from gateway.errors import BodyTooLarge, GatewayError, MethodNotAllowed, ReplyBroken, UnsupportedMedia, UpstreamError
 from gateway.exchange import Exchange
-from gateway.metrics import Metrics
 from gateway.models import Model, Models
-from gateway.request_log import RequestLog
 from gateway.splice import asking_usage, spliced
 from gateway.sse import StreamTail
 
@@ -33,6 +32,9 @@ _log = logging.getLogger(__name__)
 
 Parse = Callable[[bytes], Completion]
 Scope = MutableMapping[str, Any]
+Fields = Mapping[bytes, bytes]
+
+JSON = b"application/json"
 
 CLIENT_CLOSED_REQUEST = 499
 """nginx's number for a caller that went away before it got an answer; it stands in logs and metrics only."""
@@ -53,8 +55,7 @@ class Proxy:
         parsers: Mapping[str, Parse],
         models: Models,
         *,
-        metrics: Metrics,
-        log: RequestLog | None,
+        endings: Endings,
         disconnects: Disconnects,
         clock: Callable[[], float],
         rng: random.Random,
@@ -63,8 +64,7 @@ class Proxy:
     ) -> None:
         self._parsers = parsers
         self._models = models
-        self._metrics = metrics
-        self._log = log
+        self._endings = endings
         self._disconnects = disconnects
         self._clock = clock
         self._rng = rng
@@ -76,10 +76,11 @@ class Proxy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; an ASGI application for the paths that it serves."""
-        exchange = self._exchange(scope)
+        fields = header_rules.fields(scope["headers"])
+        exchange = self._exchange(scope, fields)
         downstream = Downstream(send, exchange)
         try:
-            await self._serve(exchange, scope, receive, downstream)
+            await self._serve(exchange, scope, fields, receive, downstream)
         except CallerGone:
             exchange.error = CallerGone.__name__
             exchange.status = exchange.status or CLIENT_CLOSED_REQUEST
@@ -95,13 +96,12 @@ class Proxy:
             exchange.error = GatewayError.__name__
             await downstream.fail(GatewayError("The gateway failed to serve this request"))
         finally:
-            now = self._clock()
-            self._metrics.observe(exchange, now)
-            if self._log is not None:
-                self._log.write(exchange, now)
+            self._endings.add(exchange, self._clock())
 
-    async def _serve(self, exchange: Exchange, scope: Scope, receive: Receive, downstream: Downstream) -> None:
-        raw = await self._read(scope, receive)
+    async def _serve(
+        self, exchange: Exchange, scope: Scope, fields: Fields, receive: Receive, downstream: Downstream
+    ) -> None:
+        raw = await self._read(scope, fields, receive)
         completion = self._parsers[exchange.path](raw)
         model = self._models.find(completion.model)
         exchange.model = model.name
@@ -114,7 +114,7 @@ class Proxy:
             streams=completion.streams,
             model=completion.model,
         )
-        request = model.request(completion, session_of(scope["headers"], model))
+        request = model.request(completion, session_of(fields, model))
         watch = self._disconnects.begin(receive)
         model.in_flight += 1
         try:
@@ -174,12 +174,12 @@ class Proxy:
             raise _incomplete()
         await downstream.write(rest, last=True)
 
-    def _exchange(self, scope: Scope) -> Exchange:
-        given = header_rules.request_id_of(scope["headers"])
+    def _exchange(self, scope: Scope, fields: Fields) -> Exchange:
+        given = header_rules.request_id_of(fields)
         request_id = given or b"%032x" % self._rng.getrandbits(128)
         return Exchange(request_id=request_id, path=scope["path"], started=self._clock())
 
-    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+    async def _read(self, scope: Scope, fields: Fields, receive: Receive) -> bytes:
         """The whole body.
 
         Raises:
@@ -188,8 +188,8 @@ class Proxy:
         """
         if scope["method"] != "POST":
             raise MethodNotAllowed(f"{scope['path']} takes POST, not {scope['method']}")
-        _check_media(scope["headers"])
-        announced = header_rules.value_of(scope["headers"], b"content-length")
+        _check_media(fields)
+        announced = fields.get(b"content-length")
         if announced is not None and int(announced) > self._max_body_bytes:
             raise self._too_large()
         pieces: list[bytes] = []
@@ -218,20 +218,20 @@ def upstream_body(raw: bytes, completion: Completion, upstream_name: str) -> byt
     return spliced(raw, changes) if changes else raw
 
 
-def session_of(headers: Headers, model: Model) -> str | None:
+def session_of(fields: Fields, model: Model) -> str | None:
     """What the caller says in the model's session header."""
-    value = header_rules.value_of(headers, model.session_header)
+    value = fields.get(model.session_header)
     return value.decode("latin-1") if value else None
 
 
-def _check_media(headers: Headers) -> None:
-    for name, value in headers:
-        if name == b"content-type":
-            media = value.split(b";", 1)[0].strip().lower()
-            if media != b"application/json" and not media.endswith(b"+json"):
-                raise UnsupportedMedia("The content-type must be application/json")
-        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            raise UnsupportedMedia("A compressed body is not supported: leave content-encoding out")
+def _check_media(fields: Fields) -> None:
+    media = fields.get(b"content-type", JSON)
+    if media != JSON:
+        media = media.split(b";", 1)[0].strip().lower()
+        if media != JSON and not media.endswith(b"+json"):
+            raise UnsupportedMedia("The content-type must be application/json")
+    if fields.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
+        raise UnsupportedMedia("A compressed body is not supported: leave content-encoding out")
 
 
 def _trace(error: Exception) -> str:

@@ -1,6 +1,5 @@
 """One line of JSON per request: who answered, how fast, how much of it was cached. Never a prompt, never a key."""
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
@@ -8,9 +7,6 @@ from typing import Protocol
 import msgspec
 
 from gateway.exchange import Exchange
-
-FLUSH_S = 0.05
-"""Lines are written together: one system call for all that ended within this."""
 
 
 class Sink(Protocol):
@@ -46,7 +42,7 @@ class Line(msgspec.Struct):
 
 
 class RequestLog:
-    """Writes lines to *sink*, at most `FLUSH_S` late. *wall_clock* gives seconds since 1970."""
+    """Writes lines to *sink*; an `Observer` of endings. *wall_clock* gives seconds since 1970."""
 
     def __init__(self, sink: Sink, *, wall_clock: Callable[[], float]) -> None:
         self._sink = sink
@@ -56,19 +52,16 @@ class RequestLog:
         self._second = -1.0
         self._date = ""
 
-    def write(self, exchange: Exchange, now: float) -> None:
-        """The line of *exchange*, which ended at *now* (monotonic)."""
-        if not self._lines:
-            asyncio.get_running_loop().call_later(FLUSH_S, self.flush)
+    def observe(self, exchange: Exchange, now: float) -> None:
+        """The line of *exchange*, which ended at *now* (monotonic); written at the next `settle`."""
         self._lines.append(self._encode(self._line(exchange, now)))
 
-    def flush(self) -> None:
-        """Write what has been held back."""
-        if self._lines:
-            lines, self._lines = self._lines, []
-            lines.append(b"")
-            self._sink.write(b"\n".join(lines))
-            self._sink.flush()
+    def settle(self) -> None:
+        """Write the lines of what was observed since the last call, with one system call."""
+        lines, self._lines = self._lines, []
+        lines.append(b"")
+        self._sink.write(b"\n".join(lines))
+        self._sink.flush()
 
     def _time(self) -> str:
         """RFC 3339 in UTC, to the millisecond.

@@ -13,6 +13,7 @@ from gateway.settings.table import with_table
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("cache_index", "routing", "gateway")
+PAGES = ("README.md", ".github/CONTRIBUTING.md", *(f"{folder}/README.md" for folder in (*PACKAGES, "tests")))
 
 WITHOUT_TEST = {
     "cache_index/index.py": "a Protocol; tests/cache_index/test_radix.py holds its implementation to it",
@@ -46,6 +47,12 @@ def modules() -> list[str]:
 def mirror_of(module: str) -> Path:
     path = Path(module)
     return ROOT / "tests" / path.parent / f"test_{path.name}"
+
+
+def paths_in(page: str) -> list[str]:
+    """What stands in backticks in *page* and is a file or folder by its look; examples of shell and code do not count."""
+    prose = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"`([\w.][\w./-]*(?:\.(?:md|py|toml|txt|yaml)|/))`", prose)
 
 
 def written_files() -> Iterator[tuple[str, str]]:
@@ -120,3 +127,22 @@ def test_every_constraint_pins_one_version() -> None:
 def test_every_dependency_is_pinned() -> None:
     """Of the runtime and of every extra."""
     assert set() == required() - {normal(line.partition("==")[0]) for line in constraints()}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_that_a_page_names_exists(page: str) -> None:
+    """Whoever follows a map or "where to add things" finds the place."""
+    folder = (ROOT / page).parent
+
+    assert [] == [path for path in paths_in(page) if not ((folder / path).exists() or (ROOT / path).exists())]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_module_is_on_the_map_of_its_package(package: str) -> None:
+    """One line for each module, and one for each package inside."""
+    entries = [path for path in (ROOT / package).iterdir() if not path.name.startswith("__")]
+    names = {
+        f"{path.name}/" if path.is_dir() else path.name for path in entries if path.is_dir() or path.suffix == ".py"
+    }
+
+    assert set() == names - set(paths_in(f"{package}/README.md"))

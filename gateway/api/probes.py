@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
+from gateway.endings import Endings
 from gateway.metrics import Metrics
 from gateway.models import Models
 
@@ -30,5 +31,7 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
+    endings: Endings = request.app.state.endings
+    endings.settle()  # a scrape sees every request that has ended before it
     counted: Metrics = request.app.state.metrics
     return Response(counted.exposition(), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})

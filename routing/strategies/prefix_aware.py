@@ -34,7 +34,7 @@ class PrefixAware:
 
 def externality(candidates: Sequence[Candidate]) -> float:
     """Seconds that a second of prefill costs those who come after."""
-    busy = sum(candidate.load.busy_share for candidate in candidates) / max(1, len(candidates))
+    busy = sum([candidate.load.busy_share for candidate in candidates]) / max(1, len(candidates))
     return min(EXTERNALITY_LIMIT, busy / max(1e-9, 1.0 - busy))
 
 

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from gateway import app as app_module
 from gateway.app import Gateway, create_app
+from gateway.endings import Endings
 from gateway.metrics import Metrics
 from gateway.settings import SettingsError, build
 from gateway.simulator.options import SimulatorOptions
@@ -103,7 +104,7 @@ async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
 
     caller = Caller(method="GET", path="/metrics")
     with pytest.raises(ZeroDivisionError):
-        await caller.call(app_module._api(the_models(), metrics, lifespan))
+        await caller.call(app_module._api(the_models(), metrics, Endings([metrics]), lifespan))
 
     assert (500, "internal_error") == (caller.status, caller.json["error"]["code"])
     assert b"inside" not in caller.body

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.body import Completion, parse_chat, parse_completion
 from gateway.disconnects import Disconnects
+from gateway.endings import Endings
 from gateway.metrics import Metrics
 from gateway.models import Model
 from gateway.proxy import Parse, Proxy, upstream_body
@@ -63,12 +64,11 @@ class Stage:
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self._log = RequestLog(self.sink, wall_clock=Clock(0.0))
+        self._endings = Endings([self.metrics, RequestLog(self.sink, wall_clock=Clock(0.0))])
         self.proxy = Proxy(
             self.parsers,
             the_models(self.model, aliases={self.model.name: self.aliases}),
-            metrics=self.metrics,
-            log=self._log,
+            endings=self._endings,
             disconnects=self.disconnects,
             clock=self.clock,
             rng=random.Random(7),
@@ -92,7 +92,7 @@ class Stage:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        self._log.flush()
+        self._endings.settle()
         return [json.loads(line) for line in self.sink.getvalue().splitlines()]
 
     @property
@@ -565,26 +565,6 @@ async def test_a_parser_that_fails_is_500() -> None:
 
     assert 500 == (await stage.ask(CHAT)).status
     assert (500, "GatewayError") == stage.told()
-
-
-async def test_the_log_can_be_left_out() -> None:
-    """The metrics count all the same."""
-    model, metrics = a_model(Answers()), Metrics()
-    proxy = Proxy(
-        PARSERS,
-        the_models(model),
-        metrics=metrics,
-        log=None,
-        disconnects=Disconnects(),
-        clock=Clock(),
-        rng=random.Random(7),
-        max_body_bytes=1000,
-    )
-    caller = Caller(CHAT)
-    await caller.call(proxy)
-
-    assert 200 == caller.status
-    assert b'warmgate_requests_total{model="tiny",status="200"} 1.0' in metrics.exposition()
 
 
 # ---- callers that go away, and servers that stop

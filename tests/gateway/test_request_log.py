@@ -1,13 +1,12 @@
 """One line of JSON per request."""
 
-import asyncio
 import io
 import json
 from typing import Any
 
 import pytest
 
-from gateway.request_log import FLUSH_S, RequestLog
+from gateway.request_log import RequestLog
 from gateway.sse import Usage
 from tests.gateway.examples import an_exchange
 
@@ -21,7 +20,6 @@ class Sink(io.BytesIO):
         super().__init__()
         self.writes = 0
         self.flushes = 0
-        self.flushed = asyncio.Event()
 
     def write(self, data: Any, /) -> int:
         self.writes += 1
@@ -29,7 +27,6 @@ class Sink(io.BytesIO):
 
     def flush(self) -> None:
         self.flushes += 1
-        self.flushed.set()
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -61,8 +58,8 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
         first_byte=100.25,
         usage=Usage(64, 9, 48),
     )
-    log.write(exchange, 101.5)
-    log.flush()
+    log.observe(exchange, 101.5)
+    log.settle()
     expected = {
         "time": "2026-01-01T00:00:00.000Z",
         "event": "request",
@@ -92,8 +89,8 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
 
 async def test_what_is_not_known_is_null(log: RequestLog, sink: Sink) -> None:
     """A request that was refused at once still has all fields."""
-    log.write(an_exchange(status=404, error="UnknownModel"), 100.0004)
-    log.flush()
+    log.observe(an_exchange(status=404, error="UnknownModel"), 100.0004)
+    log.settle()
     (line,) = sink.lines
 
     assert {
@@ -114,8 +111,8 @@ async def test_the_time_is_utc_to_the_millisecond(sink: Sink) -> None:
     seconds = iter([0.25, 0.9999, 1.0, 86_400.5, 0.125])
     log = RequestLog(sink, wall_clock=lambda: SECONDS_OF_2026 + next(seconds))
     for _ in range(5):
-        log.write(an_exchange(), 101.0)
-    log.flush()
+        log.observe(an_exchange(), 101.0)
+    log.settle()
 
     assert [
         "2026-01-01T00:00:00.250Z",
@@ -129,44 +126,19 @@ async def test_the_time_is_utc_to_the_millisecond(sink: Sink) -> None:
 async def test_lines_are_written_together(log: RequestLog, sink: Sink) -> None:
     """One system call for all that ended within the time, each line closed by a line end."""
     for i in range(100):
-        log.write(an_exchange(request_id=b"r-%d" % i), 101.0)
+        log.observe(an_exchange(request_id=b"r-%d" % i), 101.0)
 
     assert b"" == sink.getvalue()
-    log.flush()
+    log.settle()
     assert [f"r-{i}" for i in range(100)] == [line["request_id"] for line in sink.lines]
     assert sink.getvalue().endswith(b"}\n")
     assert (1, 1) == (sink.writes, sink.flushes)
 
 
-async def test_a_line_is_late_by_a_twentieth_of_a_second_at_most(log: RequestLog, sink: Sink) -> None:
-    """It is flushed without anybody asking, and so is the next one after it."""
-    for count in (1, 2):
-        sink.flushed.clear()
-        log.write(an_exchange(), 101.0)
-        async with asyncio.timeout(FLUSH_S + 0.5):
-            await sink.flushed.wait()
-
-        assert count == len(sink.lines)
-    assert FLUSH_S == 0.05
-
-
-async def test_a_flush_in_between_loses_and_repeats_nothing(log: RequestLog, sink: Sink) -> None:
-    """The timer of the first line finds the second one, or nothing."""
-    log.write(an_exchange(request_id=b"r-1"), 101.0)
-    log.flush()
-    log.flush()
-    log.write(an_exchange(request_id=b"r-2"), 101.0)
-    sink.flushed.clear()
-    await sink.flushed.wait()
-
-    assert ["r-1", "r-2"] == [line["request_id"] for line in sink.lines]
-    assert 2 == sink.writes
-
-
 async def test_whatever_stands_in_a_field_the_line_is_one_line(log: RequestLog, sink: Sink) -> None:
     """Names may be of any script, and hold quotes; a line end would forge a line."""
-    log.write(an_exchange(model='模型-"é"\n{}', request_id=b'"}{'), 101.0)
-    log.flush()
+    log.observe(an_exchange(model='模型-"é"\n{}', request_id=b'"}{'), 101.0)
+    log.settle()
 
     assert 1 == sink.getvalue().count(b"\n")
     assert ('模型-"é"\n{}', '"}{') == (sink.lines[0]["model"], sink.lines[0]["request_id"])

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from cache_index import WorkerId
 from gateway.api.probes import router
+from gateway.endings import Endings
 from gateway.metrics import Metrics
 from gateway.models import Model
 from tests.fakes.backends import Answers
@@ -18,11 +19,14 @@ Serve = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
 @asynccontextmanager
-async def serving(*models: Model, metrics: Metrics | None = None) -> AsyncIterator[httpx.AsyncClient]:
+async def serving(
+    *models: Model, metrics: Metrics | None = None, endings: Endings | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
     api = FastAPI()
     api.include_router(router)
     api.state.models = the_models(*models)
     api.state.metrics = metrics or Metrics()
+    api.state.endings = endings or Endings([])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://gateway") as client:
         yield client
 
@@ -71,6 +75,17 @@ async def test_metrics_come_in_the_format_that_they_say() -> None:
         response = await client.get("/metrics")
 
     assert "text/plain; version=0.0.4; charset=utf-8" == response.headers["content-type"]
+    assert 'warmgate_requests_total{model="tiny",status="200"} 1.0\n' in response.text
+
+
+async def test_a_scrape_sees_every_request_that_ended_before_it() -> None:
+    """Endings are told of together, a little later; a scrape does not wait for that."""
+    metrics = Metrics()
+    endings = Endings([metrics])
+    endings.add(an_exchange(model="tiny", status=200), 101.0)
+    async with serving(metrics=metrics, endings=endings) as client:
+        response = await client.get("/metrics")
+
     assert 'warmgate_requests_total{model="tiny",status="200"} 1.0\n' in response.text
 
 
