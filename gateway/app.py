@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -33,7 +34,7 @@ from gateway.model_names import ModelNames
 from gateway.models import Model, Models
 from gateway.proxy import Proxy
 from gateway.request_log import RequestLog, Sink
-from gateway.settings import ModelBedrockSettings, ModelSettings, Settings, SettingsError, WorkerSettings
+from gateway.settings import ModelBedrockSettings, ModelSettings, Settings, WorkerSettings
 from gateway.turnstile import Turnstile
 from gateway.upstream.timeouts import Timeouts
 from routing.breaker import Breaker
@@ -183,15 +184,10 @@ def _worker(worker: WorkerSettings, settings: Settings) -> HttpWorker:
 
 
 def _bedrock(model_id: ModelBedrockSettings, settings: Settings, client: httpx.AsyncClient) -> BedrockBackend:
-    """One model of Bedrock.
-
-    Raises:
-        SettingsError: the region is set nowhere.
-    """
+    """One model of Bedrock."""
     shared = settings.bedrock
     region = model_id.region or shared.region
-    if region is None:
-        raise SettingsError([f"bedrock.region is needed for {model_id.model_id!r}: set it, or AWS_REGION."])
+    assert region is not None, "the settings see to it"
     return BedrockBackend(
         model_id=model_id.model_id,
         region=region,
@@ -207,9 +203,9 @@ def _health(settings: Settings, models: Models, *, client: httpx.AsyncClient, cl
     health = settings.health
     return Health(
         [
-            Patient(WorkerId(worker.id), worker.url, model.fleet, model.name)
+            Patient(worker_id, worker.url, model.fleet, model.name, partial(model.went_down, worker_id))
             for model in models
-            for worker in model.workers.values()
+            for worker_id, worker in model.workers.items()
         ],
         client=client,
         path=health.path,
@@ -246,10 +242,19 @@ async def _told(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         headers = error.headers  # with 405: the methods that are allowed
         known: type[ClientError] = MethodNotAllowed if error.status_code == MethodNotAllowed.status else UnknownRoute
-        error = known(f"{request.method} {request.url.path[:200]} is not served here")
+        meant = _meant(request.url.path) if known is UnknownRoute else ""
+        error = known(f"{request.method} {request.url.path[:200]} is not served here{meant}")
     elif not isinstance(error, GatewayError):
         error = GatewayError("The gateway failed to serve this request")
     return Response(error.to_body(), error.status, headers, media_type="application/json")
+
+
+def _meant(path: str) -> str:
+    """The end of a sentence that says what was meant where a base URL lacks its /v1, or has it twice."""
+    for served in (*COMPLETIONS, "/v1/models"):
+        if path.rstrip("/").endswith(served.removeprefix("/v1")):
+            return f"; did you mean {served}"
+    return ""
 
 
 def _naming_request(scope: MutableMapping[str, Any], send: Send) -> Send:

@@ -5,6 +5,7 @@ engine would answer with 400 anyway is named by place or field, before a worker 
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from typing import Any, Never
 
@@ -112,6 +113,8 @@ def _parsed(raw: bytes, read: Callable[[bytes], Completion]) -> Completion:
     try:
         if not raw.isascii():
             raw.decode()  # msgspec does not look into the strings that it skips
+            if raw.startswith(BOM_UTF8):  # msgspec's message would name a character that nobody sees
+                raise MalformedBody("JSON is malformed: it begins with a byte order mark (byte 0)")
         return read(raw)
     except UnicodeDecodeError as error:
         # Not chained: the cause carries the whole body.

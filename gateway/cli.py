@@ -75,7 +75,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
     try:
         run(options)
     except OSError as fault:
-        reason = os.strerror(fault.errno) if fault.errno else fault
+        # Numbers below zero are the resolver's, and unknown to strerror.
+        reason = os.strerror(fault.errno) if fault.errno and fault.errno > 0 else fault.strerror or fault
         raise ServerError(f"Cannot listen on {options.host} port {options.port}: {reason}.") from fault
     return 0
 
@@ -131,21 +132,28 @@ def _add_simulate(command: argparse.ArgumentParser) -> None:
 
 
 def port(text: str) -> int:
-    return _bounded(int(text), text, 0, 65535)
+    return _bounded(text, 0, 65535)
 
 
 def whole_number(text: str) -> int:
-    return _bounded(int(text), text, 1, 2**31)
+    return _bounded(text, 1, 2**31)
 
 
 def positive_number(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return value
 
 
-def _bounded(value: int, text: str, least: int, most: int) -> int:
+def _bounded(text: str, least: int, most: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
     if not least <= value <= most:
         raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
     return value

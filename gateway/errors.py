@@ -12,6 +12,7 @@
     |   +-- HeadTooLarge        431, before there is a request
     +-- TooManyConnections      503 + retry-after, before there is a request
     +-- NoWorker                503 + retry-after: nobody is there to answer
+    +-- Stopping                503 + retry-after: another gateway may be there
     +-- UpstreamError           a backend's doing
         +-- ConnectFailed       502, refused or unreachable; nothing was sent
         +-- UpstreamTimeout     504, connect / first byte / idle / total
@@ -117,6 +118,14 @@ class NoWorker(GatewayError):
     status = 503
     type = "service_unavailable_error"
     code = "no_worker_available"
+
+
+class Stopping(GatewayError):
+    """The gateway ends, and the request has had all the time that there was."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "gateway_stopping"
 
 
 class UpstreamError(GatewayError):

@@ -27,6 +27,6 @@ class Exchange(msgspec.Struct, eq=False):
     status: int = 0
     """What the caller was told; 499 if it went away before anything was said."""
     error: str | None = None
-    """Name of the fault: a class of gateway.errors, or Refused (4xx of a worker), CallerGone, CutShort (shutdown)."""
+    """Name of the fault: a class of gateway.errors, or Refused (4xx of a worker), or CallerGone."""
     first_byte: float | None = None
     usage: Usage | None = None

@@ -4,21 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.backends.backend import Headers
-
-HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
-"""RFC 9110, 7.6.1, and the two that RFC 2616 knew."""
+from gateway.upstream.headers import end_to_end
 
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 """What a caller proves itself to the gateway with is nothing for a worker."""
@@ -26,26 +12,17 @@ CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 REPLACED = frozenset({b"host", b"content-length", b"x-request-id", b"expect", b"accept-encoding", b"content-type"})
 """Said anew on the way up. Compression is not asked for: usage is read in passing."""
 
-_STOPPED = HOP_BY_HOP | CREDENTIALS | REPLACED
+_STOPPED = CREDENTIALS | REPLACED
 _OURS = frozenset(
     {b"content-length", b"x-request-id", b"x-warmgate-worker", b"x-warmgate-strategy", b"x-warmgate-hit-blocks"}
 )
 _PLAIN = re.compile(rb"[!-~]{1,128}")
 
 
-def upstream(headers: Iterable[tuple[bytes, bytes]], request_id: bytes) -> Headers:
+def upstream(headers: Headers, request_id: bytes) -> Headers:
     """The caller's headers as a worker gets them."""
-    ours = [(b"content-type", b"application/json"), (b"x-request-id", request_id)]
-    kept: Headers = []
-    named: set[bytes] = set()
-    for name, value in headers:
-        if name == b"connection":
-            named.update(token.strip().lower() for token in value.split(b","))
-        elif name not in _STOPPED:
-            kept.append((name, value))
-    if named - {b"keep-alive", b"close"}:
-        kept = [header for header in kept if header[0] not in named]
-    return ours + kept
+    kept = [header for header in end_to_end(headers) if header[0] not in _STOPPED]
+    return [(b"content-type", b"application/json"), (b"x-request-id", request_id), *kept]
 
 
 def downstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:

@@ -22,6 +22,8 @@ class Patient:
     url: str
     fleet: Fleet
     model: str
+    on_down: Callable[[], None]
+    """Called after the fleet knows that the worker is down."""
     up: bool = False
     in_row: int = 0
     """Checks in a row that spoke against `up`."""
@@ -91,6 +93,8 @@ class Health:
             patient.facts_read = False
             patient.fleet.set_up(patient.worker, up=alive)
             _log.info("worker %s of model %s is %s", patient.worker, patient.model, "up" if alive else "down")
+            if not alive:
+                patient.on_down()
 
     async def _read(self, patient: Patient) -> None:
         """The size of its cache, and whether it is the engine that it was."""

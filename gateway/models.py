@@ -71,6 +71,15 @@ class Model:
             return None
         return f"none of {len(self.workers)} workers is up"
 
+    def went_down(self, worker: WorkerId) -> None:
+        """Let the requests that *worker* has not begun to answer go elsewhere, if there is an elsewhere.
+
+        An engine that hangs, or a node that lost its power, closes no connection: without this they would wait for
+        their timeout. What is being answered stays: an engine too busy for a health check may still be at it.
+        """
+        if self.why_not_ready() is None:
+            self.workers[worker].abandon_unanswered()
+
     def readings(self, now: float) -> Iterator[Reading]:
         """Gauges of every worker at *now*."""
         for state in self.fleet:

@@ -10,8 +10,7 @@ import asyncio
 import logging
 import random
 import traceback
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -19,32 +18,22 @@ from gateway import headers as header_rules
 from gateway.attempt import Attempt, Attempts
 from gateway.backends.backend import Call, Headers
 from gateway.body import Completion
-from gateway.disconnects import Disconnects, Receive, Watch
+from gateway.disconnects import Disconnects, Watch
 from gateway.downstream import Downstream, Send
 from gateway.endings import Endings
-from gateway.errors import BodyTooLarge, GatewayError, MethodNotAllowed, ReplyBroken, UnsupportedMedia, UpstreamError
+from gateway.errors import GatewayError, ReplyBroken, Stopping, UpstreamError
 from gateway.exchange import Exchange
-from gateway.models import Model, Models
+from gateway.incoming import CallerGone, Incoming, Receive, Scope
+from gateway.models import Models
 from gateway.splice import asking_usage, spliced
 from gateway.sse import StreamTail
 
 _log = logging.getLogger(__name__)
 
 Parse = Callable[[bytes], Completion]
-Scope = MutableMapping[str, Any]
-Fields = Mapping[bytes, bytes]
-
-JSON = b"application/json"
 
 CLIENT_CLOSED_REQUEST = 499
 """nginx's number for a caller that went away before it got an answer; it stands in logs and metrics only."""
-
-CUT_SHORT = "CutShort"
-"""The fault of a request whose task was cancelled by the server, as it does when it has waited long enough to stop."""
-
-
-class CallerGone(Exception):
-    """The caller closed the connection."""
 
 
 class Proxy:
@@ -76,18 +65,20 @@ class Proxy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; an ASGI application for the paths that it serves."""
-        fields = header_rules.fields(scope["headers"])
-        exchange = self._exchange(scope, fields)
+        incoming = Incoming(scope, receive)
+        exchange = self._exchange(incoming)
         downstream = Downstream(send, exchange)
         try:
-            await self._serve(exchange, scope, fields, receive, downstream)
+            await self._serve(exchange, incoming, downstream)
         except CallerGone:
             exchange.error = CallerGone.__name__
             exchange.status = exchange.status or CLIENT_CLOSED_REQUEST
         except asyncio.CancelledError:
-            exchange.error = CUT_SHORT
-            exchange.status = exchange.status or GatewayError.status  # what the server tells in our place
-            raise
+            # Not raised again: the server would log a trace and tell the caller nothing, or plain text.
+            exchange.error = Stopping.__name__
+            if downstream.started and not exchange.streams:
+                raise
+            await downstream.fail(Stopping("The gateway is stopping, ask again", retry_after_s=1))
         except GatewayError as error:
             exchange.error = error.reason
             await downstream.fail(error)
@@ -98,24 +89,22 @@ class Proxy:
         finally:
             self._endings.add(exchange, self._clock())
 
-    async def _serve(
-        self, exchange: Exchange, scope: Scope, fields: Fields, receive: Receive, downstream: Downstream
-    ) -> None:
-        raw = await self._read(scope, fields, receive)
+    async def _serve(self, exchange: Exchange, incoming: Incoming, downstream: Downstream) -> None:
+        raw = await incoming.json_body(most_bytes=self._max_body_bytes)
         completion = self._parsers[exchange.path](raw)
         model = self._models.find(completion.model)
         exchange.model = model.name
         exchange.streams = completion.streams
         call = Call(
             method=b"POST",
-            path=scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b""),
-            headers=header_rules.upstream(scope["headers"], exchange.request_id),
+            path=incoming.target,
+            headers=incoming.upstream_headers(exchange.request_id),
             body=upstream_body(raw, completion, model.upstream_name),
             streams=completion.streams,
             model=completion.model,
         )
-        request = model.request(completion, session_of(fields, model))
-        watch = self._disconnects.begin(receive)
+        request = model.request(completion, incoming.text_of(model.session_header))
+        watch = self._disconnects.begin(incoming.receive)
         model.in_flight += 1
         try:
             dispatch = await model.turnstile.admit(request)
@@ -174,40 +163,9 @@ class Proxy:
             raise _incomplete()
         await downstream.write(rest, last=True)
 
-    def _exchange(self, scope: Scope, fields: Fields) -> Exchange:
-        given = header_rules.request_id_of(fields)
-        request_id = given or b"%032x" % self._rng.getrandbits(128)
-        return Exchange(request_id=request_id, path=scope["path"], started=self._clock())
-
-    async def _read(self, scope: Scope, fields: Fields, receive: Receive) -> bytes:
-        """The whole body.
-
-        Raises:
-            MethodNotAllowed, UnsupportedMedia, BodyTooLarge: as named; told before the body is read where possible.
-            CallerGone: it ended before the body did.
-        """
-        if scope["method"] != "POST":
-            raise MethodNotAllowed(f"{scope['path']} takes POST, not {scope['method']}")
-        _check_media(fields)
-        announced = fields.get(b"content-length")
-        if announced is not None and int(announced) > self._max_body_bytes:
-            raise self._too_large()
-        pieces: list[bytes] = []
-        size = 0
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise CallerGone
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
-            if size > self._max_body_bytes:
-                raise self._too_large()
-            more = message.get("more_body", False)
-        return b"".join(pieces)  # of one piece that is the piece itself
-
-    def _too_large(self) -> BodyTooLarge:
-        return BodyTooLarge(f"The body is larger than {self._max_body_bytes} bytes (server.max_body_bytes)")
+    def _exchange(self, incoming: Incoming) -> Exchange:
+        request_id = incoming.request_id or b"%032x" % self._rng.getrandbits(128)
+        return Exchange(request_id=request_id, path=incoming.path, started=self._clock())
 
 
 def upstream_body(raw: bytes, completion: Completion, upstream_name: str) -> bytes:
@@ -216,22 +174,6 @@ def upstream_body(raw: bytes, completion: Completion, upstream_name: str) -> byt
     if completion.streams and not completion.asks_usage:
         return asking_usage(raw, changes, has_stream_options=completion.has_stream_options)
     return spliced(raw, changes) if changes else raw
-
-
-def session_of(fields: Fields, model: Model) -> str | None:
-    """What the caller says in the model's session header."""
-    value = fields.get(model.session_header)
-    return value.decode("latin-1") if value else None
-
-
-def _check_media(fields: Fields) -> None:
-    media = fields.get(b"content-type", JSON)
-    if media != JSON:
-        media = media.split(b";", 1)[0].strip().lower()
-        if media != JSON and not media.endswith(b"+json"):
-            raise UnsupportedMedia("The content-type must be application/json")
-    if fields.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
-        raise UnsupportedMedia("A compressed body is not supported: leave content-encoding out")
 
 
 def _trace(error: Exception) -> str:

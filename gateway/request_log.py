@@ -1,5 +1,6 @@
 """One line of JSON per request: who answered, how fast, how much of it was cached. Never a prompt, never a key."""
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
@@ -7,6 +8,8 @@ from typing import Protocol
 import msgspec
 
 from gateway.exchange import Exchange
+
+_log = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
@@ -49,6 +52,7 @@ class RequestLog:
         self._wall_clock = wall_clock
         self._encode = msgspec.json.Encoder().encode
         self._lines: list[bytes] = []
+        self._is_failing = False
         self._second = -1.0
         self._date = ""
 
@@ -60,8 +64,15 @@ class RequestLog:
         """Write the lines of what was observed since the last call, with one system call."""
         lines, self._lines = self._lines, []
         lines.append(b"")
-        self._sink.write(b"\n".join(lines))
-        self._sink.flush()
+        try:
+            self._sink.write(b"\n".join(lines))
+            self._sink.flush()
+        except OSError as fault:  # a full disk, or a reader that has gone: requests are served all the same
+            if not self._is_failing:
+                _log.warning("request lines are lost: %s", fault.strerror)
+            self._is_failing = True
+        else:
+            self._is_failing = False
 
     def _time(self) -> str:
         """RFC 3339 in UTC, to the millisecond.

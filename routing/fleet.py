@@ -28,7 +28,7 @@ class Fleet:
         *,
         block_bytes: int,
         prefill_tokens_per_s: float = 2000.0,
-        lease_s: float = 600.0,
+        lease_s: float = 2100.0,
         breaker: Callable[[], Breaker] = Breaker,
     ) -> None:
         self._index = index
@@ -97,10 +97,10 @@ class Fleet:
     def book(self, request: Request, candidate: Candidate, now: float) -> Booking | None:
         """Give *request* to the candidate: it counts as load, and its blocks as present, from this moment.
 
-        None if the worker has left since it was ranked.
+        None if the worker has left, or is down, since it was ranked.
         """
         worker = self._workers.get(candidate.worker)
-        if worker is None:
+        if worker is None or not worker.is_up:
             return None
         uncached = max(1.0, request.prompt_tokens - candidate.hit_tokens)
         brings = self._index.record(worker.id, request.prefix)

@@ -12,11 +12,13 @@ from gateway.models import Models
 router = APIRouter()
 
 
+@router.head("/livez", include_in_schema=False)
 @router.get("/livez", summary="The process answers")
 async def livez() -> dict[str, str]:
     return {"status": "ok"}
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", summary="Some model can be served, with the reasons where one cannot")
 async def readyz(request: Request, response: Response) -> dict[str, Any]:
     models: Models = request.app.state.models

@@ -88,6 +88,10 @@ class WorkerBackend(Backend, Protocol):
         """Busy and idle ones."""
         ...
 
+    def abandon_unanswered(self) -> None:
+        """Fail the calls that have nothing of their answer yet, with an `UpstreamError`; the others go on."""
+        ...
+
     async def aclose(self) -> None:
         """Cut all connections; later calls get `ConnectFailed`."""
         ...

@@ -87,6 +87,10 @@ class HttpWorker:
         fresh = await self._pool.open(deadline=self._first_byte_deadline(started))
         return await self._exchange(fresh, call, started)
 
+    def abandon_unanswered(self) -> None:
+        """See `WorkerBackend.abandon_unanswered`."""
+        self._pool.abandon_unanswered()
+
     async def aclose(self) -> None:
         """Cut all connections, also those of calls in flight; later calls get `ConnectFailed`."""
         self._pool.close()

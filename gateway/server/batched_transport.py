@@ -59,4 +59,6 @@ class BatchedTransport(asyncio.Transport):
         held = self._held
         if held:
             self._held = []
+            if self._transport.is_closing():
+                return  # the peer has gone; to uvloop, a write would be an error
             self._transport.write(held[0] if len(held) == 1 else b"".join(held))

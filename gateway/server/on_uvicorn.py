@@ -9,9 +9,11 @@ import contextlib
 import errno
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -50,12 +52,18 @@ class _Config(uvicorn.Config):
         self.max_header_bytes = server.max_header_bytes
 
 
+def _level_for_uvicorn(level: str) -> str:
+    """Uvicorn's INFO tells of its own steps, which `ready:` says better."""
+    return "warning" if level == "info" else level
+
+
 class _Connection(HttpToolsProtocol):
     """A client connection with bounds: how many there are, how large a request's head is and how long it takes."""
 
     config: _Config
 
     _in_head = False
+    _piece = b""  # that is being parsed
     _head_bytes = 0  # of the head, in earlier pieces
     _piece_bytes = 0  # of the piece that is being parsed
     _head_timer: asyncio.TimerHandle | None = None
@@ -76,8 +84,10 @@ class _Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
+        self._piece = data
         self._piece_bytes = len(data)
         super().data_received(data)
+        self._piece = b""
         if self._in_head and not self._refused:
             self._head_bytes += len(data)
             if self._head_bytes > self.config.max_header_bytes:
@@ -99,6 +109,25 @@ class _Connection(HttpToolsProtocol):
             self._fault = self._head_too_large()
             raise self._fault  # ends the parsing; uvicorn then calls send_400_response
         super().on_headers_complete()
+
+    def _should_upgrade(self) -> bool:
+        # True makes uvicorn call handle_websocket_upgrade, without having begun the request.
+        return bool(self.scope["method"] != "CONNECT")
+
+    def handle_websocket_upgrade(self) -> None:
+        """Serve the request as if no upgrade had been offered (RFC 9110, 7.8 allows it).
+
+        Java's own HTTP client offers h2c with every first POST. The parser takes what follows the head of such a
+        request for another protocol, so the head is parsed once more without the offer, and the body after it.
+        """
+        upgrade = sys.exception()
+        assert isinstance(upgrade, httptools.HttpParserUpgrade), "uvicorn calls this while it handles one"
+        (end_of_head,) = upgrade.args
+        fields = b"".join([name + b": " + value + b"\r\n" for name, value in self.headers if name != b"upgrade"])
+        head = self.scope["method"].encode() + b" " + self.url + b" HTTP/1.1\r\n" + fields + b"\r\n"
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.data_received(head + self._piece[end_of_head:])
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._fault or MalformedBody(msg))
@@ -162,7 +191,7 @@ def run_on_uvicorn(app: App, settings: Settings, listener: socket.socket, on_sta
         ServerError: it cannot start.
     """
     server = settings.server
-    config = _Config(app, server=server, log_level=settings.logging.level)
+    config = _Config(app, server=server, log_level=_level_for_uvicorn(settings.logging.level))
     try:
         _Uvicorn(config, on_started=on_started).run(sockets=[listener])
     except OSError as fault:  # another process began to listen on the port after it was bound here

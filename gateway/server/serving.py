@@ -1,6 +1,7 @@
 """The gateway, served until SIGINT or SIGTERM."""
 
 import contextlib
+import logging
 import socket
 import sys
 from collections.abc import Callable
@@ -37,11 +38,19 @@ def serve(
         ServerError: it cannot start.
     """
     server = settings.server
+    _log_to_stderr(settings.logging.level)
     with contextlib.closing(bound or bind(server.host, server.port)) as listener:
         app = (create_app or _gateway_app())(settings)
         address = address_of(listener, server.host)
         run = run_on_granian if server.implementation == "granian" else run_on_uvicorn
         run(app, settings, listener, lambda: announce(address))
+
+
+def _log_to_stderr(level: str) -> None:
+    """What the process itself has to say; request lines go to stdout. Logging that is set up already is left alone."""
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("httpx", "httpcore"):  # a line for every health check
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _gateway_app() -> CreateApp:

@@ -47,6 +47,12 @@ def _check_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _check_worker_url(value: str) -> str:
+    if value.endswith("/v1"):  # as OpenAI's SDKs want it; here every request would be a 404, from a worker that is up
+        raise _rule("it must end before /v1: that is in the path of every request")
+    return value
+
+
 def _check_token(value: str) -> str:
     if not _is_printable_ascii(value):
         raise _rule("it must be printable ASCII without spaces")
@@ -84,6 +90,7 @@ def _check_path(value: str) -> str:
 
 
 Url = Annotated[str, AfterValidator(_check_url)]
+WorkerUrl = Annotated[Url, AfterValidator(_check_worker_url)]
 Token = Annotated[str, AfterValidator(_check_token)]
 Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
 StrategyName = Annotated[str, AfterValidator(_check_strategy)]

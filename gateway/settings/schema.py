@@ -20,6 +20,7 @@ from gateway.settings.rules import (
     Token,
     Url,
     UrlPath,
+    WorkerUrl,
     ambiguous,
     endpoint,
     repeated,
@@ -55,7 +56,7 @@ class ServerSettings(_Group):
 
 
 class WorkerSettings(_Group):
-    url: Url = Field(description="address of the model server, e.g. http://10.0.0.5:8000")
+    url: WorkerUrl = Field(description="address of the model server, e.g. http://10.0.0.5:8000")
     id: Token = Field(
         default_factory=lambda fields: fields["url"], description="name in headers, logs and metrics; default: its url"
     )
@@ -103,7 +104,10 @@ class ModelSettings(_Group):
 
 
 class RoutingSettings(_Group):
-    lease_s: Positive = Field(default=600, description="a booking on a worker that is never released ends after this")
+    lease_s: Positive = Field(
+        default=2100,
+        description="a booking on a worker that is never released ends after this; not below timeouts.total_s",
+    )
     initial_prefill_tokens_per_s: Positive = Field(
         default=2000, description="assumed prefill speed of a worker until its own is learnt; too low is the safe side"
     )
@@ -198,6 +202,14 @@ class Settings(_Group):
             for j, worker in enumerate(model.workers)
         ]
         found = repeated(names) + ambiguous(workers)
+        found.extend(
+            Contradiction(("models", i, "bedrock", "region"), "is needed: set it, or bedrock.region, or AWS_REGION")
+            for i, model in enumerate(self.models)
+            if model.bedrock is not None and model.bedrock.region is None and self.bedrock.region is None
+        )
+        if self.routing.lease_s < self.timeouts.total_s:
+            text = "is shorter than timeouts.total_s: a long answer would lose its place on its worker"
+            found.append(Contradiction(("routing", "lease_s"), text))
         if not self.models:
             found.append(Contradiction(("models",), "is empty; at least one model is needed"))
         return unless_contradictory(self, found)

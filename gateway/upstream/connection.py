@@ -192,6 +192,11 @@ class Connection(asyncio.Protocol):
         """Cut the connection at once; this is what tells a worker to stop generating."""
         self._fail(ReplyBroken(f"worker {self._worker_id}: the call was given up"))
 
+    def abandon(self) -> None:
+        """Cut the exchange if nothing of its answer is here yet: its caller may still ask somebody else."""
+        if self._is_lent and self._waiter is not None and self._phase == "first_byte":
+            self._fail(ReplyBroken(f"worker {self._worker_id}: found down before it answered"))
+
     def expire(self, now: float) -> None:
         """Cut the exchange if one of its deadlines has passed."""
         if not self._is_lent or self.is_complete:

@@ -139,6 +139,13 @@ class ConnectionPool:
             self._idle.remove(connection)
             self.discard(connection)
 
+    def abandon_unanswered(self) -> None:
+        """Fail every call that has nothing of its answer, those that wait for a slot as well."""
+        while (waiter := self._next_waiter()) is not None:
+            waiter.set_exception(ConnectFailed(f"worker {self._worker_id}: found down"))
+        for connection in list(self._open):
+            connection.abandon()
+
     def close(self) -> None:
         """Cut everything, the calls in flight as well; whoever waits for a slot gets `ConnectFailed`."""
         self._is_closed = True

@@ -50,6 +50,14 @@ async def test_nobody_sees_that_workers_refuse_connections() -> None:
         assert Counter({200: 40}) == await statuses(served, 40)
 
 
+async def test_nobody_sees_that_a_worker_hangs() -> None:
+    """It closes no connection and answers no health check: what it has not begun to answer moves on."""
+    async with stack(2, health={"interval_s": 0.1, "timeout_s": 0.2}) as served:
+        await served.fault(served.workers[0], "hang")
+
+        assert Counter({200: 20}) == await statuses(served, 20)
+
+
 async def test_bad_requests_open_no_breaker() -> None:
     """40 answers of 400 say something about the caller and nothing about the workers."""
     async with stack(2) as served:

@@ -51,6 +51,7 @@ class Fake:
         self.replies: list[ScriptedReply] = []
         self.connections_open = 0
         self.is_closed = False
+        self.was_abandoned = False
 
     @property
     def url(self) -> str:
@@ -62,6 +63,9 @@ class Fake:
         reply = await self._reply()
         self.replies.append(reply)
         return reply
+
+    def abandon_unanswered(self) -> None:
+        self.was_abandoned = True
 
     async def aclose(self) -> None:
         self.is_closed = True

@@ -17,7 +17,7 @@ from gateway import app as app_module
 from gateway.app import Gateway, create_app
 from gateway.endings import Endings
 from gateway.metrics import Metrics
-from gateway.settings import SettingsError, build
+from gateway.settings import build
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
 from tests.gateway.asgi import Caller, running
@@ -86,6 +86,23 @@ async def test_every_error_has_openais_shape(nobody: str, method: str, path: str
     assert ["message", "type", "param", "code"] == list(error)
     assert b"application/json" == caller.headers[b"content-type"]
     assert (status == 405) == (b"allow" in caller.headers)
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "; did you mean /v1/chat/completions"),
+        ("/v1/v1/completions", "; did you mean /v1/completions"),
+        ("/v1/chat/completions/", "; did you mean /v1/chat/completions"),
+        ("/models", "; did you mean /v1/models"),
+        ("/v1/embeddings", ""),
+    ],
+)
+async def test_a_wrong_base_url_is_told_the_right_path(nobody: str, path: str, meant: str) -> None:
+    """Without its /v1, or with two of them, SDKs miss what is served here."""
+    caller = await get(a_gateway(nobody), path, method="POST")
+
+    assert f"POST {path} is not served here{meant}" == caller.json["error"]["message"]
 
 
 async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
@@ -221,12 +238,6 @@ async def test_a_workers_id_and_the_strategy_are_shown() -> None:
         caller.headers[b"x-warmgate-worker"],
         caller.headers[b"x-warmgate-strategy"],
     )
-
-
-def test_bedrock_without_a_region_is_told_before_the_start(nobody: str) -> None:
-    """One sentence that names the setting."""
-    with pytest.raises(SettingsError, match=r"bedrock\.region is needed for 'anthropic\.claude'"):
-        a_gateway(nobody, model={"bedrock": {"model_id": "anthropic.claude"}})
 
 
 async def test_with_bedrock_a_model_is_ready_without_workers(nobody: str) -> None:

@@ -118,6 +118,7 @@ class TestMalformed:
         ("raw", "complaint"),
         [
             (b"", "JSON is malformed: it ends too early (byte 0)"),
+            (b"\xef\xbb\xbf{}", "JSON is malformed: it begins with a byte order mark (byte 0)"),
             (b'{"model":"tiny"', "JSON is malformed: it ends too early (byte 15)"),
             (b'{"model":"a","x":NaN}', "JSON is malformed: invalid character (byte 17)"),
             (b'{"model":"a","x":0123}', "JSON is malformed: invalid number (byte 18)"),

@@ -116,6 +116,14 @@ class TestSimulate:
 
         assert ("", f"Cannot listen on 127.0.0.1 port {port}: Address already in use.\n") == capsys.readouterr()
 
+    def test_a_host_that_nobody_knows_is_one_sentence(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """With the resolver's own words; exit code 1."""
+        assert 1 == main(["simulate", "--host", "-", "--port", "0"])
+
+        err = capsys.readouterr().err
+        assert err.startswith("Cannot listen on - port 0: ")
+        assert "Unknown error" not in err
+
     def test_options_that_make_no_worker_are_refused(self, capsys: pytest.CaptureFixture[str]) -> None:
         """With the simulator's own words; exit code 2."""
         assert 2 == main(["simulate", "--speed", "-1"])
@@ -136,7 +144,9 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["demo", "--workers", "0"], "argument --workers: 0 is not between 1 and"),
         (["demo", "--strategy", "random"], "argument --strategy: invalid choice: 'random'"),
         (["demo", "--port", "70000"], "argument --port: 70000 is not between 0 and 65535"),
-        (["demo", "--port", "http"], "argument --port: invalid port value: 'http'"),
+        (["demo", "--port", "http"], "argument --port: 'http' is not a whole number"),
+        (["demo", "--workers", "1.5"], "argument --workers: '1.5' is not a whole number"),
+        (["simulate", "--tpot-ms", "fast"], "argument --tpot-ms: 'fast' is not a number"),
         (["simulate", "--tpot-ms", "0"], "argument --tpot-ms: 0 is not above 0"),
         (["simulate", "--timing", "slow"], "argument --timing: invalid choice: 'slow'"),
     ],

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
@@ -56,6 +57,8 @@ class Ward:
         self.index = an_index()
         self.fleet: Fleet = a_fleet(*engines, index=self.index)
         self.requests: list[httpx.Request] = []
+        self.told_down: list[tuple[WorkerId, list[WorkerId]]] = []
+        """Who was told to be down, and who was up then."""
         for worker in engines:
             self.fleet.set_up(worker, up=False)
         self.client = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
@@ -68,11 +71,17 @@ class Ward:
             "metrics_interval_s": 5.0,
         } | limits
         self.health = Health(
-            [Patient(worker, f"http://{worker}.test", self.fleet, "tiny") for worker in engines],
+            [
+                Patient(worker, f"http://{worker}.test", self.fleet, "tiny", partial(self._note_down, worker))
+                for worker in engines
+            ],
             client=self.client,
             clock=self.clock,
             **settings,
         )
+
+    def _note_down(self, worker: WorkerId) -> None:
+        self.told_down.append((worker, [each.id for each in self.fleet if each.is_up]))
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -130,6 +139,18 @@ async def test_a_worker_is_down_after_failures_in_a_row(ward: MakeWard, ill: Eng
     assert [["a"], ["a"], []] == [await there.check() for _ in range(3)]
     there.engines["a.test"] = well
     assert ["a"] == await there.check()
+
+
+async def test_that_a_worker_went_down_is_told_once(ward: MakeWard) -> None:
+    """When the fleet knows it already, and not of a worker that never was up."""
+    engine = Engine()
+    there = ward({A: engine, B: Engine()}, failures_to_down=1)
+    await there.check()
+    engine.status = 500
+    for _ in range(3):
+        await there.check()
+
+    assert [(A, [B])] == there.told_down
 
 
 async def test_a_good_check_in_between_starts_the_count_anew(ward: MakeWard) -> None:

@@ -136,6 +136,22 @@ def test_readings_are_the_state_of_each_worker() -> None:
     assert (0.0, 0.0, 0.0, 3.0) == tuple(b.values[n] for n in ("up", "in_flight", "index_blocks", "connections"))
 
 
+@pytest.mark.parametrize(
+    ("others_up", "fallback", "abandoned"), [(True, None, True), (False, None, False), (False, Answers(), True)]
+)
+def test_what_a_worker_that_went_down_has_not_answered_goes_elsewhere(
+    others_up: bool, fallback: Answers | None, abandoned: bool
+) -> None:
+    """To another worker or the fallback; if there is neither, it may as well wait."""
+    worker = Answers()
+    model = a_model(worker, Answers(), fallback=fallback)
+    model.fleet.set_up(WorkerId("a"), up=False)
+    model.fleet.set_up(WorkerId("b"), up=others_up)
+    model.went_down(WorkerId("a"))
+
+    assert abandoned is worker.was_abandoned
+
+
 async def test_closing_a_model_closes_its_workers() -> None:
     """All of them."""
     workers = Answers(), Answers()

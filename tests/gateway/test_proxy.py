@@ -716,9 +716,9 @@ async def test_a_caller_that_leaves_with_its_answer_was_served() -> None:
     assert (200, None) == stage.told()
 
 
-@pytest.mark.parametrize(("pieces", "status"), [([], 500), ([HELLO], 200)])
-async def test_another_cancellation_is_not_swallowed(pieces: list[bytes], status: int) -> None:
-    """The server cancels what still runs when it stops: everything is given back, and the task ends as cancelled."""
+@pytest.mark.parametrize(("pieces", "status"), [([], 503), ([HELLO], 200)])
+async def test_a_request_that_is_cut_short_is_told_so(pieces: list[bytes], status: int) -> None:
+    """The server cancels what still runs when it stops: everything is given back, and the caller may ask elsewhere."""
     fleet, worker = WatchedFleet(1), Hangs(*pieces)
     stage = Stage(a_model(worker, fleet=fleet))
     caller = Caller(CHAT_STREAM)
@@ -726,10 +726,12 @@ async def test_another_cancellation_is_not_swallowed(pieces: list[bytes], status
         await worker.hanging.wait()
         task.cancel()
 
-    assert task.cancelled()
+    assert caller.body.startswith(b"".join(pieces))
+    assert b'"code":"gateway_stopping"' in caller.body
+    assert DONE not in caller.body
     assert [("a", Ending.ABORTED)] == fleet.endings
     assert all(reply.closed for reply in worker.replies)
-    assert (status, "CutShort") == stage.told()
+    assert (status, "Stopping") == stage.told()
     assert b'warmgate_e2e_seconds_count{model="tiny"} 0.0' in stage.metrics.exposition()
 
 

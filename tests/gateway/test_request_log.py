@@ -142,3 +142,23 @@ async def test_whatever_stands_in_a_field_the_line_is_one_line(log: RequestLog, 
 
     assert 1 == sink.getvalue().count(b"\n")
     assert ('模型-"é"\n{}', '"}{') == (sink.lines[0]["model"], sink.lines[0]["request_id"])
+
+
+async def test_a_sink_that_fails_costs_its_lines_and_nothing_else(
+    log: RequestLog, sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`warmgate serve | head`: requests are served on, and the operator is told once."""
+    with monkeypatch.context() as broken:
+        broken.setattr(sink, "write", _broken_pipe)
+        for _ in range(3):
+            log.observe(an_exchange(), 101.0)
+            log.settle()
+    log.observe(an_exchange(request_id=b"r-9"), 101.0)
+    log.settle()
+
+    assert ["request lines are lost: Broken pipe"] == caplog.messages
+    assert ["r-9"] == [line["request_id"] for line in sink.lines]
+
+
+def _broken_pipe(_: bytes) -> int:
+    raise BrokenPipeError(32, "Broken pipe")

@@ -586,3 +586,12 @@ class TestSharedRates:
         fleet.release(booking, FAILED, 100.0)
 
         assert {} == hits(fleet, "abc")
+
+
+def test_a_worker_that_went_down_is_not_booked_any_more() -> None:
+    """It was ranked before; failover passes it over instead of waiting for it."""
+    fleet = a_fleet(A)
+    (candidate,) = fleet.candidates(a_request("a"), 0.0)
+    fleet.set_up(A, up=False)
+
+    assert fleet.book(a_request("a"), candidate, 0.0) is None

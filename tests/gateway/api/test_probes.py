@@ -89,6 +89,13 @@ async def test_a_scrape_sees_every_request_that_ended_before_it() -> None:
     assert 'warmgate_requests_total{model="tiny",status="200"} 1.0\n' in response.text
 
 
+@pytest.mark.parametrize(("path", "status"), [("/livez", 200), ("/readyz", 503)])
+async def test_probes_may_ask_for_the_head_alone(path: str, status: int) -> None:
+    """As load balancers and monitors do; the status says it all."""
+    async with serving(down("tiny")) as client:
+        assert status == (await client.head(path)).status_code
+
+
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
 async def test_probes_are_for_reading(path: str) -> None:
     """Nothing can be done by them."""

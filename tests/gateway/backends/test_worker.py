@@ -5,6 +5,7 @@ import itertools
 import shutil
 import ssl
 import subprocess
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -491,6 +492,49 @@ async def test_closing_a_reply_early_cuts_the_connection() -> None:
         assert (0, 0, 0) == counts(worker)
         async with asyncio.timeout(1.0):
             await peer.left.wait()
+        await worker.aclose()
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_calls_without_a_byte_of_their_answer_can_be_abandoned(streams: bool) -> None:
+    """Also one that waits for a connection; the worker can be called again."""
+    async with serving(hangs) as peer:
+        worker = worker_at(peer, max_connections=1)
+        calls = [asyncio.create_task(worker.send(call(streams=streams))) for _ in range(2)]
+        await until(lambda: len(peer.requests) == 1 and worker.calls_waiting == 1)
+        worker.abandon_unanswered()
+        failures = await asyncio.gather(*calls, return_exceptions=True)
+
+        assert {ReplyBroken: 1, ConnectFailed: 1} == Counter(map(type, failures))
+        assert (0, 0, 0) == counts(worker)
+        again = asyncio.create_task(worker.send(call()))
+        await until(lambda: len(peer.requests) == 2)
+        worker.abandon_unanswered()
+        with pytest.raises(ReplyBroken, match="found down before it answered"):
+            await again
+        await worker.aclose()
+
+
+async def test_an_answer_that_has_begun_is_not_abandoned() -> None:
+    """A worker too busy to say that it is well may still be at it."""
+
+    async def script(_: Request, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + b"1\r\nx\r\n")
+        await going_on.wait()
+        await wire.send(b"1\r\ny\r\n0\r\n\r\n")
+
+    going_on = asyncio.Event()
+    async with serving(script) as peer:
+        worker = worker_at(peer)
+        reply = await worker.send(call(streams=True))
+        first = await reply.read()
+        rest = asyncio.create_task(reply.read())
+        await asyncio.sleep(0)
+        worker.abandon_unanswered()
+        going_on.set()
+
+        assert (b"x", b"y") == (first, await rest)
+        await reply.aclose()
         await worker.aclose()
 
 

@@ -33,7 +33,7 @@ def create_app(_: Settings) -> App:
     """Answers ``ok`` and prints when its lifespan ends.
 
     On ``/SIGTERM`` and ``/SIGINT`` the server gets that signal, and the answer comes soon after; on ``/hangs`` it gets
-    SIGTERM, and no answer comes.
+    SIGTERM, and no answer comes; ``/echo`` answers with the body that came.
     """
 
     async def lifespan(receive: Receive, send: Send) -> None:
@@ -48,11 +48,17 @@ def create_app(_: Settings) -> App:
             await lifespan(receive, send)
             return
         name = scope["path"].removeprefix("/")
-        if name:
+        body = b"ok"
+        if name == "echo":
+            body, more = b"", True
+            while more:
+                message = await receive()
+                body, more = body + message["body"], message["more_body"]
+        elif name:
             signal.raise_signal(signal.SIGTERM if name == "hangs" else signal.Signals[name])
             await asyncio.sleep(60 if name == "hangs" else SOON_S)
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"ok"})
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+        await send({"type": "http.response.body", "body": body})
 
     return app
 

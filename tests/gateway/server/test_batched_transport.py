@@ -48,6 +48,16 @@ async def batched() -> tuple[BatchedTransport, Written]:
     return BatchedTransport(written, asyncio.get_running_loop()), written
 
 
+async def test_nothing_is_written_to_a_peer_that_has_gone() -> None:
+    """For uvloop that is an error, and it is nobody's fault."""
+    transport, written = await batched()
+    transport.write(b"late")
+    written.ended = "reset by the peer"
+    await asyncio.sleep(0)
+
+    assert [] == written.pieces
+
+
 async def test_what_is_written_in_one_turn_of_the_loop_leaves_in_one_piece() -> None:
     """Head and body of an answer."""
     transport, written = await batched()

@@ -41,6 +41,24 @@ def test_a_large_body_is_not_a_large_head(limited: str) -> None:
     assert 200 == httpx.post(limited, content=b"a" * 100_000).status_code
 
 
+@pytest.mark.parametrize("offer", [b"h2c", b"websocket"])
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+def test_an_offer_of_another_protocol_is_passed_over(limited: str, offer: bytes, pieces: int) -> None:
+    """Java's HTTP client makes one with its first request: it is served with its body, however the bytes arrive."""
+    offered = b"connection: Upgrade\r\nupgrade: " + offer
+    head = b"POST /echo HTTP/1.1\r\nhost: a\r\n" + offered + b"\r\ncontent-length: 4\r\n\r\n"
+    cuts = {1: [head + b"body"], 2: [head, b"body"], 3: [head[:40], head[40:] + b"bo", b"dy"]}[pieces]
+
+    with connected(limited) as client:
+        for piece in cuts:
+            client.sendall(piece)
+            time.sleep(0.02)
+        answer = client.recv(65_536)
+
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"body")
+
+
 def test_what_is_not_http_is_answered_400_in_our_shape(limited: str) -> None:
     """As every other error."""
     _, body = answer_to(limited, b"nonsense\r\n\r\n").split(b"\r\n\r\n")

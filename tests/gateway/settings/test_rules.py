@@ -31,6 +31,13 @@ def test_a_good_address_stays_as_it_is(url: str) -> None:
     assert url == parsed(with_worker(url=f"{url}/")).models[0].workers[0].url
 
 
+def test_the_address_of_a_worker_is_not_an_sdks_base_url() -> None:
+    """With /v1 in it every request would be a 404, from a worker whose health check passes."""
+    assert [
+        "models[0].workers[0].url is 'http://a/v1/'; it must end before /v1: that is in the path of every request."
+    ] == sentences(with_worker(url="http://a/v1/"))
+
+
 class TestRepetition:
     def test_a_name_belongs_to_one_model(self) -> None:
         """Names, aliases and patterns of all models differ."""
@@ -38,6 +45,7 @@ class TestRepetition:
         models:
           - {name: tiny, aliases: [tiny, "g*"], bedrock: {model_id: m}}
           - {name: other, aliases: ["g*", tiny], bedrock: {model_id: m}}
+        bedrock: {region: us-east-1}
         """
 
         assert [

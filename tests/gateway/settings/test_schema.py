@@ -17,7 +17,7 @@ from gateway.settings import (
     describe,
     load,
 )
-from tests.gateway.settings.examples import EXAMPLE, SMALLEST, parsed
+from tests.gateway.settings.examples import EXAMPLE, SMALLEST, parsed, sentences
 
 
 def test_the_example_shows_every_setting_with_its_default() -> None:
@@ -44,7 +44,7 @@ def test_a_group_with_nothing_under_it_is_its_defaults() -> None:
 
 def test_a_model_may_have_bedrock_only() -> None:
     """No worker is needed where Bedrock answers."""
-    model = parsed("models: [{name: claude, bedrock: {model_id: m}}]").models[0]
+    model = parsed("models: [{name: claude, bedrock: {model_id: m, region: us-east-1}}]").models[0]
 
     assert () == model.workers
     assert model.bedrock is not None
@@ -56,6 +56,18 @@ def test_settings_are_built_from_parts() -> None:
     settings = Settings(models=(ModelSettings(name="tiny", workers=(WorkerSettings(url="http://a"),)),))
 
     assert "http://a" == settings.models[0].workers[0].id
+
+
+@pytest.mark.parametrize(
+    ("setting", "environ"),
+    [("bedrock: {region: eu-west-1}", {}), ("bedrock: {}", {"AWS_DEFAULT_REGION": "eu-west-1"})],
+)
+def test_the_region_of_bedrock_must_come_from_somewhere(setting: str, environ: dict[str, str]) -> None:
+    """The model's own, the shared one, or that of AWS's variables; without any nothing starts."""
+    text = "models: [{name: claude, bedrock: {model_id: m}}]"
+
+    assert "eu-west-1" == parsed(f"{text}\n{setting}", **environ).bedrock.region
+    assert ["models[0].bedrock.region is needed: set it, or bedrock.region, or AWS_REGION."] == sentences(text)
 
 
 def test_the_rules_hold_for_parts_too() -> None:
@@ -70,3 +82,10 @@ def test_settings_do_not_change() -> None:
 
     with pytest.raises(ValidationError, match="frozen"):
         settings.server.port = 1
+
+
+def test_a_lease_is_not_shorter_than_the_longest_answer() -> None:
+    """Else a stream that still runs would no longer count as load."""
+    assert [
+        "routing.lease_s is shorter than timeouts.total_s: a long answer would lose its place on its worker."
+    ] == sentences(f"{SMALLEST}\nrouting: {{lease_s: 60}}\n")

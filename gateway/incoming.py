@@ -1,0 +1,94 @@
+"""The caller's request over ASGI: what its head says, and its body, within bounds."""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from gateway import headers as header_rules
+from gateway.backends.backend import Headers
+from gateway.errors import BodyTooLarge, MethodNotAllowed, UnsupportedMedia
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+JSON = b"application/json"
+
+
+class CallerGone(Exception):
+    """The caller closed the connection."""
+
+
+class Incoming:
+    """One request of which nothing but the head has been read."""
+
+    __slots__ = ("_fields", "_scope", "receive")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._scope = scope
+        self._fields: Mapping[bytes, bytes] = header_rules.fields(scope["headers"])
+        self.receive = receive
+
+    @property
+    def path(self) -> str:
+        path: str = self._scope["path"]
+        return path
+
+    @property
+    def target(self) -> bytes:
+        """Path and query as they came."""
+        path: bytes = self._scope["raw_path"]
+        query: bytes = self._scope["query_string"]
+        return path + b"?" + query if query else path
+
+    @property
+    def request_id(self) -> bytes | None:
+        """The caller's own, if it is fit to be passed on."""
+        return header_rules.request_id_of(self._fields)
+
+    def upstream_headers(self, request_id: bytes) -> Headers:
+        """The headers as a worker gets them."""
+        return header_rules.upstream(self._scope["headers"], request_id)
+
+    def text_of(self, header: bytes) -> str | None:
+        """The first value of *header*; None if there is none, or an empty one."""
+        value = self._fields.get(header)
+        return value.decode("latin-1") if value else None
+
+    async def json_body(self, *, most_bytes: int) -> bytes:
+        """The whole body of a POST of JSON.
+
+        Raises:
+            MethodNotAllowed, UnsupportedMedia, BodyTooLarge: as named; told before the body is read where possible.
+            CallerGone: it ended before the body did.
+        """
+        if self._scope["method"] != "POST":
+            raise MethodNotAllowed(f"{self.path} takes POST, not {self._scope['method']}")
+        self._check_media()
+        announced = self._fields.get(b"content-length")
+        if announced is not None and int(announced) > most_bytes:
+            raise _too_large(most_bytes)
+        pieces: list[bytes] = []
+        size = 0
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise CallerGone
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > most_bytes:
+                raise _too_large(most_bytes)
+            more = message.get("more_body", False)
+        return b"".join(pieces)  # of one piece that is the piece itself
+
+    def _check_media(self) -> None:
+        media = self._fields.get(b"content-type", JSON)
+        if media != JSON:
+            media = media.split(b";", 1)[0].strip().lower()
+            if media != JSON and not media.endswith(b"+json"):
+                raise UnsupportedMedia("The content-type must be application/json")
+        if self._fields.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
+            raise UnsupportedMedia("A compressed body is not supported: leave content-encoding out")
+
+
+def _too_large(most_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"The body is larger than {most_bytes} bytes (server.max_body_bytes)")

@@ -1,0 +1,50 @@
+"""What the head of a request says; faults of its body are told in tests/gateway/test_proxy.py, with their answers."""
+
+from typing import Any
+
+from gateway.incoming import Incoming
+
+
+async def _nothing() -> dict[str, Any]:
+    raise AssertionError("only the head is looked at")
+
+
+def incoming(*headers: tuple[bytes, bytes], query: bytes = b"") -> Incoming:
+    scope = {
+        "method": "POST",
+        "path": "/v1/é",
+        "raw_path": b"/v1/%C3%A9",
+        "query_string": query,
+        "headers": list(headers),
+    }
+    return Incoming(scope, _nothing)
+
+
+def test_the_target_is_path_and_query_as_they_came() -> None:
+    """Nothing is decoded and encoded again."""
+    assert b"/v1/%C3%A9" == incoming().target
+    assert b"/v1/%C3%A9?a=%20b" == incoming(query=b"a=%20b").target
+
+
+def test_a_header_is_its_first_value() -> None:
+    """An empty one is none."""
+    head = incoming((b"x-session-id", b"s\xe9"), (b"x-session-id", b"other"), (b"x-empty", b""))
+
+    assert "sé" == head.text_of(b"x-session-id")
+    assert head.text_of(b"x-empty") is None
+    assert head.text_of(b"x-absent") is None
+
+
+def test_the_callers_request_id_is_taken_if_it_is_fit() -> None:
+    """One that could break a header or a log line is not."""
+    assert b"r-1" == incoming((b"x-request-id", b"r-1")).request_id
+    assert incoming((b"x-request-id", b"a b")).request_id is None
+
+
+def test_the_upstream_headers_are_without_credentials() -> None:
+    """And with the request's id."""
+    head = incoming((b"authorization", b"Bearer sk-secret"), (b"x-team", b"blue"))
+
+    assert [(b"content-type", b"application/json"), (b"x-request-id", b"r-1"), (b"x-team", b"blue")] == (
+        head.upstream_headers(b"r-1")
+    )
