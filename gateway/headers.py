@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.backends.backend import Headers
-from gateway.upstream.headers import end_to_end
+from gateway.upstream.headers import HOP_BY_HOP, end_to_end
 
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 """What a caller proves itself to the gateway with is nothing for a worker."""
@@ -12,7 +12,7 @@ CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 REPLACED = frozenset({b"host", b"content-length", b"x-request-id", b"expect", b"accept-encoding", b"content-type"})
 """Said anew on the way up. Compression is not asked for: usage is read in passing."""
 
-_STOPPED = CREDENTIALS | REPLACED
+_STOPPED = HOP_BY_HOP | CREDENTIALS | REPLACED
 _OURS = frozenset(
     {b"content-length", b"x-request-id", b"x-warmgate-worker", b"x-warmgate-strategy", b"x-warmgate-hit-blocks"}
 )
@@ -20,8 +20,11 @@ _PLAIN = re.compile(rb"[!-~]{1,128}")
 
 
 def upstream(headers: Headers, request_id: bytes) -> Headers:
-    """The caller's headers as a worker gets them."""
-    kept = [header for header in end_to_end(headers) if header[0] not in _STOPPED]
+    """The caller's headers as a worker gets them; their names are in lower case, as ASGI has them."""
+    kept = [header for header in headers if header[0] not in _STOPPED]
+    if any(header[0] == b"connection" for header in headers):
+        passing = {name for name, _ in end_to_end(headers)}  # without those that `connection` names
+        kept = [header for header in kept if header[0] in passing]
     return [(b"content-type", b"application/json"), (b"x-request-id", request_id), *kept]
 
 

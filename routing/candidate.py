@@ -1,12 +1,12 @@
 """A worker with its load and its hit, for one request: all that a strategy may look at."""
 
-from typing import NamedTuple
+import msgspec
 
 from cache_index import WorkerId
 
 
-class Load(NamedTuple):
-    """One reading of a worker, from our own accounting. A tuple, because one is made per worker and request."""
+class Load(msgspec.Struct, frozen=True, gc=False):
+    """One reading of a worker, from our own accounting. One is made per worker and request, hence no dataclass."""
 
     backlog_s: float
     """Seconds of prefill that stand before a request sent at this moment."""
@@ -26,7 +26,7 @@ class Load(NamedTuple):
         return self.pending + self.decodes
 
 
-class Candidate(NamedTuple):
+class Candidate(msgspec.Struct, frozen=True, gc=False):
     """A worker that could answer."""
 
     worker: WorkerId

@@ -77,6 +77,11 @@ def a_candidate(
     )
 
 
+def rates_of(load: Load) -> tuple[float, float, float]:
+    """What a load says of speed."""
+    return load.prefill_overhead_s, load.prefill_s_per_token, load.decode_s_per_token
+
+
 def an_index() -> RadixTree:
     return RadixTree(max_bytes=10_000_000, default_capacity=10_000)
 

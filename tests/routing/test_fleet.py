@@ -27,6 +27,7 @@ from tests.routing.examples import (
     book,
     dispatch,
     prompt,
+    rates_of,
     seeded,
 )
 
@@ -410,7 +411,7 @@ class TestOutcomes:
         fleet.first_byte(booking, 30.0)
         fleet.release(booking, Outcome(outcome.ending, 10, 0, 5000), 60.0)
 
-        assert before[4:] == worker_of(fleet, A).load(60.0)[4:]
+        assert rates_of(before) == rates_of(worker_of(fleet, A).load(60.0))
         assert 4.0 == fleet.bytes_per_token.ratio
         assert 256.0 == fleet.output_length.expected(None)
 
@@ -537,7 +538,8 @@ class FleetAgainstCounts(RuleBasedStateMachine):
         for booking in self.bookings:
             self.fleet.release(booking, ABORTED, self.now)
 
-        assert all((0.0, 0, 0) == worker.load(self.now)[:3] for worker in self.fleet)
+        loads = [worker.load(self.now) for worker in self.fleet]
+        assert all((0.0, 0) == (load.backlog_s, load.in_flight) for load in loads)
 
 
 TestFleetAgainstCounts = FleetAgainstCounts.TestCase

@@ -1,6 +1,7 @@
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from cache_index import WorkerId
 from routing.candidate import Candidate
@@ -132,7 +133,7 @@ def test_a_conversation_stays_with_its_worker() -> None:
 def test_on_a_busy_fleet_the_hit_wins_over_a_shorter_backlog() -> None:
     """The warm worker has half a second more to do; its hit saves as much. Only on a busy fleet is it chosen."""
     warm, cold = a_candidate("a", hit_tokens=500, backlog_s=0.6), a_candidate("b")
-    busy = [c._replace(load=c.load._replace(busy_share=0.5)) for c in (warm, cold)]
+    busy = [replace(c, load=replace(c.load, busy_share=0.5)) for c in (warm, cold)]
 
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, warm, cold)
     assert "ab" == order_of(PrefixAware(seeded()), REQUEST, *busy)
