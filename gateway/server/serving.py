@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from gateway.server.asgi import App
+from gateway.server.collector import set_up_for_serving
 from gateway.server.listener import address_of, bind
 from gateway.server.on_granian import run_on_granian
 from gateway.server.on_uvicorn import run_on_uvicorn
@@ -43,7 +44,8 @@ def serve(
         app = (create_app or _gateway_app())(settings)
         address = address_of(listener, server.host)
         run = run_on_granian if server.implementation == "granian" else run_on_uvicorn
-        run(app, settings, listener, lambda: announce(address))
+        with set_up_for_serving():
+            run(app, settings, listener, lambda: announce(address))
 
 
 def _log_to_stderr(level: str) -> None:
