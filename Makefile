@@ -25,6 +25,7 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks.index
+	$(BIN)/python -m benchmarks.replay --capacity-search
 	$(BIN)/python -m benchmarks.live
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.overhead

@@ -60,13 +60,13 @@ class Gateway:
         self._api = api
         self._proxy = proxy
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> Awaitable[None]:
+        """What is to be awaited; no coroutine of its own stands between the server and the proxy."""
         if scope["type"] != "http":
-            await self._api(scope, receive, send)
-        elif self._proxy.serves(scope["path"]):
-            await self._proxy(scope, receive, send)
-        else:
-            await self._api(scope, receive, _naming_request(scope, send))
+            return self._api(scope, receive, send)
+        if self._proxy.serves(scope["path"]):
+            return self._proxy(scope, receive, send)
+        return self._api(scope, receive, _naming_request(scope, send))
 
 
 def create_app(settings: Settings, *, log_sink: Sink | None = None) -> Gateway:

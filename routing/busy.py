@@ -13,6 +13,8 @@ class BusyShare:
 
     def observe(self, now: float, *, busy: bool) -> float:
         """The share at *now*, given that it was *busy*, or not, since the last call."""
+        if now == self._since:
+            return self._share
         keep = math.exp((self._since - now) / self._memory_s)
         self._share = self._share * keep + (1.0 - keep if busy else 0.0)
         self._since = now

@@ -66,7 +66,7 @@ class Immediate:
 
 def reason_of(order: list[Candidate]) -> Reason:
     """Why the first of *order* is first, as far as the cache goes."""
-    longest = max(candidate.hit_blocks for candidate in order)
+    longest = max([candidate.hit_blocks for candidate in order])
     if longest == 0:
         return "cold"
     return "hit" if order[0].hit_blocks == longest else "spread"

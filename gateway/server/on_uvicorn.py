@@ -33,6 +33,7 @@ class _Config(uvicorn.Config):
     def __init__(self, app: App, *, server: ServerSettings, log_level: str) -> None:
         super().__init__(
             app,
+            interface="asgi3",
             loop="uvloop",
             http=_Connection,
             ws="none",

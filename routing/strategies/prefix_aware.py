@@ -28,6 +28,8 @@ class PrefixAware:
         self._rng = rng
 
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
+        if len(candidates) < 2:
+            return list(candidates)
         price = 1.0 + externality(candidates)
         return sorted(candidates, key=lambda candidate: (cost_s(request, candidate, price), self._rng.random()))
 
