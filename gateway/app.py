@@ -6,7 +6,7 @@ import random
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -60,7 +60,7 @@ class Gateway:
         self._api = api
         self._proxy = proxy
 
-    def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> Awaitable[None]:
+    def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         """What is to be awaited; no coroutine of its own stands between the server and the proxy."""
         if scope["type"] != "http":
             return self._api(scope, receive, send)
