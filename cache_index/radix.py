@@ -252,21 +252,24 @@ class RadixTree:
 
     def _path(self, hashes: bytes) -> list[_Node]:
         """Nodes that make up exactly *hashes*, made where they are missing, split where it ends or parts inside one."""
-        walked = self._walk(hashes)
-        path = [node for node, _, _ in walked]
-        done = 0
-        if walked:
-            last, start, shared = walked[-1]
-            done = (start + shared) * HASH_BYTES
-            if shared < last.blocks:
-                path[-1] = self._split(last, shared)
-        if done < len(hashes):
-            parent = path[-1] if path else self._root
-            leaf = _Node(hashes[done:], parent)
-            parent.children[leaf.run[:HASH_BYTES]] = leaf
-            self._bytes += NODE_BYTES + len(leaf.run)
-            path.append(leaf)
+        path: list[_Node] = []
+        node, at, end = self._root, 0, len(hashes)
+        while at < end:
+            child = node.children.get(hashes[at : at + HASH_BYTES])
+            if child is None:
+                node = self._grow(node, hashes[at:])
+            elif hashes.startswith(child.run, at):
+                node = child
+            else:
+                node = self._split(child, child.shared(hashes, at // HASH_BYTES))
+            path.append(node)
+            at += len(node.run)
         return path
+
+    def _grow(self, parent: _Node, run: bytes) -> _Node:
+        leaf = parent.children[run[:HASH_BYTES]] = _Node(run, parent)
+        self._bytes += NODE_BYTES + len(run)
+        return leaf
 
     def _split(self, node: _Node, blocks: int) -> _Node:
         """Cut *node* after *blocks* blocks; answers the upper part. O(workers that hold it)."""

@@ -153,6 +153,9 @@ def _completion(body: _Body, *, prompt: bytes) -> Completion:
 
 def _head(chat: _Chat) -> dict[str, Any]:
     """What templates render before the first message, tools first: they are the longest and the most widely shared."""
+    if not (chat.tools or chat.functions or chat.documents):  # most requests have none of them
+        if not (chat.chat_template or chat.chat_template_kwargs or chat.reasoning_effort):
+            return {}
     head = {
         "tools": chat.tools,
         "functions": chat.functions,

@@ -171,6 +171,15 @@ def test_trim_keeps_what_another_prompt_extends() -> None:
     assert {A: 3} == index.match(prefix("abX"))
 
 
+def test_trim_of_what_is_gone_already_changes_nothing() -> None:
+    """The tail was evicted while the request failed."""
+    index = tree()
+    index.record(A, prefix("abc"))
+    index.trim(A, prefix("abcXY"), 3)
+
+    assert {A: 3} == index.match(prefix("abcXY"))
+
+
 def test_trim_leaves_other_workers_alone() -> None:
     """The request failed on a only."""
     index = tree()
