@@ -184,7 +184,7 @@ class RadixTree:
         shadow = self._shadows.get(worker)
         if shadow is None:
             return
-        for node, start, _ in reversed(self._walk(prefix.hashes)):
+        for node, start in reversed(self._walk(prefix.hashes)):
             holding = node.holdings.get(shadow.slot)
             if holding is None or start + node.blocks <= keep:
                 continue
@@ -230,24 +230,15 @@ class RadixTree:
             shadow = self._shadows[worker] = _Shadow(slot, self.default_capacity)
         return shadow
 
-    def _walk(self, hashes: bytes) -> list[tuple[_Node, int, int]]:
-        """Nodes that *hashes* goes through, with the depth at which each begins and how many blocks of it are shared.
-
-        Only of the last may some blocks not be shared.
-        """
-        found: list[tuple[_Node, int, int]] = []
-        node, position = self._root, 0
-        while position * HASH_BYTES < len(hashes):
-            at = position * HASH_BYTES
-            child = node.children.get(hashes[at : at + HASH_BYTES])
-            if child is None:
-                break
-            shared = child.shared(hashes, position)
-            found.append((child, position, shared))
-            position += shared
-            if shared < child.blocks:
-                break
-            node = child
+    def _walk(self, hashes: bytes) -> list[tuple[_Node, int]]:
+        """Nodes of which *hashes* has every block, with the depth at which each begins."""
+        found: list[tuple[_Node, int]] = []
+        child = self._root.children.get(hashes[:HASH_BYTES])
+        at = 0
+        while child is not None and hashes.startswith(child.run, at):
+            found.append((child, at // HASH_BYTES))
+            at += len(child.run)
+            child = child.children.get(hashes[at : at + HASH_BYTES])
         return found
 
     def _path(self, hashes: bytes) -> list[_Node]:

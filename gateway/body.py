@@ -153,9 +153,8 @@ def _completion(body: _Body, *, prompt: bytes) -> Completion:
 
 def _head(chat: _Chat) -> dict[str, Any]:
     """What templates render before the first message, tools first: they are the longest and the most widely shared."""
-    if not (chat.tools or chat.functions or chat.documents):  # most requests have none of them
-        if not (chat.chat_template or chat.chat_template_kwargs or chat.reasoning_effort):
-            return {}
+    if not (chat.tools or chat.functions or chat.documents or chat.reasoning_effort or _has_template(chat)):
+        return {}  # as most requests
     head = {
         "tools": chat.tools,
         "functions": chat.functions,
@@ -165,6 +164,10 @@ def _head(chat: _Chat) -> dict[str, Any]:
         "reasoning_effort": chat.reasoning_effort,
     }
     return {name: value for name, value in head.items() if value}
+
+
+def _has_template(chat: _Chat) -> bool:
+    return bool(chat.chat_template or chat.chat_template_kwargs)
 
 
 def _prompt(text: _Text) -> bytes:

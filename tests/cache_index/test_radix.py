@@ -180,6 +180,15 @@ def test_trim_of_what_is_gone_already_changes_nothing() -> None:
     assert {A: 3} == index.match(prefix("abcXY"))
 
 
+def test_trim_leaves_a_run_that_the_prompt_is_only_part_of() -> None:
+    """It was recorded for another prompt."""
+    index = tree()
+    index.record(A, prefix("abcd"))
+    index.trim(A, prefix("abX"), 0)
+
+    assert {A: 4} == index.match(prefix("abcd"))
+
+
 def test_trim_leaves_other_workers_alone() -> None:
     """The request failed on a only."""
     index = tree()
