@@ -6,7 +6,7 @@ import random
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -60,13 +60,13 @@ class Gateway:
         self._api = api
         self._proxy = proxy
 
-    def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
-        """What is to be awaited; no coroutine of its own stands between the server and the proxy."""
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return self._api(scope, receive, send)
-        if self._proxy.serves(scope["path"]):
-            return self._proxy(scope, receive, send)
-        return self._api(scope, receive, _naming_request(scope, send))
+            await self._api(scope, receive, send)
+        elif self._proxy.serves(scope["path"]):
+            await self._proxy(scope, receive, send)
+        else:
+            await self._api(scope, receive, _naming_request(scope, send))
 
 
 def create_app(settings: Settings, *, log_sink: Sink | None = None) -> Gateway:
