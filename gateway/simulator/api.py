@@ -1,148 +1,100 @@
-"""The worker's HTTP surface: which path is answered by what, as a plain ASGI application."""
+"""The worker's HTTP surface as a plain ASGI application, and which endpoints each engine has."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
 
-from gateway.simulator.bodies import BodyReader, GenerationRequest
+from gateway.simulator.bodies import BodyReader
 from gateway.simulator.control import Control
-from gateway.simulator.errors import ApiError
-from gateway.simulator.exchange import ClientGone, Exchange, Receive, Scope, Send
-from gateway.simulator.exposition import Exposition
+from gateway.simulator.endpoints import ChatEndpoint, CompletionEndpoint
+from gateway.simulator.errors import ApiError, Dialect
+from gateway.simulator.exchange import ClientGone, Exchange, Handler, Receive, Scope, Send
 from gateway.simulator.faults import Faults
-from gateway.simulator.generation import GenerationService
-from gateway.simulator.replies import ChatShape, CompletionShape, ReplyShape
-from gateway.simulator.tokens import piece_text
-
-VLLM_VERSION = "0.33.0"
-"""The release whose wire format is simulated."""
-
-Handler = Callable[[Exchange], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class ChatEndpoint:
-    reader: BodyReader
-    id_prefix: str = "chatcmpl"
-
-    def read(self, body: bytes) -> GenerationRequest:
-        return self.reader.chat(body)
-
-    def shape(self, reply_id: str, created: int, model: str) -> ReplyShape:
-        return ChatShape(reply_id, created, model)
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionEndpoint:
-    reader: BodyReader
-    id_prefix: str = "cmpl"
-
-    def read(self, body: bytes) -> GenerationRequest:
-        return self.reader.completion(body)
-
-    def shape(self, reply_id: str, created: int, model: str) -> ReplyShape:
-        return CompletionShape(reply_id, created, model)
+from gateway.simulator.generation import Endpoint, GenerationService
+from gateway.simulator.messages import MessagesEndpoint
+from gateway.simulator.pooling import EmbeddingsEndpoint, RerankEndpoint, ScoreEndpoint
+from gateway.simulator.responses import ResponsesEndpoint
+from gateway.simulator.routes import Routes, RouteTable
+from gateway.simulator.tokenization import Tokenization
+from gateway.simulator.transcription import TranscriptionEndpoint
 
 
 class SimulatorApp:
-    """The ASGI application. *started_at* is Unix seconds."""
+    """The ASGI application. *inference* routes meet faults and have entries in the journal, *others* do not."""
 
-    def __init__(
-        self,
-        *,
-        reader: BodyReader,
-        generation: GenerationService,
-        control: Control,
-        faults: Faults,
-        exposition: Exposition,
-        started_at: float,
-    ) -> None:
-        self._reader = reader
-        self._generation = generation
+    def __init__(self, *, dialect: Dialect, inference: RouteTable, others: RouteTable, faults: Faults) -> None:
+        self._dialect = dialect
+        self._inference = inference
+        self._routes = Routes({**inference, **others})
         self._faults = faults
-        self._exposition = exposition
-        self._started_at = started_at
-        chat, completion = ChatEndpoint(reader), CompletionEndpoint(reader)
-        self._routes: dict[str, dict[str, Handler]] = {
-            "/v1/chat/completions": {"POST": lambda exchange: generation.serve(exchange, chat)},
-            "/v1/completions": {"POST": lambda exchange: generation.serve(exchange, completion)},
-            "/v1/models": {"GET": self._models},
-            "/tokenize": {"POST": self._tokenize},
-            "/detokenize": {"POST": self._detokenize},
-            "/health": {"GET": self._health},
-            "/ping": {"GET": self._health, "POST": self._health},
-            "/version": {"GET": self._version},
-            "/load": {"GET": self._load},
-            "/metrics": {"GET": self._metrics},
-            "/control/faults": {"GET": control.show_fault, "POST": control.set_fault},
-            "/control/requests": {"GET": control.show_requests},
-            "/control/reset": {"POST": control.reset},
-        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send)
+        exchange = Exchange(scope, receive, send, self._dialect)
         if not exchange.path.startswith("/control/") and self._faults.whole_worker != "none":
             if self._faults.whole_worker == "refuse":
                 exchange.connection.reset()
                 await exchange.connection.wait_lost()
                 return
-            if exchange.path not in ("/v1/chat/completions", "/v1/completions"):  # those hang with an entry in the log
+            if exchange.path not in self._inference:  # those hang with an entry in the journal
                 await exchange.connection.wait_lost()
                 return
         try:
-            await self._handler(exchange)(exchange)
+            await self._routes.handler(exchange)(exchange)
         except ApiError as error:
             await exchange.reply_error(error)
         except ClientGone:
             return
 
-    def _handler(self, exchange: Exchange) -> Handler:
-        methods = self._routes.get(exchange.path)
-        if methods is None:
-            raise ApiError(404, "Not Found")
-        handler = methods.get(exchange.method)
-        if handler is None:
-            raise ApiError(405, "Method Not Allowed")
-        return handler
 
-    async def _models(self, exchange: Exchange) -> None:
-        card = {
-            "id": self._reader.model,
-            "object": "model",
-            "created": int(self._started_at),
-            "owned_by": "vllm",
-            "root": self._reader.model,
-            "parent": None,
-            "max_model_len": self._reader.context_tokens,
-            "permission": [],
-        }
-        await exchange.reply_json({"object": "list", "data": [card]})
+def inference_endpoints(dialect: Dialect, reader: BodyReader, responses: ResponsesEndpoint) -> dict[str, Endpoint]:
+    """What runs on the engine, by path. Rankings and the like have other shapes elsewhere: only vLLM's are here."""
+    everywhere: dict[str, Endpoint] = {
+        "/v1/chat/completions": ChatEndpoint(reader),
+        "/v1/completions": CompletionEndpoint(reader),
+        "/v1/responses": responses,
+        "/v1/embeddings": EmbeddingsEndpoint(reader),
+    }
+    if dialect != "vllm":
+        return everywhere
+    rerank, score = RerankEndpoint(reader), ScoreEndpoint(reader)
+    return everywhere | {
+        "/v1/messages": MessagesEndpoint(reader),
+        "/v1/rerank": rerank,
+        "/v2/rerank": rerank,
+        "/rerank": rerank,
+        "/v1/score": score,
+        "/score": score,
+        "/v1/audio/transcriptions": TranscriptionEndpoint(reader),
+    }
 
-    async def _tokenize(self, exchange: Exchange) -> None:
-        body = await exchange.body()
-        exchange.require_json()
-        tokens, wants_texts = self._reader.tokenize(body)
-        await exchange.reply_json(
-            {
-                "count": len(tokens),
-                "max_model_len": self._reader.context_tokens,
-                "tokens": list(tokens.ids),
-                "token_strs": [piece_text(piece) for piece in tokens.pieces()] if wants_texts else None,
-            }
-        )
 
-    async def _detokenize(self, exchange: Exchange) -> None:
-        body = await exchange.body()
-        exchange.require_json()
-        await exchange.reply_json({"prompt": self._reader.detokenize(body).text()})
+def inference_routes(endpoints: Mapping[str, Endpoint], generation: GenerationService) -> RouteTable:
+    return {path: {"POST": partial(_serve, generation, endpoint)} for path, endpoint in endpoints.items()}
 
-    async def _health(self, exchange: Exchange) -> None:
-        await exchange.reply(200, b"", b"")
 
-    async def _version(self, exchange: Exchange) -> None:
-        await exchange.reply_json({"version": VLLM_VERSION})
+async def _serve(generation: GenerationService, endpoint: Endpoint, exchange: Exchange) -> None:
+    await generation.serve(exchange, endpoint)
 
-    async def _load(self, exchange: Exchange) -> None:
-        await exchange.reply_json({"server_load": self._generation.in_flight})
 
-    async def _metrics(self, exchange: Exchange) -> None:
-        await exchange.reply(200, self._exposition.render(), b"text/plain; version=0.0.4; charset=utf-8")
+def text_routes(dialect: Dialect, reader: BodyReader, responses: ResponsesEndpoint) -> RouteTable:
+    """What needs no engine: kept responses, and tokens. Dynamo has no tokenizer to ask, and keeps no response."""
+    if dialect == "dynamo":
+        return {}
+    tokenization = Tokenization(reader)
+    routes: dict[str, dict[str, Handler]] = {
+        "/v1/responses/{id}": {"GET": responses.show},
+        "/v1/responses/{id}/cancel": {"POST": responses.cancel},
+        "/tokenize": {"POST": tokenization.tokenize},
+        "/detokenize": {"POST": tokenization.detokenize},
+    }
+    if dialect == "sglang":
+        return routes | {"/v1/tokenize": {"POST": tokenization.tokenize}}
+    return routes | {"/v1/messages/count_tokens": {"POST": MessagesEndpoint(reader).count_tokens}}
+
+
+def control_routes(control: Control) -> RouteTable:
+    return {
+        "/control/faults": {"GET": control.show_fault, "POST": control.set_fault},
+        "/control/sse": {"GET": control.show_spelling, "POST": control.set_spelling},
+        "/control/requests": {"GET": control.show_requests},
+        "/control/reset": {"POST": control.reset},
+    }

@@ -10,7 +10,7 @@ from gateway.simulator.errors import ApiError
 from gateway.simulator.rendering import render_chat
 from gateway.simulator.tokens import TokenSequence
 
-_CHAT_DEFAULT_TOKENS = 64  # vLLM's is all that fits, which would make every unbounded request a very long one
+CHAT_DEFAULT_TOKENS = 64  # vLLM's is all that fits, which would make every unbounded request a very long one
 _COMPLETION_DEFAULT_TOKENS = 16  # vLLM's
 
 _TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
@@ -36,7 +36,7 @@ class _GenerationBody(msgspec.Struct, frozen=True, kw_only=True):
     cache_salt: str | None = None
 
 
-class _ChatPrompt(msgspec.Struct, frozen=True, kw_only=True):
+class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """What decides the prompt of a chat; read out of the body by itself, because /tokenize takes it as well."""
 
     messages: list[dict[str, Any]]
@@ -72,16 +72,16 @@ class GenerationRequest:
     """One call of a completion endpoint, understood and checked."""
 
     prompts: Sequence[TokenSequence]
-    choices_per_prompt: int
     max_tokens: Sequence[int]
     """For each prompt."""
-    min_tokens: int
-    ignore_eos: bool
-    cache_salt: str | None
-    streams: bool
-    include_usage: bool
-    continuous_usage: bool
-    return_token_ids: bool
+    choices_per_prompt: int = 1
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    cache_salt: str | None = None
+    streams: bool = False
+    include_usage: bool = False
+    continuous_usage: bool = False
+    return_token_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,32 +93,53 @@ class BodyReader:
 
     def chat(self, body: bytes) -> GenerationRequest:
         fields = decode_body(body, _ChatBody)
-        self._check_model(fields.model)
+        self.check_model(fields.model)
         asked = fields.max_completion_tokens or fields.max_tokens
-        return self._generation(fields, [_chat_tokens(body)], asked, _CHAT_DEFAULT_TOKENS, source="messages")
+        prompt = self.chat_tokens(decode_body(body, ChatPrompt))
+        return self._generation(fields, [prompt], asked, CHAT_DEFAULT_TOKENS, source="messages")
 
     def completion(self, body: bytes) -> GenerationRequest:
         fields = decode_body(body, _CompletionBody)
-        self._check_model(fields.model)
-        prompts = _prompts(fields.prompt)
+        self.check_model(fields.model)
+        prompts = prompts_of(fields.prompt, source="prompt")
         return self._generation(fields, prompts, fields.max_tokens, _COMPLETION_DEFAULT_TOKENS, source="prompt")
 
     def tokenize(self, body: bytes) -> tuple[TokenSequence, bool]:
         """The tokens, and whether their texts are asked for too."""
         fields = decode_body(body, _TokenizeBody)
-        self._check_model(fields.model)
+        self.check_model(fields.model)
         is_chat = "messages" in decode_body(body, dict[str, Any])
-        tokens = _chat_tokens(body) if is_chat else TokenSequence.from_text(decode_body(body, _TextPrompt).prompt)
+        if is_chat:
+            tokens = self.chat_tokens(decode_body(body, ChatPrompt))
+        else:
+            tokens = TokenSequence.from_text(decode_body(body, _TextPrompt).prompt)
         return tokens, bool(fields.return_token_strs)
 
     def detokenize(self, body: bytes) -> TokenSequence:
         fields = decode_body(body, _Detokenize)
-        self._check_model(fields.model)
+        self.check_model(fields.model)
         return TokenSequence.from_ids(fields.tokens)
 
-    def _check_model(self, model: str | None) -> None:
+    def check_model(self, model: str | None) -> None:
         if model not in (None, self.model):
             raise ApiError(404, f"The model `{model}` does not exist.", param="model")
+
+    def chat_tokens(self, prompt: ChatPrompt) -> TokenSequence:
+        """The prompt of a chat, through the template."""
+        if not prompt.messages:
+            raise ApiError(400, "messages: must not be empty", param="messages")
+        for number, message in enumerate(prompt.messages):
+            if not isinstance(message.get("role"), str):
+                raise ApiError(400, f"messages[{number}].role: must be a string", param="messages")
+            if not isinstance(message.get("content"), str | list | None):
+                raise ApiError(400, f"messages[{number}].content: must be a string, a list or null", param="messages")
+        text = render_chat(
+            prompt.messages,
+            tools=prompt.tools or (),
+            add_generation_prompt=prompt.add_generation_prompt,
+            continue_final_message=prompt.continue_final_message,
+        )
+        return TokenSequence.from_text(text)
 
     def _generation(
         self, fields: _GenerationBody, prompts: list[TokenSequence], asked: int | None, default: int, *, source: str
@@ -127,7 +148,7 @@ class BodyReader:
         return GenerationRequest(
             prompts=prompts,
             choices_per_prompt=fields.n or 1,
-            max_tokens=[self._max_tokens(len(prompt), asked, default, source) for prompt in prompts],
+            max_tokens=[self.max_tokens(len(prompt), asked, default, source=source) for prompt in prompts],
             min_tokens=fields.min_tokens or 0,
             ignore_eos=bool(fields.ignore_eos),
             cache_salt=fields.cache_salt,
@@ -137,7 +158,8 @@ class BodyReader:
             return_token_ids=bool(fields.return_token_ids),
         )
 
-    def _max_tokens(self, prompt_tokens: int, asked: int | None, default: int, source: str) -> int:
+    def max_tokens(self, prompt_tokens: int, asked: int | None, default: int, *, source: str) -> int:
+        """The limit of an answer; *source* is the field that the prompt is in."""
         if not prompt_tokens:
             raise ApiError(400, f"{source}: must not be empty", param=source)
         room = self.context_tokens - prompt_tokens
@@ -161,39 +183,26 @@ def decode_body(body: bytes, kind: type[_T]) -> _T:
         raise ApiError(400, f"the body is not JSON: {error}") from None
 
 
-def _chat_tokens(body: bytes) -> TokenSequence:
-    prompt = decode_body(body, _ChatPrompt)
-    if not prompt.messages:
-        raise ApiError(400, "messages: must not be empty", param="messages")
-    for number, message in enumerate(prompt.messages):
-        if not isinstance(message.get("role"), str):
-            raise ApiError(400, f"messages[{number}].role: must be a string", param="messages")
-        if not isinstance(message.get("content"), str | list | None):
-            raise ApiError(400, f"messages[{number}].content: must be a string, a list or null", param="messages")
-    text = render_chat(
-        prompt.messages,
-        tools=prompt.tools or (),
-        add_generation_prompt=prompt.add_generation_prompt,
-        continue_final_message=prompt.continue_final_message,
-    )
-    return TokenSequence.from_text(text)
+def prompts_of(prompt: Any, *, source: str) -> list[TokenSequence]:
+    """A prompt comes as a string, a list of strings, token ids, or a list of lists of token ids.
 
-
-def _prompts(prompt: Any) -> list[TokenSequence]:
-    """A prompt comes as a string, a list of strings, token ids, or a list of lists of token ids."""
+    Raises:
+        ApiError: 400, naming the field *source*.
+    """
     if isinstance(prompt, str):
         return [TokenSequence.from_text(prompt)]
     if not isinstance(prompt, list) or not prompt:
-        raise ApiError(400, "prompt: must be a string, token ids, or a list of either, and not empty", param="prompt")
+        message = f"{source}: must be a string, token ids, or a list of either, and not empty"
+        raise ApiError(400, message, param=source)
     if isinstance(prompt[0], str):
-        return [TokenSequence.from_text(text) for text in _convert_prompt(prompt, list[str])]
+        return [TokenSequence.from_text(text) for text in _convert_prompt(prompt, list[str], source)]
     if isinstance(prompt[0], list):
-        return [TokenSequence.from_ids(ids) for ids in _convert_prompt(prompt, list[list[_TokenId]])]
-    return [TokenSequence.from_ids(_convert_prompt(prompt, list[_TokenId]))]
+        return [TokenSequence.from_ids(ids) for ids in _convert_prompt(prompt, list[list[_TokenId]], source)]
+    return [TokenSequence.from_ids(_convert_prompt(prompt, list[_TokenId], source))]
 
 
-def _convert_prompt(prompt: Any, kind: type[_T]) -> _T:
+def _convert_prompt(prompt: Any, kind: type[_T], source: str) -> _T:
     try:
         return msgspec.convert(prompt, kind)
     except msgspec.ValidationError as error:
-        raise ApiError(400, f"prompt: {error}", param="prompt") from None
+        raise ApiError(400, f"{source}: {error}", param=source) from None

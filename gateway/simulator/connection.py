@@ -32,6 +32,14 @@ class Connection:
     async def wait_lost(self) -> None:
         await asyncio.shield(self._lost)
 
+    async def is_lost_within(self, seconds: float) -> bool:
+        """Wait for *seconds*, or until the connection ends."""
+        try:
+            await asyncio.wait_for(self.wait_lost(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
     async def abort(self) -> None:
         """Let out what was written, then cut: the client sees the end of the stream without the end of the body."""
         for _ in range(100):

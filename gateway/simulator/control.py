@@ -3,11 +3,13 @@
 from gateway.simulator.blocks import BlockPool
 from gateway.simulator.bodies import decode_body
 from gateway.simulator.connection import Connection
-from gateway.simulator.errors import ApiError
+from gateway.simulator.errors import ApiError, EngineDead
 from gateway.simulator.exchange import Exchange
 from gateway.simulator.faults import Fault, Faults
+from gateway.simulator.generation import GenerationService
 from gateway.simulator.journal import Journal
 from gateway.simulator.realtime import RealtimeEngine
+from gateway.simulator.sse import Spelling
 
 
 class Control:
@@ -18,12 +20,14 @@ class Control:
         journal: Journal,
         pool: BlockPool,
         engine: RealtimeEngine,
+        generation: GenerationService,
         open_connections: set[Connection],
     ) -> None:
         self._faults = faults
         self._journal = journal
         self._pool = pool
         self._engine = engine
+        self._generation = generation
         self._open_connections = open_connections
 
     async def set_fault(self, exchange: Exchange) -> None:
@@ -33,6 +37,8 @@ class Control:
         except ValueError as error:
             raise ApiError(400, str(error)) from None
         self._engine.slow_down(self._faults.slow_factor)
+        if self._faults.is_engine_dead:
+            self._engine.fail(EngineDead())
         if self._faults.whole_worker == "refuse":
             for connection in self._open_connections - {exchange.connection}:
                 connection.reset()
@@ -41,11 +47,19 @@ class Control:
     async def show_fault(self, exchange: Exchange) -> None:
         await exchange.reply_json(self._faults.in_force)
 
+    async def set_spelling(self, exchange: Exchange) -> None:
+        """How streams are spelled that begin from here on."""
+        self._generation.spelling = decode_body(await exchange.body(), Spelling)
+        await self.show_spelling(exchange)
+
+    async def show_spelling(self, exchange: Exchange) -> None:
+        await exchange.reply_json(self._generation.spelling)
+
     async def show_requests(self, exchange: Exchange) -> None:
         await exchange.reply_json({"requests": self._journal.to_json()})
 
     async def reset(self, exchange: Exchange) -> None:
-        """Empty the prefix cache and the journal; a fault stays in force."""
+        """Empty the prefix cache and the journal; a fault and a spelling stay in force."""
         self._pool.clear()
         self._journal.clear()
         await exchange.reply_json({})

@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
+from urllib.parse import parse_qs
 
 import msgspec
 
 from gateway.simulator.connection import Connection
-from gateway.simulator.errors import ApiError
+from gateway.simulator.errors import ApiError, Dialect, error_shape, event_error_shape
 
 Scope: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
@@ -17,12 +18,30 @@ class ClientGone(Exception):
     """The client closed its connection before it was answered."""
 
 
+Handler: TypeAlias = Callable[["Exchange"], Awaitable[None]]
+"""Answers one request; raises `ApiError` or `ClientGone` before the answer has begun."""
+
+
+def require_json(content_type: str) -> None:
+    """Raise the 400 that vLLM has for another media type."""
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise ApiError(400, "Unsupported Media Type: Only 'application/json' is allowed")
+
+
 class Exchange:
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    """*dialect* decides the shape of errors."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, dialect: Dialect = "vllm") -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.named_in_path = ""
+        """What stands in the path where its route has ``{id}``."""
+        self.has_begun = False
+        """The head of an answer is out."""
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.connection: Connection = scope["state"]["connection"]
+        self._query: bytes = scope.get("query_string", b"")
+        self._dialect = dialect
         self._receive = receive
         self._send = send
         self._body: bytes | None = None
@@ -45,27 +64,40 @@ class Exchange:
             self._body = b"".join(parts)
         return self._body
 
+    @property
+    def content_type(self) -> str:
+        return self.header(b"content-type") or ""
+
+    def query(self, name: str) -> str | None:
+        """The last value of a query parameter."""
+        return parse_qs(self._query.decode("latin-1")).get(name, [None])[-1]
+
     def require_json(self) -> None:
-        """Raise the 400 that vLLM has for another media type."""
-        media_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
-        if media_type != "application/json":
-            raise ApiError(400, "Unsupported Media Type: Only 'application/json' is allowed")
+        """Raises `ApiError` for another media type."""
+        require_json(self.content_type)
+
+    def event_error(self, error: ApiError) -> dict[str, Any]:
+        """The JSON of *error* in the midst of a stream."""
+        return event_error_shape(self._dialect, self.path)(error)
 
     async def reply_json(self, value: Any) -> None:
         await self.reply(200, msgspec.json.encode(value), b"application/json")
 
     async def reply_error(self, error: ApiError) -> None:
-        await self.reply(error.status, error.to_body(), b"application/json")
+        body = msgspec.json.encode(error_shape(self._dialect, self.path)(error))
+        await self.reply(error.status, body, b"application/json")
 
     async def reply(self, status: int, body: bytes, content_type: bytes) -> None:
         headers = [(b"content-length", str(len(body)).encode())]
         if body:
             headers.append((b"content-type", content_type))
+        self.has_begun = True
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def start_stream(self) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        self.has_begun = True
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def write(self, body: bytes) -> None:

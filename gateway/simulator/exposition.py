@@ -1,6 +1,7 @@
-"""The engine's metrics under vLLM's names and labels (vllm/v1/metrics/loggers.py)."""
+"""What `GET /metrics` shows, under the names that the simulated engine has for it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -8,95 +9,92 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gateway.simulator.engine import EngineLoad
+from gateway.simulator.exchange import Exchange
 
-_ENGINE = "0"  # the data-parallel rank
-_LABELS = ("model_name", "engine")
 _TTFT_BUCKETS_S = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
     *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
 )  # vLLM's
 
 
-class Exposition:
-    """What ``GET /metrics`` shows. *read_load* is called at each scrape; the rest is told as it happens."""
+class MetricNames(Protocol):
+    """How one engine names what it measures."""
 
-    def __init__(
-        self,
-        model: str,
-        read_load: Callable[[], EngineLoad],
-        *,
-        cache_config: Mapping[str, str],
-        started_at: float,
-    ) -> None:
+    @property
+    def ttft(self) -> str: ...
+
+    @property
+    def finished(self) -> str | None:
+        """The counter of ended requests, by reason; ``None``: the engine has none."""
+        ...
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Of every metric."""
+        ...
+
+    def families(self, load: EngineLoad) -> Iterable[Metric]: ...
+
+
+class Exposition:
+    """*read_load* is called at each scrape; the rest is told as it happens. *started_at* is Unix seconds."""
+
+    def __init__(self, names: MetricNames, read_load: Callable[[], EngineLoad], *, started_at: float) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_LoadCollector(model, read_load, cache_config=cache_config, started_at=started_at))
+        self._registry.register(_LoadCollector(names, read_load, started_at=started_at))
         self._ttft = Histogram(
-            "vllm:time_to_first_token_seconds",
+            names.ttft,
             "From arrival to the first token.",
-            labelnames=_LABELS,
+            labelnames=tuple(names.labels),
             buckets=_TTFT_BUCKETS_S,
             registry=self._registry,
-        ).labels(model, _ENGINE)
-        success = Counter(
-            "vllm:request_success",
-            "Requests that have ended, by reason.",
-            labelnames=(*_LABELS, "finished_reason"),
-            registry=self._registry,
-        )
-        self._success = {reason: success.labels(model, _ENGINE, reason) for reason in ("stop", "length", "abort")}
+        ).labels(*names.labels.values())
+        self._finished: dict[str, Counter] = {}
+        if names.finished is not None:
+            counter = Counter(
+                names.finished,
+                "Requests that have ended, by reason.",
+                labelnames=(*names.labels, "finished_reason"),
+                registry=self._registry,
+            )
+            for reason in ("stop", "length", "abort"):
+                self._finished[reason] = counter.labels(*names.labels.values(), reason)
 
     def first_token(self, ttft_s: float) -> None:
         self._ttft.observe(ttft_s)
 
     def finished(self, reason: str) -> None:
         """*reason* is stop, length or abort."""
-        self._success[reason].inc()
+        if reason in self._finished:
+            self._finished[reason].inc()
 
     def render(self) -> bytes:
         return generate_latest(self._registry)
 
+    async def show(self, exchange: Exchange) -> None:
+        await exchange.reply(200, self.render(), b"text/plain; version=0.0.4; charset=utf-8")
+
+
+def gauge(name: str, text: str, value: float, labels: Mapping[str, str]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=tuple(labels))
+    family.add_metric(tuple(labels.values()), value)
+    return family
+
+
+def counter(name: str, text: str, value: float, labels: Mapping[str, str]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=tuple(labels))
+    family.add_metric(tuple(labels.values()), value)
+    return family
+
 
 class _LoadCollector(Collector):
-    def __init__(
-        self,
-        model: str,
-        read_load: Callable[[], EngineLoad],
-        *,
-        cache_config: Mapping[str, str],
-        started_at: float,
-    ) -> None:
-        self._values = (model, _ENGINE)
+    def __init__(self, names: MetricNames, read_load: Callable[[], EngineLoad], *, started_at: float) -> None:
+        self._names = names
         self._read_load = read_load
-        self._cache_config = dict(cache_config)
         self._started_at = started_at
 
     def collect(self) -> Iterator[Metric]:
-        load = self._read_load()
-        gauges = {
-            "vllm:num_requests_running": ("Requests being computed.", load.running),
-            "vllm:num_requests_waiting": ("Requests in the queue.", load.waiting),
-            "vllm:kv_cache_usage_perc": ("Share of the KV blocks in use, 0 to 1.", load.kv_usage),
-        }
-        counters = {
-            "vllm:prefix_cache_queries": ("Prompt tokens looked up in the prefix cache.", load.prefix_query_tokens),
-            "vllm:prefix_cache_hits": ("Prompt tokens found in the prefix cache.", load.prefix_hit_tokens),
-            "vllm:prompt_tokens": ("Prompt tokens whose prefill has ended.", load.prompt_tokens),
-            "vllm:generation_tokens": ("Output tokens.", load.generation_tokens),
-            "vllm:num_preemptions": ("Requests that lost their blocks and were computed again.", load.preemptions),
-        }
-        for name, (text, value) in gauges.items():
-            gauge = GaugeMetricFamily(name, text, labels=_LABELS)
-            gauge.add_metric(self._values, value)
-            yield gauge
-        for name, (text, total) in counters.items():
-            counter = CounterMetricFamily(name, text, labels=_LABELS)
-            counter.add_metric(self._values, total)
-            yield counter
-        config = GaugeMetricFamily(
-            "vllm:cache_config_info", "How the cache is set up, as labels.", labels=(*self._cache_config, "engine")
-        )
-        config.add_metric((*self._cache_config.values(), _ENGINE), 1)
-        yield config
+        yield from self._names.families(self._read_load())
         yield GaugeMetricFamily(
             "process_start_time_seconds", "Unix time at which this worker started.", self._started_at
         )

@@ -1,5 +1,10 @@
-"""The completion endpoints: understand, meet a fault or not, submit, write the answer as the engine gives it."""
+"""Inference, whatever the endpoint: understand, meet a fault or not, submit, write the answer as the engine gives it.
 
+1. An endpoint says what is asked and how an answer is written; everything between is the same for all of them.
+2. A refusal comes before the head of the answer where vLLM knows of it by then, else as an event of the stream.
+"""
+
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,28 +15,43 @@ from uuid import uuid4
 from gateway.simulator.answers import Answer, answer
 from gateway.simulator.bodies import GenerationRequest
 from gateway.simulator.engine import EngineEvent, FirstToken, Token
-from gateway.simulator.errors import ApiError
-from gateway.simulator.exchange import ClientGone, Exchange
+from gateway.simulator.errors import ApiError, EngineDead
+from gateway.simulator.exchange import ClientGone, Exchange, require_json
 from gateway.simulator.exposition import Exposition
 from gateway.simulator.faults import Fault, Faults
 from gateway.simulator.journal import Journal, JournalEntry
 from gateway.simulator.realtime import Generation, GenerationAborted, RealtimeEngine
-from gateway.simulator.replies import DONE, ChoiceText, Json, ReplyShape, sse, usage_json
+from gateway.simulator.replies import ChoiceText, ReplyShape, usage_json
 from gateway.simulator.request import EngineRequest
+from gateway.simulator.sleep import EngineSlept, Sleep
+from gateway.simulator.sse import Event, Json, Spelling
+from gateway.simulator.stream import EventStream
 from gateway.simulator.tokens import TokenSequence, block_hashes, piece_text
 
 
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """What an endpoint is given to read."""
+
+    body: bytes
+    content_type: str
+    base_id: str
+    """Of the ids of request and answer: the caller's X-Request-Id, or a random one."""
+    created: int
+    """Unix seconds."""
+
+    def json_body(self) -> bytes:
+        """Raises `ApiError` for another media type."""
+        require_json(self.content_type)
+        return self.body
+
+
 class Endpoint(Protocol):
-    """What tells chat and completions apart."""
+    """What tells one kind of inference from another."""
 
-    @property
-    def id_prefix(self) -> str: ...
-
-    def read(self, body: bytes) -> GenerationRequest:
-        """Raises `ApiError`."""
+    def read(self, incoming: Incoming) -> tuple[GenerationRequest, ReplyShape]:
+        """What is asked, and how to answer it. Raises `ApiError`."""
         ...
-
-    def shape(self, reply_id: str, created: int, model: str) -> ReplyShape: ...
 
 
 class CutByFault(Exception):
@@ -48,10 +68,23 @@ class _Choice:
     pieces: list[bytes]
     sent: int = 0
     cached_tokens: int = 0
+    is_aborted: bool = False
+    """By the engine, which says so."""
 
     @property
     def is_complete(self) -> bool:
         return self.sent == len(self.pieces)
+
+    @property
+    def finish_reason(self) -> str | None:
+        if self.is_complete:
+            return self.answer.finish_reason
+        return "abort" if self.is_aborted else None
+
+    @property
+    def tokens(self) -> TokenSequence:
+        """Those that are out."""
+        return TokenSequence(b"".join(self.pieces[: self.sent]))
 
 
 class _Progress:
@@ -106,6 +139,24 @@ class _Progress:
         choice.sent += 1
         return choice
 
+    def abort(self) -> list[_Choice]:
+        """Give up what is not complete; those choices."""
+        left = [choice for choice in self.choices.values() if not choice.is_complete]
+        for choice in left:
+            choice.is_aborted = True
+        return left
+
+    def no_token(self, choice: _Choice) -> ChoiceText:
+        """What the engine says of a choice that it aborts."""
+        wants_ids = self.request.return_token_ids
+        return ChoiceText(
+            index=choice.index,
+            text="",
+            token_ids=() if wants_ids else None,
+            prompt_token_ids=choice.prompt.ids if wants_ids and choice.sent == 0 else None,
+            finish_reason=choice.finish_reason,
+        )
+
     def token(self, choice: _Choice) -> ChoiceText:
         """The token of *choice* that was noted last."""
         at = choice.sent - 1
@@ -115,7 +166,7 @@ class _Progress:
             text=piece_text(choice.pieces[at]),
             token_ids=choice.answer.tokens.ids[at : at + 1] if wants_ids else None,
             prompt_token_ids=choice.prompt.ids if wants_ids and at == 0 else None,
-            finish_reason=choice.answer.finish_reason if choice.is_complete else None,
+            finish_reason=choice.finish_reason,
         )
 
     def whole(self) -> list[ChoiceText]:
@@ -123,17 +174,17 @@ class _Progress:
         return [
             ChoiceText(
                 index=choice.index,
-                text=choice.answer.tokens.text(),
-                token_ids=choice.answer.tokens.ids if wants_ids else None,
+                text=choice.tokens.text(),
+                token_ids=choice.tokens.ids if wants_ids else None,
                 prompt_token_ids=choice.prompt.ids if wants_ids else None,
-                finish_reason=choice.answer.finish_reason,
+                finish_reason=choice.finish_reason,
             )
             for choice in self.choices.values()
         ]
 
 
 class GenerationService:
-    """Answers completion requests with one engine. *wall* gives monotonic seconds, *unix* the seconds since 1970."""
+    """Answers inference requests with one engine. *wall* gives monotonic seconds, *unix* the seconds since 1970."""
 
     def __init__(
         self,
@@ -142,6 +193,7 @@ class GenerationService:
         block_size: int,
         engine: RealtimeEngine,
         faults: Faults,
+        sleep: Sleep,
         journal: Journal,
         exposition: Exposition,
         unix: Callable[[], float],
@@ -151,24 +203,35 @@ class GenerationService:
         self._block_size = block_size
         self._engine = engine
         self._faults = faults
+        self._sleep = sleep
         self._journal = journal
         self._exposition = exposition
         self._unix = unix
         self._wall = wall
         self._serial = count(1)
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.in_flight = 0
+        self.spelling = Spelling()
+        """Of the streams that begin from here on."""
+
+    async def wait_idle(self) -> None:
+        """Until no request is under way."""
+        await self._idle.wait()
 
     async def serve(self, exchange: Exchange, endpoint: Endpoint) -> None:
         """Raises `ApiError` before the answer has begun."""
         entry = JournalEntry(path=exchange.path, headers=exchange.headers, at=self._unix())
         self._journal.add(entry)
         self.in_flight += 1
+        self._idle.clear()
         try:
             await self._answer(exchange, endpoint, entry)
             entry.state = "finished"
-        except ApiError:
-            entry.state = "rejected" if entry.fault is None else "failed"
-            raise
+        except ApiError as error:
+            entry.state = "rejected" if entry.fault is None and not isinstance(error, EngineDead) else "failed"
+            if not exchange.has_begun:
+                raise
         except CutByFault:
             entry.state = "failed"
         except (ClientGone, GenerationAborted):
@@ -176,49 +239,55 @@ class GenerationService:
         finally:
             entry.ended_at = self._unix()
             self.in_flight -= 1
+            if not self.in_flight:
+                self._idle.set()
 
     async def _answer(self, exchange: Exchange, endpoint: Endpoint, entry: JournalEntry) -> None:
         arrived = self._wall()
         entry.body = await exchange.body()
-        exchange.require_json()
-        request = endpoint.read(entry.body)
-        base = exchange.header(b"x-request-id") or uuid4().hex
-        entry.id = f"{endpoint.id_prefix}-{base}"
+        base_id = exchange.header(b"x-request-id") or uuid4().hex
+        request, shape = endpoint.read(Incoming(entry.body, exchange.content_type, base_id, int(entry.at)))
+        entry.id = shape.id
         entry.prompt_tokens = sum(len(prompt) for prompt in request.prompts)
         entry.prompt_digest = TokenSequence(b"".join(prompt.packed for prompt in request.prompts)).digest()
         fault = self._faults.take()
-        await self._meet(fault, exchange, entry)
+        if fault.mode != "none":
+            entry.fault = fault.mode
+        await _meet(fault, exchange, streams=request.streams)
 
         # Two requests may carry one X-Request-Id, the second as a retry; the engine's ids are told apart.
         progress = _Progress(request, f"{entry.id}-{next(self._serial)}")
-        shape = endpoint.shape(entry.id, int(entry.at), self._model)
+        writer = _Writer(exchange, shape, progress, fault, self.spelling)
+        try:
+            await self._generate(exchange, progress, writer, arrived)
+        except ApiError as error:
+            if exchange.has_begun:
+                await writer.fail(error)
+            raise
+        finally:
+            entry.cached_tokens = progress.cached_tokens
+            for choice in progress.choices.values():
+                self._exposition.finished(choice.finish_reason or "abort")
+
+    async def _generate(self, exchange: Exchange, progress: _Progress, writer: "_Writer", arrived: float) -> None:
         if exchange.connection.is_lost:
             raise ClientGone
+        if writer.fault.mode == "shutting_down":
+            await writer.begin()
+            await writer.abort()
+            return
+        if self._sleep.is_asleep:
+            await writer.begin()
+            raise ApiError(503, "The engine is sleeping; wake it up with POST /wake_up.")
         generation = self._engine.submit(self._engine_requests(progress))
         exchange.connection.when_lost = generation.abort
-        writer = _Writer(exchange, shape, progress, fault)
         try:
             await self._relay(generation, writer, arrived)
+        except EngineSlept:
+            await writer.abort()
         finally:
             exchange.connection.when_lost = None
             generation.abort()
-            entry.cached_tokens = progress.cached_tokens
-            for choice in progress.choices.values():
-                self._exposition.finished(choice.answer.finish_reason if choice.is_complete else "abort")
-
-    async def _meet(self, fault: Fault, exchange: Exchange, entry: JournalEntry) -> None:
-        """Suffer what *fault* does to a request that has not begun to run."""
-        if fault.mode != "none":
-            entry.fault = fault.mode
-        if fault.mode == "refuse":
-            exchange.connection.reset()
-            await exchange.connection.wait_lost()
-            raise CutByFault
-        if fault.mode == "hang":
-            await exchange.connection.wait_lost()
-            raise CutByFault
-        if fault.mode == "status":
-            raise ApiError(fault.status, "this answer was ordered at /control/faults")
 
     def _engine_requests(self, progress: _Progress) -> list[EngineRequest]:
         scope = (self._model, progress.request.cache_salt or "")
@@ -241,54 +310,96 @@ class GenerationService:
         await writer.end()
 
 
-class _Writer:
-    """Writes engine events as one HTTP answer, streamed or whole, and breaks it off where a fault says so."""
+async def _meet(fault: Fault, exchange: Exchange, *, streams: bool) -> None:
+    """Suffer what *fault* does to a request that has not begun to run."""
+    if fault.mode == "refuse":
+        exchange.connection.reset()
+    if fault.mode in ("refuse", "hang"):
+        await exchange.connection.wait_lost()
+        raise CutByFault
+    if fault.mode == "engine_dead":
+        raise EngineDead
+    if fault.mode == "status" or (fault.mode == "error_event" and not streams):
+        raise _ordered(fault)
+    is_silent = fault.mode == "silent" and (fault.strikes_after == 0 or not streams)
+    if is_silent and await exchange.connection.is_lost_within(fault.seconds):
+        raise ClientGone
 
-    def __init__(self, exchange: Exchange, shape: ReplyShape, progress: _Progress, fault: Fault) -> None:
+
+def _strikes_after(fault: Fault, *, streams: bool) -> int | None:
+    """Output tokens before *fault* strikes; ``None`` if it does not, or did before the head of the answer."""
+    if fault.mode == "abort_mid_stream" or (fault.mode == "error_event" and streams):
+        return fault.strikes_after
+    if fault.mode == "silent" and streams:
+        return fault.strikes_after or None
+    return None
+
+
+def _ordered(fault: Fault) -> ApiError:
+    return ApiError(fault.status, "this answer was ordered at /control/faults")
+
+
+class _Writer:
+    """Writes engine events as one HTTP answer, streamed or whole, and lets *fault* strike where it says."""
+
+    def __init__(
+        self, exchange: Exchange, shape: ReplyShape, progress: _Progress, fault: Fault, spelling: Spelling
+    ) -> None:
+        self.fault = fault
         self._exchange = exchange
         self._shape = shape
         self._progress = progress
         self._streams = progress.request.streams
-        self._cut_after = fault.after_tokens if fault.mode == "abort_mid_stream" else None
+        self._stream = EventStream(exchange, spelling, drip_bytes=fault.drip_bytes if fault.mode == "drip" else None)
+        self._strikes_after = _strikes_after(fault, streams=self._streams)
 
     async def begin(self) -> None:
         if self._streams:
-            await self._exchange.start_stream()
-        if self._cut_after == 0:
-            await self._cut()
+            await self._stream.start()
+        if self._strikes_after == 0:
+            await self._strike()
+        if self._streams:
+            await self._stream.write(self._shape.begin())
 
     async def write(self, events: Sequence[EngineEvent]) -> None:
-        out: list[bytes] = []
+        out: list[Event] = []
         for event in events:
             choice = self._progress.note(event)
             if choice is None:
                 continue
             if self._streams:
-                out.extend(self._chunks(choice))
-            if self._cut_after is not None and self._progress.generated_tokens >= self._cut_after:
+                out += self._events(choice)
+            if self._strikes_after is not None and self._progress.generated_tokens >= self._strikes_after:
                 await self._flush(out)
-                await self._cut()
+                await self._strike()
+                out = []
         await self._flush(out)
 
     async def end(self) -> None:
-        if not self._streams:
-            body = self._shape.body(self._progress.whole(), self._progress.usage())
-            await self._exchange.reply_json(body)
-            return
-        out = b""
-        if self._progress.request.include_usage:
-            out = sse(self._shape.usage_chunk(self._progress.usage()))
-        await self._exchange.end_stream(out + DONE)
+        choices, usage = self._progress.whole(), self._progress.usage()
+        if self._streams:
+            events = self._shape.closing(choices, usage, include_usage=self._progress.request.include_usage)
+            await self._stream.end(events)
+        else:
+            await self._exchange.reply_json(self._shape.body(choices, usage))
 
-    def _chunks(self, choice: _Choice) -> list[bytes]:
+    async def abort(self) -> None:
+        """End with finish_reason ``abort`` for every choice that is not complete."""
+        for choice in self._progress.abort():
+            if self._streams:
+                token = self._progress.no_token(choice)
+                events = self._shape.opening(token, None) if choice.sent == 0 else []
+                await self._stream.write(events + self._shape.token(token, None))
+        await self.end()
+
+    async def fail(self, error: ApiError) -> None:
+        """End a stream with *error* as an event."""
+        await self._stream.end(self._shape.failure(error, self._exchange.event_error(error)))
+
+    def _events(self, choice: _Choice) -> list[Event]:
         token = self._progress.token(choice)
-        chunks = []
-        if choice.sent == 1:
-            opening = self._shape.opening_chunk(token, self._usage_so_far(choice, 0))
-            if opening is not None:
-                chunks.append(sse(opening))
-        chunks.append(sse(self._shape.chunk(token, self._usage_so_far(choice, choice.sent))))
-        return chunks
+        opening = self._shape.opening(token, self._usage_so_far(choice, 0)) if choice.sent == 1 else []
+        return opening + self._shape.token(token, self._usage_so_far(choice, choice.sent))
 
     def _usage_so_far(self, choice: _Choice, sent: int) -> Json | None:
         """Of this choice alone, as vLLM counts within a stream."""
@@ -296,11 +407,19 @@ class _Writer:
             return None
         return usage_json(prompt_tokens=len(choice.prompt), completion_tokens=sent)
 
-    async def _flush(self, out: list[bytes]) -> None:
+    async def _flush(self, out: list[Event]) -> None:
         if out:
-            await self._exchange.write(b"".join(out))
+            await self._stream.write(out)
 
-    async def _cut(self) -> None:
+    async def _strike(self) -> None:
+        """Let the fault happen, once; only silence is survived."""
+        self._strikes_after = None
+        if self.fault.mode == "error_event":
+            raise _ordered(self.fault)
+        if self.fault.mode == "silent":
+            if await self._exchange.connection.is_lost_within(self.fault.seconds):
+                raise ClientGone
+            return
         await self._exchange.connection.abort()
         await self._exchange.connection.wait_lost()
         raise CutByFault

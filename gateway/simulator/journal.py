@@ -12,7 +12,7 @@ State = Literal["running", "finished", "aborted", "rejected", "failed"]
 
 @dataclass(slots=True, kw_only=True)
 class JournalEntry:
-    """One completion request. Times are Unix seconds."""
+    """One inference request. Times are Unix seconds."""
 
     path: str
     headers: list[tuple[bytes, bytes]]

@@ -7,6 +7,7 @@ from typing import Literal
 from gateway.simulator.blocks import BlockPool, BlockSink
 from gateway.simulator.chunked import ChunkedEngine
 from gateway.simulator.engine import Engine
+from gateway.simulator.errors import Dialect
 from gateway.simulator.fifo import FifoEngine
 from gateway.simulator.timing import Timing
 
@@ -34,10 +35,31 @@ class SimulatorOptions:
     """Tokens per step, of the chunked model."""
     max_num_seqs: int = 256
     """Requests that run at one time, in the chunked model."""
+    dialect: Dialect = "vllm"
+    """Whose routes, errors and metrics."""
+    old_metrics: bool = False
+    """vLLM's metrics as they were up to 0.10.2."""
+    health_delay_s: float = 1.0
+    """What SGLang's /health takes at least; the others answer at once."""
+    shutdown_timeout_s: float = 0.0
+    """After SIGTERM, how long running requests may go on while new ones are aborted; 0: everything is cut."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise ValueError(f"port must be 0 to 65535, got {self.port}")
+        self._check_numbers()
+        if self.timing not in ("chunked", "fifo"):
+            raise ValueError(f"timing must be chunked or fifo, got {self.timing}")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError(f"max_num_batched_tokens must be at least max_num_seqs, got {self.max_num_batched_tokens}")
+        if self.max_model_len is not None and not 2 <= self.max_model_len <= self.blocks * self.block_size:
+            raise ValueError(f"max_model_len must be 2 to blocks * block_size, got {self.max_model_len}")
+        if self.dialect not in ("vllm", "sglang", "dynamo"):
+            raise ValueError(f"dialect must be vllm, sglang or dynamo, got {self.dialect}")
+        if self.old_metrics and self.dialect != "vllm":
+            raise ValueError(f"old_metrics must be with dialect vllm, got {self.dialect}")
+
+    def _check_numbers(self) -> None:
         for name in ("blocks", "block_size", "max_num_seqs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -46,12 +68,9 @@ class SimulatorOptions:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
         if not self.speed >= 0:
             raise ValueError(f"speed must not be negative, got {self.speed}")
-        if self.timing not in ("chunked", "fifo"):
-            raise ValueError(f"timing must be chunked or fifo, got {self.timing}")
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            raise ValueError(f"max_num_batched_tokens must be at least max_num_seqs, got {self.max_num_batched_tokens}")
-        if self.max_model_len is not None and not 2 <= self.max_model_len <= self.blocks * self.block_size:
-            raise ValueError(f"max_model_len must be 2 to blocks * block_size, got {self.max_model_len}")
+        for name in ("health_delay_s", "shutdown_timeout_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}")
 
     @property
     def context_tokens(self) -> int:

@@ -25,7 +25,7 @@ class Generation:
         self._abort = abort
         self._arrived: list[EngineEvent] = []
         self._waiter: asyncio.Future[None] | None = None
-        self._is_aborted = False
+        self._failure: Exception | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -37,20 +37,25 @@ class Generation:
 
         Raises:
             GenerationAborted: `abort` was called.
+            Exception: what `fail` was given.
         """
-        while not self._arrived and not self._is_aborted:
+        while not self._arrived and self._failure is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        if self._is_aborted:
-            raise GenerationAborted
+        if self._failure is not None:
+            raise self._failure
         events, self._arrived = self._arrived, []
         return events
 
     def abort(self) -> None:
         """Drop what has not finished, at once. May be called twice, and after the end."""
-        if self.is_finished or self._is_aborted:
+        self.fail(GenerationAborted())
+
+    def fail(self, failure: Exception) -> None:
+        """The same, with another exception for who waits for events. The first one counts."""
+        if self.is_finished or self._failure is not None:
             return
-        self._is_aborted = True
+        self._failure = failure
         self._abort(tuple(self._unfinished))
         self._wake()
 
@@ -124,10 +129,14 @@ class RealtimeEngine:
             self._clock.set_rate(self._speed / factor)
             self._arm()
 
+    def fail(self, failure: Exception) -> None:
+        """Drop every generation; each raises *failure*."""
+        for generation in set(self._generations.values()):
+            generation.fail(failure)
+
     def close(self) -> None:
         """Abort every generation and stop the timer."""
-        for generation in set(self._generations.values()):
-            generation.abort()
+        self.fail(GenerationAborted())
         self._disarm()
 
     def _now(self) -> float:

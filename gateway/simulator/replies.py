@@ -1,18 +1,11 @@
-"""The JSON of answers, key for key as vLLM writes it (vllm/entrypoints/openai/*/protocol.py)."""
+"""Chats and completions as vLLM writes them, key for key (vllm/entrypoints/openai/*/protocol.py)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-
-Json = dict[str, Any]
-
-DONE = b"data: [DONE]\n\n"
-
-
-def sse(value: Json) -> bytes:
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+from gateway.simulator.errors import ApiError
+from gateway.simulator.sse import DONE, Event, Json
 
 
 def usage_json(*, prompt_tokens: int, completion_tokens: int, cached_tokens: int | None = None) -> Json:
@@ -40,19 +33,37 @@ class ChoiceText:
 
 
 class ReplyShape(Protocol):
-    """How one endpoint writes its answers."""
+    """How one endpoint writes one answer.
 
-    def opening_chunk(self, choice: ChoiceText, usage: Json | None) -> Json | None:
+    A stream is one *begin*, *opening* and *token* for each choice, and one *closing*, or a *failure* anywhere.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    def begin(self) -> list[Event]:
+        """What a stream says before the engine has said anything."""
+        ...
+
+    def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
         """What a stream says of a choice before its first token, if anything."""
         ...
 
-    def chunk(self, choice: ChoiceText, usage: Json | None) -> Json: ...
-
-    def usage_chunk(self, usage: Json) -> Json:
-        """The last chunk of a stream, without choices."""
+    def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
+        """One token. *usage* is that of the choice so far, where it is asked for with every chunk."""
         ...
 
-    def body(self, choices: Sequence[ChoiceText], usage: Json) -> Json: ...
+    def closing(self, choices: Sequence[ChoiceText], usage: Json, *, include_usage: bool) -> list[Event]:
+        """The end of a stream; *choices* as a whole."""
+        ...
+
+    def failure(self, error: ApiError, body: Json) -> list[Event]:
+        """How a stream ends that cannot go on; *body* is the error in the engine's shape."""
+        ...
+
+    def body(self, choices: Sequence[ChoiceText], usage: Json) -> Any:
+        """The answer that is not streamed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +73,15 @@ class ChatShape:
     """Unix seconds."""
     model: str
 
-    def opening_chunk(self, choice: ChoiceText, usage: Json | None) -> Json | None:
+    def begin(self) -> list[Event]:
+        return []
+
+    def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
         delta = {"role": "assistant", "content": ""}
         opening = {"index": choice.index, "delta": delta, "logprobs": None, "finish_reason": None}
-        return self._chunk([opening], usage, prompt_token_ids=_listed(choice.prompt_token_ids))
+        return [Event(self._chunk([opening], usage, prompt_token_ids=_listed(choice.prompt_token_ids)))]
 
-    def chunk(self, choice: ChoiceText, usage: Json | None) -> Json:
+    def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
         written: Json = {
             "index": choice.index,
             "delta": {"content": choice.text},
@@ -77,10 +91,13 @@ class ChatShape:
         if choice.finish_reason is not None:
             written["stop_reason"] = None
         written["token_ids"] = _listed(choice.token_ids)
-        return self._chunk([written], usage)
+        return [Event(self._chunk([written], usage))]
 
-    def usage_chunk(self, usage: Json) -> Json:
-        return self._chunk([], usage)
+    def closing(self, choices: Sequence[ChoiceText], usage: Json, *, include_usage: bool) -> list[Event]:  # noqa: ARG002
+        return [Event(self._chunk([], usage)), DONE] if include_usage else [DONE]
+
+    def failure(self, error: ApiError, body: Json) -> list[Event]:  # noqa: ARG002 - the body says it all
+        return [Event(body), DONE]
 
     def body(self, choices: Sequence[ChoiceText], usage: Json) -> Json:
         return {
@@ -136,14 +153,20 @@ class CompletionShape:
     """Unix seconds."""
     model: str
 
-    def opening_chunk(self, choice: ChoiceText, usage: Json | None) -> Json | None:  # noqa: ARG002 - there is none
-        return None
+    def begin(self) -> list[Event]:
+        return []
 
-    def chunk(self, choice: ChoiceText, usage: Json | None) -> Json:
-        return self._frame([self._choice(choice)], usage)
+    def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:  # noqa: ARG002 - there is none
+        return []
 
-    def usage_chunk(self, usage: Json) -> Json:
-        return self._frame([], usage)
+    def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
+        return [Event(self._frame([self._choice(choice)], usage))]
+
+    def closing(self, choices: Sequence[ChoiceText], usage: Json, *, include_usage: bool) -> list[Event]:  # noqa: ARG002
+        return [Event(self._frame([], usage)), DONE] if include_usage else [DONE]
+
+    def failure(self, error: ApiError, body: Json) -> list[Event]:  # noqa: ARG002 - the body says it all
+        return [Event(body), DONE]
 
     def body(self, choices: Sequence[ChoiceText], usage: Json) -> Json:
         written = [self._choice(choice) | {"prompt_logprobs": None} for choice in choices]

@@ -5,26 +5,41 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from gateway.simulator.api import SimulatorApp
-from gateway.simulator.blocks import BlockPool, BlockSink
-from gateway.simulator.bodies import BodyReader
+from gateway.simulator.assembly import assemble
+from gateway.simulator.blocks import BlockSink
 from gateway.simulator.connection import Connection, ConnectionProtocol
-from gateway.simulator.control import Control
-from gateway.simulator.exposition import Exposition
-from gateway.simulator.faults import Faults
+from gateway.simulator.faults import Fault, Faults
 from gateway.simulator.generation import GenerationService
-from gateway.simulator.journal import Journal
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.realtime import RealtimeEngine
 
 _BACKLOG = 2048  # uvicorn's
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker that serves: where, and how to let it finish."""
+
+    url: str
+    """Without a trailing slash."""
+    faults: Faults
+    generation: GenerationService
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let running requests go on for *timeout_s* at most, and abort those that come meanwhile."""
+        if timeout_s <= 0:
+            return
+        self.faults.set(Fault("shutting_down"))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.generation.wait_idle(), timeout_s)
 
 
 @asynccontextmanager
@@ -36,26 +51,8 @@ async def serving(options: SimulatorOptions, *, sink: BlockSink | None = None) -
     Raises:
         OSError: the address cannot be bound.
     """
-    loop = asyncio.get_running_loop()
-    listener = socket.create_server((options.host, options.port), backlog=_BACKLOG, family=_family(options.host))
-    pool = options.build_pool(sink)
-    engine = RealtimeEngine(options.build_engine(pool), speed=options.speed)
-    open_connections: set[Connection] = set()
-    app = _build_app(options, pool=pool, engine=engine, open_connections=open_connections)
-    config = Config(app, http=ConnectionProtocol, ws="none", lifespan="off", log_config=None, access_log=False)
-    config.load()
-    state = ServerState()
-    server = await loop.create_server(lambda: ConnectionProtocol(config, state, open_connections), sock=listener)
-    try:
-        yield _url(options.host, listener.getsockname()[1])
-    finally:
-        server.close()
-        for connection in tuple(open_connections):
-            await connection.abort()
-        if state.tasks:
-            await asyncio.wait(state.tasks)
-        engine.close()
-        await server.wait_closed()
+    async with _worker(options, sink) as worker:
+        yield worker.url
 
 
 def run(options: SimulatorOptions) -> None:
@@ -73,44 +70,36 @@ async def _serve_until_signal(options: SimulatorOptions) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with serving(options) as url:
-        sys.stdout.write(f"ready: {url}\n")
+    async with _worker(options, None) as worker:
+        sys.stdout.write(f"ready: {worker.url}\n")
         sys.stdout.flush()
         await stop.wait()
+        await worker.drain(options.shutdown_timeout_s)
 
 
-def _build_app(
-    options: SimulatorOptions, *, pool: BlockPool, engine: RealtimeEngine, open_connections: set[Connection]
-) -> SimulatorApp:
-    """Where the parts of a worker meet."""
-    faults, journal, started_at = Faults(), Journal(), _unix_s()
-    exposition = Exposition(
-        options.model,
-        engine.load,
-        cache_config={
-            "block_size": str(options.block_size),
-            "num_gpu_blocks": str(options.blocks),
-            "enable_prefix_caching": "True",
-        },
-        started_at=started_at,
-    )
-    generation = GenerationService(
-        model=options.model,
-        block_size=options.block_size,
-        engine=engine,
-        faults=faults,
-        journal=journal,
-        exposition=exposition,
-        unix=_unix_s,
-    )
-    return SimulatorApp(
-        reader=BodyReader(options.model, options.context_tokens),
-        generation=generation,
-        control=Control(faults=faults, journal=journal, pool=pool, engine=engine, open_connections=open_connections),
-        faults=faults,
-        exposition=exposition,
-        started_at=started_at,
-    )
+@asynccontextmanager
+async def _worker(options: SimulatorOptions, sink: BlockSink | None) -> AsyncIterator[Worker]:
+    loop = asyncio.get_running_loop()
+    listener = socket.create_server((options.host, options.port), backlog=_BACKLOG, family=_family(options.host))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; asyncio sets it only where it knows
+    pool = options.build_pool(sink)
+    engine = RealtimeEngine(options.build_engine(pool), speed=options.speed)
+    open_connections: set[Connection] = set()
+    parts = assemble(options, pool=pool, engine=engine, open_connections=open_connections, unix=_unix_s)
+    config = Config(parts.app, http=ConnectionProtocol, ws="none", lifespan="off", log_config=None, access_log=False)
+    config.load()
+    state = ServerState()
+    server = await loop.create_server(lambda: ConnectionProtocol(config, state, open_connections), sock=listener)
+    try:
+        yield Worker(_url(options.host, listener.getsockname()[1]), parts.faults, parts.generation)
+    finally:
+        server.close()
+        for connection in tuple(open_connections):
+            await connection.abort()
+        if state.tasks:
+            await asyncio.wait(state.tasks)
+        engine.close()
+        await server.wait_closed()
 
 
 def _unix_s() -> float:

@@ -27,26 +27,6 @@ async def test_the_model_that_is_served(worker: httpx.AsyncClient) -> None:
     assert ("tiny", "tiny", 8192) == (card["id"], card["root"], card["max_model_len"])
 
 
-async def test_text_to_tokens_and_back(worker: httpx.AsyncClient) -> None:
-    """Tokenize counts, and detokenize gives the text again."""
-    tokens = (await worker.post("/tokenize", json={"prompt": "Grüße", "return_token_strs": True})).json()
-    back = (await worker.post("/detokenize", json={"tokens": tokens["tokens"]})).json()
-
-    assert (2, 8192, ["Grü", "ße"]) == (tokens["count"], tokens["max_model_len"], tokens["token_strs"])
-    assert {"prompt": "Grüße"} == back
-
-
-async def test_a_chat_has_the_tokens_that_are_counted(worker: httpx.AsyncClient) -> None:
-    """Tokenize with messages gives what the chat endpoint uses as its prompt, tools included."""
-    chat = {"messages": [{"role": "user", "content": "Hello"}], "tools": [{"type": "function"}]}
-    tokens = (await worker.post("/tokenize", json=chat)).json()
-    reply = (await worker.post("/v1/chat/completions", json=chat | {"return_token_ids": True})).json()
-
-    assert tokens["tokens"] == reply["prompt_token_ids"]
-    assert tokens["count"] == reply["usage"]["prompt_tokens"]
-    assert None is tokens["token_strs"]
-
-
 @pytest.mark.parametrize("path", ["/health", "/ping"])
 async def test_a_worker_is_well(worker: httpx.AsyncClient, path: str) -> None:
     """An empty 200."""
@@ -99,7 +79,9 @@ async def test_unknown_routes(worker: httpx.AsyncClient, method: str, path: str,
     assert (status, status) == (reply.status_code, reply.json()["error"]["code"])
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"])
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/rerank", "/score"]
+)
 async def test_only_json_is_taken(worker: httpx.AsyncClient, path: str) -> None:
     """Malformed JSON and other media types are a 400, on every path that takes a body."""
     media = await worker.post(path, content=b"{}", headers={"content-type": "text/plain"})

@@ -78,3 +78,21 @@ async def test_a_handler_hears_that_its_client_went() -> None:
         assert sock.fileno() > 0
         writer.close()
         await asyncio.wait_for(heard.wait(), 1)
+
+
+async def test_a_handler_waits_no_longer_than_it_wants() -> None:
+    """It is told whether the client went meanwhile."""
+    told: list[bool] = []
+    done = asyncio.Event()
+
+    async def wait(connection: Connection, send: Any) -> None:
+        told.append(await connection.is_lost_within(0.01))
+        told.append(await connection.is_lost_within(10))
+        done.set()
+
+    async with served(wait) as (_, writer):
+        await asyncio.sleep(0.02)
+        writer.close()
+        await asyncio.wait_for(done.wait(), 1)
+
+    assert [False, True] == told

@@ -1,5 +1,7 @@
 import asyncio
 import base64
+import itertools
+import json
 import time
 from typing import Any
 
@@ -141,6 +143,153 @@ async def test_a_whole_answer_that_is_cut(worker: httpx.AsyncClient) -> None:
     assert 200 == (await worker.post(CHAT, json=HELLO)).status_code
 
 
+def decoded(text: str) -> list[Any]:
+    """The events of a stream, the end mark as a string."""
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return ["[DONE]" if line == "[DONE]" else json.loads(line) for line in lines]
+
+
+async def test_a_dead_engine_behind_a_live_server(worker: httpx.AsyncClient) -> None:
+    """Health is 503, inference is 500 before the head of a stream; the rest is as ever, until the fault is lifted."""
+    await fault(worker, mode="engine_dead")
+    whole, stream = [await worker.post(CHAT, json=HELLO | {"stream": stream}) for stream in (False, True)]
+    tokens = await worker.post("/tokenize", json={"prompt": "Hello"})
+    health = await worker.get("/health")
+    await fault(worker, mode="none")
+
+    assert (500, 500, 503, 200) == (whole.status_code, stream.status_code, health.status_code, tokens.status_code)
+    assert "InternalServerError" == whole.json()["error"]["type"] == stream.json()["error"]["type"]
+    assert (200, 200) == ((await worker.get("/health")).status_code, (await worker.post(CHAT, json=HELLO)).status_code)
+    assert ["failed", "failed", "finished"] == [entry["state"] for entry in await requests(worker)]
+
+
+async def test_an_engine_that_dies_over_a_stream(slow_worker: httpx.AsyncClient) -> None:
+    """What runs ends with the error as an event."""
+    async with slow_worker.stream("POST", CHAT, json=HELLO | {"stream": True, "ignore_eos": True}) as reply:
+        lines = reply.aiter_lines()
+        await anext(lines)
+        await fault(slow_worker, mode="engine_dead")
+        rest = decoded("\n".join([line async for line in lines]))
+
+    assert "[DONE]" == rest[-1]
+    assert 500 == rest[-2]["error"]["code"]
+    assert ["failed"] == [entry["state"] for entry in await requests(slow_worker)]
+
+
+@pytest.mark.parametrize("after", [0, 3])
+async def test_an_error_as_an_event(worker: httpx.AsyncClient, after: int) -> None:
+    """After 200 and so many tokens: with none of them the error is the first event."""
+    await fault(worker, mode="error_event", status=503, after_tokens=after, count=1)
+    reply = await worker.post(CHAT, json=HELLO | {"stream": True, "ignore_eos": True})
+    *tokens, error, done = decoded(reply.text)
+
+    assert (200, "[DONE]") == (reply.status_code, done)
+    assert (503, "ServiceUnavailableError") == (error["error"]["code"], error["error"]["type"])
+    assert (after + 1 if after else 0) == len(tokens)
+    assert ["failed"] == [entry["state"] for entry in await requests(worker)]
+
+
+async def test_an_error_event_without_a_stream(worker: httpx.AsyncClient) -> None:
+    """It is the status, 500 by default."""
+    await fault(worker, mode="error_event", after_tokens=3)
+
+    assert 500 == (await worker.post(CHAT, json=HELLO)).status_code
+
+
+async def test_a_worker_that_shuts_down(worker: httpx.AsyncClient) -> None:
+    """It answers 200 with an empty text and finish_reason abort, streamed or not, and is well as far as it says."""
+    await fault(worker, mode="shutting_down")
+    whole = (await worker.post(CHAT, json=HELLO)).json()
+    stream = decoded((await worker.post(CHAT, json=HELLO | {"stream": True})).text)
+    (choice,) = whole["choices"]
+
+    assert ("", "abort", 0) == (
+        choice["message"]["content"],
+        choice["finish_reason"],
+        whole["usage"]["completion_tokens"],
+    )
+    assert [None, "abort"] == [chunk["choices"][0]["finish_reason"] for chunk in stream[:-1]]
+    assert 200 == (await worker.get("/health")).status_code
+
+
+async def test_a_stream_in_drips(worker: httpx.AsyncClient) -> None:
+    """Two bytes at a time are the same events."""
+    body = {"prompt": "Hello", "stream": True, "max_tokens": 4}
+    whole = await worker.post("/v1/completions", json=body, headers={"x-request-id": "r"})
+    await fault(worker, mode="drip", drip_bytes=2)
+    async with worker.stream("POST", "/v1/completions", json=body, headers={"x-request-id": "r"}) as reply:
+        pieces = [piece async for piece in reply.aiter_raw()]
+    texts = [
+        [event["choices"][0]["text"] for event in decoded(text)[:-1]]
+        for text in (whole.text, b"".join(pieces).decode())
+    ]
+
+    assert texts[0] == texts[1]
+    assert len(pieces) > 20
+
+
+@pytest.mark.parametrize(("after", "before"), [(None, 2), (0, 0), (2, 3)])
+async def test_a_stream_that_falls_silent(worker: httpx.AsyncClient, after: int | None, before: int) -> None:
+    """First some events, by default those of one token, then nothing for a while, then all the rest."""
+    await fault(worker, mode="silent", after_tokens=after, seconds=0.1)
+    arrived = [(time.monotonic(), b"")]
+    async with worker.stream("POST", CHAT, json=HELLO | {"stream": True, "max_tokens": 5}) as reply:
+        arrived += [(time.monotonic(), part) async for part in reply.aiter_bytes()]
+    gaps_s = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(arrived)]
+    at = gaps_s.index(max(gaps_s)) + 1
+    early, late = (b"".join(part for _, part in parts) for parts in (arrived[:at], arrived[at:]))
+
+    assert max(gaps_s) > 0.09
+    assert (before, 7 - before) == (early.count(b"data: "), late.count(b"data: "))
+    assert late.endswith(b"data: [DONE]\n\n")
+
+
+async def test_a_whole_answer_after_silence(worker: httpx.AsyncClient) -> None:
+    """Without a stream the silence is before the first byte."""
+    await fault(worker, mode="silent", seconds=0.1)
+    began = time.monotonic()
+    reply = await worker.post(CHAT, json=HELLO)
+
+    assert 200 == reply.status_code
+    assert time.monotonic() - began >= 0.1
+
+
+@pytest.mark.parametrize("after", [0, 1])
+async def test_a_client_that_does_not_wait(worker: httpx.AsyncClient, after: int) -> None:
+    """Its request is aborted in the midst of the silence."""
+    await fault(worker, mode="silent", after_tokens=after, seconds=60)
+    with pytest.raises(httpx.ReadTimeout):
+        await worker.post(CHAT, json=HELLO | {"stream": True}, timeout=0.05)
+    for _ in range(100):
+        if (await requests(worker))[0]["state"] != "running":
+            break
+
+    assert ["aborted"] == [entry["state"] for entry in await requests(worker)]
+
+
+async def test_another_spelling_of_events(worker: httpx.AsyncClient) -> None:
+    """Line ends and comments change for the streams that begin from then on, and can be changed back."""
+    body = {"prompt": "Hello", "stream": True, "max_tokens": 3}
+    shown = await worker.post("/control/sse", json={"line_end": "crlf", "comment_every": 2})
+    spelled = (await worker.post("/v1/completions", json=body)).text
+    await worker.post("/control/sse", json={})
+    plain = (await worker.post("/v1/completions", json=body)).text
+
+    assert {"line_end": "crlf", "comment_every": 2} == shown.json() != (await worker.get("/control/sse")).json()
+    assert 2 == spelled.count("\r\n\r\n: keep-alive\r\n\r\n")
+    assert spelled.count("\n") == spelled.count("\r\n")
+    assert "\r" not in plain
+    assert ": keep-alive" not in plain
+
+
+async def test_a_bad_spelling_is_refused(worker: httpx.AsyncClient) -> None:
+    """With what is wrong."""
+    reply = await worker.post("/control/sse", json={"comment_every": 0})
+
+    assert 400 == reply.status_code
+    assert "comment_every" in reply.json()["error"]["message"]
+
+
 async def test_a_slow_worker(slow_worker: httpx.AsyncClient) -> None:
     """At a factor of 0.01 a token of 100 ms takes 1 ms; at 100, it does not come within a tenth of a second."""
     await fault(slow_worker, mode="slow", factor=0.01)
@@ -162,6 +311,9 @@ async def test_a_slow_worker(slow_worker: httpx.AsyncClient) -> None:
         (b'{"mode": "status", "status": 200}', "`$.status`"),
         (b'{"mode": "slow", "factor": 0}', "`$.factor`"),
         (b'{"mode": "slow", "count": 3}', "slow is the pace of the whole worker and takes no count"),
+        (b'{"mode": "engine_dead", "count": 3}', "engine_dead is the state of the whole worker and takes no count"),
+        (b'{"mode": "drip", "drip_bytes": 0}', "`$.drip_bytes`"),
+        (b'{"mode": "silent", "seconds": 0}', "`$.seconds`"),
         (b'{"mode": "hang", "count": 0}', "`$.count`"),
         (b'{"mode": "hang", "counts": 1}', "unknown field `counts`"),
     ],

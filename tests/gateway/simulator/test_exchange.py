@@ -16,7 +16,13 @@ def exchange(*messages: dict[str, Any], headers: list[tuple[bytes, bytes]] | Non
     async def send(message: dict[str, Any]) -> None:
         raise AssertionError(message)
 
-    scope = {"method": "POST", "path": "/", "headers": headers or [], "state": {"connection": None}}
+    scope = {
+        "method": "POST",
+        "path": "/",
+        "query_string": b"level=1&level=2",
+        "headers": headers or [],
+        "state": {"connection": None},
+    }
     return Exchange(scope, receive, send)
 
 
@@ -35,6 +41,11 @@ async def test_a_client_that_goes_before_its_body_is_whole() -> None:
     """There is nobody to answer."""
     with pytest.raises(ClientGone):
         await exchange({"type": "http.request", "body": b"ab", "more_body": True}, {"type": "http.disconnect"}).body()
+
+
+def test_a_query() -> None:
+    """The last of several values counts."""
+    assert ("2", None) == (exchange().query("level"), exchange().query("mode"))
 
 
 @pytest.mark.parametrize("value", [b"application/json", b"Application/JSON; charset=utf-8"])

@@ -48,6 +48,32 @@ def test_what_takes_the_whole_worker(fault: Fault, expected: str) -> None:
     assert expected == faults.whole_worker
 
 
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (Fault("abort_mid_stream"), 5),
+        (Fault("silent"), 1),
+        (Fault("error_event"), 0),
+        (Fault("silent", after_tokens=0), 0),
+        (Fault("error_event", after_tokens=3), 3),
+    ],
+)
+def test_when_a_fault_strikes(fault: Fault, expected: int) -> None:
+    """After as many tokens as it says, else as its mode has it."""
+    assert expected == fault.strikes_after
+
+
+def test_a_dead_engine_has_no_count() -> None:
+    """It is dead for everyone."""
+    faults = Faults()
+    with pytest.raises(ValueError, match="engine_dead is the state of the whole worker and takes no count"):
+        faults.set(Fault("engine_dead", count=1))
+    faults.set(Fault("engine_dead"))
+
+    assert faults.is_engine_dead
+    assert "none" == faults.whole_worker
+
+
 def test_slow_has_a_factor_and_no_count() -> None:
     """The pace is the worker's."""
     faults = Faults()

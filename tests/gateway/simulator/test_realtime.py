@@ -111,3 +111,17 @@ def test_a_negative_speed_is_refused() -> None:
     """Time does not run backwards."""
     with pytest.raises(ValueError, match="speed must not be negative, got -1"):
         engine(-1)
+
+
+async def test_every_generation_can_fail_at_once() -> None:
+    """Each raises what it was failed with, and the engine has nothing left to do."""
+    driven = engine(0.001)
+    generations = [driven.submit([EngineRequest(name, 10, 50, [])]) for name in ("a", "b")]
+    driven.fail(RuntimeError("gone"))
+    for generation in generations:
+        generation.abort()  # comes too late to change the reason
+        with pytest.raises(RuntimeError, match="gone"):
+            await generation.events()
+
+    assert (0, 0) == (driven.load().running, driven.load().waiting)
+    driven.close()

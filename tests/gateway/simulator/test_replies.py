@@ -1,13 +1,10 @@
-from gateway.simulator.replies import ChatShape, ChoiceText, CompletionShape, sse, usage_json
+from gateway.simulator.errors import ApiError
+from gateway.simulator.replies import ChatShape, ChoiceText, CompletionShape, usage_json
+from gateway.simulator.sse import DONE, Event
 
 TOKEN = ChoiceText(index=0, text="bak ", token_ids=[5], prompt_token_ids=[1, 2], finish_reason=None)
 LAST = ChoiceText(index=0, text="tol ", token_ids=None, prompt_token_ids=None, finish_reason="length")
 USAGE = usage_json(prompt_tokens=2, completion_tokens=1, cached_tokens=0)
-
-
-def test_an_event() -> None:
-    """Compact JSON between `data: ` and an empty line."""
-    assert b'data: {"a":"\xc3\xa9"}\n\n' == sse({"a": "é"})
 
 
 def test_usage() -> None:
@@ -27,12 +24,21 @@ def test_a_chat_stream() -> None:
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "tiny"}
     opening = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
     token = {"index": 0, "delta": {"content": "bak "}, "logprobs": None, "finish_reason": None, "token_ids": [5]}
-    last = shape.chunk(LAST, None)["choices"][0]
+    last = (shape.token(LAST, None)[0].data or {})["choices"][0]
 
-    assert head | {"choices": [opening], "prompt_token_ids": [1, 2]} == shape.opening_chunk(TOKEN, None)
-    assert head | {"choices": [token]} == shape.chunk(TOKEN, None)
+    assert [] == shape.begin()
+    assert [Event(head | {"choices": [opening], "prompt_token_ids": [1, 2]})] == shape.opening(TOKEN, None)
+    assert [Event(head | {"choices": [token]})] == shape.token(TOKEN, None)
     assert ("length", None, None) == (last["finish_reason"], last["stop_reason"], last["token_ids"])
-    assert head | {"choices": [], "usage": USAGE} == shape.usage_chunk(USAGE)
+    usage = Event(head | {"choices": [], "usage": USAGE})
+    assert [usage, DONE] == shape.closing([LAST], USAGE, include_usage=True)
+    assert [DONE] == shape.closing([LAST], USAGE, include_usage=False)
+
+
+def test_a_stream_that_fails() -> None:
+    """The error is an event, and the end mark follows all the same."""
+    for shape in (ChatShape("chatcmpl-1", 7, "tiny"), CompletionShape("cmpl-1", 7, "tiny")):
+        assert [Event({"error": {}}), DONE] == shape.failure(ApiError(500, "no"), {"error": {}})
 
 
 def test_a_whole_chat() -> None:
@@ -48,8 +54,7 @@ def test_a_completion_stream() -> None:
     """No opening; every chunk has a usage, mostly null."""
     shape = CompletionShape("cmpl-1", 7, "tiny")
 
-    assert None is shape.opening_chunk(TOKEN, None)
-    assert {
+    expected = {
         "id": "cmpl-1",
         "object": "text_completion",
         "created": 7,
@@ -66,6 +71,11 @@ def test_a_completion_stream() -> None:
             }
         ],
         "usage": None,
-    } == shape.chunk(TOKEN, None)
-    assert [] == shape.usage_chunk(USAGE)["choices"]
+    }
+
+    assert [] == shape.begin() + shape.opening(TOKEN, None)
+    assert [Event(expected)] == shape.token(TOKEN, None)
+    usage = Event(expected | {"choices": [], "usage": USAGE})
+    assert [usage, DONE] == shape.closing([LAST], USAGE, include_usage=True)
+    assert [DONE] == shape.closing([LAST], USAGE, include_usage=False)
     assert "bak " == shape.body([TOKEN], USAGE)["choices"][0]["text"]

@@ -2,7 +2,9 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -92,21 +94,34 @@ async def test_the_fifo_timing_streams_as_well() -> None:
     assert 6 == reply.text.count("data: ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_program_runs_until_it_is_told_to_stop(number: signal.Signals) -> None:
-    """One line tells the address; a signal ends it with status 0, also while a request runs."""
-    program = (
+@asynccontextmanager
+async def program(**options: Any) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A worker that runs as a program, and its URL."""
+    arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    code = (
         "from gateway.simulator.options import SimulatorOptions; from gateway.simulator.server import run; "
-        "run(SimulatorOptions(port=0))"
+        f"run(SimulatorOptions(port=0, {arguments}))"
     )
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     line = (await process.stdout.readline()).decode()
-    url = line.removeprefix("ready: ").strip()
+    assert line.startswith("ready: http://127.0.0.1:")
+    try:
+        yield process, line.removeprefix("ready: ").strip()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_program_runs_until_it_is_told_to_stop(number: signal.Signals) -> None:
+    """One line tells the address; a signal ends it with status 0, also while a request runs."""
     body = {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True}
     async with (
+        program() as (process, url),
         httpx.AsyncClient(verify=False) as client,
         client.stream("POST", f"{url}/v1/completions", json=body) as reply,
     ):
@@ -114,5 +129,44 @@ async def test_a_program_runs_until_it_is_told_to_stop(number: signal.Signals) -
         process.send_signal(number)
         _, errors = await process.communicate()
 
-    assert line.startswith("ready: http://127.0.0.1:")
     assert (0, b"") == (process.returncode, errors)
+
+
+async def test_a_program_lets_finish_what_runs() -> None:
+    """With a shutdown timeout a stream comes to its end; meanwhile health is fine and others are aborted."""
+    body = {"prompt": "x", "max_tokens": 10, "ignore_eos": True}
+    async with (
+        program(shutdown_timeout_s=10.0, tpot_ms=50.0) as (process, url),
+        httpx.AsyncClient(base_url=url, verify=False) as client,
+        client.stream("POST", "/v1/completions", json=body | {"stream": True}) as reply,
+    ):
+        parts = reply.aiter_bytes()
+        got = await anext(parts)
+        process.send_signal(signal.SIGTERM)
+        other: dict[str, Any] = {"finish_reason": None}
+        while other["finish_reason"] != "abort":  # until the signal has arrived
+            other = (await client.post("/v1/completions", json=body | {"max_tokens": 1})).json()["choices"][0]
+        health = await client.get("/health")
+        async for part in parts:
+            got += part
+        _, errors = await process.communicate()
+
+    assert (11, True) == (got.count(b"data: "), got.endswith(b"data: [DONE]\n\n"))
+    assert ("", 200) == (other["text"], health.status_code)
+    assert (0, b"") == (process.returncode, errors)
+
+
+async def test_a_program_waits_no_longer_than_its_timeout() -> None:
+    """What still runs then is cut."""
+    body = {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True}
+    async with program(shutdown_timeout_s=0.1) as (process, url), httpx.AsyncClient(verify=False) as client:
+        async with client.stream("POST", f"{url}/v1/completions", json=body) as reply:
+            parts = reply.aiter_bytes()
+            await anext(parts)
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(httpx.TransportError):
+                async for _ in parts:
+                    pass
+        await process.wait()
+
+    assert 0 == process.returncode

@@ -1,0 +1,135 @@
+"""Where the parts of a worker meet: the one place that knows which dialect has which metrics and routes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from gateway.simulator.api import SimulatorApp, control_routes, inference_endpoints, inference_routes, text_routes
+from gateway.simulator.blocks import BlockPool
+from gateway.simulator.bodies import BodyReader
+from gateway.simulator.connection import Connection
+from gateway.simulator.control import Control
+from gateway.simulator.dynamo import DynamoMetrics, DynamoStatus
+from gateway.simulator.exposition import Exposition, MetricNames
+from gateway.simulator.faults import Faults
+from gateway.simulator.generation import GenerationService
+from gateway.simulator.journal import Journal
+from gateway.simulator.options import SimulatorOptions
+from gateway.simulator.realtime import RealtimeEngine
+from gateway.simulator.responses import ResponsesEndpoint
+from gateway.simulator.routes import RouteTable
+from gateway.simulator.sglang import SglangMetrics, SglangStatus
+from gateway.simulator.sleep import Sleep
+from gateway.simulator.vllm import VllmMetrics, VllmStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a server needs of a worker."""
+
+    app: SimulatorApp
+    faults: Faults
+    generation: GenerationService
+
+
+def assemble(
+    options: SimulatorOptions,
+    *,
+    pool: BlockPool,
+    engine: RealtimeEngine,
+    open_connections: set[Connection],
+    unix: Callable[[], float],
+) -> Parts:
+    """*unix* gives the seconds since 1970."""
+    faults, journal, sleep, started_at = Faults(), Journal(), Sleep(pool=pool, engine=engine), unix()
+    reader = BodyReader(options.model, options.context_tokens)
+    exposition = Exposition(_metric_names(options, sleep), engine.load, started_at=started_at)
+    generation = GenerationService(
+        model=options.model,
+        block_size=options.block_size,
+        engine=engine,
+        faults=faults,
+        sleep=sleep,
+        journal=journal,
+        exposition=exposition,
+        unix=unix,
+    )
+    control = Control(
+        faults=faults,
+        journal=journal,
+        pool=pool,
+        engine=engine,
+        generation=generation,
+        open_connections=open_connections,
+    )
+    status = _Status(options, reader, faults, started_at)
+    responses = ResponsesEndpoint(reader)
+    app = SimulatorApp(
+        dialect=options.dialect,
+        inference=inference_routes(inference_endpoints(options.dialect, reader, responses), generation),
+        others={
+            **text_routes(options.dialect, reader, responses),
+            **status.routes(generation, engine, sleep),
+            "/metrics": {"GET": exposition.show},
+            **control_routes(control),
+        },
+        faults=faults,
+    )
+    return Parts(app, faults, generation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """The routes by which a worker of each dialect says how it is."""
+
+    options: SimulatorOptions
+    reader: BodyReader
+    faults: Faults
+    started_at: float
+
+    def routes(self, generation: GenerationService, engine: RealtimeEngine, sleep: Sleep) -> RouteTable:
+        if self.options.dialect == "sglang":
+            return SglangStatus(
+                reader=self.reader,
+                read_load=engine.load,
+                faults=self.faults,
+                metrics=_sglang_metrics(self.options),
+                max_running_requests=self.options.max_num_seqs,
+                health_delay_s=self.options.health_delay_s,
+                started_at=self.started_at,
+            ).routes()
+        if self.options.dialect == "dynamo":
+            digest = blake2b(str(self.started_at).encode(), digest_size=8).digest()
+            return DynamoStatus(
+                reader=self.reader,
+                faults=self.faults,
+                instance_id=int.from_bytes(digest, "big") | 1 << 63,
+                started_at=self.started_at,
+            ).routes()
+        return VllmStatus(
+            reader=self.reader, generation=generation, faults=self.faults, sleep=sleep, started_at=self.started_at
+        ).routes()
+
+
+def _metric_names(options: SimulatorOptions, sleep: Sleep) -> MetricNames:
+    if options.dialect == "sglang":
+        return _sglang_metrics(options)
+    if options.dialect == "dynamo":
+        return DynamoMetrics(model=options.model, blocks=options.blocks, block_size=options.block_size)
+    cache_config = {
+        "block_size": str(options.block_size),
+        "num_gpu_blocks": str(options.blocks),
+        "enable_prefix_caching": "True",
+    }
+    return VllmMetrics(
+        model=options.model,
+        cache_config=cache_config,
+        sleep_state=lambda: sleep.state,
+        old_names=options.old_metrics,
+    )
+
+
+def _sglang_metrics(options: SimulatorOptions) -> SglangMetrics:
+    return SglangMetrics(
+        model=options.model, cache_tokens=options.blocks * options.block_size, page_size=options.block_size
+    )

@@ -1,0 +1,95 @@
+"""What is the own of Dynamo's frontend: its metrics, and the routes that say how it is. One worker is behind it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from prometheus_client.metrics_core import Metric
+
+from gateway.simulator.bodies import BodyReader
+from gateway.simulator.engine import EngineLoad
+from gateway.simulator.errors import ApiError
+from gateway.simulator.exchange import Exchange
+from gateway.simulator.exposition import gauge
+from gateway.simulator.faults import Faults
+from gateway.simulator.routes import RouteTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamoMetrics:
+    model: str
+    blocks: int
+    block_size: int
+    """In tokens."""
+    ttft: ClassVar[str] = "dynamo_frontend_time_to_first_token_seconds"
+    finished: ClassVar[str | None] = None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return {"model": self.model}
+
+    def families(self, load: EngineLoad) -> Iterator[Metric]:
+        gauges = {
+            "dynamo_frontend_inflight_requests": ("Requests under way.", load.running + load.waiting),
+            "dynamo_frontend_queued_requests": ("Requests before their first token.", load.waiting),
+            "dynamo_frontend_model_total_kv_blocks": ("KV blocks of a worker.", self.blocks),
+            "dynamo_frontend_model_kv_cache_block_size": ("Tokens in a block.", self.block_size),
+        }
+        for name, (text, value) in gauges.items():
+            yield gauge(name, text, value, self.labels)
+
+
+class DynamoStatus:
+    """How the worker is. *instance_id* is beyond 2^53, as Dynamo's are; *started_at* Unix seconds."""
+
+    def __init__(self, *, reader: BodyReader, faults: Faults, instance_id: int, started_at: float) -> None:
+        self._reader = reader
+        self._faults = faults
+        self._instance_id = instance_id
+        self._started_at = started_at
+
+    def routes(self) -> RouteTable:
+        return {
+            "/v1/models": {"GET": self._models},
+            "/v1/models/{id}": {"GET": self._model},
+            "/v1/models/{id}/ready": {"GET": self._model_ready},
+            "/health": {"GET": self._health},
+            "/live": {"GET": self._live},
+        }
+
+    def _card(self) -> dict[str, object]:
+        return {
+            "id": self._reader.model,
+            "object": "model",
+            "created": int(self._started_at),
+            "owned_by": "nvidia",
+            "context_window": self._reader.context_tokens,
+        }
+
+    async def _models(self, exchange: Exchange) -> None:
+        await exchange.reply_json({"object": "list", "data": [self._card()]})
+
+    async def _model(self, exchange: Exchange) -> None:
+        self._reader.check_model(exchange.named_in_path)
+        await exchange.reply_json(self._card())
+
+    async def _model_ready(self, exchange: Exchange) -> None:
+        self._reader.check_model(exchange.named_in_path)
+        if self._faults.is_engine_dead:
+            raise ApiError(503, f"Model {self._reader.model} is not ready")
+        await exchange.reply_json({"id": self._reader.model, "ready": True})
+
+    async def _health(self, exchange: Exchange) -> None:
+        if self._faults.is_engine_dead:
+            raise ApiError(503, "No endpoints available")
+        instance = {
+            "instance_id": self._instance_id,
+            "namespace": "dynamo",
+            "component": "backend",
+            "endpoint": "generate",
+        }
+        endpoints = ["dyn://dynamo.backend.generate"]
+        await exchange.reply_json({"status": "healthy", "endpoints": endpoints, "instances": [instance]})
+
+    async def _live(self, exchange: Exchange) -> None:
+        await exchange.reply_json({"status": "live", "message": "Service is live"})

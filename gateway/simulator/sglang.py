@@ -1,0 +1,158 @@
+"""What is SGLang's own: its metrics (sglang/srt/observability), and the routes that say how it is."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from prometheus_client.metrics_core import Metric
+
+from gateway.simulator.bodies import BodyReader
+from gateway.simulator.engine import EngineLoad
+from gateway.simulator.exchange import Exchange
+from gateway.simulator.exposition import counter, gauge
+from gateway.simulator.faults import Faults
+from gateway.simulator.routes import RouteTable
+
+SGLANG_VERSION = "0.5.23"
+"""The release whose wire format is simulated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SglangMetrics:
+    model: str
+    cache_tokens: int
+    """What the KV cache holds."""
+    page_size: int
+    """In tokens."""
+    ttft: ClassVar[str] = "sglang:time_to_first_token_seconds"
+    finished: ClassVar[str | None] = None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return {"model_name": self.model, "engine_type": "unified", "tp_rank": "0", "pp_rank": "0"}
+
+    def families(self, load: EngineLoad) -> Iterator[Metric]:
+        gauges = {
+            "sglang:num_running_reqs": ("Requests being computed.", load.running),
+            "sglang:num_queue_reqs": ("Requests in the queue.", load.waiting),
+            "sglang:num_used_tokens": ("Tokens in use.", _used_tokens(load, self.cache_tokens)),
+            "sglang:max_total_num_tokens": ("Tokens that fit.", self.cache_tokens),
+            "sglang:full_token_usage": ("Share of the tokens in use, 0 to 1.", load.kv_usage),
+            "sglang:cache_hit_rate": ("Share of prompt tokens found in the cache, 0 to 1.", _hit_rate(load)),
+            "sglang:page_size": ("Tokens in a page.", self.page_size),
+        }
+        counters = {
+            "sglang:prompt_tokens": ("Prompt tokens whose prefill has ended.", load.prompt_tokens),
+            "sglang:generation_tokens": ("Output tokens.", load.generation_tokens),
+            "sglang:cached_tokens": ("Prompt tokens found in the cache.", load.prefix_hit_tokens),
+        }
+        for name, (text, value) in gauges.items():
+            yield gauge(name, text, value, self.labels)
+        for name, (text, total) in counters.items():
+            yield counter(name, text, total, self.labels)
+
+
+class SglangStatus:
+    """The routes that say how the worker is. *started_at* is Unix seconds.
+
+    SGLang's /health generates a token, and its loop sleeps a second first: *health_delay_s*.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: BodyReader,
+        read_load: Callable[[], EngineLoad],
+        faults: Faults,
+        metrics: SglangMetrics,
+        max_running_requests: int,
+        health_delay_s: float,
+        started_at: float,
+    ) -> None:
+        self._reader = reader
+        self._read_load = read_load
+        self._faults = faults
+        self._metrics = metrics
+        self._max_running_requests = max_running_requests
+        self._health_delay_s = health_delay_s
+        self._started_at = started_at
+
+    def routes(self) -> RouteTable:
+        return {
+            "/v1/models": {"GET": self._models},
+            "/health": {"GET": self._health},
+            "/health_generate": {"GET": self._health},
+            "/ready": {"GET": self._ready},
+            "/ping": {"GET": self._ready},
+            "/server_info": {"GET": self._server_info},
+            "/get_server_info": {"GET": self._server_info},
+            "/model_info": {"GET": self._model_info},
+            "/v1/loads": {"GET": self._loads},
+        }
+
+    @property
+    def _ready_status(self) -> int:
+        return 503 if self._faults.in_force.mode in ("engine_dead", "shutting_down") else 200
+
+    async def _models(self, exchange: Exchange) -> None:
+        card = {
+            "id": self._reader.model,
+            "object": "model",
+            "created": int(self._started_at),
+            "owned_by": "sglang",
+            "root": self._reader.model,
+            "parent": None,
+            "max_model_len": self._reader.context_tokens,
+        }
+        await exchange.reply_json({"object": "list", "data": [card]})
+
+    async def _health(self, exchange: Exchange) -> None:
+        await asyncio.sleep(self._health_delay_s)
+        await exchange.reply(self._ready_status, b"", b"")
+
+    async def _ready(self, exchange: Exchange) -> None:
+        await exchange.reply(self._ready_status, b"", b"")
+
+    async def _model_info(self, exchange: Exchange) -> None:
+        await exchange.reply_json({"model_path": self._reader.model, "is_generation": True})
+
+    async def _server_info(self, exchange: Exchange) -> None:
+        await exchange.reply_json(
+            {
+                "model_path": self._reader.model,
+                "served_model_name": self._reader.model,
+                "page_size": self._metrics.page_size,
+                "context_length": self._reader.context_tokens,
+                "max_total_num_tokens": self._metrics.cache_tokens,
+                "dp_size": 1,
+                "kv_events": None,
+                "internal_states": [{"last_gen_throughput": 0.0}],
+                "version": SGLANG_VERSION,
+            }
+        )
+
+    async def _loads(self, exchange: Exchange) -> None:
+        await exchange.reply_json({"version": SGLANG_VERSION, "dp_rank_count": 1, "loads": [self._rank_load()]})
+
+    def _rank_load(self) -> dict[str, Any]:
+        load, tokens = self._read_load(), self._metrics.cache_tokens
+        return {
+            "dp_rank": 0,
+            "num_running_reqs": load.running,
+            "num_waiting_reqs": load.waiting,
+            "num_used_tokens": _used_tokens(load, tokens),
+            "max_total_num_tokens": tokens,
+            "max_running_requests": self._max_running_requests,
+            "token_usage": load.kv_usage,
+            "gen_throughput": 0.0,
+            "cache_hit_rate": _hit_rate(load),
+        }
+
+
+def _used_tokens(load: EngineLoad, cache_tokens: int) -> int:
+    return round(load.kv_usage * cache_tokens)
+
+
+def _hit_rate(load: EngineLoad) -> float:
+    return load.prefix_hit_tokens / load.prefix_query_tokens if load.prefix_query_tokens else 0.0

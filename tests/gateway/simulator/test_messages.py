@@ -1,0 +1,92 @@
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+MESSAGES = "/v1/messages"
+HELLO: dict[str, Any] = {"model": "tiny", "max_tokens": 5, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def events(body: str) -> list[tuple[str, dict[str, Any]]]:
+    """Name and data of each event."""
+    pairs = [event.split("\n") for event in body.split("\n\n") if event]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in pairs]
+
+
+async def test_a_message(worker: httpx.AsyncClient) -> None:
+    """In Anthropic's shape, with the text that the chat has."""
+    message = (await worker.post(MESSAGES, json=HELLO)).json()
+    chat = (await worker.post("/v1/chat/completions", json=HELLO)).json()
+
+    assert ("message", "assistant", "tiny") == (message["type"], message["role"], message["model"])
+    assert [{"type": "text", "text": chat["choices"][0]["message"]["content"]}] == message["content"]
+    assert ("max_tokens", {"input_tokens": 16, "output_tokens": 5}) == (message["stop_reason"], message["usage"])
+
+
+async def test_a_stream(worker: httpx.AsyncClient) -> None:
+    """Start, one block in deltas, usage, stop; the deltas are the whole text."""
+    whole = (await worker.post(MESSAGES, json=HELLO)).json()
+    seen = events((await worker.post(MESSAGES, json=HELLO | {"stream": True})).text)
+    names = [name for name, _ in seen]
+    text = "".join(data["delta"]["text"] for name, data in seen if name == "content_block_delta")
+
+    assert ["message_start", "content_block_start"] == names[:2]
+    assert ["content_block_stop", "message_delta", "message_stop"] == names[-3:]
+    assert names == [data["type"] for _, data in seen]
+    assert whole["content"][0]["text"] == text
+    assert {"input_tokens": 16, "output_tokens": 0} == seen[0][1]["message"]["usage"]
+    assert whole["usage"] == seen[-2][1]["usage"]
+    assert {"stop_reason": "max_tokens"} == seen[-2][1]["delta"]
+
+
+async def test_an_answer_that_ends_by_itself(worker: httpx.AsyncClient) -> None:
+    """Its turn has ended."""
+    message = (await worker.post(MESSAGES, json=HELLO | {"max_tokens": 300})).json()
+
+    assert "end_turn" == message["stop_reason"]
+
+
+async def test_the_prompt_counts_as_the_message_does(worker: httpx.AsyncClient) -> None:
+    """System prompt and tools included; cache marks change nothing."""
+    blocks = [{"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}]
+    tool = {"name": "f", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}
+    body = {"system": "Be brief.", "messages": [{"role": "user", "content": blocks}], "tools": [tool]}
+    unmarked = body | {
+        "messages": [{"role": "user", "content": "Hello"}],
+        "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+    }
+    count = (await worker.post(f"{MESSAGES}/count_tokens", json=body)).json()["input_tokens"]
+    message = (await worker.post(MESSAGES, json=HELLO | unmarked)).json()
+
+    assert count == message["usage"]["input_tokens"]
+    assert count > 16
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "kind"),
+    [({"model": "other"}, 404, "NotFoundError"), ({"max_tokens": None}, 400, "BadRequestError")],
+)
+async def test_errors_are_anthropics(worker: httpx.AsyncClient, change: Any, status: int, kind: str) -> None:
+    """With vLLM's types."""
+    reply = await worker.post(MESSAGES, json=HELLO | change)
+
+    assert status == reply.status_code
+    assert ("error", kind) == (reply.json()["type"], reply.json()["error"]["type"])
+
+
+async def test_a_stream_that_fails(worker: httpx.AsyncClient) -> None:
+    """The error is an event with a name."""
+    await worker.post("/control/faults", json={"mode": "error_event", "status": 503})
+    (only,) = events((await worker.post(MESSAGES, json=HELLO | {"stream": True})).text)
+
+    assert ("error", "error") == (only[0], only[1]["type"])
+    assert "ServiceUnavailableError" == only[1]["error"]["type"]
+
+
+async def test_an_aborted_message_has_no_reason(worker: httpx.AsyncClient) -> None:
+    """vLLM knows none for it; there is no text either."""
+    await worker.post("/control/faults", json={"mode": "shutting_down"})
+    message = (await worker.post(MESSAGES, json=HELLO)).json()
+
+    assert ([], None, 0) == (message["content"], message["stop_reason"], message["usage"]["output_tokens"])
