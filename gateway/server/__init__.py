@@ -3,7 +3,9 @@
     asgi           the shapes of ASGI
     listener       the socket, bound first
     stop_signals   what asks for the end
-    on_uvicorn     under uvicorn, with the limits that it lacks
+    cycle          one request and its response, as the application sees them
+    connection     one client's connection: HTTP/1.1, within limits
+    on_uvicorn     under uvicorn's loop and life cycle, on those connections
     on_granian     under granian
     serving        one of the two, for the gateway
 

@@ -1,18 +1,21 @@
 """What an operator can set: one YAML file, `WARMGATE_*` variables over it, and sentences for what is wrong.
 
-    names       what a setting is called
-    rules       what a value, and what values together, must be
-    schema      the settings, a group per seam
-    fields      the types of the settings
-    table       the settings as a table
-    faults      the sentences
-    yaml_file   reading YAML
-    variables   reading variables
-    source      file and environment, merged and checked
+    names         what a setting is called
+    rules         what a value, and what values together, must be
+    schema        the settings, a group per seam
+    fields        the types of the settings
+    table         the settings as a table
+    faults        the sentences
+    yaml_file     reading YAML
+    variables     reading variables
+    source        file and environment, merged and checked
+    workers_file  the workers of one model in a file of their own
+    change        what of changed settings can be applied at once
 
 Each imports those above it only.
 """
 
+from gateway.settings.change import Change, applicable
 from gateway.settings.faults import SettingsError
 from gateway.settings.schema import (
     BedrockSettings,
@@ -31,10 +34,12 @@ from gateway.settings.schema import (
 )
 from gateway.settings.source import build, environment, load, masked
 from gateway.settings.table import SettingRow, describe
+from gateway.settings.workers_file import with_found, workers_in
 
 __all__ = [
     "BedrockSettings",
     "BreakerSettings",
+    "Change",
     "HealthSettings",
     "IndexSettings",
     "LoggingSettings",
@@ -48,9 +53,12 @@ __all__ = [
     "SettingsError",
     "TimeoutSettings",
     "WorkerSettings",
+    "applicable",
     "build",
     "describe",
     "environment",
     "load",
     "masked",
+    "with_found",
+    "workers_in",
 ]

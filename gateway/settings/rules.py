@@ -89,6 +89,12 @@ def _check_path(value: str) -> str:
     return value
 
 
+def _check_file(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise _rule("it must be the path of a file")
+    return value
+
+
 Url = Annotated[str, AfterValidator(_check_url)]
 WorkerUrl = Annotated[Url, AfterValidator(_check_worker_url)]
 Token = Annotated[str, AfterValidator(_check_token)]
@@ -97,6 +103,7 @@ StrategyName = Annotated[str, AfterValidator(_check_strategy)]
 ModelName = Annotated[str, AfterValidator(_check_model_name)]
 Alias = Annotated[str, AfterValidator(_check_alias)]
 HeaderName = Annotated[str, AfterValidator(_check_header)]
+FileName = Annotated[str, AfterValidator(_check_file)]
 UrlPath = Annotated[str, AfterValidator(_check_path)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]

@@ -12,6 +12,7 @@ from gateway.settings.rules import (
     Alias,
     Contradiction,
     Count,
+    FileName,
     HeaderName,
     ModelName,
     Positive,
@@ -52,7 +53,19 @@ class ServerSettings(_Group):
         default=64 * 2**10, ge=8192, description="largest request line and headers together; more is answered 431"
     )
     keep_alive_s: Count = Field(default=75, description="how long an idle client connection stays open")
+    body_idle_s: Positive = Field(
+        default=60, description="how long a client may pause while it sends a body (uvicorn only)"
+    )
+    unread_s: Positive = Field(
+        default=300, description="how long a client may leave an answer unread, all buffers being full (uvicorn only)"
+    )
+    sse_keep_alive_s: Positive | None = Field(
+        default=15, description="a stream that is silent for this long gets a comment; null: never"
+    )
     shutdown_grace_s: int = Field(default=30, ge=0, description="how long running requests may take to end at a stop")
+    admin_token: Secret | None = Field(
+        default=None, description="bearer token for the routes under /warmgate; null: they are closed"
+    )
 
 
 class WorkerSettings(_Group):
@@ -80,6 +93,10 @@ class ModelSettings(_Group):
         default=(), description="more names; one that ends in * stands for every name that begins so, e.g. gpt-4*"
     )
     strategy: StrategyName = Field(default="prefix_aware", description=f"how a worker is chosen: {', '.join(NAMES)}")
+    strategy_header: bool = Field(
+        default=False,
+        description="a request may name its strategy in the header x-warmgate-strategy; false: that is ignored",
+    )
     upstream_model: ModelName = Field(
         default_factory=lambda fields: fields["name"], description="name sent to the workers; default: name"
     )
@@ -88,6 +105,9 @@ class ModelSettings(_Group):
     )
     workers: Annotated[tuple[WorkerSettings, ...], Field(strict=False)] = Field(
         default=(), description="the model servers"
+    )
+    workers_file: FileName | None = Field(
+        default=None, description="YAML or JSON file with a list of more workers, followed while running"
     )
     bedrock: ModelBedrockSettings | None = Field(
         default=None, description="answers when no worker can; null: nobody does"
@@ -98,8 +118,9 @@ class ModelSettings(_Group):
         found = repeated([(("workers", i, "url"), endpoint(worker.url)) for i, worker in enumerate(self.workers)])
         # An id that was not given is the url: one sentence is enough.
         found = found or repeated([(("workers", i, "id"), worker.id) for i, worker in enumerate(self.workers)])
-        if not self.workers and self.bedrock is None:
-            found.append(Contradiction(("workers",), "is empty; a model needs at least one worker, or bedrock"))
+        if not self.workers and self.workers_file is None and self.bedrock is None:
+            text = "is empty; a model needs at least one worker, or a workers_file, or bedrock"
+            found.append(Contradiction(("workers",), text))
         return unless_contradictory(self, found)
 
 

@@ -42,7 +42,9 @@ def read(path: Path) -> dict[str, Any]:
     try:
         data = parse(text)
     except yaml.YAMLError as fault:
-        raise SettingsError([f"{path} is not valid YAML: {_where_and_why(fault, text)}."]) from None
+        raise SettingsError([f"{path} is not valid YAML: {where_and_why(fault, text)}."]) from None
+    except RecursionError:
+        raise SettingsError([f"{path} is nested too deeply."]) from None
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -63,7 +65,8 @@ def parse(text: str) -> Any:
         loader.dispose()
 
 
-def _where_and_why(fault: yaml.YAMLError, text: str) -> str:
+def where_and_why(fault: yaml.YAMLError, text: str) -> str:
+    """Line, column and reason of *fault* in *text*, without what may be a secret."""
     if isinstance(fault, yaml.reader.ReaderError):
         before = text[: fault.position]
         return f"line {before.count(chr(10)) + 1}, column {fault.position - before.rfind(chr(10))}: control character"

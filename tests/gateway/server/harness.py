@@ -53,7 +53,7 @@ def create_app(_: Settings) -> App:
             body, more = b"", True
             while more:
                 message = await receive()
-                body, more = body + message["body"], message["more_body"]
+                body, more = body + message.get("body", b""), message.get("more_body", False)
         elif name:
             signal.raise_signal(signal.SIGTERM if name == "hangs" else signal.Signals[name])
             await asyncio.sleep(60 if name == "hangs" else SOON_S)

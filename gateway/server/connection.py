@@ -1,0 +1,526 @@
+"""One client's connection: HTTP/1.1 in, and the application called for each request, one after the other.
+
+uvicorn's own protocol class does the same in three times the time, and without bounds: on how many connections there
+are, how large a head is, and how long a client may take to send what it has begun.
+
+1. Requests that come ahead of their turn (pipelining) wait, and while one waits nothing more is read. What is wrong
+   with one of them is said when its turn comes, never amid the response to another.
+2. `_due` says until when the client must have sent, or read, what is its turn; None while it is ours. One timer per
+   connection looks at it, so that no request starts or stops one.
+3. An offer of another protocol is passed over: the request is served as if none had been made.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, NoReturn
+from urllib.parse import unquote
+
+import httptools
+
+from gateway.errors import GatewayError, HeadTooLarge, MalformedBody, TooManyConnections
+from gateway.server.asgi import App, Message
+from gateway.server.cycle import Cycle
+
+_log = logging.getLogger(__name__)
+
+_MAX_UNREAD_BYTES = 65_536  # of a body that the application has not asked for; asyncio's own default for writing
+_MAX_WAITING = 100  # requests of a few bytes each; one piece of 256 KiB would else become thousands of cycles
+_MAX_HELD = 16  # pieces of a response: an application that never suspends would else never meet back-pressure
+_MAX_HELD_BYTES = 4096  # of one of them
+_LINGER_S = 1.0  # how long a client may take to read an answer that it does not expect
+_NOTED = frozenset({b"expect", b"transfer-encoding"})
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+
+
+class _Unreadable(Exception):
+    """Ends the parsing. The fault is kept beside it: with a traceback it would hold the connection that holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may take."""
+
+    max_connections: int = 10_000
+    max_header_bytes: int = 65_536
+    keep_alive_s: float = 75.0
+    """For the next request to begin, and for its head to come, each."""
+    unread_s: float = 300.0
+    """To read some of an answer of which all buffers on the way are full."""
+    body_idle_s: float = 60.0
+    """Between two pieces of a body."""
+
+
+@dataclass(slots=True)
+class Open:
+    """The connections there are and the requests being served; uvicorn waits for both when it stops."""
+
+    connections: set[Any] = field(default_factory=set)
+    tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+
+
+class Connection(asyncio.Protocol):
+    """A protocol for ``loop.create_server``; *state* goes into the scope of every request."""
+
+    __slots__ = (
+        "_app",
+        "_client",
+        "_due",
+        "_expects_continue",
+        "_fault",
+        "_head_bytes",
+        "_headers",
+        "_held",
+        "_in_head",
+        "_is_moving",
+        "_is_over",
+        "_is_paused",
+        "_limits",
+        "_loop",
+        "_open",
+        "_parser",
+        "_parsing",
+        "_piece",
+        "_scheme",
+        "_server",
+        "_serving",
+        "_state",
+        "_timer",
+        "_transport",
+        "_url",
+        "_waiting",
+        "_writable",
+        "is_writable",
+    )
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        limits: Limits,
+        opened: Open,
+        state: dict[str, Any],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._app = app
+        self._limits = limits
+        self._open = opened
+        self._state = state
+        self._loop = loop
+        self._transport: asyncio.Transport
+        self._parser = self._new_parser()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due: float | None = None
+        self._is_paused = False
+        self._is_over = False  # nothing more is taken from the client
+        self._fault: GatewayError | None = None
+        self.is_writable = True
+        self._writable: asyncio.Future[None] | None = None
+        self._held: list[bytes] = []  # to be written at the end of this turn of the loop
+        # The request being parsed
+        self._in_head = False
+        self._head_bytes = 0  # in earlier pieces: of the head, then of what is no body (chunk extensions, trailers)
+        self._is_moving = False  # the end of the head, or some of the body, came in this piece
+        self._piece = b""  # that is being parsed
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._expects_continue = False
+        self._parsing: Cycle | None = None  # whose body is coming
+        # The requests being served
+        self._serving: Cycle | None = None
+        self._waiting: deque[Cycle] = deque()
+
+    def _new_parser(self) -> Any:
+        parser = httptools.HttpRequestParser(self)
+        # A pipelined request may follow one that said `connection: close`; the answer to that one must not be lost.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # create_server always makes a full one
+        self._client = _address(transport.get_extra_info("peername"))
+        self._server = _address(transport.get_extra_info("sockname"))
+        self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
+        connections = self._open.connections
+        if len(connections) >= self._limits.max_connections:
+            # Not counted while it lingers: many refusals would else be the reason for more.
+            self._refuse(TooManyConnections("The gateway has too many open connections.", retry_after_s=1))
+            return
+        connections.add(self)
+        self._due = self._loop.time() + self._limits.keep_alive_s
+        self._look()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        self._piece = data
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._pass_over(offer)
+            return
+        except httptools.HttpParserError as error:
+            self._refuse(self._fault or _fault_behind(error))
+            return
+        self._piece = b""
+        if self._in_head:
+            self._head_goes_on(len(data))
+        elif self._parsing is not None:
+            self._body_goes_on(self._parsing, len(data))
+
+    def eof_received(self) -> None:
+        """The transport closes: a client that has said all it wanted and only listens is not known to HTTP."""
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._open.connections.discard(self)
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._parser = self._timer = None  # they hold the connection
+        for cycle in (self._serving, *self._waiting):
+            if cycle is not None:
+                cycle.lost()
+        self._waiting.clear()
+        self._serving = self._parsing = None
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        self.is_writable = False
+        self._due = self._loop.time() + self._limits.unread_s
+
+    def resume_writing(self) -> None:
+        self.is_writable = True
+        if self._serving is not None:
+            self._due = None
+        waiter, self._writable = self._writable, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def shutdown(self) -> None:
+        """The server stops: no request more after the present one."""
+        self._waiting.clear()
+        serving = self._serving
+        if serving is None or serving.response_complete:
+            self._close()
+        else:
+            serving.is_persistent = False
+
+    # Callbacks of the parser
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._head_bytes = 0
+        self._url = b""
+        self._headers = []
+        self._expects_continue = False
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name in _NOTED:  # applications look names up as well: bytes keep their hash
+            self._note(name, value.strip().lower())  # the parser leaves the space behind a value
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._due = None
+        # The sum is only made where the bytes that came could be too many: nearly never.
+        limit = self._limits.max_header_bytes
+        if self._head_bytes + len(self._piece) > limit and self._size_of_head() > limit:
+            self._stop_parsing(self._head_too_large())
+        parser = self._parser
+        if parser.should_upgrade():
+            return
+        self._is_moving = True
+        version = parser.get_http_version()
+        is_current = version == "1.1"
+        cycle = Cycle(
+            self._scope(parser.get_method().decode("ascii"), version),
+            self,
+            loop=self._loop,
+            is_persistent=is_current and parser.should_keep_alive(),
+            expects_continue=is_current and self._expects_continue,
+        )
+        self._headers = []  # for trailers, which nobody reads: the application has the other list
+        if self._serving is None:
+            self._serve(cycle)
+        else:
+            self._wait(cycle)
+        self._parsing = cycle
+
+    def on_body(self, body: bytes) -> None:
+        self._is_moving = True
+        cycle = self._parsing
+        if cycle is None or cycle.response_complete:
+            return
+        cycle.body_came(body)
+        if cycle.unread_bytes > _MAX_UNREAD_BYTES:
+            self._pause()
+
+    def on_message_complete(self) -> None:
+        cycle = self._parsing
+        if cycle is not None:
+            self._parsing = None
+            cycle.body_ended()
+            if cycle.response_complete:
+                self._next()
+
+    # What a cycle asks for
+
+    async def drained(self) -> None:
+        while not self.is_writable:
+            if self._writable is None:
+                self._writable = self._loop.create_future()
+            await asyncio.shield(self._writable)
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            self._held.append(data)
+            self._flush()
+        elif not self._transport.is_closing():  # else the peer has gone, and to uvloop a write would be an error
+            self._transport.write(data)
+
+    def write_soon(self, data: bytes) -> None:
+        if len(data) > _MAX_HELD_BYTES or len(self._held) == _MAX_HELD:
+            self.write(data)
+            return
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+
+    def _flush(self) -> None:
+        held = self._held
+        if held:
+            self._held = []
+            if not self._transport.is_closing():
+                self._transport.write(held[0] if len(held) == 1 else b"".join(held))
+
+    def wants_body(self) -> None:
+        if not self._waiting:
+            self._resume()
+            if self._parsing is not None and self._due is None:  # it waited for the application to ask
+                self._due = self._body_due(self._parsing)
+
+    def completed(self, cycle: Cycle) -> None:
+        if not cycle.is_persistent:
+            if cycle.body_complete:
+                self._close()
+            else:
+                self._linger()
+        elif cycle.body_complete:
+            self._next()
+        else:
+            self._resume()  # the rest of a body that nobody wants has to come before the next request can
+
+    def cut(self) -> None:
+        self._close()
+
+    # Requests, one after the other
+
+    def _serve(self, cycle: Cycle) -> None:
+        self._serving = cycle
+        tasks = self._open.tasks
+        task = self._loop.create_task(cycle.run(self._app))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def _wait(self, cycle: Cycle) -> None:
+        if len(self._waiting) == _MAX_WAITING:
+            self._stop_parsing(MalformedBody(f"More than {_MAX_WAITING} requests came ahead of their turn."))
+        self._waiting.append(cycle)
+        self._pause()
+
+    def _next(self) -> None:
+        """The exchange is over, both ways."""
+        if self._waiting:
+            self._serve(self._waiting.popleft())
+        else:
+            self._serving = None
+            if self._fault is not None:
+                self._answer(self._fault)
+                return
+            self._due = self._loop.time() + self._limits.keep_alive_s
+        if self._is_paused and not self._waiting:
+            self._resume()
+
+    def _note(self, name: bytes, value: bytes) -> None:
+        if name == b"expect":
+            self._expects_continue = value == b"100-continue"
+        elif value != b"chunked":  # the application would take the coded body for the body
+            self._stop_parsing(MalformedBody("The one transfer-encoding that is read here is chunked."))
+
+    def _stop_parsing(self, fault: GatewayError) -> NoReturn:
+        self._fault = fault
+        raise _Unreadable
+
+    def _scope(self, method: str, version: str) -> Message:
+        raw_path, query = self._url, b""
+        if raw_path[:1] != b"/" or b"#" in raw_path:  # an absolute URL, as to a proxy; or what no client sends
+            parts = httptools.parse_url(raw_path)
+            raw_path, query = parts.path or b"/", parts.query or b""
+        elif b"?" in raw_path:
+            raw_path, _, query = raw_path.partition(b"?")
+        path = raw_path.decode("ascii")
+        return {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "method": method,
+            "scheme": self._scheme,
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": self._headers,
+            "client": self._client,
+            "server": self._server,
+            "state": self._state.copy(),
+        }
+
+    def _pass_over(self, offer: httptools.HttpParserUpgrade) -> None:
+        """Serve the request as if no upgrade had been offered (RFC 9110, 7.8 allows it).
+
+        Java's own HTTP client offers h2c with every first POST. The parser takes what follows the head of such a
+        request for another protocol, so the head is parsed once more without the offer, and the body after it. How
+        deep this recurs is bounded by how many requests may wait.
+        """
+        parser = self._parser
+        method = parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(MalformedBody("CONNECT is not served here."))
+            return
+        (end_of_head,) = offer.args
+        fields = b"".join([name + b": " + value + b"\r\n" for name, value in self._headers if name != b"upgrade"])
+        version = parser.get_http_version().encode("ascii")
+        head = method + b" " + self._url + b" HTTP/" + version + b"\r\n" + fields + b"\r\n"
+        rest = self._piece[end_of_head:]
+        self._parser = self._new_parser()
+        self.data_received(head + rest)
+
+    # Bounds
+
+    def _head_goes_on(self, came: int) -> None:
+        """A head that is not complete: its bytes and its time count."""
+        limit = self._limits.max_header_bytes
+        if self._head_bytes == 0:
+            if self._serving is None:
+                self._due = self._loop.time() + self._limits.keep_alive_s
+            if came > limit:  # the most of it may have been the body of the request before
+                came = max(1, self._size_of_head())
+        self._head_bytes += came
+        if self._head_bytes > limit:
+            self._refuse(self._head_too_large())
+
+    def _body_goes_on(self, cycle: Cycle, came: int) -> None:
+        """A body that is not complete: the client has to go on with it, unless it waits for us."""
+        self._head_bytes = 0 if self._is_moving else self._head_bytes + came
+        self._is_moving = False
+        if self._head_bytes > self._limits.max_header_bytes:
+            self._refuse(MalformedBody("The chunk extensions or trailers are too large."))
+        else:
+            self._due = self._body_due(cycle)
+
+    def _body_due(self, cycle: Cycle) -> float | None:
+        if self._is_paused or cycle.expects_continue:
+            return None
+        return self._loop.time() + self._limits.body_idle_s
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._due = None
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+                if self._parsing is not None:
+                    self._due = self._body_due(self._parsing)
+
+    def _look(self) -> None:
+        """Whether the client is late. The next look is within the shortest time that a client has: none is missed."""
+        now = self._loop.time()
+        due = self._due
+        if due is not None and now >= due:
+            if self._is_over:
+                self._transport.abort()
+                return
+            self._close()
+            due = self._due
+        limits = self._limits
+        next_look = now + min(limits.keep_alive_s, limits.body_idle_s, limits.unread_s)
+        self._timer = self._loop.call_at(next_look if due is None else min(due, next_look), self._look)
+
+    # The end
+
+    def _refuse(self, fault: GatewayError) -> None:
+        """What comes from the client cannot be read on: say so when it is its turn, and close."""
+        self._is_over = True
+        self._due = None
+        self._piece = b""
+        broken, self._parsing = self._parsing, None
+        if self._serving is None:
+            self._answer(fault)
+        elif broken is not self._serving:
+            if self._waiting and self._waiting[-1] is broken:
+                self._waiting.pop()
+            self._fault = fault  # for its turn
+        elif broken.has_left:
+            self._close()
+        else:
+            broken.lost()
+            self._answer(fault)
+
+    def _answer(self, fault: GatewayError) -> None:
+        body = fault.to_body()
+        retry = f"retry-after: {fault.retry_after_s:g}\r\n" if fault.retry_after_s is not None else ""
+        head = (
+            f"HTTP/1.1 {fault.status} {HTTPStatus(fault.status).phrase}\r\ncontent-type: application/json\r\n{retry}"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.write(head.encode("ascii") + body)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close, but not at once: a reset, the answer to what the client still sends, would discard our own."""
+        self._is_over = True
+        self._resume()
+        self._due = None
+        if not self._transport.is_closing():
+            self._transport.write_eof()
+            self._loop.call_later(_LINGER_S, self._close)
+
+    def _close(self) -> None:
+        """Close when all that was written has left; a client that does not take it is cut off."""
+        self._flush()
+        self._is_over = True
+        self._due = self._loop.time() + self._limits.keep_alive_s
+        self._transport.close()
+
+    def _head_too_large(self) -> HeadTooLarge:
+        return HeadTooLarge(f"The request line and headers are larger than {self._limits.max_header_bytes} bytes.")
+
+    def _size_of_head(self) -> int:
+        return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers)  # ": " and a line end
+
+
+def _fault_behind(error: Exception) -> GatewayError:
+    """What a failure to parse is to the client; one of ours, in a callback, is logged."""
+    ours = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
+    if ours is None or isinstance(ours, httptools.HttpParserInvalidURLError):
+        return MalformedBody("This is not an HTTP/1.1 request.")
+    _log.error("a request could not be taken in", exc_info=ours)
+    return GatewayError("The gateway failed to take this request in.")
+
+
+def _address(name: Any) -> tuple[str, int] | None:
+    """Host and port of a socket's *name*; None for what has none, such as a Unix socket."""
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple | list) and len(name) >= 2 else None

@@ -1,0 +1,79 @@
+"""A file with the workers of one model: a list as `models[].workers` has it, in YAML or JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from gateway.settings.faults import SettingsError, kind_of, sentences_of
+from gateway.settings.names import Place, dotted
+from gateway.settings.rules import ambiguous, endpoint, repeated
+from gateway.settings.schema import ModelSettings, Settings, WorkerSettings
+from gateway.settings.yaml_file import parse, where_and_why
+
+_PLACE: Place = ("models", 0)
+"""Where the settings have such a list; a sentence about the file leaves it out."""
+
+
+def workers_in(content: bytes, path: Path) -> tuple[WorkerSettings, ...]:
+    """The workers that *content* lists, which was read from *path*.
+
+    Raises:
+        SettingsError: a sentence for every fault that was found. An empty file is one: it may be half written.
+    """
+    data = _data(content, path)
+    if not isinstance(data, list):
+        raise SettingsError([f"{path} must hold a list of workers (`- url: ...`; `[]` for none), not {kind_of(data)}."])
+    try:
+        # The name of a file spares the list from having to hold something.
+        model = ModelSettings.model_validate({"name": "any", "workers": data, "workers_file": str(path)})
+    except ValidationError as invalid:
+        sentences = [
+            sentence.replace(f"{dotted(_PLACE)}.", "")
+            for error in invalid.errors(include_url=False)
+            for sentence in sentences_of({**error, "loc": (*_PLACE, *error["loc"])}, {})
+        ]
+        raise SettingsError([f"{path}: {sentence}" for sentence in sentences]) from None
+    return model.workers
+
+
+def with_found(settings: Settings, found: Mapping[str, Sequence[WorkerSettings]]) -> Settings:
+    """*settings* in which each model has, behind the workers that it lists, those that were *found* for it by name.
+
+    Raises:
+        SettingsError: two of them contradict each other.
+    """
+    models, urls, ids, everybody = [], [], [], []
+    for i, model in enumerate(settings.models):
+        more = found.get(model.name, ())
+        placed = [(("models", i, "workers", j), worker) for j, worker in enumerate(model.workers)]
+        placed += [(("models", i, "workers_file", j), worker) for j, worker in enumerate(more)]
+        urls += repeated([((*place, "url"), endpoint(worker.url)) for place, worker in placed])
+        ids += repeated([((*place, "id"), worker.id) for place, worker in placed])
+        everybody += [(place, worker.id, worker.url) for place, worker in placed]
+        models.append(model.model_copy(update={"workers": (*model.workers, *more)}))
+    contradictions = urls or ids or ambiguous(everybody)
+    if contradictions:
+        raise SettingsError([f"{dotted(each.place)} {each.text} {dotted(each.other)}." for each in contradictions])
+    return settings.model_copy(update={"models": tuple(models)})
+
+
+def _data(content: bytes, path: Path) -> Any:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as fault:
+        raise SettingsError([f"{path} is not UTF-8 text (byte {fault.start + 1})."]) from None
+    try:
+        # YAML's own reader takes JSON too, but not when it is indented with tabs.
+        return json.loads(text) if path.suffix == ".json" else parse(text)
+    except json.JSONDecodeError as fault:
+        raise SettingsError(
+            [f"{path} is not valid JSON: line {fault.lineno}, column {fault.colno}: {fault.msg}."]
+        ) from None
+    except yaml.YAMLError as fault:
+        raise SettingsError([f"{path} is not valid YAML: {where_and_why(fault, text)}."]) from None
+    except RecursionError:
+        raise SettingsError([f"{path} is nested too deeply."]) from None

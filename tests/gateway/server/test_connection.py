@@ -1,0 +1,1297 @@
+"""What a connection makes of the bytes that come: over a recording transport, and over sockets where they matter."""
+
+import asyncio
+import gc
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.server import App, Message, Receive, Send
+from gateway.server.connection import Connection, Limits, Open
+from gateway.server.cycle import Cycle
+
+GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+POST_HEAD = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+OK_LAST = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
+
+
+# Applications
+
+
+async def answer(send: Send, body: bytes, *headers: tuple[bytes, bytes], status: int = 200) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def body_of(receive: Receive) -> bytes:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        assert message["type"] == "http.request"
+        body, more = body + message["body"], message["more_body"]
+    return body
+
+
+async def ok(_: Message, __: Receive, send: Send) -> None:
+    await answer(send, b"ok")
+
+
+async def echo(_: Message, receive: Receive, send: Send) -> None:
+    await answer(send, await body_of(receive))
+
+
+class Held:
+    """Answers ``ok`` to each request when it is let go; keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Message] = []
+        self.leave = asyncio.Semaphore(0)
+        self.sent = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        await self.leave.acquire()
+        await answer(send, b"ok")
+        self.sent += 1
+
+    @property
+    def paths(self) -> list[str]:
+        return [scope["path"] for scope in self.scopes]
+
+
+class Takes:
+    """Asks for one message of the body each time it is let, and answers after the last."""
+
+    def __init__(self) -> None:
+        self.received: list[Message] = []
+        self.ask = asyncio.Semaphore(0)
+
+    async def __call__(self, _: Message, receive: Receive, send: Send) -> None:
+        more = True
+        while more:
+            await self.ask.acquire()
+            self.received.append(await receive())
+            more = self.received[-1].get("more_body", False)
+        await answer(send, b"ok")
+
+
+class Streams:
+    """Sends its head and one chunk, the rest when it is let go."""
+
+    def __init__(self) -> None:
+        self.leave = asyncio.Semaphore(0)
+
+    async def __call__(self, _: Message, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok", "more_body": True})
+        await self.leave.acquire()
+        await send({"type": "http.response.body", "body": b""})
+
+
+# A client without a socket
+
+
+class Clock:
+    """The running loop, with a time of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._now = 1000.0
+        self._timers: list[tuple[float, asyncio.Handle]] = []
+
+    def time(self) -> float:
+        return self._now
+
+    def call_soon(self, callback: Callable[[], object]) -> asyncio.Handle:
+        return self._loop.call_soon(callback)
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, (), self._loop)
+        self._timers.append((when, handle))
+        return handle
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> asyncio.Handle:
+        return self.call_at(self._now + delay_s, callback)
+
+    def create_task(self, coroutine: Any) -> "asyncio.Task[None]":
+        return self._loop.create_task(coroutine)
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return self._loop.create_future()
+
+    def advance(self, by_s: float) -> None:
+        end = self._now + by_s
+        while (due := min(self._timers, key=lambda timer: timer[0], default=None)) and due[0] <= end:
+            self._timers.remove(due)
+            self._now = max(self._now, due[0])
+            if not due[1].cancelled():
+                due[1]._run()
+        self._now = end
+
+
+class RecordingTransport(asyncio.Transport):
+    """Keeps what is done to it; a closed one tells its protocol in the loop's next turn, unless *is_stuck*."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("10.0.0.1", 5000), "sockname": ("10.0.0.2", 8000)})
+        self.protocol: asyncio.Protocol
+        self.writes: list[bytes] = []
+        self.is_reading_paused = False
+        self.is_closed = False
+        self.is_lost = False
+        self.is_stuck = False
+        self.is_aborted = False
+        self.has_ended = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.has_ended
+        self.writes.append(bytes(data))
+
+    def write_eof(self) -> None:
+        self.has_ended = True
+
+    def pause_reading(self) -> None:
+        self.is_reading_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_reading_paused = False
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+        if not self.is_stuck:
+            asyncio.get_running_loop().call_soon(self._lose)
+
+    def abort(self) -> None:
+        self.is_closed = self.is_aborted = True
+        asyncio.get_running_loop().call_soon(self._lose)
+
+    def _lose(self) -> None:
+        if not self.is_lost:
+            self.is_lost = True
+            self.protocol.connection_lost(None)
+            del self.protocol
+
+
+class Peer:
+    """A client of *app*."""
+
+    def __init__(self, app: App, *, limits: Limits | None = None, opened: Open | None = None) -> None:
+        self.clock = Clock()
+        self.opened = opened or Open()
+        self.transport = RecordingTransport()
+        self.connection = self.transport.protocol = Connection(
+            app,
+            limits=limits or Limits(),
+            opened=self.opened,
+            state={"started": True},
+            loop=cast("asyncio.AbstractEventLoop", self.clock),
+        )
+        self.connection.connection_made(self.transport)
+
+    async def sends(self, *pieces: bytes) -> bytes:
+        """What has been answered so far, all together."""
+        for piece in pieces:
+            if not self.transport.is_closed:
+                self.connection.data_received(piece)
+            await turns()
+        return self.answered
+
+    async def waits(self, for_s: float) -> None:
+        self.clock.advance(for_s)
+        await turns()
+
+    def goes(self) -> None:
+        self.transport.close()
+
+    @property
+    def answered(self) -> bytes:
+        return b"".join(self.transport.writes)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.transport.is_closed
+
+
+async def turns(count: int = 12) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def refusal(answered: bytes) -> tuple[bytes, Any]:
+    """The status line and the error's type of the one response in *answered*."""
+    head, body = answered.split(b"\r\n\r\n")
+    assert b"\r\nconnection: close" in head
+    return head.split(b"\r\n")[0], json.loads(body)["error"]["type"]
+
+
+REFUSED = (b"HTTP/1.1 400 Bad Request", "invalid_request_error")
+
+
+# A client with a socket
+
+
+@asynccontextmanager
+async def listening(app: App, *, limits: Limits | None = None) -> AsyncIterator[tuple[str, int]]:
+    loop = asyncio.get_running_loop()
+    opened = Open()
+    server = await loop.create_server(
+        lambda: Connection(app, limits=limits or Limits(), opened=opened, state={}, loop=loop), "127.0.0.1", 0
+    )
+    async with server:
+        yield server.sockets[0].getsockname()
+        for connection in list(opened.connections):
+            connection.shutdown()
+        await asyncio.gather(*opened.tasks)
+        while opened.connections:
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def connected(address: tuple[str, int]) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+def over_sockets(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """Run *test* on the loop that the server runs on."""
+
+    def run() -> None:
+        uvloop.run(asyncio.wait_for(test(), 20))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+# One request after the other
+
+
+@over_sockets
+async def test_a_connection_serves_many_requests() -> None:
+    """With and without bodies."""
+    async with listening(echo) as address, connected(address) as (reader, writer):
+        for body in (b"one", b"", b"three" * 100_000):
+            writer.write(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+
+            expected = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+            assert expected == await reader.readexactly(len(expected))
+
+
+@over_sockets
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    """Each with its own body, however many come at once."""
+    bodies = [b"%d" % i * i for i in range(30)]
+    requests = [b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body) + body for body in bodies]
+    answers = b"".join(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body for body in bodies)
+
+    async with listening(echo) as address, connected(address) as (reader, writer):
+        writer.write(b"".join(requests))
+
+        assert answers == await reader.readexactly(len(answers))
+
+
+async def test_pipelined_requests_are_served_one_at_a_time() -> None:
+    """The next one's application is called when the response before it is out."""
+    app = Held()
+    peer = Peer(app)
+
+    await peer.sends(b"".join(b"GET /%d HTTP/1.1\r\nhost: a\r\n\r\n" % i for i in range(3)))
+    seen = [list(app.paths)]
+    for _ in range(3):
+        app.leave.release()
+        await turns()
+        seen.append(list(app.paths))
+
+    assert [["/0"], ["/0", "/1"], ["/0", "/1", "/2"], ["/0", "/1", "/2"]] == seen
+    assert OK * 3 == peer.answered
+
+
+async def test_nothing_is_read_while_a_request_waits() -> None:
+    """Until the last that waited is served."""
+    app = Held()
+    peer = Peer(app)
+
+    await peer.sends(GET * 3)
+    paused = [peer.transport.is_reading_paused]
+    for _ in range(3):
+        app.leave.release()
+        await turns()
+        paused.append(peer.transport.is_reading_paused)
+
+    assert [True, True, False, False] == paused
+
+
+async def test_so_many_requests_wait_and_no_more() -> None:
+    """One piece could else be thousands; those within the bound are answered, then the connection ends."""
+    peer = Peer(ok)
+    await peer.sends(GET * 500)
+    await turns(500)
+
+    assert 101 == peer.answered.count(OK)
+    assert REFUSED == refusal(peer.answered.removeprefix(OK * 101))
+
+
+async def test_nothing_is_served_after_the_last_request() -> None:
+    """A client that says close has no more to ask, whatever follows."""
+    app = Held()
+    peer = Peer(app)
+    app.leave.release()
+    app.leave.release()
+
+    assert OK_LAST == await peer.sends(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n" + GET)
+    assert (1, False) == (len(app.scopes), peer.is_open)
+
+
+async def test_http_1_0_closes_the_connection() -> None:
+    """Also for a client that would go on: it reads no chunks, so the end of the body is that of the connection."""
+    app = Streams()
+    peer = Peer(app)
+
+    midway = await peer.sends(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
+    was_open = peer.is_open
+    app.leave.release()
+    await turns()
+
+    assert b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nok" == midway == peer.answered
+    assert (True, False) == (was_open, peer.is_open)
+
+
+@over_sockets
+async def test_the_connection_is_the_end_of_an_http_1_0_body() -> None:
+    """It closes after the answer."""
+    async with listening(echo) as address, connected(address) as (reader, writer):
+        writer.write(b"POST / HTTP/1.0\r\ncontent-length: 4\r\n\r\nbody")
+
+        assert b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody" == await reader.read()
+
+
+async def test_head_is_answered_without_a_body() -> None:
+    """The next response follows at once."""
+    answered = await Peer(ok).sends(b"HEAD / HTTP/1.1\r\nhost: a\r\n\r\n" + GET)
+
+    assert b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n" + OK == answered
+
+
+# What the application is given
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "raw_path", "query"),
+    [
+        (b"/", "/", b"/", b""),
+        (b"/a?b=c?d", "/a", b"/a", b"b=c?d"),
+        (b"/a?", "/a", b"/a", b""),
+        (b"/a%20b%C3%A9%2f?%20", "/a bé/", b"/a%20b%C3%A9%2f", b"%20"),
+        (b"/%ff", "/\ufffd", b"/%ff", b""),
+        (b"//a/b", "//a/b", b"//a/b", b""),
+        (b"/a?b#c", "/a", b"/a", b"b"),
+        (b"http://a:80/b?c", "/b", b"/b", b"c"),
+        (b"http://a", "/", b"/", b""),
+        (b"http://a?b", "/", b"/", b"b"),
+        (b"*", "*", b"*", b""),
+    ],
+)
+async def test_a_target_is_taken_apart(target: bytes, path: str, raw_path: bytes, query: bytes) -> None:
+    """Path, decoded and as it came, and query; of an absolute URL as well, as to a proxy."""
+    app = Held()
+
+    await Peer(app).sends(b"OPTIONS " + target + b" HTTP/1.1\r\n\r\n")
+
+    (scope,) = app.scopes
+    assert (path, raw_path, query) == (scope["path"], scope["raw_path"], scope["query_string"])
+
+
+async def test_a_scope_is_what_asgi_says() -> None:
+    """Names of headers in lower case, values as they came, the state a copy for each request."""
+    app = Held()
+    peer = Peer(app)
+    app.leave.release()
+
+    await peer.sends(b"GET /a HTTP/1.1\r\nHost: A\r\nX-Y:  \xffZ\r\nx-y:\r\n\r\n", GET)
+
+    first, second = app.scopes
+    assert {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": "/a",
+        "raw_path": b"/a",
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"A"), (b"x-y", b"\xffZ"), (b"x-y", b"")],
+        "client": ("10.0.0.1", 5000),
+        "server": ("10.0.0.2", 8000),
+        "state": {"started": True},
+    } == first
+    assert first["state"] is not second["state"]
+
+
+SEVERAL = (
+    b"POST /a?x HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello"
+    b"GET /b HTTP/1.1\r\nhost: a\r\n\r\n"
+    b"POST /c HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+    b"3;q=1\r\nabc\r\n0A\r\n0123456789\r\n0\r\nx: y\r\n\r\n"
+    b"POST /d HTTP/1.1\r\nhost: a\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: x\r\n"
+    b"content-length: 4\r\n\r\nbody"
+    b"HEAD /e HTTP/1.1\r\nhost: a\r\n\r\n"
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sets(st.integers(1, len(SEVERAL) - 1)))
+def test_requests_are_the_same_wherever_their_bytes_are_cut(cuts: set[int]) -> None:
+    """Methods, targets, headers and bodies; by content-length, chunked, with trailers, with an offer of h2c."""
+    seen: list[tuple[str, bytes, bytes, list[bytes], bytes]] = []
+
+    async def keep(scope: Message, receive: Receive, send: Send) -> None:
+        names = [name for name, _ in scope["headers"]]
+        seen.append((scope["method"], scope["raw_path"], scope["query_string"], names, await body_of(receive)))
+        await answer(send, b"ok")
+
+    async def run() -> bytes:
+        ends = [*sorted(cuts), len(SEVERAL)]
+        return await Peer(keep).sends(*[SEVERAL[begin:end] for begin, end in zip([0, *ends], ends, strict=False)])
+
+    answered = asyncio.run(run())
+
+    assert [
+        ("POST", b"/a", b"x", [b"host", b"content-length"], b"hello"),
+        ("GET", b"/b", b"", [b"host"], b""),
+        ("POST", b"/c", b"", [b"host", b"transfer-encoding"], b"abc0123456789"),
+        ("POST", b"/d", b"", [b"host", b"connection", b"http2-settings", b"content-length"], b"body"),
+        ("HEAD", b"/e", b"", [b"host"], b""),
+    ] == seen
+    assert OK * 4 + OK.removesuffix(b"ok") == answered
+
+
+async def test_chunked_may_be_written_in_any_way_that_http_allows() -> None:
+    """In capitals, with a tab before it and a space behind."""
+    answered = await Peer(echo).sends(
+        b"POST / HTTP/1.1\r\nTransfer-Encoding:\tChunked \r\n\r\n002\r\nok\r\n0\r\n\r\n" + GET
+    )
+
+    assert OK + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n" == answered
+
+
+async def test_trailers_are_not_headers() -> None:
+    """Who may set the one need not be who may set the other: a front proxy checks headers only."""
+    app = Held()
+
+    await Peer(app).sends(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\nauthorization: Bearer x\r\n\r\n")
+
+    assert [[(b"transfer-encoding", b"chunked")]] == [scope["headers"] for scope in app.scopes]
+
+
+# Expect
+
+
+async def test_a_client_that_waits_with_its_body_is_told_to_go_on() -> None:
+    """When the application asks, and not before."""
+    app = Takes()
+    peer = Peer(app)
+
+    before = await peer.sends(POST_HEAD.replace(b"\r\n\r\n", b"\r\nExpect: 100-Continue\r\n\r\n"))
+    app.ask.release()
+    await turns()
+    asked = peer.answered
+    answered = await peer.sends(b"body")
+
+    assert (b"", b"HTTP/1.1 100 Continue\r\n\r\n") == (before, asked)
+    assert b"HTTP/1.1 100 Continue\r\n\r\n" + OK == answered
+
+
+@pytest.mark.parametrize(("version", "value"), [(b"1.1", b"200-maybe"), (b"1.1", b""), (b"1.0", b"100-continue")])
+async def test_what_else_is_expected_is_passed_over(version: bytes, value: bytes) -> None:
+    """Of HTTP/1.0 as well, which has no 100; RFC 9110, 10.1.1 allows or asks for both."""
+    peer = Peer(echo)
+
+    answered = await peer.sends(
+        b"POST / HTTP/" + version + b"\r\nexpect: " + value + b"\r\ncontent-length: 4\r\n\r\n", b"body"
+    )
+
+    assert answered.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+async def test_a_client_that_waits_to_be_asked_is_not_late() -> None:
+    """Its time begins when it is told to go on."""
+    app = Takes()
+    peer = Peer(app, limits=Limits(body_idle_s=60))
+
+    await peer.sends(POST_HEAD.replace(b"\r\n\r\n", b"\r\nexpect: 100-continue\r\n\r\n"))
+    await peer.waits(1000)
+    before = peer.is_open
+    app.ask.release()
+    await turns()
+    await peer.waits(59)
+    asked = peer.is_open
+    await peer.waits(1)
+
+    assert (True, True, False) == (before, asked, peer.is_open)
+
+
+# Offers of another protocol
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+@pytest.mark.parametrize(
+    "offer", [b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c", b"connection: upgrade\r\nupgrade: websocket"]
+)
+async def test_an_offer_of_another_protocol_is_passed_over(offer: bytes, pieces: int) -> None:
+    """Java's HTTP client makes one with its first request: it is served with its body, however the bytes arrive."""
+    head = b"POST / HTTP/1.1\r\nhost: a\r\n" + offer + b"\r\ncontent-length: 4\r\n\r\n"
+    cuts = {1: [head + b"body"], 2: [head, b"body"], 3: [head[:40], head[40:] + b"bo", b"dy"]}[pieces]
+
+    assert b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody" == await Peer(echo).sends(*cuts)
+
+
+async def test_an_offer_may_come_ahead_of_its_turn() -> None:
+    """Behind another request, with its body, and with a request and another offer behind."""
+    offer = b"POST / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\nok"
+
+    assert OK * 4 == await Peer(ok).sends(GET + offer + GET + offer)
+
+
+async def test_many_offers_at_once_are_bounded_as_other_requests_are() -> None:
+    """Each is parsed twice, and the bound is on those that wait."""
+    peer = Peer(ok)
+    await peer.sends(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n" * 3000)
+    await turns(500)
+
+    assert 101 == peer.answered.count(OK)
+
+
+async def test_an_offer_of_http_1_0_stays_one_of_http_1_0() -> None:
+    """Such a client could not read chunks."""
+    answered = await Peer(Streams()).sends(b"GET / HTTP/1.0\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
+
+    assert b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nok" == answered
+
+
+@pytest.mark.parametrize("before", [b"", GET])
+async def test_connect_is_refused(before: bytes) -> None:
+    """This is no tunnel; what came before is answered first."""
+    answered = await Peer(ok).sends(before + b"CONNECT a:443 HTTP/1.1\r\nhost: a\r\n\r\nsecret")
+
+    assert answered.startswith(OK if before else b"")
+    assert REFUSED == refusal(answered.removeprefix(OK))
+
+
+# What is no HTTP, or is read in two ways
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /a b HTTP/1.1\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\n\r\n",
+        b"GET /\0 HTTP/1.1\r\n\r\n",
+        b"GET http://a:99999/ HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.2\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        # Line ends
+        b"GET / HTTP/1.1\nhost: a\n\n",
+        b"GET / HTTP/1.1\r\nhost: a\nx: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\rx: y\r\n\r\n",
+        # Headers
+        b"GET / HTTP/1.1\r\nx: a\r\n b\r\n\r\n",
+        b"GET / HTTP/1.1\r\n x: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nx : a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nx y: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\n: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nx: a\0b\r\n\r\n",
+        # Two lengths of one body
+        b"POST / HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+        b"POST / HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\ncontent-length: 3, 3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\ncontent-length: +3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\ncontent-length: 0x3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\ncontent-length: -3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\ncontent-length:\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\ncontent-length: 18446744073709551617\r\n\r\na",
+        # Encodings that a body would keep: some of these the parser lets through
+        b"POST / HTTP/1.1\r\ntransfer-encoding: identity\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: identity, chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+async def test_what_is_no_request_is_refused(request_: bytes) -> None:
+    """With 400, in the shape of every other error; no application hears of it, nor of what follows."""
+    app = Held()
+    peer = Peer(app)
+
+    answered = await peer.sends(request_, GET)
+
+    assert (REFUSED, []) == (refusal(answered), app.scopes)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"0x3\r\nabc\r\n0\r\n\r\n",
+        b"3 \r\nabc\r\n0\r\n\r\n",
+        b"-1\r\nabc\r\n0\r\n\r\n",
+        b"\r\nabc\r\n0\r\n\r\n",
+        b"3\r\nabcd\r\n0\r\n\r\n",
+        b"3\nabc\n0\n\n",
+        b"3;a\nb\r\nabc\r\n0\r\n\r\n",
+        b"fffffffffffffffff\r\nabc",
+        b"0\r\ncontent-length: 5\r\n\r\n",
+        b"0\r\ntransfer-encoding: gzip\r\n\r\n",
+    ],
+)
+async def test_chunks_in_disorder_are_refused(body: bytes) -> None:
+    """The application is told that nobody listens any more."""
+    app = Takes()
+    peer = Peer(app)
+    for _ in range(3):
+        app.ask.release()
+
+    answered = await peer.sends(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", body, GET)
+
+    assert REFUSED == refusal(answered)
+    assert {"type": "http.disconnect"} == app.received[-1]
+
+
+async def test_http_1_0_with_chunks_is_the_last_request() -> None:
+    """Nothing behind a framing that HTTP/1.0 has not is taken for a request (RFC 9112, 6.1)."""
+    answered = await Peer(echo).sends(
+        b"POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + GET, GET
+    )
+
+    assert OK_LAST == answered
+
+
+async def test_a_refusal_waits_for_its_turn() -> None:
+    """It never stands amid the response to the request before."""
+    app = Streams()
+    peer = Peer(app)
+
+    midway = await peer.sends(GET, b"nonsense\r\n\r\n", b"more\r\n\r\n")
+    app.leave.release()
+    await turns()
+
+    complete = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+    assert complete.removesuffix(b"0\r\n\r\n") == midway
+    assert REFUSED == refusal(peer.answered.removeprefix(complete))
+
+
+async def test_a_request_whose_body_is_broken_is_not_served_when_its_turn_comes() -> None:
+    """It would wait for the rest."""
+    app = Held()
+    peer = Peer(app)
+    app.leave.release()
+
+    answered = await peer.sends(GET + b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nnonsense")
+
+    assert 1 == len(app.scopes)
+    assert REFUSED == refusal(answered.removeprefix(OK))
+
+
+async def test_a_broken_body_cuts_a_response_that_has_begun() -> None:
+    """There is no place left to say why."""
+    peer = Peer(Streams())
+
+    answered = await peer.sends(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", b"nonsense\r\n")
+
+    assert b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n" == answered
+    assert not peer.is_open
+
+
+async def test_a_fault_of_ours_in_a_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """And answered 500: the request may have been in order."""
+
+    class Uncopyable(dict[str, Any]):
+        def copy(self) -> Any:
+            raise LookupError("no state")
+
+    peer = Peer(ok)
+    peer.connection._state = Uncopyable()
+
+    answered = await peer.sends(GET)
+
+    assert (b"HTTP/1.1 500 Internal Server Error", "server_error") == refusal(answered)
+    assert [(logging.ERROR, "no state")] == [
+        (record.levelno, str(record.exc_info[1])) for record in caplog.records if record.exc_info
+    ]
+
+
+@over_sockets
+async def test_a_refused_client_can_read_why() -> None:
+    """Also one that goes on sending, and the connection ends soon."""
+    async with listening(ok) as address, connected(address) as (reader, writer):
+        writer.write(b"nonsense\r\n\r\n" + b"a" * 1_000_000)
+        await asyncio.sleep(0.05)
+        writer.write(b"a" * 1_000_000)
+
+        assert REFUSED == refusal(await reader.read())
+
+
+# How large
+
+
+LIMITED = Limits(max_header_bytes=8192)
+TOO_LARGE = (b"HTTP/1.1 431 Request Header Fields Too Large", "invalid_request_error")
+
+
+async def test_a_head_may_be_as_large_as_the_limit() -> None:
+    """Request line and headers are counted, each header with four bytes around it."""
+    exact = b"GET / HTTP/1.1\r\nx: %b\r\n\r\n"
+
+    assert OK == await Peer(ok, limits=LIMITED).sends(exact % (b"a" * 8186))
+    assert TOO_LARGE == refusal(await Peer(ok, limits=LIMITED).sends(exact % (b"a" * 8187)))
+
+
+@pytest.mark.parametrize("cut", [20, 8000, 100_000])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\nx: " + b"a" * 60_000,
+        b"GET / HTTP/1.1\r\nx: " + b"a" * 60_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"x:\r\n" * 3000,
+        b"GET /" + b"a" * 9000,
+    ],
+)
+async def test_a_head_above_the_limit_is_refused(head: bytes, cut: int) -> None:
+    """In one piece or in many, complete or without end, of one header or of many."""
+    pieces = [head[i : i + cut] for i in range(0, len(head), cut)]
+
+    assert TOO_LARGE == refusal(await Peer(ok, limits=LIMITED).sends(*pieces, b"a" * 8192))
+
+
+async def test_a_body_is_not_a_head() -> None:
+    """Neither what follows a head in the same piece nor what comes before it counts."""
+    body = b"a" * 100_000
+    head = b"POST / HTTP/1.1\r\ncontent-length: 100000\r\n\r\n"
+    peer = Peer(ok, limits=LIMITED)
+
+    assert OK * 3 == await peer.sends(head + body, head, body + GET[:10], GET[10:])
+
+
+@pytest.mark.parametrize("flood", [b"0\r\nx: ", b"3;"])
+async def test_what_stands_beside_a_body_is_bounded(flood: bytes) -> None:
+    """Trailers and chunk extensions, which no application hears of."""
+    app = Held()
+    peer = Peer(app, limits=LIMITED)
+
+    answered = await peer.sends(
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", flood, *[b"a" * 1000] * 9
+    )
+
+    assert REFUSED == refusal(answered)
+
+
+async def test_one_connection_too_many_is_refused() -> None:
+    """At once, with the time after which to come again; it does not count, and the place of one that goes is free."""
+    opened, limits = Open(), Limits(max_connections=2)
+    first, second = (Peer(ok, limits=limits, opened=opened) for _ in range(2))
+    refused = [Peer(ok, limits=limits, opened=opened) for _ in range(3)]
+    statuses = {refusal(peer.answered) for peer in refused}
+    first.goes()
+    await turns()
+    third = Peer(ok, limits=limits, opened=opened)
+
+    assert {(b"HTTP/1.1 503 Service Unavailable", "service_unavailable_error")} == statuses
+    assert all(b"\r\nretry-after: 1\r\n" in peer.answered for peer in refused)
+    assert [OK, OK] == [await second.sends(GET), await third.sends(GET)]
+
+
+# Back-pressure
+
+
+async def test_reading_stops_above_64_kib_that_nobody_asks_for() -> None:
+    """And goes on when the application has taken what came and asks for more."""
+    app = Takes()
+    peer = Peer(app)
+    paused: list[bool] = []
+
+    await peer.sends(b"POST / HTTP/1.1\r\ncontent-length: 200000\r\n\r\n", b"a" * 65_536)
+    paused.append(peer.transport.is_reading_paused)
+    await peer.sends(b"a")
+    paused.append(peer.transport.is_reading_paused)
+    app.ask.release()
+    await turns()
+    paused.append(peer.transport.is_reading_paused)
+    app.ask.release()
+    await turns()
+    paused.append(peer.transport.is_reading_paused)
+
+    assert [False, True, True, False] == paused
+    assert [65_537] == [len(message["body"]) for message in app.received]
+
+
+@over_sockets
+async def test_a_client_that_does_not_read_suspends_send() -> None:
+    """Little more leaves the application than the system takes; all of it when the client reads."""
+    sent = 0
+
+    async def pours(_: Message, __: Receive, send: Send) -> None:
+        nonlocal sent
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"50000000")]})
+        for i in range(500):
+            await send({"type": "http.response.body", "body": b"a" * 100_000, "more_body": i < 499})
+            sent += 1
+
+    async with listening(pours) as address, connected(address) as (reader, writer):
+        writer.write(GET)
+        head = await reader.readuntil(b"\r\n\r\n")
+        before = -1
+        while before != sent:
+            before = sent
+            await asyncio.sleep(0.05)
+        assert 0 < before < 500
+        assert 50_000_000 == len(await reader.readexactly(50_000_000))
+        assert (b"HTTP/1.1 200 OK\r\ncontent-length: 50000000\r\n\r\n", 500) == (head, sent)
+
+
+@over_sockets
+async def test_a_client_that_goes_without_reading_ends_the_wait() -> None:
+    """The application's sends return, and it is told."""
+    ended: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    async def pours(_: Message, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _i in range(500):
+            await send({"type": "http.response.body", "body": b"a" * 100_000, "more_body": True})
+        ended.set_result(await receive())
+
+    async with listening(pours) as address:
+        async with connected(address) as (reader, writer):
+            writer.write(GET)
+            await reader.readuntil(b"\r\n\r\n")
+            await asyncio.sleep(0.1)
+            assert not ended.done()
+
+        assert {"type": "http.disconnect"} == await ended
+
+
+async def test_chunks_of_one_turn_leave_in_one_write() -> None:
+    """In their order, with the head before them and the end behind; those before a cut leave as well."""
+
+    async def pours(scope: Message, _: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for piece in (b"a", b"b", b"c"):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        if scope["path"] == "/fails":
+            raise ValueError("boom")
+        await send({"type": "http.response.body"})
+
+    whole, cut = Peer(pours), Peer(pours)
+    await whole.sends(GET)
+    await cut.sends(b"GET /fails HTTP/1.1\r\n\r\n")
+
+    chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n1\r\nc\r\n"
+    assert [chunks + b"0\r\n\r\n"] == whole.transport.writes
+    assert ([chunks], False) == (cut.transport.writes, cut.is_open)
+
+
+async def test_an_application_that_never_suspends_meets_back_pressure() -> None:
+    """A turn of the loop that does not end holds no more than 64 KiB back."""
+    peer: Peer
+
+    async def pours(_: Message, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for size in [5000, *[4000] * 20]:
+            await send({"type": "http.response.body", "body": b"a" * size, "more_body": True})
+            written.append(len(peer.transport.writes))
+        await asyncio.Event().wait()
+
+    written: list[int] = []
+    peer = Peer(pours)
+    await peer.sends(GET)
+    peer.goes()
+    (task,) = peer.opened.tasks
+    task.cancel()
+    await turns()
+
+    assert [1] + [1] * 16 + [2] * 4 == written
+    assert 3 == len(peer.transport.writes)
+
+
+# A client that goes
+
+
+@over_sockets
+async def test_an_application_learns_that_its_client_has_gone() -> None:
+    """From receive; what it sends then is swallowed."""
+    ended: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    async def waits(_: Message, receive: Receive, send: Send) -> None:
+        await body_of(receive)
+        message = await receive()
+        await answer(send, b"ok")
+        ended.set_result(message)
+
+    async with listening(waits) as address:
+        async with connected(address) as (_, writer):
+            writer.write(GET)
+            await asyncio.sleep(0.02)
+
+        assert {"type": "http.disconnect"} == await ended
+
+
+@over_sockets
+async def test_a_client_that_ends_its_side_has_gone() -> None:
+    """Half a connection is none: what it asked for is not answered."""
+
+    async def waits(_: Message, receive: Receive, send: Send) -> None:
+        await body_of(receive)
+        await receive()
+        await answer(send, b"ok")
+
+    async with listening(waits) as address, connected(address) as (reader, writer):
+        writer.write(GET)
+        writer.write_eof()
+
+        assert b"" == await reader.read()
+
+
+async def test_all_requests_of_a_lost_connection_end() -> None:
+    """The one that is served is told, and those that wait are never served."""
+    app = Held()
+    peer = Peer(app)
+    await peer.sends(GET * 3)
+
+    peer.goes()
+    app.leave.release()
+    await turns()
+
+    assert (1, 1, b"", 0) == (len(app.scopes), app.sent, peer.answered, len(peer.opened.connections))
+
+
+# An early answer
+
+
+async def test_the_rest_of_an_unwanted_body_is_read_and_forgotten() -> None:
+    """The next request on the connection is served when it is over."""
+    peer = Peer(ok)
+
+    first = await peer.sends(b"POST / HTTP/1.1\r\ncontent-length: 100000\r\n\r\n")
+    second = await peer.sends(b"a" * 99_999, b"a" + GET)
+
+    assert (OK, OK * 2) == (first, second)
+
+
+async def test_an_answer_to_a_paused_body_goes_on_reading() -> None:
+    """It could not end else."""
+    app = Held()
+    peer = Peer(app)
+    await peer.sends(b"POST / HTTP/1.1\r\ncontent-length: 100000\r\n\r\n", b"a" * 70_000)
+    paused = peer.transport.is_reading_paused
+    app.leave.release()
+    await turns()
+
+    assert (True, False) == (paused, peer.transport.is_reading_paused)
+
+
+@over_sockets
+async def test_a_last_answer_to_an_unfinished_body_can_be_read() -> None:
+    """The client, which is still sending, is not answered by a reset."""
+    async with listening(ok) as address, connected(address) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: 9000000\r\n\r\n")
+        writer.write(b"a" * 3_000_000)
+        await asyncio.sleep(0.05)
+        writer.write(b"a" * 3_000_000)
+
+        assert OK_LAST == await reader.read()
+
+
+# How long
+
+KEPT = Limits(keep_alive_s=75, body_idle_s=60)
+
+
+@pytest.mark.parametrize("limits", [KEPT, Limits(keep_alive_s=2, body_idle_s=60)])
+async def test_an_idle_connection_is_closed(limits: Limits) -> None:
+    """When keep_alive_s have passed since it was made, or since the last response; without a word."""
+    for requests in ([], [GET], [POST_HEAD + b"body", GET], [POST_HEAD, b"bo", b"dy"]):
+        peer = Peer(ok, limits=limits)
+        for request in requests:
+            await peer.sends(request)
+            await peer.waits(1)
+        await peer.waits(limits.keep_alive_s - 1.01)
+        before = peer.is_open
+        await peer.waits(1.01)
+
+        assert (True, False) == (before, peer.is_open)
+        assert peer.answered == OK * len([request for request in requests if b"HTTP" in request])
+
+
+async def test_a_busy_connection_is_not_closed() -> None:
+    """However long the response takes, and with a part of the next request there."""
+    app = Streams()
+    peer = Peer(app, limits=KEPT)
+    await peer.sends(GET + b"GET / HT")
+
+    await peer.waits(1000)
+    before = peer.is_open
+    app.leave.release()
+    await turns()
+    await peer.waits(74)
+    after = peer.is_open
+    await peer.waits(1)
+
+    assert (True, True, False) == (before, after, peer.is_open)
+
+
+async def test_a_head_that_trickles_is_cut() -> None:
+    """It has keep_alive_s from its first byte on, however often a byte comes."""
+    peer = Peer(ok, limits=KEPT)
+    await peer.waits(70)
+    for byte in GET[:10]:
+        await peer.sends(bytes([byte]))
+        await peer.waits(7.49)
+    before = peer.is_open
+    await peer.waits(0.2)
+
+    assert (True, False, b"") == (before, peer.is_open, peer.answered)
+
+
+@pytest.mark.parametrize("limits", [KEPT, Limits(keep_alive_s=75, body_idle_s=5)])
+async def test_a_body_that_stops_is_cut(limits: Limits) -> None:
+    """body_idle_s after its last piece; the application is told."""
+    app = Takes()
+    peer = Peer(app, limits=limits)
+    for _ in range(9):
+        app.ask.release()
+    await peer.sends(POST_HEAD)
+    for _ in range(3):
+        await peer.waits(limits.body_idle_s - 1)
+        await peer.sends(b"b")
+    await peer.waits(limits.body_idle_s - 0.01)
+    before = peer.is_open
+    await peer.waits(0.01)
+
+    assert (True, False) == (before, peer.is_open)
+    assert {"type": "http.disconnect"} == app.received[-1]
+
+
+async def test_a_body_that_we_have_paused_is_not_late() -> None:
+    """Its time begins when we read on."""
+    app = Takes()
+    peer = Peer(app, limits=KEPT)
+    await peer.sends(b"POST / HTTP/1.1\r\ncontent-length: 200000\r\n\r\n", b"a" * 70_000)
+    await peer.waits(1000)
+    paused = peer.is_open
+    app.ask.release()
+    app.ask.release()
+    await turns()
+    await peer.waits(59)
+    resumed = peer.is_open
+    await peer.waits(1)
+
+    assert (True, True, False) == (paused, resumed, peer.is_open)
+
+
+async def test_a_body_that_waits_for_its_turn_is_not_late() -> None:
+    """Its time begins when the response before it is out."""
+    app = Held()
+    peer = Peer(app, limits=KEPT)
+    await peer.sends(GET + POST_HEAD)
+    await peer.waits(1000)
+    app.leave.release()
+    await turns()
+    await peer.waits(59)
+    before = peer.is_open
+    await peer.waits(1)
+
+    assert (True, False) == (before, peer.is_open)
+
+
+async def test_the_rest_of_an_unwanted_body_may_be_late() -> None:
+    """Nobody waits for it but the connection."""
+    peer = Peer(ok, limits=KEPT)
+    await peer.sends(POST_HEAD)
+
+    await peer.waits(60)
+
+    assert (OK, False) == (peer.answered, peer.is_open)
+
+
+async def test_a_client_that_does_not_take_the_end_is_cut_off() -> None:
+    """What was written last has keep_alive_s to leave: a connection that never closes would hold its place."""
+    peer = Peer(ok, limits=KEPT)
+    peer.transport.is_stuck = True
+    await peer.sends(b"GET / HTTP/1.0\r\n\r\n")
+    await peer.waits(74)
+    before = peer.transport.is_aborted
+    await peer.waits(1)
+
+    assert (False, True, 0) == (before, peer.transport.is_aborted, len(peer.opened.connections))
+
+
+# The server stops
+
+
+async def test_a_stop_closes_what_is_idle() -> None:
+    """At once."""
+    silent, served, begun = Peer(ok), Peer(ok), Peer(ok)
+    await served.sends(GET)
+    await begun.sends(b"GET / HT")
+
+    for peer in (silent, served, begun):
+        peer.connection.shutdown()
+
+    assert not any(peer.is_open for peer in (silent, served, begun))
+
+
+async def test_a_stop_lets_the_running_request_end() -> None:
+    """It says that it is the last, and those that wait are dropped."""
+    app = Held()
+    peer = Peer(app)
+    await peer.sends(GET * 3)
+
+    peer.connection.shutdown()
+    before = peer.is_open
+    app.leave.release()
+    app.leave.release()
+    await turns()
+
+    assert (True, OK_LAST, False, 1) == (before, peer.answered, peer.is_open, len(app.scopes))
+
+
+async def test_a_request_that_begins_after_the_stop_is_dropped() -> None:
+    """Behind one that runs."""
+    app = Held()
+    peer = Peer(app)
+    await peer.sends(GET)
+    peer.connection.shutdown()
+    app.leave.release()
+    peer.connection.data_received(GET)
+    await turns()
+
+    assert (OK_LAST, 1) == (peer.answered, len(app.scopes))
+
+
+async def test_a_stop_does_not_wait_for_an_unwanted_body() -> None:
+    """Its response is out."""
+    peer = Peer(ok)
+    await peer.sends(POST_HEAD)
+
+    peer.connection.shutdown()
+
+    assert (OK, False) == (peer.answered, peer.is_open)
+
+
+async def test_a_request_cancelled_by_the_stop_is_cut() -> None:
+    """The grace is over; without the chunk that would end its body."""
+    peer = Peer(Streams())
+    await peer.sends(GET)
+
+    peer.connection.shutdown()
+    (task,) = peer.opened.tasks
+    task.cancel()
+    await turns()
+
+    assert b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n" == peer.answered
+    assert (False, set()) == (peer.is_open, peer.opened.tasks)
+
+
+async def test_work_after_a_response_disturbs_no_other() -> None:
+    """An application that fails or is cancelled then, while the next request is served."""
+    first_goes = asyncio.Event()
+    streams = Streams()
+    calls = 0
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await answer(send, b"ok")
+            await first_goes.wait()
+            raise ValueError("boom")
+        await streams(scope, receive, send)
+
+    peer = Peer(app)
+    await peer.sends(GET + GET)
+    first_goes.set()
+    await turns()
+    streams.leave.release()
+    await turns()
+
+    assert OK + b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" == peer.answered
+    assert peer.is_open
+
+
+# Memory
+
+
+def count(kind: type) -> int:
+    return sum(type(thing) is kind for thing in gc.get_objects())
+
+
+async def test_nothing_of_a_request_stays() -> None:
+    """The collector has nothing to do, after requests in order, failed and refused."""
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/fails":
+            raise ValueError("boom")
+        await echo(scope, receive, send)
+
+    logging.disable()  # a test's record of the log would keep the errors
+    gc.collect()
+    gc.disable()
+    cycles, connections = count(Cycle), count(Connection)
+    try:
+        peer = Peer(app)
+        for _ in range(1000):
+            await peer.sends(POST_HEAD, b"body")
+        cycles_of_one = count(Cycle) - cycles
+        peer.goes()
+        await turns()
+        del peer
+        for last in (b"GET / HTTP/1.0\r\n\r\n", b"GET /fails HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n", GET * 300):
+            ended = Peer(app)
+            await ended.sends(last)
+            await turns(500)
+            await ended.waits(2)
+            assert not ended.is_open
+            await turns()
+            del ended
+        await turns()
+        assert (0, 0, 0) == (cycles_of_one, count(Cycle) - cycles, count(Connection) - connections)
+    finally:
+        gc.enable()
+        logging.disable(logging.NOTSET)
+
+
+async def test_an_answer_that_nobody_reads_is_cut() -> None:
+    """unread_s after the buffers were full; one that is read again in time is not, however slowly."""
+    app = Takes()
+    peer = Peer(app, limits=Limits(keep_alive_s=75, unread_s=100))
+    await peer.sends(b"GET / HTTP/1.1\r\n\r\n")
+    for _ in range(3):
+        peer.connection.pause_writing()
+        await peer.waits(99)
+        peer.connection.resume_writing()
+        await peer.waits(1000)
+    peer.connection.pause_writing()
+    await peer.waits(99.9)
+    before = peer.is_open
+    await peer.waits(0.1)
+
+    assert (True, False) == (before, peer.is_open)
