@@ -3,15 +3,19 @@
 #   docker build -t warmgate .
 #   docker run --rm -p 8080:8080 -v "$PWD/warmgate.yaml:/etc/warmgate/warmgate.yaml:ro" warmgate
 
-FROM python:3.11-slim AS build
+# The larger image, for its C compiler: the core is compiled (deploy/compile_core.py).
+FROM python:3.11 AS build
 WORKDIR /src
 RUN python -m venv /opt/warmgate
 COPY pyproject.toml README.md ./
-COPY deploy/constraints.txt deploy/
+COPY deploy/constraints.txt deploy/compile_core.py deploy/
 COPY cache_index cache_index
 COPY routing routing
 COPY gateway gateway
-RUN /opt/warmgate/bin/python -m pip --disable-pip-version-check --no-cache-dir install -c deploy/constraints.txt '.[bedrock]'
+RUN python -m venv /opt/build \
+    && /opt/build/bin/python -m pip --disable-pip-version-check --no-cache-dir install -c deploy/constraints.txt hatchling mypy setuptools \
+    && WARMGATE_COMPILE=1 /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
+    && /opt/warmgate/bin/python -m pip --disable-pip-version-check --no-cache-dir install -c deploy/constraints.txt "$(echo /dist/warmgate-*.whl)[bedrock]"
 # The names of our packages are common words: fail here if another distribution installs one of them too.
 WORKDIR /
 RUN /opt/warmgate/bin/python -c "import importlib.metadata as m; d = m.packages_distributions(); assert all(d[p] == ['warmgate'] for p in ('gateway', 'routing', 'cache_index')), d"

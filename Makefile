@@ -5,17 +5,40 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CONSTRAINTS := deploy/constraints.txt
 
+COMPILED := build/compiled
+
 PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test lint bench clean
+.PHONY: run test test-compiled fuzz sdk-smoke lint bench wheel clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
 
 test: lint
 	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=100
+
+# The core compiled by mypyc, as the image has it, has to behave as the sources do. Needs a C compiler.
+test-compiled: wheel
+	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
+	$(BIN)/python -m zipfile -e dist/warmgate-*.whl $(COMPILED)
+	cp -r tests benchmarks pyproject.toml README.md $(COMPILED)
+	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest tests/cache_index tests/routing tests/contracts tests/e2e
+
+# Looks for longer than a run of all tests can: 10,000 examples each, and schemathesis on /openapi.json.
+fuzz: $(VENV)/.test
+	$(PIP) install -c $(CONSTRAINTS) -e '.[test,fuzz]'
+	$(BIN)/pytest tests/fuzz tests/gateway/upstream/test_oracle.py --hypothesis-profile=fuzz -o timeout=1800
+	$(BIN)/python -m tests.fuzz
+
+wheel: $(VENV)/.test
+	rm -f dist/warmgate-*.whl
+	WARMGATE_COMPILE=1 $(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+# The SDKs for Node and of Anthropic against the demo; installs them beside.
+sdk-smoke: $(VENV)/.run
+	$(BIN)/python -m tests.sdk
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -28,10 +51,11 @@ bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks.replay --capacity-search
 	$(BIN)/python -m benchmarks.live
 	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.streams
 	$(BIN)/python -m benchmarks.overhead
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-sdk .venv-vllm build dist
 
 $(VENV)/.run: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Warmgate needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }

@@ -14,11 +14,10 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pygtrie
 
-from benchmarks.report import RESULTS, Bar, Circumstances, Report, Table
+from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser, conclude
 from cache_index import Hasher, Prefix, RadixTree, WorkerId
 
 BLOCK_BYTES = 64
@@ -84,10 +83,11 @@ def _depth(trie: pygtrie.Trie, key: tuple[bytes, ...]) -> int:
 
 def main() -> int:
     arguments = parse_arguments()
-    report = run(arguments.workers, arguments.blocks, arguments.matches, arguments.seed)
-    report.write(arguments.results)
-    print(report.markdown())
-    return 0 if report.is_met else 1
+    return conclude(
+        "index",
+        lambda: run(arguments.workers, arguments.blocks, arguments.matches, arguments.seed),
+        results=arguments.results,
+    )
 
 
 class Bench:
@@ -191,12 +191,10 @@ def _percentile(values: list[float], percent: int) -> float:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.index", description=__doc__.splitlines()[0])
+    parser = argument_parser("index", __doc__)
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--blocks", type=int, default=1_000_000, help="held blocks, over all workers")
     parser.add_argument("--matches", type=int, default=2_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args()
 
 

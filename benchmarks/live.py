@@ -2,7 +2,8 @@
 
 The conversations of tau-bench (airline) are cut into turns: one request for every answer of the recording, with all
 that was said before it. A conversation asks for its next turn when the last one has been answered; 20 are in flight.
-Each strategy gets a gateway and workers of its own, with cold caches.
+Each strategy gets a gateway and workers of its own, with cold caches. Every request names its conversation in the
+`x-session-id` header: the `session` strategy goes by it, no other looks at it.
 
 The bound on the hit rate is one cache without limit for everybody: a block is a hit if any earlier request had it.
 
@@ -27,7 +28,7 @@ import httpx
 import uvloop
 
 from benchmarks.processes import ChildFailedError, Processes, free_port, start_gateway
-from benchmarks.report import RESULTS, ROOT, Bar, Circumstances, Report, Table
+from benchmarks.report import ROOT, Bar, Circumstances, Report, Table, argument_parser, conclude
 from gateway.simulator.rendering import render_chat
 from gateway.simulator.tokens import TokenSequence, block_hashes
 from routing.strategies import NAMES
@@ -36,6 +37,7 @@ TRACE = ROOT / "benchmarks" / "traces" / "tau_airline_conversations.jsonl"
 BLOCK_SIZE = 16  # tokens
 CHARACTERS_PER_TOKEN = 4
 LEAST_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS = 8, 200
+SESSION_HEADER = "x-session-id"  # the gateway's default
 HIT_BAR, TTFT_P50_BAR, TTFT_P90_BAR = 0.97, 0.6, 0.4
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "httpx", "numpy", "msgspec")
 
@@ -103,18 +105,18 @@ class Replay:
 
     async def run(self, talks: Sequence[Sequence[Turn]], *, in_flight: int) -> None:
         """Ask all turns of all conversations, *in_flight* conversations at one time."""
-        pending = iter(talks)
+        pending = enumerate(talks)
 
         async def talk_on() -> None:
-            for talk in pending:
+            for number, talk in pending:
                 for turn in talk:
-                    self.answers.append(await self._ask(turn))
+                    self.answers.append(await self._ask(turn, session=f"conversation-{number}"))
 
         async with asyncio.TaskGroup() as tasks:
             for _ in range(in_flight):
                 tasks.create_task(talk_on())
 
-    async def _ask(self, turn: Turn) -> Answer:
+    async def _ask(self, turn: Turn, *, session: str) -> Answer:
         body = {
             "model": "tiny",
             "messages": turn.messages,
@@ -123,9 +125,10 @@ class Replay:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        url, headers = f"{self.url}/v1/chat/completions", {SESSION_HEADER: session}
         begun = time.monotonic()
         first = usage = None
-        async with self.client.stream("POST", f"{self.url}/v1/chat/completions", json=body) as reply:
+        async with self.client.stream("POST", url, json=body, headers=headers) as reply:
             reply.raise_for_status()
             async for line in reply.aiter_lines():
                 first = first or (time.monotonic() if line else None)
@@ -260,12 +263,13 @@ def _tell(report: Report, summaries: Sequence[Summary], bound: float, options: a
         f"{options.prefill_tokens_per_s:g} tokens of prefill per second each.",
         "Hit rate: cached share of all prompt tokens, as the workers report it. "
         f"Bound: {bound:.1%}, one boundless cache for all.",
+        f"Every request names its conversation in `{SESSION_HEADER}`: `session` goes by it, no other strategy does.",
     ]
     report.figures = {"bound": bound, "summaries": summaries}
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__.splitlines()[0])
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argument_parser("live", __doc__)
     parser.add_argument("--trace", type=Path, default=TRACE, help="conversations in OpenAI's form, .jsonl or .jsonl.gz")
     parser.add_argument("--conversations", type=int, default=100)
     parser.add_argument("--in-flight", type=int, default=20)
@@ -274,21 +278,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--prefill-tokens-per-s", type=float, default=2000.0)
     parser.add_argument("--timing", choices=("chunked", "fifo"), default="chunked")
     parser.add_argument("--strategies", type=lambda text: text.split(","), default=list(NAMES))
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def main() -> int:
     arguments = parse_arguments()
-    try:
-        report = uvloop.run(run(arguments))
-    except ChildFailedError as error:
-        print(f"live: {error}", file=sys.stderr)
-        return 2
-    report.write(arguments.results)
-    print(report.markdown())
-    return 0 if report.is_met else 1
+    return conclude(
+        "live", lambda: uvloop.run(run(arguments)), results=arguments.results, cannot_run=[ChildFailedError]
+    )
 
 
 if __name__ == "__main__":

@@ -11,31 +11,28 @@ import asyncio
 import json
 import random
 import re
-import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
-import httpx
 import uvloop
-from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.gauges import SETTLE_S, gauges, work_left, work_under_way
 from benchmarks.processes import (
-    GATEWAY_COMMAND,
     Child,
     ChildFailedError,
     Processes,
-    free_port,
+    add_gateway_option,
+    settings_before,
     start_gateway,
     start_stub_worker,
 )
-from benchmarks.report import RESULTS, Bar, Circumstances, Report, Table
+from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser, conclude
 
 PATH = "/v1/chat/completions"
 PROMPT_CHARACTERS = 8_000  # 2,000 tokens at four characters each
@@ -47,11 +44,9 @@ MAX_GROWTH_SHARE = 0.05
 MAX_GROWTH_BYTES = 16 * 2**20
 MIN_BUDGET_SHARE = 0.5  # below this peak the index was never near its budget, and the run proves nothing
 BOUNDLESS_BLOCKS = 100_000_000  # a worker this large never evicts: only the byte budget can
-SETTLE_S = 10.0
 ANSWER_TIMEOUT_S = 30.0
 FIRST_BYTE_MS = 20.0
 EVENT_MS = 1.0
-UNDER_WAY = re.compile(r"in_flight|booked|backlog")
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 PACKAGES = ("fastapi", "uvicorn", "granian", "uvloop", "httptools", "numpy", "msgspec", "prometheus-client")
 MIB = 2**20
@@ -68,12 +63,13 @@ class Prompts:
         self._seed = seed
         self._pool = "".join(rng.choices("etaoinshrdlu    ", k=TEXT_POOL_CHARACTERS)).encode()
 
-    def request(self, number: int) -> bytes:
+    def request(self, number: int, *, streams: bool = False) -> bytes:
         """Request *number* as it goes over the wire."""
         # The number makes a prompt unique; the place in the pool makes it unlike its neighbours. 7919 is a prime.
         start = (number * 7_919 + self._seed) % (TEXT_POOL_CHARACTERS - PROMPT_CHARACTERS)
         text = b"%08d " % number + self._pool[start : start + PROMPT_CHARACTERS - 9]
-        return http_request(b'{"model":"tiny","messages":[{"role":"user","content":"%b"}]}' % text)
+        end = b',"stream":true}' if streams else b"}"
+        return http_request(b'{"model":"tiny","messages":[{"role":"user","content":"%b"}]%b' % (text, end))
 
 
 def http_request(body: bytes) -> bytes:
@@ -190,35 +186,6 @@ def growth_bytes(samples: Sequence[Sample]) -> tuple[int, int]:
     warm = max(s.rss_bytes for s in samples if WARM_UP_SHARE <= s.requests / total <= WARM_UP_SHARE + WINDOW_SHARE)
     last = max(s.rss_bytes for s in samples if s.requests / total >= 1 - WINDOW_SHARE)
     return last - warm, max(MAX_GROWTH_BYTES, int(warm * MAX_GROWTH_SHARE))
-
-
-# ---- gauges
-
-Gauge = tuple[str, Mapping[str, str], float]
-
-
-async def gauges(url: str) -> list[Gauge]:
-    """The gauges of ``/metrics``: name, labels, value."""
-    async with httpx.AsyncClient(timeout=10.0) as client:
-        answer = await client.get(f"{url}/metrics")
-    answer.raise_for_status()
-    return [
-        (reading.name, reading.labels, reading.value)
-        for family in text_string_to_metric_families(answer.text)
-        if family.type == "gauge"
-        for reading in family.samples
-    ]
-
-
-async def work_under_way(url: str) -> dict[str, float]:
-    """The gauges that count work under way, by name and labels. The worker's name is left out: it holds a port."""
-    found: dict[str, float] = {}
-    for name, labels, value in await gauges(url):
-        if UNDER_WAY.search(name):
-            kept = ",".join(f"{key}={label}" for key, label in labels.items() if key != "worker")
-            key = f"{name}{{{kept}}}" if kept else name
-            found[key] = found.get(key, 0.0) + abs(value)
-    return found
 
 
 # ---- mixed requests
@@ -346,10 +313,7 @@ async def send_mix(url: str, *, requests: int, connections: int, seed: int) -> M
                 visitors.create_task(visit_in_turn())
         watching.cancel()
     began = time.monotonic()
-    mix.left = await work_under_way(url)
-    while any(mix.left.values()) and time.monotonic() - began < SETTLE_S:
-        await asyncio.sleep(0.1)
-        mix.left = await work_under_way(url)
+    mix.left = await work_left(url)
     mix.settled_s = time.monotonic() - began
     return mix
 
@@ -452,13 +416,9 @@ async def run_mix(processes: Processes, arguments: argparse.Namespace, report: R
 def _start_gateway(
     processes: Processes, arguments: argparse.Namespace, worker_url: str, *, name: str
 ) -> tuple[Child, str]:
-    settings = {
-        "server": {"host": "127.0.0.1", "port": free_port(), "implementation": arguments.implementation},
-        "models": [{"name": "tiny", "strategy": "prefix_aware", "workers": [{"url": worker_url}]}],
-        "index": {"max_bytes": arguments.index_mib * MIB},
-    }
-    command = shlex.split(arguments.gateway) if arguments.gateway else GATEWAY_COMMAND
-    return start_gateway(processes, settings, command=command, name=name)
+    settings = settings_before(worker_url, implementation=arguments.implementation)
+    settings["index"] = {"max_bytes": arguments.index_mib * MIB}
+    return start_gateway(processes, settings, command=arguments.gateway, name=name)
 
 
 def _listed(outcomes: Counter[str]) -> str:
@@ -466,15 +426,13 @@ def _listed(outcomes: Counter[str]) -> str:
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__.split("\n")[0])
+    parser = argument_parser("memory", __doc__)
     parser.add_argument("--requests", type=int, default=200_000, help="distinct prompts")
     parser.add_argument("--mixed", type=int, default=10_000, help="mixed requests")
     parser.add_argument("--index-mib", type=int, default=32, help="the index budget; smaller for a shorter run")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--implementation", default="uvicorn", help="uvicorn or granian")
-    parser.add_argument("--gateway", help="command that starts the gateway (default: python -m gateway serve)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the report")
+    add_gateway_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -489,14 +447,9 @@ async def run(arguments: argparse.Namespace) -> Report:
 
 def main() -> int:
     arguments = parse_arguments()
-    try:
-        report = uvloop.run(run(arguments))
-    except ChildFailedError as error:
-        print(f"memory: {error}", file=sys.stderr)
-        return 2
-    report.write(arguments.results)
-    print(report.markdown())
-    return 0 if report.is_met else 1
+    return conclude(
+        "memory", lambda: uvloop.run(run(arguments)), results=arguments.results, cannot_run=[ChildFailedError]
+    )
 
 
 if __name__ == "__main__":

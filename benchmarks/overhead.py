@@ -27,17 +27,19 @@ from urllib.parse import urlsplit
 import httpx
 
 from benchmarks.processes import (
-    GATEWAY_COMMAND,
     Child,
     ChildFailedError,
     Processes,
+    add_gateway_option,
     core_busy_s,
     free_port,
     pinned,
+    settings_before,
     start_gateway,
     start_stub_worker,
 )
-from benchmarks.report import RESULTS, Bar, Circumstances, Report, Spread, Table
+from benchmarks.report import Bar, Circumstances, Report, Spread, Table, argument_parser, conclude
+from benchmarks.shipped import Shipped, build
 from benchmarks.stub_worker import EVENTS_PER_STREAM
 
 PROMPTS = 64
@@ -166,14 +168,26 @@ class Bench:
             child.wait_for_port(port)
         return Target("nginx", child, {load: f"http://127.0.0.1:{ports[load]}" for load in LOADS})
 
-    def start_gateway(self, worker_url: str, *, implementation: str, command: Sequence[str]) -> Target:
-        settings = {
-            "server": {"host": "127.0.0.1", "port": free_port(), "implementation": implementation},
-            "models": [{"name": "tiny", "strategy": "prefix_aware", "workers": [{"url": worker_url}]}],
-        }
-        name = f"gateway ({implementation})"
+    def build_shipped(self) -> Shipped:
+        """The gateway as the image has it. Raises `ChildFailedError` where it cannot be built."""
+        return build(self._processes.directory)
+
+    def start_gateway(
+        self,
+        worker_url: str,
+        *,
+        name: str,
+        implementation: str,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> Target:
         child, url = start_gateway(
-            self._processes, settings, command=command, name=f"gateway-{implementation}", cores={self._proxy_core}
+            self._processes,
+            settings_before(worker_url, implementation=implementation),
+            command=command,
+            environment=environment,
+            name="".join(letter if letter.isalnum() else "-" for letter in name),
+            cores={self._proxy_core},
         )
         return Target(name, child, dict.fromkeys(LOADS, url))
 
@@ -387,7 +401,31 @@ def limits_of_the_setup(found: Sequence[Measurement], *, stub: str) -> list[str]
     return notes
 
 
-def run(bench: Bench, arguments: argparse.Namespace, report: Report) -> None:
+def run(arguments: argparse.Namespace) -> Report:
+    """Find what is needed on this machine, measure, and tell."""
+    proxy_core, load_core = two_cores()
+    install_tools()
+    circumstances = Circumstances.observe(seed=arguments.seed, packages=PACKAGES, tools=tool_versions())
+    report = Report("overhead", "The gateway against nginx, one core each", circumstances)
+    report.notes.append(
+        f"{arguments.rounds} rounds of {arguments.seconds:g} s, {arguments.connections} connections, "
+        f"{PROMPTS} prompts of 1.2 kB with a common system prompt. One proxy at work on one core (the others "
+        f"idle), stub worker and wrk on another. nginx: one process, upstream keep-alive, no access log, buffering "
+        f"off for streams. Gateway: prefix_aware, metrics and request log on."
+    )
+    with Processes() as processes, pinned({load_core}):
+        bench = Bench(
+            processes,
+            proxy_core=proxy_core,
+            load_core=load_core,
+            connections=arguments.connections,
+            seed=arguments.seed,
+        )
+        measure_all(bench, arguments, report)
+    return report
+
+
+def measure_all(bench: Bench, arguments: argparse.Namespace, report: Report) -> None:
     """Start everything, measure all rounds, and put what was found into *report*."""
     stub = bench.start_stub()
     worker_url = stub.urls["requests"]
@@ -423,13 +461,36 @@ def fill(report: Report, found: Sequence[Measurement], arrivals: Sequence[Arriva
 
 
 def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, report: Report) -> list[Target]:
-    """The gateway under every implementation asked for; only the first, which is judged, must start."""
+    """As it is shipped, from the sources, and under other servers; the first, which is judged, must start."""
     first, *others = arguments.implementations.split(",")
-    command = shlex.split(arguments.gateway) if arguments.gateway else GATEWAY_COMMAND
-    gateways = [bench.start_gateway(worker_url, implementation=first, command=command)]
+    from_sources = f"gateway from the sources ({first})"
+    gateways: list[Target] = []
+    try:
+        shipped = bench.build_shipped()
+    except ChildFailedError as error:
+        print(error, file=sys.stderr)
+        report.notes.append("The core could not be compiled here: what was measured is slower than what is shipped.")
+    else:
+        gateways.append(
+            bench.start_gateway(
+                worker_url,
+                name=f"gateway ({first})",
+                implementation=first,
+                command=shipped.command,
+                environment=shipped.environment,
+            )
+        )
+        report.notes.append(
+            "The gateway is the wheel that the image holds, its core compiled by mypyc; beside it the gateway from the "
+            "sources, as `make run` starts it."
+        )
+    gateways.append(bench.start_gateway(worker_url, name=from_sources, implementation=first, command=arguments.gateway))
     for implementation in others:
+        name = f"gateway from the sources ({implementation})"
         try:
-            gateways.append(bench.start_gateway(worker_url, implementation=implementation, command=command))
+            gateways.append(
+                bench.start_gateway(worker_url, name=name, implementation=implementation, command=arguments.gateway)
+            )
         except ChildFailedError as error:
             print(error, file=sys.stderr)
             report.notes.append(f"The gateway did not start under {implementation}.")
@@ -437,45 +498,18 @@ def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, repo
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__.split("\n")[0])
+    parser = argument_parser("overhead", __doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5.0, help="of load per target, kind of load and round")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--implementations", default="uvicorn,granian", help="the bars are held against the first")
-    parser.add_argument("--gateway", help="command that starts the gateway (default: python -m gateway serve)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the report")
+    add_gateway_option(parser)
     return parser.parse_args(arguments)
 
 
 def main() -> int:
     arguments = parse_arguments()
-    try:
-        proxy_core, load_core = two_cores()
-        install_tools()
-        circumstances = Circumstances.observe(seed=arguments.seed, packages=PACKAGES, tools=tool_versions())
-        report = Report("overhead", "The gateway against nginx, one core each", circumstances)
-        report.notes.append(
-            f"{arguments.rounds} rounds of {arguments.seconds:g} s, {arguments.connections} connections, "
-            f"{PROMPTS} prompts of 1.2 kB with a common system prompt. One proxy at work on one core (the others "
-            f"idle), stub worker and wrk on another. nginx: one process, upstream keep-alive, no access log, buffering "
-            f"off for streams. Gateway: prefix_aware, metrics and request log on."
-        )
-        with Processes() as processes, pinned({load_core}):
-            bench = Bench(
-                processes,
-                proxy_core=proxy_core,
-                load_core=load_core,
-                connections=arguments.connections,
-                seed=arguments.seed,
-            )
-            run(bench, arguments, report)
-    except ChildFailedError as error:
-        print(f"overhead: {error}", file=sys.stderr)
-        return 2
-    report.write(arguments.results)
-    print(report.markdown())
-    return 0 if report.is_met else 1
+    return conclude("overhead", lambda: run(arguments), results=arguments.results, cannot_run=[ChildFailedError])
 
 
 if __name__ == "__main__":

@@ -8,9 +8,11 @@ Rules:
 Linux only: affinity, sessions and memory are read the way Linux has them.
 """
 
+import argparse
 import ctypes
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -200,6 +202,7 @@ def start_gateway(
     settings: Mapping[str, Any],
     *,
     command: Sequence[str] = GATEWAY_COMMAND,
+    environment: Mapping[str, str] | None = None,
     name: str = "gateway",
     cores: Collection[int] | None = None,
 ) -> tuple[Child, str]:
@@ -210,8 +213,27 @@ def start_gateway(
     """
     config = processes.directory / f"{name}.yaml"
     config.write_text(yaml.safe_dump(dict(settings)))
-    child = processes.start(name, [*command, "--config", str(config)], cores=cores)
+    child = processes.start(name, [*command, "--config", str(config)], cores=cores, environment=environment)
     return child, child.wait_for_ready_line()
+
+
+def add_gateway_option(parser: argparse.ArgumentParser) -> None:
+    """Let the caller of a benchmark say what is run for the gateway."""
+    parser.add_argument(
+        "--gateway",
+        type=shlex.split,
+        default=GATEWAY_COMMAND,
+        metavar="COMMAND",
+        help="starts the gateway (default: python -m gateway serve)",
+    )
+
+
+def settings_before(worker_url: str, *, implementation: str = "uvicorn") -> dict[str, Any]:
+    """Settings of a gateway before one worker: a free port, `prefix_aware`, defaults for the rest."""
+    return {
+        "server": {"host": "127.0.0.1", "port": free_port(), "implementation": implementation},
+        "models": [{"name": "tiny", "strategy": "prefix_aware", "workers": [{"url": worker_url}]}],
+    }
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.report import RESULTS, ROOT, Bar, Cell, Circumstances, Report, Spread, Table
+from benchmarks.report import ROOT, Bar, Cell, Circumstances, Report, Spread, Table, argument_parser, conclude
 from cache_index import Prefix, RadixTree, WorkerId
 from gateway.simulator.blocks import BlockPool
 from gateway.simulator.engine import EngineError, EngineEvent, Finished, FirstToken
@@ -41,6 +41,7 @@ from routing.dispatcher import Immediate
 from routing.fleet import Fleet
 from routing.request import Request
 from routing.strategies import NAMES, STRATEGIES
+from routing.strategies.by_name import StrategiesByName
 
 TRACES = ROOT / "benchmarks" / "traces"
 BYTES_PER_TOKEN = 4  # What a fleet believes before it has learnt; so a block of the index is a block of the trace.
@@ -279,7 +280,8 @@ class Replay:
         self._fleet.set_workers(workers, 0.0)
         for worker in workers:
             self._fleet.set_capacity(worker, blocks=setting.blocks, block_size=trace.block_tokens)
-        self._dispatcher = Immediate(self._fleet, STRATEGIES[strategy](random.Random(seed)))
+        rng = random.Random(seed)
+        self._dispatcher = Immediate(self._fleet, StrategiesByName(strategy, lambda name: STRATEGIES[name](rng)))
         self._serial = itertools.count()
         self._arrivals: list[tuple[float, int, Recorded]] = []
         self._asked: dict[str, _Asked] = {}
@@ -495,7 +497,7 @@ def settings_of(options: argparse.Namespace) -> list[Setting]:
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.replay", description=__doc__.splitlines()[0])
+    parser = argument_parser("replay", __doc__)
     parser.add_argument("--trace", type=_trace_path, help="name of a shipped trace, or a file; default: all settings")
     parser.add_argument("--speed", type=float, help="how many times as fast as recorded")
     parser.add_argument("--poisson-per-s", type=float, help="requests per second at random, instead of recorded times")
@@ -509,9 +511,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument(
         "--capacity-search", action="store_true", help="where times are recorded, find the highest speed"
     )
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3, help="how many, from --seed on")
-    parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args(arguments)
 
 
@@ -530,14 +530,9 @@ def _strategies(text: str) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
-    try:
-        report = run(options)
-    except (OSError, ValueError, EngineError) as error:
-        print(f"replay: {error}", file=sys.stderr)
-        return 2
-    report.write(options.results)
-    print(report.markdown())
-    return 0 if report.is_met else 1
+    return conclude(
+        "replay", lambda: run(options), results=options.results, cannot_run=(OSError, ValueError, EngineError)
+    )
 
 
 if __name__ == "__main__":

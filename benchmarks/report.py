@@ -2,8 +2,11 @@
 
 A report says how it was made: command, commit, versions, machine, how busy the machine was. It never says where: no
 path and no host name of the machine gets into it.
+
+Every benchmark begins with `argument_parser` and ends with `conclude`.
 """
 
+import argparse
 import dataclasses
 import json
 import os
@@ -11,7 +14,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -166,6 +169,30 @@ class Report:
         readable = directory / f"{self.name}.md"
         readable.write_text(self.markdown())
         return readable
+
+
+def argument_parser(name: str, doc: str) -> argparse.ArgumentParser:
+    """A parser with what every benchmark takes, ``--seed`` and ``--results``; *doc* is the docstring of the program."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=doc.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the report")
+    return parser
+
+
+def conclude(name: str, run: Callable[[], Report], *, results: Path, cannot_run: Sequence[type[Exception]] = ()) -> int:
+    """Run a benchmark, write what it found to *results*, print it, and return the exit status.
+
+    0: the bars are met. 1: one is missed. 2: it could not run, which is what the errors *cannot_run* say; the error is
+    printed and nothing is written. Any other error is a fault of the benchmark and passes through.
+    """
+    try:
+        report = run()
+    except tuple(cannot_run) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    report.write(results)
+    print(report.markdown())
+    return 0 if report.is_met else 1
 
 
 def command_line(arguments: Sequence[str]) -> str:

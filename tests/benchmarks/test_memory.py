@@ -16,36 +16,15 @@ from benchmarks.memory import (
     growth_bytes,
     send_all,
     visit,
-    work_under_way,
 )
 from benchmarks.processes import ChildFailedError
-from benchmarks.stub_worker import Pace, Script, serve, write_script
-
-GAUGES = b"""# TYPE warmgate_requests_in_flight gauge
-warmgate_requests_in_flight{model="tiny"} 3
-# TYPE warmgate_worker_in_flight gauge
-warmgate_worker_in_flight{worker="http://127.0.0.1:1"} 1
-warmgate_worker_in_flight{worker="http://127.0.0.1:2"} 2
-# TYPE warmgate_worker_backlog_tokens gauge
-warmgate_worker_backlog_tokens{worker="http://127.0.0.1:1"} 0
-# TYPE warmgate_requests_in_flight_total counter
-warmgate_requests_in_flight_total 9
-# TYPE warmgate_index_bytes gauge
-warmgate_index_bytes 5
-"""
-
-
-def with_pages(script: Script, pages: dict[bytes, bytes]) -> Script:
-    answers = {
-        path: b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body) for path, body in pages.items()
-    }
-    return Script(script.chat, script.stream_head, script.events, script.usage, script.done, answers, script.not_found)
+from benchmarks.stub_worker import Pace, serve, write_script
 
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
     pace = Pace(first_byte_s=0.02, event_s=0.0005)
-    server = await serve(with_pages(write_script("tiny"), {b"/metrics": GAUGES}), pace=pace)
+    server = await serve(write_script("tiny"), pace=pace)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
@@ -74,6 +53,15 @@ def test_the_same_seed_gives_the_same_prompts() -> None:
     """A run can be repeated."""
     assert Prompts(seed=1).request(7) == Prompts(seed=1).request(7)
     assert Prompts(seed=2).request(7) != Prompts(seed=1).request(7)
+
+
+def test_a_prompt_can_be_asked_for_as_a_stream() -> None:
+    """The same prompt, and ``stream`` beside it."""
+    plain, streamed = (
+        json.loads(Prompts(seed=1).request(7, streams=streams).partition(b"\r\n\r\n")[2]) for streams in (False, True)
+    )
+
+    assert {**plain, "stream": True} == streamed
 
 
 async def test_all_requests_are_sent_and_their_answers_counted() -> None:
@@ -111,17 +99,6 @@ def test_memory_that_levels_off_has_not_grown() -> None:
 def test_memory_that_keeps_growing_shows() -> None:
     """A steady leak after the warm-up is counted from its first tenth to its last."""
     assert (80 * MIB, 20 * MIB) == growth_bytes(samples(0, 80, 160, 240, 320, 380, 400, 420, 440, 460, 480))
-
-
-async def test_gauges_of_work_under_way_are_summed_over_workers(url: str) -> None:
-    """What is in flight, booked or in a backlog is found by name; counters and other gauges are not."""
-    expected = {
-        "warmgate_requests_in_flight{model=tiny}": 3.0,
-        "warmgate_worker_in_flight": 3.0,
-        "warmgate_worker_backlog_tokens": 0.0,
-    }
-
-    assert expected == await work_under_way(url)
 
 
 @pytest.mark.parametrize(

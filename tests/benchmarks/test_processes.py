@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import ChildFailedError, Processes, core_busy_s, free_port, pinned, start_gateway
+from benchmarks.processes import (
+    ChildFailedError,
+    Processes,
+    core_busy_s,
+    free_port,
+    pinned,
+    settings_before,
+    start_gateway,
+)
+from gateway.settings import Settings
 
 SLEEPS = [sys.executable, "-c", "import time; print('ready: http://127.0.0.1:9', flush=True); time.sleep(60)"]
 HAS_A_WORKER = """
@@ -160,3 +169,11 @@ def test_the_gateway_is_given_its_settings_as_a_file() -> None:
         _, url = start_gateway(processes, {"server": {"port": 18_101}}, command=[sys.executable, "-c", READS_CONFIG])
 
     assert "http://127.0.0.1:18101" == url
+
+
+def test_the_gateway_takes_the_settings_of_a_benchmark() -> None:
+    """One worker, the strategy that is judged."""
+    settings = Settings.model_validate(settings_before("http://127.0.0.1:9", implementation="granian"))
+
+    assert ("granian", "prefix_aware") == (settings.server.implementation, settings.models[0].strategy)
+    assert "http://127.0.0.1:9" == settings.models[0].workers[0].url

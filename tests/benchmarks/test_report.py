@@ -4,7 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.report import ROOT, Bar, Circumstances, Report, Spread, Table, command_line
+from benchmarks.report import (
+    RESULTS,
+    ROOT,
+    Bar,
+    Circumstances,
+    Report,
+    Spread,
+    Table,
+    argument_parser,
+    command_line,
+    conclude,
+)
 
 
 def circumstances() -> Circumstances:
@@ -118,3 +129,45 @@ def test_a_command_is_told_as_typed_in_the_checkout() -> None:
     assert "python x.py --gateway '.venv/bin/python gw.py'" == command_line(
         ["/usr/bin/python3", "/tmp/y/x.py", "--gateway", f"{ROOT}/.venv/bin/python /tmp/y/gw.py"]
     )
+
+
+@pytest.mark.parametrize(("value", "status"), [(1.0, 0), (0.5, 1)])
+def test_the_exit_status_says_whether_the_bars_are_met(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: float, status: int
+) -> None:
+    """The report is written and printed either way."""
+    report = Report("overhead", "Overhead", circumstances())
+    report.bars = [Bar("it", value, ">=", 1)]
+
+    assert status == conclude("overhead", lambda: report, results=tmp_path)
+    assert (tmp_path / "overhead.md").read_text() == report.markdown()
+    assert report.markdown() in capsys.readouterr().out
+
+
+def test_a_benchmark_that_cannot_run_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, one line, and no report."""
+
+    def run() -> Report:
+        raise ConnectionError("no worker")
+
+    assert 2 == conclude("overhead", run, results=tmp_path, cannot_run=[LookupError, OSError])
+    assert "overhead: no worker\n" == capsys.readouterr().err
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_fault_of_the_benchmark_is_not_hidden(tmp_path: Path) -> None:
+    """Only the errors that are named mean that it could not run."""
+
+    def run() -> Report:
+        raise KeyError("median")
+
+    with pytest.raises(KeyError):
+        conclude("overhead", run, results=tmp_path, cannot_run=[OSError])
+
+
+def test_every_benchmark_takes_a_seed_and_a_folder() -> None:
+    """By default 1, and the folder of the results for the record."""
+    parser = argument_parser("overhead", "What it costs.\n\nAnd more.")
+
+    assert (1, RESULTS) == (parser.parse_args([]).seed, parser.parse_args([]).results)
+    assert ("python -m benchmarks.overhead", "What it costs.") == (parser.prog, parser.description)
