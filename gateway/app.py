@@ -8,39 +8,47 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import httpx
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from cache_index import Hasher, RadixTree, WorkerId
+from cache_index import CacheIndex, Hasher, RadixTree
+from gateway.api import admin as admin_api
+from gateway.api import explain as explain_api
 from gateway.api import models as models_api
 from gateway.api import probes
-from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
-from gateway.backends.bedrock.backend import BedrockBackend
-from gateway.backends.bedrock.endpoint import Timeouts as BedrockTimeouts
-from gateway.backends.worker import HttpWorker
-from gateway.body import parse_chat, parse_completion
+from gateway.api import responses as responses_api
+from gateway.api.admin_access import AdminAccess
+from gateway.api.explain import Explainer
+from gateway.api.openapi import describe
+from gateway.configuration import Configuration, Reloader
 from gateway.disconnects import Disconnects
+from gateway.discovery.discovery import Discovery
+from gateway.discovery.file import FileDiscovery
+from gateway.discovery.static import StaticDiscovery
 from gateway.endings import Endings, Observer
-from gateway.errors import ClientError, GatewayError, MethodNotAllowed, UnknownRoute
+from gateway.endpoints.table import ENDPOINTS
+from gateway.endpoints.unserved import INSTEAD
+from gateway.errors import AdminRefused, ClientError, GatewayError, InvalidField, MethodNotAllowed, UnknownRoute
+from gateway.hangup import told_of_hangups
 from gateway.headers import fields, request_id_of
-from gateway.health import Health, Patient
+from gateway.health import Health
+from gateway.keep_alive import KeepAlive
+from gateway.kept_responses import KeptResponses
+from gateway.live_settings import LiveSettings, OnRefused
 from gateway.metrics import Metrics, StateCollector
-from gateway.model_names import ModelNames
-from gateway.models import Model, Models
+from gateway.models import Models
 from gateway.proxy import Proxy
+from gateway.reloads import Reloads
 from gateway.request_log import RequestLog, Sink
-from gateway.settings import ModelBedrockSettings, ModelSettings, Settings, WorkerSettings
-from gateway.turnstile import Turnstile
-from gateway.upstream.timeouts import Timeouts
-from routing.breaker import Breaker
-from routing.dispatcher import Immediate
-from routing.fleet import Fleet
-from routing.strategies import STRATEGIES
+from gateway.response_owners import ResponseOwners
+from gateway.roster import Roster, rules_of
+from gateway.settings import ModelSettings, Settings
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +57,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BYTES_PER_TOKEN = 4.0
 """Until a model's own ratio is learnt; only the room of a worker that does not tell its size depends on it."""
-
-COMPLETIONS = {"/v1/chat/completions": parse_chat, "/v1/completions": parse_completion}
 
 
 class Gateway:
@@ -66,28 +72,43 @@ class Gateway:
         elif self._proxy.serves(scope["path"]):
             await self._proxy(scope, receive, send)
         else:
-            await self._api(scope, receive, _naming_request(scope, send))
+            await self._api(*_naming_request(scope, receive, send))
 
 
-def create_app(settings: Settings, *, log_sink: Sink | None = None) -> Gateway:
-    """Build the gateway. No I/O happens before its lifespan begins. Request lines go to *log_sink*, default stdout."""
+def create_app(
+    settings: Settings, *, configuration: Configuration | None = None, log_sink: Sink | None = None
+) -> Gateway:
+    """Build the gateway. No I/O happens before its lifespan begins.
+
+    *settings* are those that *configuration* has loaded, which is followed; without one they stay as they are. Request
+    lines go to *log_sink*, default stdout.
+    """
     clock = time.monotonic
-    rng = random.Random(settings.routing.seed)  # None: seeded by the operating system
     index = _index(settings)
     client = httpx.AsyncClient(follow_redirects=False, limits=httpx.Limits(max_connections=None))
-    models = _models(settings, index, client=client, clock=clock, rng=rng)
+    models = Models()
+    health = Health(rules_of(settings), client=client, clock=clock, rng=random.Random())
+    roster = _roster(settings, models, health, index, client=client, clock=clock)
+    roster.take(settings)
+    reloads = Reloads(wall_clock=time.time)  # noqa: TID251
+    live = LiveSettings(settings, take=roster.take, discover=_discovery, reloads=reloads)
     metrics = Metrics()
+    metrics.registry.register(reloads)
     metrics.registry.register(StateCollector(models, index, max_index_bytes=settings.index.max_bytes, clock=clock))
     observers: list[Observer] = [metrics]
     if settings.logging.requests:
         observers.append(RequestLog(log_sink or sys.stdout.buffer, wall_clock=time.time))  # noqa: TID251
     endings = Endings(observers)
     disconnects = Disconnects()
+    keep_alive = KeepAlive(silence_s=settings.server.sse_keep_alive_s)
+    owners = ResponseOwners()
     proxy = Proxy(
-        COMPLETIONS,
+        ENDPOINTS,
         models,
+        owners=owners,
         endings=endings,
         disconnects=disconnects,
+        keep_alive=keep_alive,
         clock=clock,
         rng=random.Random(),
         max_body_bytes=settings.server.max_body_bytes,
@@ -97,17 +118,28 @@ def create_app(settings: Settings, *, log_sink: Sink | None = None) -> Gateway:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with client, asyncio.TaskGroup() as tasks:
-            health = _health(settings, models, client=client, clock=clock)
+            await live.find()
             await health.check()
-            loops = [tasks.create_task(health.run()), tasks.create_task(disconnects.run())]
-            yield
+            running = (health.run(), live.run(), disconnects.run(), keep_alive.run())
+            loops = [tasks.create_task(loop) for loop in running]
+            async with _reloading(live, configuration, tasks):
+                yield
             for loop in loops:
                 loop.cancel()
             for model in models:
                 await model.aclose()
         endings.settle()
 
-    return Gateway(_api(models, metrics, endings, lifespan), proxy)
+    api = _api(
+        models,
+        metrics,
+        endings,
+        KeptResponses(models, owners),
+        Explainer(ENDPOINTS, models, owners, max_body_bytes=settings.server.max_body_bytes),
+        admin_access=_admin_access(settings),
+        lifespan=lifespan,
+    )
+    return Gateway(api, proxy)
 
 
 def _index(settings: Settings) -> RadixTree:
@@ -115,122 +147,78 @@ def _index(settings: Settings) -> RadixTree:
     return RadixTree(max_bytes=settings.index.max_bytes, default_capacity=int(room_bytes / settings.index.block_bytes))
 
 
-def _models(
+def _roster(
     settings: Settings,
-    index: RadixTree,
+    models: Models,
+    health: Health,
+    index: CacheIndex,
     *,
     client: httpx.AsyncClient,
     clock: Callable[[], float],
-    rng: random.Random,
-) -> Models:
-    hasher = Hasher(secrets.token_bytes(32), block_bytes=settings.index.block_bytes)
-    models = {
-        model.name: _model(model, settings, index=index, hasher=hasher, client=client, clock=clock, rng=rng)
-        for model in settings.models
-    }
-    return Models(models, ModelNames((model.name, model.aliases) for model in settings.models))
-
-
-def _model(
-    model: ModelSettings,
-    settings: Settings,
-    *,
-    index: RadixTree,
-    hasher: Hasher,
-    client: httpx.AsyncClient,
-    clock: Callable[[], float],
-    rng: random.Random,
-) -> Model:
-    limits = settings.breaker
-    fleet = Fleet(
-        index,
-        block_bytes=settings.index.block_bytes,
-        prefill_tokens_per_s=settings.routing.initial_prefill_tokens_per_s,
-        lease_s=settings.routing.lease_s,
-        breaker=lambda: Breaker(failures=limits.failures, window_s=limits.window_s, open_s=limits.open_s),
-    )
-    workers = {WorkerId(worker.id): _worker(worker, settings) for worker in model.workers}
-    fleet.set_workers(workers, clock())
-    for worker in workers:
-        fleet.set_up(worker, up=False)
-    return Model(
-        model.name,
-        upstream_name=model.upstream_model,
-        strategy=model.strategy,
-        session_header=model.session_header.encode("ascii"),
-        hasher=hasher,
+) -> Roster:
+    return Roster(
+        models,
+        health,
         index=index,
-        fleet=fleet,
-        turnstile=Turnstile(Immediate(fleet, STRATEGIES[model.strategy](rng)), fleet, clock=clock),
-        workers=workers,
-        fallback=_bedrock(model.bedrock, settings, client) if model.bedrock else None,
-    )
-
-
-def _worker(worker: WorkerSettings, settings: Settings) -> HttpWorker:
-    patience = settings.timeouts
-    return HttpWorker(
-        worker.id,
-        worker.url,
-        api_key=worker.api_key.get_secret_value() if worker.api_key else None,
-        timeouts=Timeouts(
-            connect_s=patience.connect_s,
-            first_byte_s=patience.first_byte_s,
-            idle_s=patience.idle_s,
-            total_s=patience.total_s,
-        ),
-        max_connections=worker.max_connections,
-    )
-
-
-def _bedrock(model_id: ModelBedrockSettings, settings: Settings, client: httpx.AsyncClient) -> BedrockBackend:
-    """One model of Bedrock."""
-    shared = settings.bedrock
-    region = model_id.region or shared.region
-    assert region is not None, "the settings see to it"
-    return BedrockBackend(
-        model_id=model_id.model_id,
-        region=region,
+        hasher=Hasher(secrets.token_bytes(32), block_bytes=settings.index.block_bytes),
         client=client,
-        signer=SigV4Signer(region=region, credentials=CredentialChain(profile=shared.profile)),
-        endpoint_url=model_id.endpoint_url or shared.endpoint_url,
-        default_max_tokens=model_id.default_max_tokens,
-        timeouts=BedrockTimeouts(first_event_s=model_id.first_event_timeout_s),
-    )
-
-
-def _health(settings: Settings, models: Models, *, client: httpx.AsyncClient, clock: Callable[[], float]) -> Health:
-    health = settings.health
-    return Health(
-        [
-            Patient(worker_id, worker.url, model.fleet, model.name, partial(model.went_down, worker_id))
-            for model in models
-            for worker_id, worker in model.workers.items()
-        ],
-        client=client,
-        path=health.path,
-        interval_s=health.interval_s,
-        timeout_s=health.timeout_s,
-        failures_to_down=health.failures_to_down,
-        successes_to_up=health.successes_to_up,
-        metrics_interval_s=health.metrics_interval_s,
         clock=clock,
+        rng=random.Random(settings.routing.seed),  # None: seeded by the operating system
     )
+
+
+def _admin_access(settings: Settings) -> AdminAccess:
+    token = settings.server.admin_token
+    return AdminAccess(token.get_secret_value() if token is not None else None)
+
+
+def _discovery(model: ModelSettings, on_refused: OnRefused) -> Discovery:
+    """Finds workers beside those that the settings list."""
+    if model.workers_file is None:
+        return StaticDiscovery()
+    return FileDiscovery(Path(model.workers_file), on_refused=on_refused)
+
+
+@asynccontextmanager
+async def _reloading(
+    live: LiveSettings, configuration: Configuration | None, tasks: asyncio.TaskGroup
+) -> AsyncIterator[None]:
+    """Inside, changes of *configuration* are put in force; None: there are none."""
+    if configuration is None:
+        yield
+        return
+    reloader = Reloader(configuration, live.reload)
+    loop = tasks.create_task(reloader.run())
+    with told_of_hangups(reloader.ask):
+        yield
+    loop.cancel()
 
 
 def _api(
     models: Models,
     metrics: Metrics,
     endings: Endings,
+    kept_responses: KeptResponses,
+    explainer: Explainer,
+    *,
+    admin_access: AdminAccess,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
 ) -> FastAPI:
     api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan)
     api.state.models = models
     api.state.metrics = metrics
     api.state.endings = endings
+    api.state.kept_responses = kept_responses
+    api.state.explainer = explainer
+    api.state.admin_access = admin_access
     api.include_router(models_api.router)
+    api.include_router(responses_api.router)
     api.include_router(probes.router)
+    api.include_router(admin_api.router)
+    api.include_router(explain_api.router)
+    describe(api, ENDPOINTS.values())
     api.add_exception_handler(GatewayError, _told)
+    api.add_exception_handler(RequestValidationError, _told)
     api.add_exception_handler(HTTPException, _told)
     api.add_exception_handler(Exception, _told)  # and goes on to the server, which logs it
     return api
@@ -244,26 +232,39 @@ async def _told(request: Request, error: Exception) -> Response:
         known: type[ClientError] = MethodNotAllowed if error.status_code == MethodNotAllowed.status else UnknownRoute
         meant = _meant(request.url.path) if known is UnknownRoute else ""
         error = known(f"{request.method} {request.url.path[:200]} is not served here{meant}")
+    elif isinstance(error, RequestValidationError):
+        fault = error.errors()[0]
+        field = ".".join(str(step) for step in fault["loc"][1:])
+        error = InvalidField(f"'{field}': {fault['msg']}" if field else str(fault["msg"]), param=field or None)
     elif not isinstance(error, GatewayError):
         error = GatewayError("The gateway failed to serve this request")
+    elif error.retry_after_s is not None:
+        headers = {"retry-after": str(max(1, round(error.retry_after_s)))}
+    if isinstance(error, AdminRefused):
+        headers = {"www-authenticate": "Bearer"}
     return Response(error.to_body(), error.status, headers, media_type="application/json")
 
 
 def _meant(path: str) -> str:
-    """The end of a sentence that says what was meant where a base URL lacks its /v1, or has it twice."""
-    for served in (*COMPLETIONS, "/v1/models"):
+    """The end of a sentence that says what to use instead: of a path that engines have, or of a wrong base URL."""
+    if path in INSTEAD:
+        return f": {INSTEAD[path]}"
+    for served in (*(path for path in ENDPOINTS if path.startswith("/v1/")), "/v1/models"):
         if path.rstrip("/").endswith(served.removeprefix("/v1")):
             return f"; did you mean {served}"
     return ""
 
 
-def _naming_request(scope: MutableMapping[str, Any], send: Send) -> Send:
-    """*send*, with the caller's request id, or one made here, in the response."""
+def _naming_request(
+    scope: MutableMapping[str, Any], receive: Receive, send: Send
+) -> tuple[MutableMapping[str, Any], Receive, Send]:
+    """The same with the caller's request id, or one made here, in request and response."""
     request_id = request_id_of(fields(scope["headers"])) or secrets.token_hex(16).encode()
+    named = {**scope, "headers": [(b"x-request-id", request_id), *scope["headers"]]}
 
     async def naming(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
         await send(message)
 
-    return naming
+    return named, receive, naming

@@ -1,14 +1,18 @@
 """Trying candidates in their order until one begins to answer."""
 
+import re
 from collections.abc import Callable
 
 import msgspec
 
-from gateway.backends.backend import Backend, Call, Reply
+from gateway import headers as header_rules
+from gateway.backends.backend import Backend, Call, Headers, Reply
+from gateway.endpoints.endpoint import JSON, Endpoint
+from gateway.endpoints.faults import fault_in, reason_in
 from gateway.errors import ClientError, NoWorker, ReplyBroken, UpstreamError, UpstreamRefused
 from gateway.exchange import Exchange
 from gateway.models import Model
-from gateway.sse import StreamTail, usage_of
+from gateway.sse import Tail
 from routing.booking import Booking, Ending, Outcome
 from routing.candidate import Candidate
 from routing.dispatcher import Dispatch
@@ -26,69 +30,100 @@ RETRY_AFTER_S = 2.0
 """When to ask again if nobody is there: about the interval of health checks."""
 
 
-class Attempt(msgspec.Struct, frozen=True):
+_aborted = re.compile(rb'"finish_reason"\s*:\s*"abort"').search
+_is_status = re.compile(r"[0-9]{3}").fullmatch
+
+
+class Attempt(msgspec.Struct):
     """A backend has begun to answer."""
 
     reply: Reply
+    status: int
+    """As the caller gets it, like the headers: an engine may say 200 before it knows that it refuses."""
+    headers: Headers
     first: bytes
-    """What may go downstream already: all of an answer that does not stream, else the first events."""
-    tail: StreamTail | None
+    """What may go downstream already: all of an answer that does not stream, else the first events. Whoever passes
+    them on forgets them: announcements can be long, and so can be the stream."""
+    tail: Tail | None
     """Watches the stream; None if the answer does not stream."""
+    response_id: str | None
+    """Under which the worker keeps the answer, where the API knows such a thing."""
 
 
 class Attempts:
     """The attempts of one request: one reply and one booking at a time, both given back in the end."""
 
     def __init__(
-        self, model: Model, dispatch: Dispatch, exchange: Exchange, *, clock: Callable[[], float], most: int | None
+        self,
+        endpoint: Endpoint,
+        model: Model,
+        dispatch: Dispatch,
+        call: Call,
+        exchange: Exchange,
+        *,
+        strip_usage: bool,
+        clock: Callable[[], float],
+        most: int | None,
     ) -> None:
+        self._endpoint = endpoint
         self._model = model
         self._dispatch = dispatch
-        self._exchange = exchange
+        self._call: Call | None = call
+        self._strip_usage = strip_usage
+        self.exchange = exchange
         self._clock = clock
         self._order = dispatch.order[:most]
         self._booking: Booking | None = dispatch.booking
         self._reply: Reply | None = None
         self._ending = Ending.ABORTED
 
-    async def first_answer(self, call: Call, *, strip_usage: bool) -> Attempt:
+    async def first_answer(self) -> Attempt:
         """The first answer that is none of a worker's failures; it may say that the caller is wrong.
+
+        To be called once: the call is forgotten, because a stream may outlive the need for a long prompt by minutes.
 
         Raises:
             UpstreamRefused: every candidate failed, the last with an error status of its own.
             NoWorker: nobody is there.
         """
+        call, self._call = self._call, None
+        assert call is not None, "it was asked already"
         failure: UpstreamError | None = None
-        for candidate in self._order:
-            if not self._book(candidate):
-                await self._give_up(Ending.ABORTED)
-                continue
+        try:
+            for candidate in self._order:
+                if not self._book(candidate):
+                    await self._give_up(Ending.ABORTED)
+                    continue
+                try:
+                    return await self._ask(self._model.workers[candidate.worker], call)
+                except UpstreamError as error:
+                    failure = error.with_traceback(None)
+                    await self._give_up(_ending_of(error))
+            if self._model.fallback is None:
+                raise self._exhausted(failure)
             try:
-                return await self._ask(self._model.workers[candidate.worker], call, strip_usage=strip_usage)
-            except UpstreamError as error:
-                failure = error
-                await self._give_up(_ending_of(error))
-        if self._model.fallback is not None:
-            try:
-                return await self._fall_back(self._model.fallback, call, strip_usage=strip_usage)
+                return await self._fall_back(self._model.fallback, call)
             except UpstreamError as error:
                 # What the caller is told is how the fleet failed; the fallback's own failure is the cause.
-                raise self._exhausted(failure) from error
-        raise self._exhausted(failure)
+                raise self._exhausted(failure) from error.with_traceback(None)
+        finally:
+            # An error with a traceback holds the frames it went through, and so the call. Where a frame, or a
+            # connection that failed, holds the error as well, only the cycle collector would free them.
+            failure = None
 
     def answered(self, attempt: Attempt) -> None:
         """The answer has been passed on completely."""
-        tail, exchange = attempt.tail, self._exchange
-        if attempt.reply.status in CLIENT_ERRORS:
+        tail, exchange = attempt.tail, self.exchange
+        if attempt.status in CLIENT_ERRORS or (tail is not None and _refused_status(tail) is not None):
             self._ending = Ending.REFUSED
             exchange.error = "Refused"
             return
-        if tail is not None and tail.failed is not None:
+        if tail is not None and (tail.failed is not None or tail.aborted):
             self._ending = Ending.FAILED
             exchange.error = ReplyBroken.__name__
             return
         self._ending = Ending.ANSWERED
-        exchange.usage = usage_of(attempt.first) if tail is None else tail.usage
+        exchange.usage = self._endpoint.usage_of(attempt.first) if tail is None else tail.usage
 
     def broken(self) -> None:
         """The worker failed after its first byte."""
@@ -100,7 +135,7 @@ class Attempts:
 
     def _book(self, candidate: Candidate) -> bool:
         """Whether the request has a place on *candidate*; on the first it was booked at dispatch."""
-        exchange = self._exchange
+        exchange = self.exchange
         if self._booking is None or self._booking.worker != candidate.worker:
             self._booking = self._model.fleet.book(self._dispatch.request, candidate, self._clock())
         if self._booking is None or candidate.worker not in self._model.workers:
@@ -109,35 +144,70 @@ class Attempts:
         exchange.hit_blocks = candidate.hit_blocks
         return True
 
-    async def _ask(self, backend: Backend, call: Call, *, strip_usage: bool) -> Attempt:
+    async def _ask(self, backend: Backend, call: Call) -> Attempt:
         """One attempt, up to the first useful byte."""
-        self._exchange.attempts += 1
+        self.exchange.attempts += 1
         reply = self._reply = await backend.send(call)
-        if reply.status >= 500 or reply.status in WORKERS_FAULT:
-            raise await _refusal(backend.id, reply)
-        if not call.streams or reply.status != OK:
-            return Attempt(reply, await _whole(reply), None)
-        tail = StreamTail(strip_usage=strip_usage)
-        first = tail.feed(await reply.read())
-        while not first and not reply.ended:
-            first = tail.feed(await reply.read())
+        if is_workers_fault(reply.status):
+            raise await refusal(backend.id, reply)
+        if call.streams and reply.status == OK:
+            return await self._begun(backend, reply)
+        body = await whole(reply)
+        if reply.status == OK and b'"abort"' in body and _aborted(body):
+            raise _gave_up(backend)
+        return self._answer(reply, body)
+
+    def _answer(self, reply: Reply, body: bytes) -> Attempt:
+        """An answer that came whole."""
+        status, headers = reply.status, header_rules.downstream(reply.headers)
+        if status not in CLIENT_ERRORS:
+            return Attempt(reply, status, headers, body, None, self._endpoint.response_id_of(body))
+        if not header_rules.is_compressed(headers):
+            told = self._endpoint.normalised(status, body)
+            if told is not body:
+                body, headers = told, header_rules.of_another_body(headers, JSON)
+        return Attempt(reply, status, headers, body, None, None)
+
+    async def _begun(self, backend: Backend, reply: Reply) -> Attempt:
+        """A stream of which there is more than announcements: until then another worker can still be asked."""
+        tail = self._endpoint.tail(strip_usage=self._strip_usage)
+        pieces = [tail.feed(await reply.read())]
+        while not tail.begun and not reply.ended and tail.failed is None:
+            pieces.append(tail.feed(await reply.read()))
+        if reply.ended and not tail.inside_event:
+            pieces.append(tail.finish())
         if tail.failed is not None:
-            raise ReplyBroken(f"{backend.id} answered with an error event: {_message(tail.failed)}")
-        if not first:
-            raise ReplyBroken(f"{backend.id} ended the stream before its first event")
+            return self._refused(backend, reply, tail, tail.failed)
+        if tail.aborted:
+            raise _gave_up(backend)
+        if not tail.begun or (reply.ended and not tail.done):
+            raise ReplyBroken(f"{backend.id} ended the stream before it was complete")
+        first = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         now = self._clock()
-        self._exchange.first_byte = now
+        self.exchange.first_byte = now
         if self._booking is not None:
             self._model.fleet.first_byte(self._booking, now)
-        return Attempt(reply, first, tail)
+        return Attempt(reply, OK, header_rules.downstream(reply.headers), first, tail, tail.response_id)
 
-    async def _fall_back(self, fallback: Backend, call: Call, *, strip_usage: bool) -> Attempt:
+    def _refused(self, backend: Backend, reply: Reply, tail: Tail, failed: bytes) -> Attempt:
+        """A stream that begins with an error, as the plain answer that it should have been.
+
+        Raises:
+            ReplyBroken: the error is the worker's.
+        """
+        status = _refused_status(tail)
+        if status is None:
+            raise ReplyBroken(f"{backend.id} answered with an error event: {_reason(failed)}")
+        headers = header_rules.of_another_body(header_rules.downstream(reply.headers), JSON)
+        return Attempt(reply, status, headers, self._endpoint.errors.body(fault_in(status, failed)), None, None)
+
+    async def _fall_back(self, fallback: Backend, call: Call) -> Attempt:
         """No worker answered: Bedrock does, if it can serve the request as it is."""
-        exchange = self._exchange
+        exchange = self.exchange
         exchange.backend = fallback.id
         exchange.hit_blocks = 0
         try:
-            attempt = await self._ask(fallback, call, strip_usage=strip_usage)
+            attempt = await self._ask(fallback, call)
         except ClientError as error:
             # The request is right, and a worker would have served it: that none is there is not the caller's fault.
             raise NoWorker(
@@ -158,7 +228,7 @@ class Attempts:
                 self._release(booking, ending)
 
     def _release(self, booking: Booking, ending: Ending) -> None:
-        usage = self._exchange.usage if ending is Ending.ANSWERED else None
+        usage = self.exchange.usage if ending is Ending.ANSWERED else None
         outcome = Outcome(ending)
         if usage is not None:
             outcome = Outcome(ending, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
@@ -172,12 +242,37 @@ class Attempts:
         return NoWorker(f"No worker for {self._model.name!r} could be reached{why}", retry_after_s=RETRY_AFTER_S)
 
 
+def _gave_up(backend: Backend) -> ReplyBroken:
+    """As vLLM says, with 200, of all that it does not complete because it stops or falls asleep."""
+    return ReplyBroken(f"{backend.id} gave the request up before it was complete")
+
+
 def _ending_of(error: UpstreamError) -> Ending:
     """Too much to do is no sign of ill health."""
     return Ending.REFUSED if isinstance(error, UpstreamRefused) and error.status == OVERLOADED else Ending.FAILED
 
 
-async def _whole(reply: Reply) -> bytes:
+def _refused_status(tail: Tail) -> int | None:
+    """The status with which an error event says that the caller is wrong; None if there is no such event.
+
+    SGLang finds only in the stream, after its 200, that a prompt is too long, and vLLM some of what it refuses.
+    """
+    code = str(fault_in(OK, tail.failed).code) if tail.failed is not None else ""
+    status = int(code) if _is_status(code) else 0
+    return status if status in CLIENT_ERRORS and not is_workers_fault(status) else None
+
+
+def is_workers_fault(status: int) -> bool:
+    """Whether another worker may do better."""
+    return status >= 500 or status in WORKERS_FAULT
+
+
+async def whole(reply: Reply) -> bytes:
+    """The body of *reply*, when it is complete.
+
+    Raises:
+        UpstreamError: as `Reply.read`, or it is larger than `WHOLE_ANSWER_BYTES`.
+    """
     pieces: list[bytes] = []
     size = 0
     while not reply.ended:
@@ -191,30 +286,17 @@ async def _whole(reply: Reply) -> bytes:
     return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
 
-async def _refusal(backend_id: str, reply: Reply) -> UpstreamRefused:
+async def refusal(backend_id: str, reply: Reply) -> UpstreamRefused:
     """A backend's error status as an error of ours, with what the backend said, but never with its 401 or 403.
 
     Those mean the gateway's own key; told on, they would send the caller looking for a fault in theirs.
     """
     status = reply.status if reply.status not in (401, 403) else 502
-    said = _message(await _whole(reply))
+    body = await whole(reply)
+    said = _reason(b"" if header_rules.is_compressed(reply.headers) else body)
     retry_after_s = RETRY_AFTER_S if status in (OVERLOADED, 503) else None
     return UpstreamRefused(f"{backend_id} answered {reply.status}: {said}", status=status, retry_after_s=retry_after_s)
 
 
-class _Said(msgspec.Struct):
-    """The error shapes of vLLM (nested), SGLang and Dynamo (flat)."""
-
-    error: "_Said | str | None" = None
-    message: str | None = None
-
-
-def _message(body: bytes) -> str:
-    """What an error body says, in one line of bounded length."""
-    try:
-        said = msgspec.json.decode(body, type=_Said)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "no reason given"
-    inner = said.error
-    text = inner.message if isinstance(inner, _Said) else inner or said.message
-    return " ".join((text or "no reason given").split())[:500]
+def _reason(body: bytes) -> str:
+    return reason_in(body) or "no reason given"

@@ -13,13 +13,13 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from gateway.errors import InvalidField, MalformedBody
-from gateway.prompt import Message, chat_prompt, embeds_prompt, text_prompt, token_prompt
+from gateway.prompt import Message, chat_prompt, embeds_prompt, joined, text_prompt, token_prompt
 
 _LARGEST_COUNT = 2**31 - 1  # of tokens or choices; far beyond any engine, and safe in every store that adds them up
 
 
-class Completion(msgspec.Struct, frozen=True, gc=False):
-    """One chat or text completion as routing sees it.
+class Body(msgspec.Struct, frozen=True, gc=False):
+    """One request's body as routing sees it; each endpoint reads its own kind (see `gateway.endpoints`).
 
     A msgspec Struct, as it is made for every request: 0.3 us, where a frozen dataclass takes 2 us.
     """
@@ -27,9 +27,9 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     model: str
     streams: bool
     max_tokens: int | None
-    """Most tokens to generate per choice, as the caller said; ``max_completion_tokens`` wins over ``max_tokens``."""
+    """Most tokens to generate per choice, as the caller said; 0 where the endpoint generates none."""
     asks_usage: bool
-    """The caller wants the usage chunk at the end of a stream."""
+    """Usage comes downstream whether or not the gateway asks: the caller asked, or the endpoint knows no other way."""
     has_stream_options: bool
     """The body has the key ``stream_options``, if only with null."""
     prompt: bytes
@@ -40,76 +40,42 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     n: int
     reads_cache: bool
     """False where vLLM computes the whole prompt whatever it holds: ``prompt_logprobs``, ``echo`` with ``logprobs``."""
+    writes_cache: bool = True
+    """The prompt's blocks are in the worker's cache afterwards. Most pooling engines keep none."""
+    previous_response_id: str | None = None
+    """The conversation so far lives in the worker that gave this response; *prompt* holds only what is added."""
 
 
-def parse_chat(raw: bytes) -> Completion:
+Completion = Body
+"""What the body of a completion is called where there is no other."""
+
+
+def parse_chat(raw: bytes) -> Body:
     """Read the body of ``/v1/chat/completions``. O(bytes).
 
     Raises:
         MalformedBody: not one JSON object; the message says where.
         InvalidField: a field is missing or cannot be; *param* names it.
     """
-    return _parsed(raw, _chat)
+    return parsed(raw, _chat)
 
 
-def parse_completion(raw: bytes) -> Completion:
+def parse_chats(raw: bytes) -> Body:
+    """Read the body of ``/v1/chat/completions/batch``, whose *messages* are a list of chats. Raises as `parse_chat`."""
+    return parsed(raw, _chats)
+
+
+def parse_completion(raw: bytes) -> Body:
     """Read the body of ``/v1/completions``. Raises as `parse_chat`. O(bytes)."""
-    return _parsed(raw, _text)
+    return parsed(raw, _text)
 
 
-class _StreamOptions(msgspec.Struct, gc=False):
-    include_usage: bool | None = None
+def parsed(raw: bytes, read: Callable[[bytes], Body]) -> Body:
+    """Run *read* on *raw*, with every way in which JSON can be wrong told as one of our errors.
 
-
-class _Body(msgspec.Struct, gc=False):
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: _StreamOptions | UnsetType | None = UNSET
-    max_tokens: int | float | None = None
-    max_completion_tokens: int | float | None = None
-    n: int | float | None = None
-    user: str | None = None
-    prompt_cache_key: str | None = None
-    cache_salt: str | None = None
-    prompt_logprobs: Any = None
-    echo: bool | None = None
-    logprobs: Any = None
-
-
-class _Chat(_Body, gc=False):
-    messages: list[Message] | None = None
-    tools: Any = None
-    functions: Any = None
-    documents: Any = None
-    chat_template: Any = None
-    chat_template_kwargs: Any = None
-    reasoning_effort: Any = None
-
-
-class _Text(_Body, gc=False):
-    prompt: str | list[str | int | list[int]] | None = None
-    prompt_embeds: Any = None
-
-
-# Numbers inside free-form JSON keep their spelling: nothing here computes with them, and 1e999 is no error.
-_decode_chat = msgspec.json.Decoder(_Chat, float_hook=Raw).decode
-_decode_text = msgspec.json.Decoder(_Text, float_hook=Raw).decode
-
-
-def _chat(raw: bytes) -> Completion:
-    chat = _decode_chat(raw)
-    if not chat.messages:
-        raise InvalidField("'messages' must be a list of at least one message", param="messages")
-    return _completion(chat, prompt=chat_prompt(chat.messages, head=_head(chat)))
-
-
-def _text(raw: bytes) -> Completion:
-    text = _decode_text(raw)
-    return _completion(text, prompt=_prompt(text))
-
-
-def _parsed(raw: bytes, read: Callable[[bytes], Completion]) -> Completion:
-    """Run *read*, with every way in which JSON can be wrong told as one of our errors."""
+    Raises:
+        MalformedBody, InvalidField: as `parse_chat`.
+    """
     try:
         if not raw.isascii():
             raw.decode()  # msgspec does not look into the strings that it skips
@@ -129,16 +95,126 @@ def _parsed(raw: bytes, read: Callable[[bytes], Completion]) -> Completion:
         raise MalformedBody("JSON is nested too deeply") from error
 
 
-def _completion(body: _Body, *, prompt: bytes) -> Completion:
-    if not body.model:
+def without_prompt(model: str | None, *, streams: bool = False, max_tokens: int | None = 0) -> Body:
+    """A body with nothing in it to route by: any worker can serve it as well as another.
+
+    Raises:
+        InvalidField: it names no model.
+    """
+    return Body(
+        model=named(model),
+        streams=streams,
+        max_tokens=max_tokens,
+        asks_usage=True,
+        has_stream_options=False,
+        prompt=b"",
+        session=None,
+        cache_salt=None,
+        n=1,
+        reads_cache=False,
+        writes_cache=False,
+    )
+
+
+def named(model: str | None) -> str:
+    """The model of a request. The engines know a default; a gateway to many models does not.
+
+    Raises:
+        InvalidField: there is none.
+    """
+    if not model:
         raise InvalidField("'model' must name a model", param="model")
+    return model
+
+
+def count(value: float | None, param: str, *, least: int) -> int | None:
+    """*value* as an int. 16.0 counts as 16, as it does for the engines; some languages know no other numbers.
+
+    Raises:
+        InvalidField: not a whole number from *least* on; *param* names it.
+    """
+    if value is None:
+        return None
+    if not least <= value <= _LARGEST_COUNT or value != int(value):
+        raise InvalidField(f"'{param}' must be an integer between {least} and {_LARGEST_COUNT}", param=param)
+    return int(value)
+
+
+class _StreamOptions(msgspec.Struct, gc=False):
+    include_usage: bool | None = None
+
+
+class _Common(msgspec.Struct, gc=False):
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | UnsetType | None = UNSET
+    max_tokens: int | float | None = None
+    max_completion_tokens: int | float | None = None
+    n: int | float | None = None
+    user: str | None = None
+    prompt_cache_key: str | None = None
+    cache_salt: str | None = None
+    prompt_logprobs: Any = None
+    echo: bool | None = None
+    logprobs: Any = None
+
+
+class _AnyChat(_Common, gc=False):
+    tools: Any = None
+    functions: Any = None
+    documents: Any = None
+    chat_template: Any = None
+    chat_template_kwargs: Any = None
+    reasoning_effort: Any = None
+
+
+class _Chat(_AnyChat, gc=False):
+    messages: list[Message] | None = None
+
+
+class _Chats(_AnyChat, gc=False):
+    messages: list[list[Message]] | None = None
+
+
+class _Text(_Common, gc=False):
+    prompt: str | list[str | int | list[int]] | None = None
+    prompt_embeds: Any = None
+
+
+# Numbers inside free-form JSON keep their spelling: nothing here computes with them, and 1e999 is no error.
+_decode_chat = msgspec.json.Decoder(_Chat, float_hook=Raw).decode
+_decode_chats = msgspec.json.Decoder(_Chats, float_hook=Raw).decode
+_decode_text = msgspec.json.Decoder(_Text, float_hook=Raw).decode
+
+
+def _chat(raw: bytes) -> Body:
+    chat = _decode_chat(raw)
+    if not chat.messages:
+        raise InvalidField("'messages' must be a list of at least one message", param="messages")
+    return _completion(chat, prompt=chat_prompt(chat.messages, head=_head(chat)))
+
+
+def _chats(raw: bytes) -> Body:
+    chats = _decode_chats(raw)
+    if not chats.messages:
+        raise InvalidField("'messages' must be a list of at least one chat", param="messages")
+    head = _head(chats)
+    return _completion(chats, prompt=joined([chat_prompt(messages, head=head) for messages in chats.messages]))
+
+
+def _text(raw: bytes) -> Body:
+    text = _decode_text(raw)
+    return _completion(text, prompt=_prompt(text))
+
+
+def _completion(body: _Common, *, prompt: bytes) -> Body:
     options = body.stream_options
-    max_tokens = _count(body.max_tokens, "max_tokens", least=0)
-    max_completion_tokens = _count(body.max_completion_tokens, "max_completion_tokens", least=0)
-    n = _count(body.n, "n", least=1)
+    max_tokens = count(body.max_tokens, "max_tokens", least=0)
+    max_completion_tokens = count(body.max_completion_tokens, "max_completion_tokens", least=0)
+    n = count(body.n, "n", least=1)
     echoes_logprobs = bool(body.echo) and body.logprobs is not None and body.logprobs is not False
-    return Completion(
-        model=body.model,
+    return Body(
+        model=named(body.model),
         streams=bool(body.stream),
         max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
         asks_usage=isinstance(options, _StreamOptions) and options.include_usage is True,
@@ -151,7 +227,7 @@ def _completion(body: _Body, *, prompt: bytes) -> Completion:
     )
 
 
-def _head(chat: _Chat) -> dict[str, Any]:
+def _head(chat: _AnyChat) -> dict[str, Any]:
     """What templates render before the first message, tools first: they are the longest and the most widely shared."""
     if not (chat.tools or chat.functions or chat.documents or chat.reasoning_effort or _has_template(chat)):
         return {}  # as most requests
@@ -166,7 +242,7 @@ def _head(chat: _Chat) -> dict[str, Any]:
     return {name: value for name, value in head.items() if value}
 
 
-def _has_template(chat: _Chat) -> bool:
+def _has_template(chat: _AnyChat) -> bool:
     return bool(chat.chat_template or chat.chat_template_kwargs)
 
 
@@ -190,15 +266,6 @@ def _prompt(text: _Text) -> bytes:
     except ValueError as error:
         raise InvalidField(f"'prompt' is wrong: {error}", param="prompt") from error
     raise InvalidField("'prompt' must hold only strings, only token ids or only lists of token ids", param="prompt")
-
-
-def _count(value: float | None, param: str, *, least: int) -> int | None:
-    """*value* as an int. 16.0 counts as 16, as it does for the engines; some languages know no other numbers."""
-    if value is None:
-        return None
-    if not least <= value <= _LARGEST_COUNT or value != int(value):
-        raise InvalidField(f"'{param}' must be an integer between {least} and {_LARGEST_COUNT}", param=param)
-    return int(value)
 
 
 _FAULT = re.compile(r"(?P<fault>.*?)(?: - at `\$\.?(?P<path>.*)`)?")

@@ -6,8 +6,10 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from gateway.configuration import Configuration
 from gateway.demo import DemoOptions, end_with_stdin, run_demo
 from gateway.server import ServerError, serve
 from gateway.settings import SettingsError, environment, load, masked
@@ -36,7 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    serve(load(arguments.config, environment()))
+    # The other commands need no application.
+    from gateway.app import create_app  # noqa: PLC0415
+
+    configuration = Configuration(arguments.config, environment())
+    serve(configuration.load(), create_app=partial(create_app, configuration=configuration))
     return 0
 
 
@@ -127,6 +133,18 @@ def _add_simulate(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--timing", choices=("chunked", "fifo"), default="chunked", help="timing model (default %(default)s)"
+    )
+    command.add_argument(
+        "--dialect", choices=("vllm", "sglang", "dynamo"), default="vllm", help="whose routes, errors and metrics"
+    )
+    command.add_argument("--old-metrics", action="store_true", help="vLLM's metrics as they were up to 0.10.2")
+    command.add_argument(
+        "--shutdown-timeout",
+        dest="shutdown_timeout_s",
+        metavar="S",
+        type=float,
+        default=0,
+        help="seconds that running requests may go on after SIGTERM (default %(default)s: they are cut)",
     )
     command.add_argument("--exit-with-parent", action="store_true", help="stop when standard input ends")
 

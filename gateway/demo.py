@@ -16,11 +16,15 @@ from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
+from pydantic import SecretStr
+
 from gateway.server import CreateApp, ServerError, address_of, announce_on_stdout, bind, serve
 from gateway.settings import Settings, build
 
 MODEL = "tiny"
 ALIASES = ("gpt-4o", "gpt-4o-mini")
+ADMIN_TOKEN = "demo"  # noqa: S105
+"""No secret: the demo listens on this machine only, and a web page cannot send the header without being given leave."""
 QUESTION = (  # long enough to fill some blocks: a hit needs a whole one
     "You answer the questions of curious children. Keep to short sentences, use no formula, give one example from "
     "daily life, and end with a small experiment that needs nothing but a glass of water. Why is the sky blue?"
@@ -70,7 +74,8 @@ def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[st
     workers = [{"url": url} for url in urls]
     model = {"name": MODEL, "aliases": list(ALIASES), "strategy": options.strategy, "workers": workers}
     settings = build({"models": [model]}, environ)
-    server = settings.server.model_copy(update={"host": options.host, "port": options.port})
+    token = settings.server.admin_token or SecretStr(ADMIN_TOKEN)
+    server = settings.server.model_copy(update={"host": options.host, "port": options.port, "admin_token": token})
     return settings.model_copy(update={"server": server})
 
 
@@ -89,6 +94,11 @@ The OpenAI SDK:
     from openai import OpenAI
     client = OpenAI(base_url="{address}/v1", api_key="any")
     print(client.chat.completions.create(model="gpt-4o", messages=[{{"role": "user", "content": "hello"}}]))
+
+The workers, and where that request would go (the admin token is {ADMIN_TOKEN!r} unless you set one):
+    curl {address}/warmgate/workers -H 'authorization: Bearer {ADMIN_TOKEN}'
+    curl {address}/warmgate/explain -H 'authorization: Bearer {ADMIN_TOKEN}' -H 'content-type: application/json' \\
+      -d '{{"model": "{MODEL}", "messages": [{{"role": "user", "content": "hello"}}]}}'
 
 Metrics: {address}/metrics   Readiness: {address}/readyz   End: Ctrl-C
 

@@ -1,60 +1,175 @@
 """The caller's side of an exchange: status and headers once, then bytes, over ASGI."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any
 
 from gateway.backends.backend import Headers
+from gateway.endpoints.endpoint import Endpoint
+from gateway.endpoints.faults import fault_in
 from gateway.errors import GatewayError, MethodNotAllowed
 from gateway.exchange import Exchange
-from gateway.sse import error_event
+from gateway.sse import Tail
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+_STREAM_HEADERS: Headers = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+_KEEP_ALIVE = b": keep-alive\n\n"
+
 
 class Downstream:
-    """Sends one response, and says in it what was decided."""
+    """Sends one response, and says in it what was decided.
 
-    def __init__(self, send: Send, exchange: Exchange) -> None:
+    One message at a time is on its way: a comment stays out where anything else is, and what comes then waits for it.
+    """
+
+    __slots__ = (
+        "_comment",
+        "_endpoint",
+        "_exchange",
+        "_is_closing",
+        "_is_sending",
+        "_is_whole",
+        "_send",
+        "ended",
+        "is_quiet",
+        "started",
+        "tail",
+    )
+
+    def __init__(self, send: Send, exchange: Exchange, endpoint: Endpoint) -> None:
         self._send = send
         self._exchange = exchange
+        self._endpoint = endpoint
+        self._comment: asyncio.Task[Any] | None = None  # that is sending one
+        self._is_sending = False
+        self._is_whole = False  # the response has a length, in which nothing else has a place
+        self._is_closing = False  # its last message is on its way, or out
         self.started = False
         """Status and headers are out: whatever fails from here on can only be told in the body."""
+        self.ended = False
+        """All of the response is out."""
+        self.is_quiet = False
+        """Nothing was written since somebody set this."""
+        self.tail: Tail | None = None
+        """Of the stream that is being passed on."""
+
+    @property
+    def takes_error(self) -> bool:
+        """An error can still be told: nothing is out yet, or a stream that has not ended."""
+        return not self.started or not (self._is_whole or self.ended)
 
     async def start(self, status: int, headers: Headers) -> None:
-        self.started = True
+        """Begin a stream. Where a keep-alive has begun it already, a comment tells who answers."""
+        if await self._has_started():
+            await self.write(b": x-warmgate-worker: %b\n\n" % _worker_of(self._exchange))
+            return
+        said = _said_of(self._exchange) + _decided(self._exchange)
+        await self._put({"type": "http.response.start", "status": status, "headers": headers + said})
         self._exchange.status = status
-        await self._send(
-            {"type": "http.response.start", "status": status, "headers": headers + _said_of(self._exchange)}
-        )
+        self.started = True
 
-    async def write(self, data: bytes, *, last: bool = False) -> None:
+    def write(self, data: bytes, *, last: bool = False) -> Coroutine[Any, Any, None]:
         """Waits while the caller reads more slowly than the worker writes."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+        # Not a coroutine of its own: one more for every event of every stream would be felt.
+        return self._put({"type": "http.response.body", "body": data, "more_body": not last}, last=last)
 
     async def answer(self, status: int, headers: Headers, body: bytes) -> None:
-        """A whole response."""
+        """A whole response; after a keep-alive, what it says as the last event of the stream."""
+        if await self._has_started():
+            await self.write(self._endpoint.errors.event(fault_in(status, body), self._next_number), last=True)
+            return
+        self._is_whole = True
         await self.start(status, [*headers, (b"content-length", b"%d" % len(body))])
         await self.write(body, last=True)
 
+    async def keep_alive(self) -> None:
+        """A comment, so that nobody on the way takes a silent stream for a dead one.
+
+        Before the first byte it commits status and headers. Nothing happens where it has no place: in the middle of an
+        event, beside another message, in a response that is whole or about to end.
+        """
+        is_inside = self.tail is not None and self.tail.inside_event
+        if is_inside or self._is_sending or self._is_whole or self._is_closing or self._comment is not None:
+            return
+        self.is_quiet = False
+        self._comment = asyncio.current_task()
+        try:
+            if not self.started:
+                headers = _STREAM_HEADERS + _said_of(self._exchange)
+                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+                self._exchange.status = 200
+                self.started = True
+            await self._send({"type": "http.response.body", "body": _KEEP_ALIVE, "more_body": True})
+        finally:
+            self._comment = None
+
     async def fail(self, error: GatewayError) -> None:
         """Tell the caller of *error* where it still can be: as the response, or as the last event of the stream."""
-        if self.started:
-            await self.write(error_event(error), last=True)
+        request_id = self._exchange.request_id.decode("ascii")
+        has_started = await self._has_started()
+        if not self.takes_error:
+            return
+        if has_started:
+            event = self._endpoint.error_event(error, sequence_number=self._next_number, request_id=request_id)
+            is_inside = self.tail is not None and self.tail.inside_event
+            await self.write(b"\n\n" + event if is_inside else event, last=True)
             return
         headers = [(b"content-type", b"application/json")]
         if error.retry_after_s is not None:
             headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
         if isinstance(error, MethodNotAllowed):
             headers.append((b"allow", b"POST"))
-        await self.answer(error.status, headers, error.to_body())
+        await self.answer(error.status, headers, self._endpoint.error_body(error, request_id=request_id))
+
+    async def _put(self, message: MutableMapping[str, Any], *, last: bool = False) -> None:
+        if self._comment is not None:
+            await self._after_comment()
+        self.is_quiet = False
+        self._is_closing = last
+        self._is_sending = True
+        try:
+            await self._send(message)
+        finally:
+            self._is_sending = False
+        self.ended = last
+
+    async def _has_started(self) -> bool:
+        """As `started`, but a comment that is on its way counts: it may be the one that begins the response."""
+        if self._comment is not None:
+            await self._after_comment()
+        return self.started
+
+    async def _after_comment(self) -> None:
+        while self._comment is not None:
+            await asyncio.wait([self._comment])
+
+    @property
+    def _next_number(self) -> int:
+        return self.tail.next_sequence_number if self.tail is not None else 0
+
+
+def _worker_of(exchange: Exchange) -> bytes:
+    return exchange.backend.encode("ascii", "replace") if exchange.backend is not None else b"none"
 
 
 def _said_of(exchange: Exchange) -> Headers:
-    headers = [(b"x-request-id", exchange.request_id)]
-    if exchange.backend is not None and exchange.strategy is not None:
-        headers += [
-            (b"x-warmgate-worker", exchange.backend.encode("ascii", "replace")),
-            (b"x-warmgate-strategy", exchange.strategy.encode("ascii")),
-            (b"x-warmgate-hit-blocks", b"%d" % exchange.hit_blocks),
-        ]
-    return headers
+    said = [(b"x-request-id", exchange.request_id)]
+    if exchange.path.startswith("/v1/messages"):
+        said.append((b"request-id", exchange.request_id))  # what Anthropic's SDK looks for
+    return said
+
+
+def _decided(exchange: Exchange) -> Headers:
+    """Who answers, and why."""
+    if exchange.backend is None or exchange.strategy is None:
+        return []
+    return [
+        (b"x-warmgate-worker", _worker_of(exchange)),
+        (b"x-warmgate-strategy", exchange.strategy.encode("ascii")),
+        (b"x-warmgate-hit-blocks", b"%d" % exchange.hit_blocks),
+    ]

@@ -4,7 +4,11 @@
     +-- ClientError             the caller's doing: never retried, never counts against a worker
     |   +-- MalformedBody       400, with the place
     |   +-- InvalidField        400, with the field
+    |   +-- AdminRefused        401, not the admin token
+    |   +-- AdminClosed         403, there is no admin token
     |   +-- UnknownModel        404 model_not_found
+    |   +-- UnknownResponse     404 response_not_found
+    |   +-- UnknownWorker       404 worker_not_found
     |   +-- UnknownRoute        404
     |   +-- MethodNotAllowed    405
     |   +-- BodyTooLarge        413
@@ -72,9 +76,35 @@ class InvalidField(ClientError):
     """One field of the body has a value that cannot be served; *param* names it."""
 
 
+class AdminRefused(ClientError):
+    """The caller did not bring the admin token."""
+
+    status = 401
+    code = "invalid_admin_token"
+
+
+class AdminClosed(ClientError):
+    """Nobody may use the admin routes: there is no token that would open them."""
+
+    status = 403
+    code = "admin_closed"
+
+
 class UnknownModel(ClientError):
     status = 404
     code = "model_not_found"
+
+
+class UnknownResponse(ClientError):
+    """No worker keeps the response that was asked for, or gone on from."""
+
+    status = 404
+    code = "response_not_found"
+
+
+class UnknownWorker(ClientError):
+    status = 404
+    code = "worker_not_found"
 
 
 class UnknownRoute(ClientError):

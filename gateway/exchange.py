@@ -3,7 +3,7 @@
 import msgspec
 
 from gateway.sse import Usage
-from routing.dispatcher import Reason
+from routing.reason import Reason
 
 
 class Exchange(msgspec.Struct, eq=False):

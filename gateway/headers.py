@@ -14,23 +14,53 @@ REPLACED = frozenset({b"host", b"content-length", b"x-request-id", b"expect", b"
 
 _STOPPED = HOP_BY_HOP | CREDENTIALS | REPLACED
 _OURS = frozenset(
-    {b"content-length", b"x-request-id", b"x-warmgate-worker", b"x-warmgate-strategy", b"x-warmgate-hit-blocks"}
+    {
+        b"content-length",
+        b"request-id",
+        b"x-request-id",
+        b"x-warmgate-worker",
+        b"x-warmgate-strategy",
+        b"x-warmgate-hit-blocks",
+    }
+)
+_OF_THE_BODY = frozenset(
+    {
+        b"content-type",
+        b"content-language",
+        b"content-md5",
+        b"content-digest",
+        b"repr-digest",
+        b"digest",
+        b"etag",
+        b"last-modified",
+    }
 )
 _PLAIN = re.compile(rb"[!-~]{1,128}")
 
 
-def upstream(headers: Headers, request_id: bytes) -> Headers:
+def upstream(headers: Headers, request_id: bytes, content_type: bytes) -> Headers:
     """The caller's headers as a worker gets them; their names are in lower case, as ASGI has them."""
     kept = [header for header in headers if header[0] not in _STOPPED]
     if any(header[0] == b"connection" for header in headers):
         passing = {name for name, _ in end_to_end(headers)}  # without those that `connection` names
         kept = [header for header in kept if header[0] in passing]
-    return [(b"content-type", b"application/json"), (b"x-request-id", request_id), *kept]
+    return [(b"content-type", content_type), (b"x-request-id", request_id), *kept]
 
 
 def downstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """A backend's headers as the caller gets them; the backend has removed its hop-by-hop headers."""
     return [header for header in headers if header[0] not in _OURS]
+
+
+def of_another_body(headers: Headers, content_type: bytes) -> Headers:
+    """*headers* for a body of *content_type* that stands in place of the one that they came with."""
+    kept = [header for header in headers if header[0] not in _OF_THE_BODY]
+    return [*kept, (b"content-type", content_type)]
+
+
+def is_compressed(headers: Headers) -> bool:
+    """The body is not to be read here: it was compressed, though nobody asked for that."""
+    return any(name == b"content-encoding" and value.lower() != b"identity" for name, value in headers)
 
 
 def fields(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:

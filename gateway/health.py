@@ -1,119 +1,138 @@
-"""Asks workers how they are: often and cheaply whether they live, less often how large their cache is."""
+"""Asks workers how they are: often and cheaply whether they live, less often what their engine tells of itself.
+
+Every worker is attended on its own: one that hangs delays what is found of itself, and of nobody else.
+"""
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import httpx
 
 from cache_index import WorkerId
-from gateway.engine_metrics import EngineFacts
+from gateway.checkup import Checkup, Patient
+from gateway.probe import Probe
 from routing.fleet import Fleet
 
 _log = logging.getLogger(__name__)
 
+JITTER = 0.1
+"""Share by which intervals differ, so that workers that were asked together do not stay together."""
+READINGS_KEPT = 3
+"""Intervals after which a reading is no longer shown for the present."""
 
-@dataclass(slots=True, eq=False)
-class Patient:
-    """One worker under observation, in the fleet that is to know. Up is proved, not presumed."""
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How often what is asked, and what follows from it."""
+
+    path: str
+    interval_s: float
+    timeout_s: float
+    failures_to_down: int
+    successes_to_up: int
+    metrics_interval_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Equal where a checkup can go on: the same worker of the same fleet, asked the same by the same rules."""
+
+    fleet: Fleet
     worker: WorkerId
     url: str
-    fleet: Fleet
-    model: str
-    on_down: Callable[[], None]
-    """Called after the fleet knows that the worker is down."""
-    up: bool = False
-    in_row: int = 0
-    """Checks in a row that spoke against `up`."""
-    started_at: float | None = None
-    facts_read: bool = False
+    headers: frozenset[tuple[str, str]]
+    rules: Rules
+
+
+@dataclass(slots=True, eq=False)
+class _Attendance:
+    checkup: Checkup
+    rules: Rules
+    task: "asyncio.Task[None] | None" = None
 
 
 class Health:
-    """Checks every worker each *interval_s*, and reads its metrics each *metrics_interval_s*.
+    """Checks every worker each `interval_s`, and reads what its engine tells each `metrics_interval_s`.
 
-    A worker is up if *path* answers anything below 500: engines without such a path are alive all the same.
+    A worker is up if `path` answers anything below 500: engines without such a path are alive all the same. Where
+    `path` is the default, SGLang is asked for something cheaper.
     """
 
     def __init__(
-        self,
-        patients: Iterable[Patient],
-        *,
-        client: httpx.AsyncClient,
-        path: str,
-        interval_s: float,
-        timeout_s: float,
-        failures_to_down: int,
-        successes_to_up: int,
-        metrics_interval_s: float,
-        clock: Callable[[], float],
+        self, rules: Rules, *, client: httpx.AsyncClient, clock: Callable[[], float], rng: random.Random
     ) -> None:
-        self._patients = list(patients)
+        self._rules = rules
         self._client = client
-        self._path = path
-        self._interval_s = interval_s
-        self._timeout_s = timeout_s
-        self._failures_to_down = failures_to_down
-        self._successes_to_up = successes_to_up
-        self._metrics_interval_s = metrics_interval_s
         self._clock = clock
-        self._read_at = -metrics_interval_s
+        self._rng = rng
+        self._attended: dict[_Case, _Attendance] = {}
+        self._fleets: list[Fleet] = []
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def attend(self, patients: Iterable[Patient], rules: Rules) -> None:
+        """Check *patients* from this moment on, and nobody else; of those that stay nothing is forgotten.
+
+        While it runs, whoever is added is visited at once.
+        """
+        self._rules = rules
+        former, self._attended = self._attended, {}
+        for patient in patients:
+            case = _Case(patient.fleet, patient.worker, patient.url, frozenset(patient.headers.items()), rules)
+            attendance = former.pop(case, None) or _Attendance(self._checkup(patient, rules), rules)
+            self._attended[case] = attendance
+            if attendance.task is None and self._tasks is not None:
+                attendance.task = self._tasks.create_task(self._attend(attendance, after_s=0.0))
+        for gone in former.values():
+            if gone.task is not None:
+                gone.task.cancel()
+        self._fleets = list(dict.fromkeys(case.fleet for case in self._attended))
 
     async def run(self) -> None:
         """Check until cancelled."""
-        while True:
-            await asyncio.sleep(self._interval_s)
-            await self.check()
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for attendance in self._attended.values():
+                after_s = self._rng.uniform(0.0, self._rules.interval_s)
+                attendance.task = tasks.create_task(self._attend(attendance, after_s=after_s))
+            while True:
+                await asyncio.sleep(self._rules.interval_s)
+                self._tick()
 
     async def check(self) -> None:
-        """One round over all workers, side by side; takes *timeout_s* for each of the two questions at most."""
-        await asyncio.gather(*(self._check(patient) for patient in self._patients))
-        now = self._clock()
-        overdue = now - self._read_at >= self._metrics_interval_s
-        if overdue:
-            self._read_at = now
-        readable = [p for p in self._patients if p.up and (overdue or not p.facts_read)]
-        await asyncio.gather(*(self._read(patient) for patient in readable))
-        for fleet in dict.fromkeys(patient.fleet for patient in self._patients):
-            for booking in fleet.tick(now):
-                _log.warning("a booking on %s was never released; its lease has ended", booking.worker)
+        """One round over all workers, side by side; as long as the slowest takes, a few times `timeout_s` at most."""
+        await asyncio.gather(*(self._visit(attendance.checkup) for attendance in self._attended.values()))
+        self._tick()
 
-    async def _check(self, patient: Patient) -> None:
-        response = await self._get(patient.url + self._path)
-        alive = response is not None and response.status_code < 500
-        if alive == patient.up:
-            patient.in_row = 0
-            return
-        patient.in_row += 1
-        if patient.in_row >= (self._successes_to_up if alive else self._failures_to_down):
-            patient.up = alive
-            patient.in_row = 0
-            patient.facts_read = False
-            patient.fleet.set_up(patient.worker, up=alive)
-            _log.info("worker %s of model %s is %s", patient.worker, patient.model, "up" if alive else "down")
-            if not alive:
-                patient.on_down()
+    def _checkup(self, patient: Patient, rules: Rules) -> Checkup:
+        return Checkup(
+            patient,
+            Probe(self._client, patient.url, timeout_s=rules.timeout_s, headers=patient.headers),
+            path=rules.path,
+            failures_to_down=rules.failures_to_down,
+            successes_to_up=rules.successes_to_up,
+            metrics_interval_s=rules.metrics_interval_s,
+            kept_s=READINGS_KEPT * (rules.metrics_interval_s + rules.interval_s),
+            clock=self._clock,
+            up=any(state.id == patient.worker and state.is_up for state in patient.fleet),
+        )
 
-    async def _read(self, patient: Patient) -> None:
-        """The size of its cache, and whether it is the engine that it was."""
-        response = await self._get(patient.url + "/metrics")
-        patient.facts_read = True
-        if response is None or not response.is_success:
-            return  # it may only be too busy to tell: no sign of another life
-        facts = EngineFacts.parse(response.text)
-        if facts.started_at is not None and facts.started_at != patient.started_at:
-            if patient.started_at is not None:
-                patient.fleet.restarted(patient.worker)
-                _log.info("worker %s of model %s has restarted: its cache is empty", patient.worker, patient.model)
-            patient.started_at = facts.started_at
-        if facts.blocks is not None and facts.block_size is not None:
-            patient.fleet.set_capacity(patient.worker, blocks=facts.blocks, block_size=facts.block_size)
+    async def _attend(self, attendance: _Attendance, *, after_s: float) -> None:
+        interval_s = attendance.rules.interval_s
+        await asyncio.sleep(after_s)
+        while True:
+            await self._visit(attendance.checkup)
+            await asyncio.sleep(interval_s * self._rng.uniform(1.0 - JITTER, 1.0 + JITTER))
 
-    async def _get(self, url: str) -> httpx.Response | None:
-        """None if there was no answer in time."""
+    async def _visit(self, checkup: Checkup) -> None:
         try:
-            return await asyncio.wait_for(self._client.get(url, timeout=None), self._timeout_s)
-        except (httpx.HTTPError, TimeoutError):
-            return None
+            await checkup.visit()
+        except Exception:  # noqa: BLE001  # what one worker brings about must not end the checks of the others
+            _log.exception("checking worker %s of model %s failed", checkup.patient.worker, checkup.patient.model)
+
+    def _tick(self) -> None:
+        for fleet in self._fleets:
+            for booking in fleet.tick(self._clock()):
+                _log.warning("a booking on %s was never released; its lease has ended", booking.worker)

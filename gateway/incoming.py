@@ -44,17 +44,22 @@ class Incoming:
         """The caller's own, if it is fit to be passed on."""
         return header_rules.request_id_of(self._fields)
 
-    def upstream_headers(self, request_id: bytes) -> Headers:
-        """The headers as a worker gets them."""
-        return header_rules.upstream(self._scope["headers"], request_id)
+    @property
+    def content_type(self) -> bytes:
+        """As it came; JSON where nothing is said."""
+        return self._fields.get(b"content-type", JSON)
+
+    def upstream_headers(self, request_id: bytes, media: bytes) -> Headers:
+        """The headers as a worker gets them. JSON is called by its plain name; a form's boundary must pass."""
+        return header_rules.upstream(self._scope["headers"], request_id, media if media == JSON else self.content_type)
 
     def text_of(self, header: bytes) -> str | None:
         """The first value of *header*; None if there is none, or an empty one."""
         value = self._fields.get(header)
         return value.decode("latin-1") if value else None
 
-    async def json_body(self, *, most_bytes: int) -> bytes:
-        """The whole body of a POST of JSON.
+    async def body(self, media: bytes, *, most_bytes: int) -> bytes:
+        """The whole body of a POST of *media*.
 
         Raises:
             MethodNotAllowed, UnsupportedMedia, BodyTooLarge: as named; told before the body is read where possible.
@@ -62,7 +67,7 @@ class Incoming:
         """
         if self._scope["method"] != "POST":
             raise MethodNotAllowed(f"{self.path} takes POST, not {self._scope['method']}")
-        self._check_media()
+        self._check_media(media)
         announced = self._fields.get(b"content-length")
         if announced is not None and int(announced) > most_bytes:
             raise _too_large(most_bytes)
@@ -80,12 +85,12 @@ class Incoming:
             more = message.get("more_body", False)
         return b"".join(pieces)  # of one piece that is the piece itself
 
-    def _check_media(self) -> None:
-        media = self._fields.get(b"content-type", JSON)
-        if media != JSON:
-            media = media.split(b";", 1)[0].strip().lower()
-            if media != JSON and not media.endswith(b"+json"):
-                raise UnsupportedMedia("The content-type must be application/json")
+    def _check_media(self, media: bytes) -> None:
+        said = self.content_type
+        if said != media:
+            said = said.split(b";", 1)[0].strip().lower()
+            if said != media and not (media == JSON and said.endswith(b"+json")):
+                raise UnsupportedMedia(f"The content-type must be {media.decode('ascii')}")
         if self._fields.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
             raise UnsupportedMedia("A compressed body is not supported: leave content-encoding out")
 

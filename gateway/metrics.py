@@ -99,7 +99,8 @@ class StateCollector(Collector):
     def __init__(
         self, models: Iterable[Model], index: CacheIndex, *, max_index_bytes: int, clock: Callable[[], float]
     ) -> None:
-        self._models = list(models)
+        """*models* are read anew at every scrape."""
+        self._models = models
         self._index = index
         self._max_index_bytes = max_index_bytes
         self._clock = clock
@@ -130,10 +131,16 @@ class StateCollector(Collector):
 
 _WORKER_GAUGES = (
     ("up", "1 if the worker's health check passes."),
+    ("asleep", "1 while the worker's engine says that it sleeps: it gets no requests."),
+    ("draining", "1 while an operator wants it to have no requests; in_flight tells when it is drained."),
     ("breaker_open", "1 while its breaker keeps requests away."),
     ("in_flight", "Requests on the worker."),
     ("backlog_seconds", "Predicted prefill standing before a new request."),
     ("prefill_tokens_per_second", "Believed prefill rate, on the slow side of what was learnt."),
     ("index_blocks", "Blocks the worker is believed to hold."),
     ("connections", "Open connections to the worker."),
+    ("engine_running", "Requests that the engine computes, by its own account, whoever sent them."),
+    ("engine_waiting", "Requests in the engine's queue, by its own account."),
+    ("engine_kv_usage", "Share of the engine's KV cache in use, 0 to 1."),
+    ("reading_age_seconds", "Time since the engine told this of itself; old tellings are not shown."),
 )

@@ -1,16 +1,22 @@
 """The models that are served, each with its workers, its strategy and its fallback."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cache_index import CacheIndex, Hasher, WorkerId
 from gateway.backends.backend import Backend, WorkerBackend
-from gateway.body import Completion
-from gateway.errors import UnknownModel
+from gateway.body import Body
+from gateway.engine_metrics import Observation
+from gateway.errors import InvalidField, UnknownModel
 from gateway.model_names import ModelNames
 from gateway.turnstile import Turnstile
 from routing.fleet import Fleet
 from routing.request import Request
+from routing.strategies import NAMES
+
+STRATEGY_HEADER = b"x-warmgate-strategy"
+"""By which a caller may ask for a strategy of its own choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +27,18 @@ class Reading:
     values: Mapping[str, float]
 
 
+@dataclass(slots=True)
+class _Traffic:
+    """The requests of one model, under whichever settings they began."""
+
+    in_flight: int = 0
+
+
 class Model:
-    """One model: everything that a request for it needs."""
+    """One model as the settings have it: everything that a request for it needs, from beginning to end.
+
+    Settings that change make another, which goes on from the *former*; requests end under the one that they began with.
+    """
 
     def __init__(
         self,
@@ -30,6 +46,7 @@ class Model:
         *,
         upstream_name: str,
         strategy: str,
+        allows_strategy_header: bool = False,
         session_header: bytes,
         hasher: Hasher,
         index: CacheIndex,
@@ -37,39 +54,72 @@ class Model:
         turnstile: Turnstile,
         workers: Mapping[WorkerId, WorkerBackend],
         fallback: Backend | None = None,
+        former: "Model | None" = None,
     ) -> None:
         self.name = name
         self.upstream_name = upstream_name
         self.strategy = strategy
+        self._allows_strategy_header = allows_strategy_header
         self.session_header = session_header
         self.fleet = fleet
         self.turnstile = turnstile
         self.workers = workers
         self.fallback = fallback
-        self.in_flight = 0
+        self._traffic = _Traffic()
+        self._leaving: tuple[WorkerBackend, ...] = ()
+        self._observations: dict[WorkerId, Observation] = {}
+        if former is not None:
+            self._follow(former)
         self._hasher = hasher
         self._plain_scope = upstream_name.encode() + b"\0"
         self._index = index
 
-    def request(self, completion: Completion, session: str | None) -> Request:
-        """What routing is to know of *completion*."""
-        prompt = completion.prompt
+    @property
+    def in_flight(self) -> int:
+        """Requests being served, those that began under former settings too."""
+        return self._traffic.in_flight
+
+    @in_flight.setter
+    def in_flight(self, value: int) -> None:
+        self._traffic.in_flight = value
+
+    def request(self, body: Body, header: Callable[[bytes], str | None], pinned: WorkerId | None) -> Request:
+        """What routing is to know of *body*. A *pinned* one goes on from what only that worker keeps.
+
+        *header* gives the caller's header of a name.
+
+        Raises:
+            InvalidField: a header has a value that cannot be; *param* names it.
+        """
+        prompt = body.prompt
         fleet = self.fleet
         return Request(
-            prefix=self._hasher.prefix(prompt, self._scope(completion)),
+            prefix=self._hasher.prefix(prompt, self._scope(body)),
             prompt_bytes=len(prompt),
             prompt_tokens=len(prompt) / fleet.bytes_per_token.ratio,
-            output_tokens=fleet.output_length.expected(completion.max_tokens),
-            session=session or completion.session,
-            streams=completion.streams,
-            reads_cache=completion.reads_cache,
+            output_tokens=fleet.output_length.expected(body.max_tokens),
+            session=header(self.session_header) or body.session,
+            streams=body.streams,
+            reads_cache=body.reads_cache,
+            writes_cache=body.writes_cache,
+            pinned=pinned,
+            strategy=_strategy_in(header) if self._allows_strategy_header else None,
         )
 
     def why_not_ready(self) -> str | None:
         """None if somebody could answer a request."""
-        if self.fallback is not None or any(worker.is_up for worker in self.fleet):
+        if self.fallback is not None or any(worker.is_ready for worker in self.fleet):
             return None
-        return f"none of {len(self.workers)} workers is up"
+        workers = len(self.workers)
+        if workers == 0:
+            return "there are no workers yet"
+        reasons = Counter(filter(None, (worker.why_not_ready for worker in self.fleet)))
+        if len(reasons) > 1:
+            listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+            return f"none of {workers} workers is ready: {listed}"
+        if "down" in reasons:
+            return f"none of {workers} workers is up"
+        return f"all of {workers} workers are {next(iter(reasons))}"
 
     def went_down(self, worker: WorkerId) -> None:
         """Let the requests that *worker* has not begun to answer go elsewhere, if there is an elsewhere.
@@ -78,7 +128,18 @@ class Model:
         their timeout. What is being answered stays: an engine too busy for a health check may still be at it.
         """
         if self.why_not_ready() is None:
-            self.workers[worker].abandon_unanswered()
+            for backend in (self.workers[worker], *self._leaving):
+                if backend.id == worker:
+                    backend.abandon_unanswered()
+
+    def set_draining(self, worker: WorkerId, *, draining: bool) -> None:
+        """Send *worker* no more requests, or send it some again; those that it has go on."""
+        self.fleet.set_draining(worker, draining=draining)
+        self.turnstile.turn()
+
+    def observed(self, worker: WorkerId, observation: Observation) -> None:
+        """Show *observation* among the gauges of *worker*; routing has its own account of load."""
+        self._observations[worker] = observation
 
     def readings(self, now: float) -> Iterator[Reading]:
         """Gauges of every worker at *now*."""
@@ -88,39 +149,92 @@ class Model:
                 state.id,
                 {
                     "up": float(state.is_up),
+                    "asleep": float(state.is_asleep),
+                    "draining": float(state.is_draining),
                     "breaker_open": float(state.breaker.is_open),
                     "in_flight": float(load.in_flight),
                     "backlog_seconds": load.backlog_s,
                     "prefill_tokens_per_second": state.prefill_tokens_per_s,
-                    "index_blocks": float(self._index.held(state.id)),
+                    "index_blocks": float(self.held_blocks(state.id)),
                     "connections": float(self.workers[state.id].connections_open),
+                    **self._told(state.id, now),
                 },
             )
 
+    def held_blocks(self, worker: WorkerId) -> int:
+        """Blocks that *worker* is believed to hold, of all models that it serves."""
+        return self._index.held(worker)
+
     async def aclose(self) -> None:
         """Close the connections to the workers."""
-        for worker in self.workers.values():
+        for worker in (*self.workers.values(), *self._leaving):
             await worker.aclose()
 
-    def _scope(self, completion: Completion) -> bytes:
+    def _follow(self, former: "Model") -> None:
+        """Take over what is going on, and what is known of the workers that stay."""
+        self._traffic = former._traffic  # noqa: SLF001  # of the same class
+        told = former._observations  # noqa: SLF001
+        self._observations = {worker: told[worker] for worker in self.workers if worker in told}
+        staying = {id(backend) for backend in self.workers.values()}
+        backends = (*former._leaving, *former.workers.values())  # noqa: SLF001
+        self._leaving = tuple(b for b in backends if b.connections_open and id(b) not in staying)
+
+    def _told(self, worker: WorkerId, now: float) -> dict[str, float]:
+        """What its engine told of itself, as long as that is fresh, and how long ago it was."""
+        observation = self._observations.get(worker)
+        if observation is None:
+            return {}
+        gauges = {"reading_age_seconds": observation.age_s(now)}
+        if observation.is_stale(now):
+            return gauges
+        reading = observation.reading
+        told = {
+            "engine_running": reading.running,
+            "engine_waiting": reading.waiting,
+            "engine_kv_usage": reading.kv_usage,
+        }
+        return gauges | {name: value for name, value in told.items() if value is not None}
+
+    def _scope(self, body: Body) -> bytes:
         """Prompts share a cache only within it. An adapter is a model of its own here, as it is for vLLM's clients."""
-        salt = completion.cache_salt
+        salt = body.cache_salt
         return self._plain_scope + salt.encode() if salt else self._plain_scope
+
+
+def _strategy_in(header: Callable[[bytes], str | None]) -> str | None:
+    """The strategy that a caller asks for; None if it leaves that to the model."""
+    name = header(STRATEGY_HEADER)
+    if name is not None and name not in NAMES:
+        raise InvalidField(
+            f"The header 'x-warmgate-strategy' must be one of {', '.join(NAMES)}", param="x-warmgate-strategy"
+        )
+    return name
 
 
 class Models:
     """The registry: every configured model, found by name, alias or pattern."""
 
-    def __init__(self, models: Mapping[str, Model], names: ModelNames) -> None:
-        self._models = models
-        self._names = names
+    def __init__(self, models: Mapping[str, Model] | None = None, names: ModelNames | None = None) -> None:
+        """None are served until they are put in their place."""
+        self._models = models or {}
+        self._names = names or ModelNames([])
 
     def __iter__(self) -> Iterator[Model]:
+        """The models of this moment, also if they are replaced meanwhile."""
         return iter(self._models.values())
+
+    def replace(self, models: Mapping[str, Model], names: ModelNames) -> None:
+        """Serve *models* from this moment on, and no others."""
+        self._models = models
+        self._names = names
 
     def ids(self) -> list[str]:
         """Names and exact aliases under which clients may ask."""
         return self._names.exact
+
+    def get(self, name: str) -> Model | None:
+        """The model that is configured as *name*, if there is one."""
+        return self._models.get(name)
 
     def find(self, name: str) -> Model:
         """The model that answers for *name*.

@@ -35,9 +35,16 @@ A data URL is megabytes long but worth some hundred tokens: a longer string stan
 identity and does not pose as a long prompt.
 """
 
+_BILLING = "x-anthropic-billing-header"
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+_UNRENDERED = frozenset({"id", "status", "cache_control"})
+"""Of an item of the Responses API, or of a content block: what the server, or the caller for its cache, put there."""
+
 _encoded = msgspec.json.Encoder().encode
 
 Part = str | dict[str, Any]
+Item = dict[str, Any]
+"""Of the Responses API's input, or a content block of the Messages API."""
 
 
 class Message(msgspec.Struct, gc=False):
@@ -72,13 +79,59 @@ def chat_prompt(messages: Iterable[Message], *, head: Mapping[str, Any] | None =
     return b"".join(pieces)
 
 
+def responses_prompt(
+    instructions: str | None, items: str | Iterable[Item], *, head: Mapping[str, Any] | None = None
+) -> bytes:
+    """The rendering of what the Responses API has as *instructions* and input *items*.
+
+    The items that a response gave are given back by the caller with ids and states that no template renders, so only
+    what a chat would have of them shows. Reasoning is left out, as in `chat_prompt`.
+    """
+    messages = [Message(role="system", content=instructions)] if instructions else []
+    if isinstance(items, str):
+        messages.append(Message(role="user", content=items))
+    else:
+        messages += [_message_of(item) for item in items if item.get("type") != "reasoning"]
+    return chat_prompt(messages, head=head)
+
+
+def messages_prompt(
+    system: str | Sequence[Item] | None, turns: Iterable[Message], *, head: Mapping[str, Any] | None = None
+) -> bytes:
+    """The rendering of a conversation of Anthropic's Messages API.
+
+    Marks for Anthropic's own cache (``cache_control``) wander from turn to turn and reach no template; neither does the
+    billing header of Claude Code, which vLLM drops since its hash differs in every request (vllm#36829).
+    """
+    messages: list[Message] = []
+    if text := system if isinstance(system, str) else _system_text(system or ()):
+        messages.append(Message(role="system", content=text))
+    for turn in turns:
+        messages += _messages_of(turn)
+    return chat_prompt(messages, head=head)
+
+
+def without_cache_marks(value: Any) -> Any:
+    """The JSON *value*, which may be a list, without ``cache_control`` on its objects."""
+    if isinstance(value, list):
+        return [without_cache_marks(inner) for inner in value]
+    if isinstance(value, dict) and "cache_control" in value:
+        return {key: inner for key, inner in value.items() if key != "cache_control"}
+    return value
+
+
 def text_prompt(prompts: Sequence[str]) -> bytes:
     """The prompts of a text completion, one after the other.
 
     Several prompts are several sequences to the engine. In order, the first decides the match and every one counts as
     work: a batch that comes again finds all of itself, and batches with the same first prompt meet on one worker.
     """
-    return _NEXT_PROMPT.join([prompt.encode() for prompt in prompts])
+    return joined([prompt.encode() for prompt in prompts])
+
+
+def joined(prompts: Sequence[bytes]) -> bytes:
+    """Rendered *prompts* of one request, one after the other as in `text_prompt`."""
+    return _NEXT_PROMPT.join(prompts)
 
 
 def token_prompt(prompts: Sequence[Sequence[int]]) -> bytes:
@@ -113,6 +166,77 @@ def _text_of(part: dict[str, Any]) -> str | None:
     """The text of a text part, alone: a ``cache_control`` that wanders from turn to turn must not change the prefix."""
     text = part.get("text")
     return text if isinstance(text, str) and part.get("type", "text") == "text" else None
+
+
+def _message_of(item: Item) -> Message:
+    """The message that a chat would have for an *item* of the Responses API."""
+    kind = item.get("type", "message")
+    match kind:
+        case "message":
+            return Message(role=_string(item.get("role")), content=_content(item.get("content")))
+        case "function_call" | "custom_tool_call":
+            call = {key: item.get(key) for key in ("call_id", "name", "arguments", "input")}
+            return Message(role="assistant", tool_calls=call)
+        case "function_call_output" | "custom_tool_call_output":
+            return Message(role="tool", content=_content(item.get("output")), tool_call_id=_string(item.get("call_id")))
+        case _:
+            return Message(role=_string(kind), content=[_rendered_of(item)])
+
+
+def _messages_of(turn: Message) -> list[Message]:
+    """The messages that a chat would have for one *turn*: first the results of tools, which are messages there."""
+    if not isinstance(turn.content, list):
+        return [turn]
+    results: list[Message] = []
+    parts: list[Part] = []
+    calls: list[Item] = []
+    for block in turn.content:
+        match {} if isinstance(block, str) else block:
+            case {"type": "tool_result", **result}:
+                called = _string(result.get("tool_use_id"))
+                results.append(Message(role="tool", content=_content(result.get("content")), tool_call_id=called))
+            case {"type": "tool_use", **call}:
+                calls.append({key: call.get(key) for key in ("id", "name", "input")})
+            case {"type": "thinking" | "redacted_thinking"}:
+                pass
+            case _:
+                parts.append(_part(block))
+    if parts or calls or not results:
+        results.append(Message(role=turn.role, content=parts, tool_calls=calls))
+    return results
+
+
+def _system_text(blocks: Iterable[Item]) -> str:
+    """The texts of a system prompt in blocks, put together as vLLM does."""
+    texts = [_string(block.get("text")) for block in blocks if block.get("type", "text") == "text"]
+    return "".join([text for text in texts if not text.startswith(_BILLING)])
+
+
+def _content(content: Any) -> str | list[Part] | None:
+    return [_part(part) for part in content] if isinstance(content, list) else _string(content)
+
+
+def _part(part: Any) -> Part:
+    """A content part with its text alone if it is one, else without what no template renders."""
+    if not isinstance(part, dict):
+        return _string(part)
+    match part:
+        case {"text": str(text), "type": str(kind)} if kind in _TEXT_PARTS:
+            return text
+        case {"text": str(text)} if "type" not in part:
+            return text
+    return _rendered_of(part)
+
+
+def _rendered_of(item: Item) -> Item:
+    return {key: value for key, value in item.items() if key not in _UNRENDERED}
+
+
+def _string(value: Any) -> str:
+    """*value* if it is a string, else its JSON: what is wrong is for the engine to say."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else _encoded(value).decode()
 
 
 def _identity(value: Any) -> Any:

@@ -12,76 +12,80 @@ import random
 import traceback
 from collections.abc import Callable, Mapping
 
-import msgspec
-
-from gateway import headers as header_rules
+from cache_index import WorkerId
 from gateway.attempt import Attempt, Attempts
-from gateway.backends.backend import Call, Headers
-from gateway.body import Completion
+from gateway.backends.backend import Call
 from gateway.disconnects import Disconnects, Watch
 from gateway.downstream import Downstream, Send
 from gateway.endings import Endings
+from gateway.endpoints.endpoint import Endpoint
 from gateway.errors import GatewayError, ReplyBroken, Stopping, UpstreamError
 from gateway.exchange import Exchange
 from gateway.incoming import CallerGone, Incoming, Receive, Scope
+from gateway.keep_alive import KeepAlive
+from gateway.keeper import keeper_of
 from gateway.models import Models
-from gateway.splice import asking_usage, spliced
-from gateway.sse import StreamTail
+from gateway.response_owners import Owner, ResponseOwners
+from gateway.sse import Tail
 
 _log = logging.getLogger(__name__)
-
-Parse = Callable[[bytes], Completion]
 
 CLIENT_CLOSED_REQUEST = 499
 """nginx's number for a caller that went away before it got an answer; it stands in logs and metrics only."""
 
 
 class Proxy:
-    """Serves the completion endpoints. *parsers* says how the body of each path is read."""
+    """Serves the endpoints that workers answer, by path."""
 
     def __init__(
         self,
-        parsers: Mapping[str, Parse],
+        endpoints: Mapping[str, Endpoint],
         models: Models,
         *,
+        owners: ResponseOwners,
         endings: Endings,
         disconnects: Disconnects,
+        keep_alive: KeepAlive,
         clock: Callable[[], float],
         rng: random.Random,
         max_body_bytes: int,
         max_attempts: int | None = None,
     ) -> None:
-        self._parsers = parsers
+        self._endpoints = endpoints
         self._models = models
+        self._owners = owners
         self._endings = endings
         self._disconnects = disconnects
+        self._keep_alive = keep_alive
         self._clock = clock
         self._rng = rng
         self._max_body_bytes = max_body_bytes
         self._max_attempts = max_attempts
 
     def serves(self, path: str) -> bool:
-        return path in self._parsers
+        return path in self._endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; an ASGI application for the paths that it serves."""
         incoming = Incoming(scope, receive)
         exchange = self._exchange(incoming)
-        downstream = Downstream(send, exchange)
+        endpoint = self._endpoints[exchange.path]
+        downstream = Downstream(send, exchange, endpoint)
         try:
-            await self._serve(exchange, incoming, downstream)
+            await self._serve(exchange, endpoint, incoming, downstream)
         except CallerGone:
             exchange.error = CallerGone.__name__
             exchange.status = exchange.status or CLIENT_CLOSED_REQUEST
         except asyncio.CancelledError:
-            # Not raised again: the server would log a trace and tell the caller nothing, or plain text.
-            exchange.error = Stopping.__name__
-            if downstream.started and not exchange.streams:
+            if not downstream.ended:
+                exchange.error = Stopping.__name__
+            if not downstream.takes_error:
                 raise
+            # Not raised again: the server would log a trace and tell the caller nothing, or plain text.
             await downstream.fail(Stopping("The gateway is stopping, ask again", retry_after_s=1))
         except GatewayError as error:
             exchange.error = error.reason
-            await downstream.fail(error)
+            await downstream.fail(error.with_traceback(None))  # a connection that failed may hold it for a while
         except Exception as error:  # noqa: BLE001  # whatever it was, the caller gets an answer
             _log.error("request %s failed:\n%s", exchange.request_id.decode("ascii"), _trace(error))
             exchange.error = GatewayError.__name__
@@ -89,30 +93,44 @@ class Proxy:
         finally:
             self._endings.add(exchange, self._clock())
 
-    async def _serve(self, exchange: Exchange, incoming: Incoming, downstream: Downstream) -> None:
-        raw = await incoming.json_body(most_bytes=self._max_body_bytes)
-        completion = self._parsers[exchange.path](raw)
-        model = self._models.find(completion.model)
+    async def _serve(self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream) -> None:
+        raw = await incoming.body(endpoint.media, most_bytes=self._max_body_bytes)
+        body = endpoint.parse(raw, incoming.content_type)
+        model = self._models.find(body.model)
         exchange.model = model.name
-        exchange.streams = completion.streams
+        exchange.streams = body.streams
         call = Call(
             method=b"POST",
             path=incoming.target,
-            headers=incoming.upstream_headers(exchange.request_id),
-            body=upstream_body(raw, completion, model.upstream_name),
-            streams=completion.streams,
-            model=completion.model,
+            headers=incoming.upstream_headers(exchange.request_id, endpoint.media),
+            body=endpoint.upstream_body(raw, incoming.content_type, body, model.upstream_name),
+            streams=body.streams,
+            model=body.model,
         )
-        request = model.request(completion, incoming.text_of(model.session_header))
+        request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.find))
+        strip_usage = not body.asks_usage
+        del raw, body  # as the attempts do with the call: a stream may go on for long when nobody needs its prompt
         watch = self._disconnects.begin(incoming.receive)
+        if call.streams:
+            self._keep_alive.begin(downstream)
         model.in_flight += 1
         try:
             dispatch = await model.turnstile.admit(request)
-            exchange.strategy = model.strategy
+            exchange.strategy = dispatch.strategy
             exchange.reason = dispatch.reason
             exchange.prompt_blocks = request.prefix.blocks
-            attempts = Attempts(model, dispatch, exchange, clock=self._clock, most=self._max_attempts)
-            await self._answer(attempts, call, downstream, watch, strip_usage=not completion.asks_usage)
+            attempts = Attempts(
+                endpoint,
+                model,
+                dispatch,
+                call,
+                exchange,
+                strip_usage=strip_usage,
+                clock=self._clock,
+                most=self._max_attempts,
+            )
+            del call
+            await self._answer(attempts, downstream, watch)
         except asyncio.CancelledError:
             if not watch.gone:
                 raise
@@ -121,15 +139,16 @@ class Proxy:
         finally:
             model.in_flight -= 1
             self._disconnects.end(watch)
+            self._keep_alive.end(downstream)
 
-    async def _answer(
-        self, attempts: Attempts, call: Call, downstream: Downstream, watch: Watch, *, strip_usage: bool
-    ) -> None:
+    async def _answer(self, attempts: Attempts, downstream: Downstream, watch: Watch) -> None:
         """Send, relay, settle."""
         try:
-            attempt = await attempts.first_answer(call, strip_usage=strip_usage)
+            attempt = await attempts.first_answer()
+            if attempt.response_id is not None:
+                self._remember(attempt.response_id, attempts.exchange)
             if attempt.tail is None:
-                await downstream.answer(attempt.reply.status, _passed(attempt), attempt.first)
+                await downstream.answer(attempt.status, attempt.headers, attempt.first)
             else:
                 await self._relay(attempt, attempt.tail, downstream)
             attempts.answered(attempt)
@@ -140,40 +159,32 @@ class Proxy:
             self._disconnects.end(watch)  # an answered caller may leave: that must not cut short the closing
             await attempts.aclose()
 
-    async def _relay(self, attempt: Attempt, tail: StreamTail, downstream: Downstream) -> None:
+    async def _relay(self, attempt: Attempt, tail: Tail, downstream: Downstream) -> None:
         """Pass a stream on as it comes."""
         reply = attempt.reply
-        await downstream.start(reply.status, _passed(attempt))
-        data = attempt.first
-        try:
-            while True:
-                if data:
-                    await downstream.write(data)
-                if reply.ended:
-                    break
-                data = tail.feed(await reply.read())
-            if tail.inside_event:
-                raise _incomplete()
-        except UpstreamError:
-            if tail.inside_event:
-                await downstream.write(b"\n\n")
-            raise
+        downstream.tail = tail
+        await downstream.start(attempt.status, attempt.headers)
+        data, attempt.first = attempt.first, b""
+        while True:
+            if data:
+                await downstream.write(data)
+            if reply.ended:
+                break
+            data = tail.feed(await reply.read())
+        if tail.inside_event:
+            raise _incomplete()
         rest = tail.finish()
         if not tail.done and tail.failed is None:
             raise _incomplete()
         await downstream.write(rest, last=True)
 
+    def _remember(self, response_id: str, exchange: Exchange) -> None:
+        if exchange.model is not None and exchange.backend is not None and not exchange.fell_back:
+            self._owners.remember(response_id, Owner(exchange.model, WorkerId(exchange.backend)))
+
     def _exchange(self, incoming: Incoming) -> Exchange:
         request_id = incoming.request_id or b"%032x" % self._rng.getrandbits(128)
         return Exchange(request_id=request_id, path=incoming.path, started=self._clock())
-
-
-def upstream_body(raw: bytes, completion: Completion, upstream_name: str) -> bytes:
-    """The caller's bytes, with the worker's name of the model, and asking for usage where a stream does not."""
-    changes = {} if completion.model == upstream_name else {"model": msgspec.json.encode(upstream_name)}
-    if completion.streams and not completion.asks_usage:
-        return asking_usage(raw, changes, has_stream_options=completion.has_stream_options)
-    return spliced(raw, changes) if changes else raw
 
 
 def _trace(error: Exception) -> str:
@@ -183,7 +194,3 @@ def _trace(error: Exception) -> str:
 
 def _incomplete() -> ReplyBroken:
     return ReplyBroken("The worker ended the stream before it was complete")
-
-
-def _passed(attempt: Attempt) -> Headers:
-    return header_rules.downstream(attempt.reply.headers)

@@ -33,7 +33,7 @@ def spliced(raw: bytes, changes: Mapping[str, bytes]) -> bytes:
 def asking_usage(raw: bytes, changes: Mapping[str, bytes] = _NOTHING, *, has_stream_options: bool = True) -> bytes:
     """*raw* with ``stream_options.include_usage`` true and the other stream options kept; *changes* go in on the way.
 
-    *has_stream_options* False (the body lacks the key, see `gateway.body.Completion`) spares looking for it.
+    *has_stream_options* False (the body lacks the key, see `gateway.body.Body`) spares looking for it.
 
     Raises:
         MalformedBody: as `spliced`.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from routing.booking import Ending, Outcome
 from routing.dispatcher import Dispatch, Dispatcher
+from routing.explanation import Explanation
 from routing.fleet import Fleet
 from routing.request import Request
 
@@ -35,6 +36,10 @@ class Turnstile:
         finally:
             del self._waiting[id(request)]
             self._dispatcher.cancel(request)
+
+    def explain(self, request: Request) -> Explanation:
+        """What *request* would get if it were released at this moment. It changes nothing."""
+        return self._dispatcher.explain(request, self._clock())
 
     def turn(self) -> None:
         """Something ended or changed: perhaps somebody may pass."""

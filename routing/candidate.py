@@ -1,5 +1,7 @@
 """A worker with its load and its hit, for one request: all that a strategy may look at."""
 
+from typing import Literal
+
 import msgspec
 
 from cache_index import WorkerId
@@ -35,3 +37,14 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
     load: Load
     admits: bool = True
     """False while the worker is being warmed up and has as much as it should have: it comes after the others."""
+
+
+WhyNotReady = Literal["down", "asleep", "draining"]
+WhyNot = WhyNotReady | Literal["breaker open", "not the worker that keeps the response"]
+
+
+class Excluded(msgspec.Struct, frozen=True):
+    """A worker that is no candidate for a request, as the one that it would be."""
+
+    candidate: Candidate
+    why_not: WhyNot

@@ -1,17 +1,16 @@
 """When a request is sent, and with which order of candidates."""
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
 from routing.booking import Booking
 from routing.candidate import Candidate
+from routing.explanation import Explanation, effective_of, places_of
 from routing.fleet import Fleet
+from routing.reason import Reason, reason_of
 from routing.request import Request
-from routing.strategy import Strategy
-
-Reason = Literal["hit", "spread", "cold", "none"]
-"""hit: no candidate holds more; spread: one does, but costs more; cold: nobody holds any; none: nobody is there."""
+from routing.strategies.by_name import StrategiesByName
 
 
 class Dispatch(msgspec.Struct, frozen=True):
@@ -22,6 +21,8 @@ class Dispatch(msgspec.Struct, frozen=True):
     booking: Booking | None
     """None if there is no candidate."""
     reason: Reason
+    strategy: str
+    """Name of the one that made the order."""
 
 
 class Dispatcher(Protocol):
@@ -37,13 +38,17 @@ class Dispatcher(Protocol):
         """The caller went away. A request that has been released already is not concerned."""
         ...
 
+    def explain(self, request: Request, now: float) -> Explanation:
+        """What *request* would get if it were released at *now*. It is neither held nor booked, and nothing changes."""
+        ...
+
 
 class Immediate:
     """Depth infinite: every request is released at once, on the best candidate there is."""
 
-    def __init__(self, fleet: Fleet, strategy: Strategy) -> None:
+    def __init__(self, fleet: Fleet, strategies: StrategiesByName) -> None:
         self._fleet = fleet
-        self._strategy = strategy
+        self._strategies = strategies
         self._submitted: list[Request] = []
 
     def submit(self, request: Request, now: float) -> None:  # noqa: ARG002
@@ -56,17 +61,28 @@ class Immediate:
     def cancel(self, request: Request) -> None:
         self._submitted = [other for other in self._submitted if other is not request]
 
+    def explain(self, request: Request, now: float) -> Explanation:
+        name = request.strategy or self._strategies.default
+        ranking = self._strategies.named(name).explain(request, self._fleet.candidates(request, now))
+        order = admitting_first(ranking.order)
+        return Explanation(
+            request=request,
+            strategy=name,
+            effective=effective_of(ranking),
+            reason=reason_of(order),
+            places=places_of(request, order, ranking.costs_s),
+            excluded=self._fleet.excluded(request, now),
+        )
+
     def _release(self, request: Request, now: float) -> Dispatch:
-        ranked = self._strategy.rank(request, self._fleet.candidates(request, now))
+        name = request.strategy or self._strategies.default
+        ranked = self._strategies.named(name).rank(request, self._fleet.candidates(request, now))
         if not ranked:
-            return Dispatch(request, [], None, "none")
-        order = [c for c in ranked if c.admits] + [c for c in ranked if not c.admits]
-        return Dispatch(request, order, self._fleet.book(request, order[0], now), reason_of(order))
+            return Dispatch(request, [], None, "none", name)
+        order = admitting_first(ranked)
+        return Dispatch(request, order, self._fleet.book(request, order[0], now), reason_of(order), name)
 
 
-def reason_of(order: list[Candidate]) -> Reason:
-    """Why the first of *order* is first, as far as the cache goes."""
-    longest = max([candidate.hit_blocks for candidate in order])
-    if longest == 0:
-        return "cold"
-    return "hit" if order[0].hit_blocks == longest else "spread"
+def admitting_first(ranked: list[Candidate]) -> list[Candidate]:
+    """The order with those that are being warmed up, and have as much as they should have, behind the others."""
+    return [c for c in ranked if c.admits] + [c for c in ranked if not c.admits]

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cache_index import Prefix
+from cache_index import Prefix, WorkerId
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -21,3 +21,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """The first byte of a stream marks the end of its prefill; of another answer it marks the end."""
     reads_cache: bool = True
     """False where the engine would compute the whole prompt anyway (prompt logprobs)."""
+    writes_cache: bool = True
+    """False where the engine will not hold `prefix` afterwards: it pools, or the prompt is more than what was read."""
+    pinned: WorkerId | None = None
+    """The only worker that can answer: it keeps what the request goes on from."""
+    strategy: str | None = None
+    """Name of the strategy that it asks for; None: the model's."""

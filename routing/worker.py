@@ -10,7 +10,7 @@ from cache_index import WorkerId
 from routing.booking import Booking
 from routing.breaker import Breaker
 from routing.busy import BusyShare
-from routing.candidate import Load
+from routing.candidate import Load, WhyNotReady
 from routing.rates import Pace, Rates
 from routing.warmup import WarmUp
 
@@ -31,7 +31,11 @@ class Worker:
 
     def __init__(self, worker_id: WorkerId, now: float, *, breaker: Breaker, rates: Rates) -> None:
         self.id = worker_id
+        self.joined_at = now
         self.is_up = True
+        self.is_asleep = False
+        self.is_draining = False
+        """An operator wants it empty."""
         self.breaker = breaker
         self.warmup = WarmUp()
         self.engine_capacity: tuple[int, int] | None = None
@@ -44,6 +48,20 @@ class Worker:
         self._pending_s = 0.0
         self._turn_since = now
         self._same_step: list[Booking] = []
+
+    @property
+    def is_ready(self) -> bool:
+        """It lives, is awake and is to have work: requests may go there."""
+        return self.is_up and not self.is_asleep and not self.is_draining
+
+    @property
+    def why_not_ready(self) -> WhyNotReady | None:
+        """None if it is; of several reasons the one to be mended first."""
+        if not self.is_up:
+            return "down"
+        if self.is_asleep:
+            return "asleep"
+        return "draining" if self.is_draining else None
 
     @property
     def in_flight(self) -> int:

@@ -18,6 +18,7 @@ PAGES = ("README.md", ".github/CONTRIBUTING.md", *(f"{folder}/README.md" for fol
 WITHOUT_TEST = {
     "cache_index/index.py": "a Protocol; tests/cache_index/test_radix.py holds its implementation to it",
     "gateway/backends/backend.py": "Protocols; tests/contracts/test_backend.py holds every implementation to them",
+    "gateway/discovery/discovery.py": "a Protocol; tests/contracts/test_discovery.py holds every implementation to it",
     "gateway/exchange.py": "data only",
     "gateway/server/asgi.py": "names of types only",
     "gateway/upstream/limits.py": "data only",

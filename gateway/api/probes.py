@@ -1,5 +1,6 @@
-"""What an orchestrator and a scraper ask: does it live, can it serve, what has it counted."""
+"""What an orchestrator and a scraper ask: does it live, can it serve, what has it counted, which version is it."""
 
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -11,6 +12,8 @@ from gateway.models import Models
 
 router = APIRouter()
 
+_NOT_READY: dict[int | str, dict[str, Any]] = {503: {"description": "No model can be served", "model": dict[str, Any]}}
+
 
 @router.head("/livez", include_in_schema=False)
 @router.get("/livez", summary="The process answers")
@@ -19,7 +22,9 @@ async def livez() -> dict[str, str]:
 
 
 @router.head("/readyz", include_in_schema=False)
-@router.get("/readyz", summary="Some model can be served, with the reasons where one cannot")
+@router.get("/readyz", summary="Some model can be served, with the reasons where one cannot", responses=_NOT_READY)
+@router.get("/health", summary="The same, where engines have it", responses=_NOT_READY)
+@router.get("/ping", summary="The same, where SageMaker asks", responses=_NOT_READY)
 async def readyz(request: Request, response: Response) -> dict[str, Any]:
     models: Models = request.app.state.models
     reasons = {model.name: model.why_not_ready() for model in models}
@@ -29,6 +34,11 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
         "status": "ready" if ready else "not ready",
         "models": {name: reason or "ready" for name, reason in reasons.items()},
     }
+
+
+@router.get("/version", summary="The version of the gateway, not of an engine")
+async def told_version() -> dict[str, str]:
+    return {"version": version("warmgate")}
 
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)

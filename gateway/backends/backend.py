@@ -92,6 +92,10 @@ class WorkerBackend(Backend, Protocol):
         """Fail the calls that have nothing of their answer yet, with an `UpstreamError`; the others go on."""
         ...
 
+    def retire(self) -> None:
+        """Close each connection as soon as its call has ended: hardly another will come."""
+        ...
+
     async def aclose(self) -> None:
         """Cut all connections; later calls get `ConnectFailed`."""
         ...

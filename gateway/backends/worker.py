@@ -91,6 +91,10 @@ class HttpWorker:
         """See `WorkerBackend.abandon_unanswered`."""
         self._pool.abandon_unanswered()
 
+    def retire(self) -> None:
+        """See `WorkerBackend.retire`."""
+        self._pool.retire()
+
     async def aclose(self) -> None:
         """Cut all connections, also those of calls in flight; later calls get `ConnectFailed`."""
         self._pool.close()

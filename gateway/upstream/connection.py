@@ -14,7 +14,7 @@ import httptools
 
 from gateway.backends.backend import Headers
 from gateway.errors import ReplyBroken, UpstreamError, UpstreamTimeout
-from gateway.upstream.headers import end_to_end, ends_with_connection
+from gateway.upstream.headers import end_to_end, ends_with_connection, is_plainly_framed
 from gateway.upstream.limits import Limits
 
 _JOIN_UP_TO_BYTES = (
@@ -269,7 +269,7 @@ class Connection(asyncio.Protocol):
         if self.is_complete:
             return  # the answer itself was fine; what follows it costs only the connection
         where = "in the body" if self._has_head else "in status and headers"
-        reason = exc.__context__ if type(exc.__context__) is _HeadTooLarge else "not HTTP/1.1"
+        reason = exc.__context__ if isinstance(exc.__context__, _HeadTooLarge | _UnknownCoding) else "not HTTP/1.1"
         self._fail(ReplyBroken(f"worker {self._worker_id}: {reason} {where}"))
 
     def _check_unread(self) -> None:
@@ -296,6 +296,8 @@ class Connection(asyncio.Protocol):
         self._is_interim = status < 200
         if len(received) > self._limits.max_headers:
             raise _HeadTooLarge("too many header fields")
+        if not is_plainly_framed(received):
+            raise _UnknownCoding("a transfer coding other than chunked")
         # A head cannot be longer than all that came with it, so most need no counting.
         if self._unread_bytes > self._limits.max_head_bytes and _size(received) > self._limits.max_head_bytes:
             raise _HeadTooLarge("too many bytes")
@@ -304,21 +306,24 @@ class Connection(asyncio.Protocol):
             return
         self.status = status
         self.headers = end_to_end(received)
-        self.keep_alive = self._parser.should_keep_alive()
         self._has_head = True
         if status != 200:
             self._needs_body = False
         if self._is_head_request:
-            self.is_complete = True
-            self.keep_alive = False  # the parser cannot be told that no body follows
+            self.is_complete = True  # and not kept alive: the parser cannot be told that no body follows
 
     def on_message_complete(self) -> None:
-        if not self._is_interim:
+        if not self._is_interim and not self.is_complete:
             self.is_complete = True
+            self.keep_alive = self._parser.should_keep_alive()  # at the end: a trailer may say close
 
 
 class _SecondAnswer(Exception):  # stops the parser; never leaves this module
     """Bytes of another answer follow the one that was asked for."""
+
+
+class _UnknownCoding(Exception):  # as above
+    """The body is in a transfer coding that nobody asked for, and that no field downstream would tell of."""
 
 
 class _HeadTooLarge(Exception):  # as above

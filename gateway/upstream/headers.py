@@ -43,3 +43,9 @@ def ends_with_connection(received: Headers) -> bool:
         if lowered == b"transfer-encoding" and value.strip().lower().endswith(b"chunked"):
             return False
     return True
+
+
+def is_plainly_framed(received: Headers) -> bool:
+    """Whether there is no transfer coding but ``chunked``, once: what the parser undoes, and no other."""
+    codings = [value for name, value in received if name.lower() == b"transfer-encoding"]
+    return not codings or (len(codings) == 1 and codings[0].strip().lower() == b"chunked")

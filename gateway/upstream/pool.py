@@ -146,6 +146,12 @@ class ConnectionPool:
         for connection in list(self._open):
             connection.abandon()
 
+    def retire(self) -> None:
+        """Keep no connection for later; the calls in flight go on."""
+        self._max_idle = 0
+        while self._idle:
+            self.discard(self._idle.pop())
+
     def close(self) -> None:
         """Cut everything, the calls in flight as well; whoever waits for a slot gets `ConnectFailed`."""
         self._is_closed = True

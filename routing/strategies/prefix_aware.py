@@ -1,10 +1,12 @@
 """The worker that costs least, in seconds: its backlog, the prompt left to compute, the decodes it would slow."""
 
+import copy
 import random
 from collections.abc import Sequence
 
 from routing.candidate import Candidate
 from routing.request import Request
+from routing.strategy import Effective, Ranking
 
 EXTERNALITY_LIMIT = 4.0
 """Highest price of a second of prefill for those who come after, in seconds."""
@@ -33,6 +35,12 @@ class PrefixAware:
         price = 1.0 + externality(candidates)
         return sorted(candidates, key=lambda candidate: (cost_s(request, candidate, price), self._rng.random()))
 
+    def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
+        twin = PrefixAware(copy.copy(self._rng))
+        price = 1.0 + externality(candidates)
+        costs_s = {candidate.worker: cost_s(request, candidate, price) for candidate in candidates}
+        return Ranking(twin.rank(request, candidates), _effective(candidates, set(costs_s.values())), costs_s)
+
 
 def externality(candidates: Sequence[Candidate]) -> float:
     """Seconds that a second of prefill costs those who come after."""
@@ -48,3 +56,10 @@ def cost_s(request: Request, candidate: Candidate, price: float) -> float:
     prefill_s = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token
     slower_s = load.decode_s_per_token * load.in_flight * request.output_tokens
     return load.backlog_s + prefill_s * price + slower_s * DECODE_PRICE
+
+
+def _effective(candidates: Sequence[Candidate], costs_s: set[float]) -> Effective:
+    if len(costs_s) < 2:
+        return "random"
+    hits = {candidate.hit_tokens for candidate in candidates}
+    return "prefix_aware" if len(hits) > 1 else "load_alone"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from routing.candidate import Candidate
 from routing.request import Request
+from routing.strategy import Ranking
 
 
 class RoundRobin:
@@ -13,7 +14,14 @@ class RoundRobin:
         self._turn = 0
 
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:  # noqa: ARG002
+        circle = self._circle(candidates)
+        self._turn += 1
+        return circle
+
+    def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:  # noqa: ARG002
+        return Ranking(self._circle(candidates), "round_robin")
+
+    def _circle(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         circle = sorted(candidates, key=lambda candidate: candidate.worker)
         start = self._turn % max(1, len(circle))
-        self._turn += 1
         return circle[start:] + circle[:start]

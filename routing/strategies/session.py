@@ -8,6 +8,7 @@ from cache_index import WorkerId
 from routing.candidate import Candidate
 from routing.request import Request
 from routing.strategies.least_loaded import LeastLoaded
+from routing.strategy import Ranking
 
 
 class Session:
@@ -24,6 +25,11 @@ class Session:
         if not session:
             return self._without.rank(request, candidates)
         return sorted(candidates, key=lambda candidate: _weight(session, candidate.worker), reverse=True)
+
+    def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
+        if not request.session:
+            return self._without.explain(request, candidates)
+        return Ranking(self.rank(request, candidates), "session")
 
 
 def _weight(session: str, worker: WorkerId) -> bytes:

@@ -1,26 +1,35 @@
 """What the proxy expects of any `Dispatcher`."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import pytest
 
+from cache_index import RadixTree
 from routing.dispatcher import Dispatch, Dispatcher, Immediate
 from routing.fleet import Fleet
-from routing.strategies.least_loaded import LeastLoaded
-from routing.strategy import Strategy
+from routing.strategies import NAMES, STRATEGIES
+from routing.strategies.by_name import StrategiesByName
 from tests.routing.examples import ABORTED, ANSWERED, FAILED, A, B, C, a_fleet, a_request, book, seeded
 
-DISPATCHERS: list[Callable[[Fleet, Strategy], Dispatcher]] = [Immediate]
+DISPATCHERS: list[Callable[[Fleet, StrategiesByName], Dispatcher]] = [Immediate]
+
+
+class Make(Protocol):
+    def __call__(self, fleet: Fleet, strategy: str = "least_loaded") -> Dispatcher:
+        """A dispatcher over *fleet*, ranking by *strategy*."""
+        ...
 
 
 @pytest.fixture(params=DISPATCHERS)
-def make(request: pytest.FixtureRequest) -> Callable[[Fleet], Dispatcher]:
-    """A dispatcher over a fleet, ranking by least load."""
-    factory: Callable[[Fleet, Strategy], Dispatcher] = request.param
-    return lambda fleet: factory(fleet, LeastLoaded(seeded()))
+def make(request: pytest.FixtureRequest) -> Make:
+    factory: Callable[[Fleet, StrategiesByName], Dispatcher] = request.param
 
+    def made(fleet: Fleet, strategy: str = "least_loaded") -> Dispatcher:
+        rng = seeded()
+        return factory(fleet, StrategiesByName(strategy, lambda name: STRATEGIES[name](rng)))
 
-Make = Callable[[Fleet], Dispatcher]
+    return made
 
 
 def test_every_request_is_released_once(make: Make) -> None:
@@ -142,6 +151,125 @@ def test_requests_keep_their_identity(make: Make) -> None:
     dispatcher.submit(request, 0.0)
 
     assert request is dispatcher.poll(0.0)[0].request
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_the_dispatch_says_whose_order_it_is(make: Make, strategy: str) -> None:
+    """The model's strategy, or the one that the request asks for."""
+    fleet = a_fleet(A, B)
+    dispatcher = make(fleet, strategy)
+    dispatcher.submit(a_request("abc"), 0.0)
+    dispatcher.submit(a_request("abc", strategy="session"), 0.0)
+
+    assert [strategy, "session"] == [each.strategy for each in drain(dispatcher, fleet)]
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_an_explanation_is_what_the_request_gets(make: Make, strategy: str) -> None:
+    """Order, hits, reason and strategy, while the fleet is idle and while it is not."""
+    fleet = a_fleet(A, B, C)
+    dispatcher = make(fleet, strategy)
+    for i, letters in enumerate(["", "pqr", "pqrst", "xyz", "pq", "xyzpq"]):
+        request = a_request(letters, session=None if i % 2 else letters)
+        explained = dispatcher.explain(request, 0.1 * i)
+        dispatcher.submit(request, 0.1 * i)
+        (released,) = dispatcher.poll(0.1 * i)
+
+        assert released.order == [place.candidate for place in explained.places]
+        assert (released.request, released.reason, released.strategy) == (
+            explained.request,
+            explained.reason,
+            explained.strategy,
+        )
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_explaining_changes_nothing(make: Make, strategy: str) -> None:
+    """Of two gateways with the same traffic, one is asked to explain all the time: turns, ties, loads, what was learnt,
+    breakers' probes and what full caches evict are the same in both.
+    """
+    silent, asked = (Traffic(make, strategy) for _ in range(2))
+    for step in range(200):
+        for other in ("abcdef", "pqrstu", "xyz"):
+            asked.dispatcher.explain(a_request(other, session=other), asked.now)
+        silent.step(step)
+        asked.step(step)
+
+        assert silent.seen == asked.seen
+        assert silent.state == asked.state
+
+
+def test_what_is_explained_is_not_held(make: Make) -> None:
+    """Nothing is released of it, and nothing booked."""
+    fleet = a_fleet(A)
+    dispatcher = make(fleet)
+    dispatcher.explain(a_request("abc"), 0.0)
+
+    assert [] == dispatcher.poll(0.0)
+    assert [0] == [worker.in_flight for worker in fleet]
+
+
+def test_an_explanation_leaves_no_worker_out(make: Make) -> None:
+    """One that is no candidate stands there with the reason."""
+    fleet = a_fleet(A, B, C)
+    fleet.set_up(A, up=False)
+    fleet.set_asleep(C, asleep=True)
+    explained = make(fleet).explain(a_request("abc"), 0.0)
+
+    assert [(1, B)] == [(place.rank, place.candidate.worker) for place in explained.places]
+    assert [(A, "down"), (C, "asleep")] == [(each.candidate.worker, each.why_not) for each in explained.excluded]
+    assert "only_candidate" == explained.effective
+
+
+def test_an_explanation_of_nobody(make: Make) -> None:
+    """There is nothing to choose from."""
+    explained = make(a_fleet()).explain(a_request("abc"), 0.0)
+
+    assert ([], [], "none", "none") == (explained.places, explained.excluded, explained.reason, explained.effective)
+
+
+class Traffic:
+    """Three workers with small caches, one of which fails, under requests that come faster than they are answered."""
+
+    def __init__(self, make: Make, strategy: str) -> None:
+        self.index = RadixTree(max_bytes=10_000_000, default_capacity=8)
+        self.fleet = a_fleet(A, B, C, index=self.index)
+        self.dispatcher = make(self.fleet, strategy)
+        self.now = 0.0
+        self.seen: list[tuple[object, str]] = []
+        self._running: list[Dispatch] = []
+
+    def step(self, step: int) -> None:
+        self.now += 0.3 if step % 50 else 15.0
+        letters = ("abcdef", "pqrstu", "abcxyz", "abcd", "xyz")[step % 5]
+        self.dispatcher.submit(a_request(letters, session=str(step % 7), streams=step % 3 > 0), self.now)
+        for released in self.dispatcher.poll(self.now):
+            order = [(candidate.worker, candidate.hit_blocks) for candidate in released.order]
+            self.seen.append((order, released.reason))
+            self._running.append(released)
+        if step % 4:
+            booking = self._running.pop(0).booking
+            assert booking is not None
+            self.fleet.first_byte(booking, self.now)
+            self.fleet.release(booking, FAILED if booking.worker == A and step < 100 else ANSWERED, self.now)
+
+    @property
+    def state(self) -> list[object]:
+        """What is known of each worker, times to the microsecond."""
+        return [
+            (
+                worker.id,
+                worker.in_flight,
+                worker.breaker.is_open,
+                worker.breaker.allows(self.now),
+                worker.warmup.admits(worker.in_flight),
+                self.index.held(worker.id),
+                round(worker.load(self.now).backlog_s, 6),
+                round(worker.load(self.now).busy_share, 6),
+                round(worker.prefill_tokens_per_s, 6),
+            )
+            for worker in self.fleet
+        ]
 
 
 def drain(dispatcher: Dispatcher, fleet: Fleet, now: float = 0.0) -> list[Dispatch]:

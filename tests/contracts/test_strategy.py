@@ -1,5 +1,7 @@
 """What the fleet and the dispatcher expect of any `Strategy`."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from routing.candidate import Candidate
 from routing.request import Request
 from routing.strategies import NAMES, STRATEGIES
+from routing.strategy import Effective
 from tests.routing.examples import a_candidate, a_request, seeded
 
 SHARES = st.floats(0.0, 1.0)
@@ -99,3 +102,45 @@ def test_over_many_requests_every_idle_worker_comes_first(name: str) -> None:
     first = {strategy.rank(a_request(session=f"session {i}"), idle)[0].worker for i in range(100)}
 
     assert {"a", "b", "c"} == first
+
+
+@settings(max_examples=50, deadline=None)
+@given(requests=st.lists(REQUESTS, max_size=4), candidates=CANDIDATES)
+def test_an_explanation_is_what_the_next_request_gets(
+    name: str, requests: list[Request], candidates: list[Candidate]
+) -> None:
+    """Turns and ties included, whatever has been ranked before."""
+    strategy = STRATEGIES[name](seeded())
+    for request in requests:
+        explained = strategy.explain(request, candidates)
+
+        assert explained.order == strategy.rank(request, candidates)
+
+
+@settings(max_examples=50, deadline=None)
+@given(request_=REQUESTS, candidates=CANDIDATES)
+def test_explaining_changes_nothing(name: str, request_: Request, candidates: list[Candidate]) -> None:
+    """Of two strategies alike, one that explains all the time ranks like one that never does."""
+    silent, asked = STRATEGIES[name](seeded(3)), STRATEGIES[name](seeded(3))
+    before = list(candidates)
+    for _ in range(3):
+        assert asked.explain(request_, candidates) == asked.explain(request_, candidates)
+        assert silent.rank(request_, candidates) == asked.rank(request_, candidates)
+    assert before == candidates
+
+
+@settings(max_examples=50, deadline=None)
+@given(request_=REQUESTS, candidates=CANDIDATES)
+def test_an_explanation_names_what_decides(name: str, request_: Request, candidates: list[Candidate]) -> None:
+    """By one of the names that there are, and with a cost of every candidate or of none, cheapest first."""
+    explained = STRATEGIES[name](seeded()).explain(request_, candidates)
+    costs_s = [explained.costs_s[candidate.worker] for candidate in explained.order if explained.costs_s]
+
+    assert explained.effective in get_args(Effective)
+    assert sorted(costs_s) == costs_s
+    assert explained.costs_s.keys() in (set(), {candidate.worker for candidate in candidates})
+
+
+def test_every_strategy_is_a_name_of_what_decides(name: str) -> None:
+    """What it comes to where nothing special is the case."""
+    assert name in get_args(Effective)

@@ -16,6 +16,8 @@ import uvicorn
 from openai import AsyncOpenAI
 
 from gateway.app import create_app
+from gateway.server import bind
+from gateway.server.on_uvicorn import uvicorn_config
 from gateway.settings import build
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
@@ -70,11 +72,8 @@ async def gateway(
         {},
     )
     log = io.BytesIO()
-    config = uvicorn.Config(
-        create_app(settings, log_sink=log), port=0, ws="none", lifespan="on", log_config=None, access_log=False
-    )
-    server = uvicorn.Server(config)
-    with contextlib.closing(config.bind_socket()) as listener:
+    server = uvicorn.Server(uvicorn_config(create_app(settings, log_sink=log), settings.server))
+    with contextlib.closing(bind("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         url = f"http://127.0.0.1:{port}"
         serving_task = asyncio.ensure_future(server._serve([listener]))

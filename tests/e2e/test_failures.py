@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -204,6 +205,263 @@ async def test_a_caller_that_leaves_stops_the_work_within_a_second(phase: str) -
         assert {0.0} == set((await served.metric("warmgate_requests_in_flight")).values())
         assert {0.0} == set((await served.metric("warmgate_worker_in_flight")).values())
         assert ["CallerGone"] == [line["error"] for line in await served.lines()]
+
+
+# ---- silence
+
+KEEP_ALIVE: dict[str, Any] = {"server": {"sse_keep_alive_s": 0.15}}
+"""A comment after so many seconds of silence; the workers below are silent for longer."""
+COMMENT = ": keep-alive\n\n"
+
+
+async def streamed(served: Stack, **more: Any) -> httpx.Response:
+    return await served.http.post("/v1/chat/completions", json=body(stream=True, **more))
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    """The data of a stream but for `[DONE]`."""
+    data = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [json.loads(each) for each in data if each != "[DONE]"]
+
+
+def told(chunks: list[dict[str, Any]]) -> str:
+    """The text of an answer in chunks."""
+    return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+
+
+@pytest.mark.parametrize(("after_tokens", "place"), [(0, "before"), (3, "within")])
+async def test_a_silent_worker_is_bridged_by_comments(after_tokens: int, place: str) -> None:
+    """Before its first byte, where a comment tells who answers in the end, and within its answer."""
+    async with stack(1, **KEEP_ALIVE) as served:
+        plain = (await streamed(served)).text
+        await served.fault(served.workers[0], "silent", after_tokens=after_tokens, seconds=0.6)
+        reply = await streamed(served)
+        bridged = reply.text
+
+        assert 200 == reply.status_code
+        assert bridged.count(COMMENT) >= 2
+        assert told(events(plain)) == told(events(bridged))
+        assert (1, True) == (bridged.count("[DONE]"), bridged.endswith("data: [DONE]\n\n"))
+        if place == "before":
+            assert bridged.startswith(COMMENT)
+            assert f"{COMMENT}: x-warmgate-worker: {served.workers[0]}\n\ndata: " in bridged
+            assert "x-warmgate-worker" not in reply.headers
+        else:
+            assert bridged.startswith("data: ")
+            assert served.workers[0] == reply.headers["x-warmgate-worker"]
+        assert [None, None] == [line["error"] for line in await served.lines()]
+
+
+async def test_the_sdk_passes_over_comments() -> None:
+    """Its stream is the answer and nothing else."""
+    async with stack(1, **KEEP_ALIVE) as served:
+        await served.fault(served.workers[0], "silent", after_tokens=0, seconds=0.4)
+        chunks = [chunk async for chunk in await served.openai.chat.completions.create(**body(stream=True))]
+
+        assert 8 == sum(1 for chunk in chunks if chunk.choices[0].delta.content)
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+async def test_other_apis_are_bridged_too(path: str) -> None:
+    """With the same comment; the first event is that of the API."""
+    async with stack(1, **KEEP_ALIVE) as served:
+        await served.fault(served.workers[0], "silent", after_tokens=0, seconds=0.4)
+        question = {"input": "hi"} if path == "/v1/responses" else body()
+        reply = await served.http.post(path, json={"model": "tiny", "stream": True, **question})
+
+        assert reply.text.startswith(COMMENT)
+        assert events(reply.text)[0]["type"] in {"response.created", "message_start"}
+        assert events(reply.text)[-1]["type"] in {"response.incomplete", "response.completed", "message_stop"}
+
+
+IMPATIENT: dict[str, Any] = {**KEEP_ALIVE, "timeouts": {"first_byte_s": 0.4}, "model": {"strategy": "round_robin"}}
+
+
+async def test_a_worker_that_never_answers_is_replaced_after_a_keep_alive() -> None:
+    """Nothing of an answer has gone out; the comment names who gave it."""
+    async with stack(2, **IMPATIENT) as served:
+        await served.fault(served.workers[0], "hang", count=1)
+        replies = [await streamed(served, max_tokens=i) for i in (4, 5)]
+        (late,) = [reply.text for reply in replies if COMMENT in reply.text]
+
+        assert f": x-warmgate-worker: {served.workers[1]}\n\n" in late
+        assert 1 == late.count("[DONE]")
+        assert [1, 2] == sorted(line["attempts"] for line in await served.lines())
+
+
+async def test_a_failure_of_all_after_a_keep_alive_is_an_error_event() -> None:
+    """It names the fault; the SDK raises it."""
+    async with stack(2, **IMPATIENT) as served:
+        for worker in served.workers:
+            await served.fault(worker, "hang", count=2)
+        reply = await streamed(served)
+        (error,) = events(reply.text)
+
+        assert (200, True) == (reply.status_code, reply.text.startswith(COMMENT))
+        assert "no_worker_available" == error["error"]["code"]
+        assert "no first byte in time" in error["error"]["message"]
+        assert "[DONE]" not in reply.text
+        with pytest.raises(APIError, match="no first byte in time"):
+            async for _ in await served.openai.chat.completions.create(**body(stream=True)):
+                pass
+        assert ["NoWorker", "NoWorker"] == [line["error"] for line in await served.lines()]
+
+
+async def test_a_refusal_after_a_keep_alive_is_an_error_event() -> None:
+    """The worker's words are told, though its status no longer can be."""
+    async with stack(2, **IMPATIENT) as served:
+        await served.fault(served.workers[0], "hang", count=9)
+        await served.fault(served.workers[1], "status", status=422)
+        replies = [await streamed(served) for _ in range(2)]
+        (late,) = [reply for reply in replies if reply.status_code == 200]
+        (error,) = events(late.text)
+
+        assert "this answer was ordered at /control/faults" == error["error"]["message"]
+        assert 422 == error["error"]["code"]
+        assert "[DONE]" not in late.text
+        assert ["Refused", "Refused"] == [line["error"] for line in await served.lines()]
+
+
+# ---- how streams come
+
+
+@pytest.mark.parametrize("fault", [None, {"mode": "drip", "drip_bytes": 1}, {"mode": "drip", "drip_bytes": 7}])
+@pytest.mark.parametrize(
+    "spelling", [{}, {"line_end": "crlf"}, {"comment_every": 1}, {"line_end": "crlf", "comment_every": 3}]
+)
+async def test_a_stream_is_the_same_however_it_comes(
+    spelling: dict[str, Any], fault: dict[str, Any] | None, one_worker: Stack
+) -> None:
+    """In drips, with other line ends, with comments of the worker's own: one answer, one [DONE], no usage unasked."""
+    worker = one_worker.workers[0]
+    plain = (await streamed(one_worker)).text
+    await one_worker.http.post(f"{worker}/control/sse", json=spelling)
+    await one_worker.fault(worker, **(fault or {"mode": "none"}))
+    text = (await streamed(one_worker)).text
+    asking = {"stream_options": {"include_usage": True}}
+    with_usage = (await streamed(one_worker, **asking)).text
+    through_sdk = [chunk async for chunk in await one_worker.openai.chat.completions.create(**body(stream=True))]
+    line_end = "\r\n" if "line_end" in spelling else "\n"
+
+    assert told(events(plain)) == told(events(text))
+    assert told(events(plain)) == "".join(chunk.choices[0].delta.content or "" for chunk in through_sdk)
+    assert (1, 1) == (text.count("[DONE]"), with_usage.count("[DONE]"))
+    assert f"data: [DONE]{line_end}{line_end}" in text
+    assert '"usage":{' not in text
+    assert 1 == with_usage.count('"usage":{')
+    assert ("comment_every" in spelling) == (": keep-alive" in text)
+    assert [8] * 4 == [line["completion_tokens"] for line in await one_worker.lines()]
+
+
+@pytest.fixture
+async def one_worker() -> AsyncIterator[Stack]:
+    async with stack(1) as served:
+        yield served
+
+
+# ---- quirks of engines
+
+
+async def test_an_error_as_the_first_event_moves_the_request_on() -> None:
+    """The worker said 200 before it knew; nobody sees it."""
+    async with stack(2, model={"strategy": "round_robin"}) as served:
+        await served.fault(served.workers[0], "error_event")
+        replies = [await streamed(served) for _ in range(2)]
+
+        assert {served.workers[1]} == {reply.headers["x-warmgate-worker"] for reply in replies}
+        assert ["[DONE]" in reply.text and "error" not in reply.text for reply in replies] == [True, True]
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "sglang", "dynamo"])
+async def test_a_refusal_as_the_first_event_is_a_plain_refusal(dialect: Any) -> None:
+    """As SGLang tells in a stream that a prompt is too long: it is the caller's fault and opens no breaker."""
+    async with stack(2, options=quick(dialect=dialect, health_delay_s=0.0), breaker={"failures": 2}) as served:
+        for worker in served.workers:
+            await served.fault(worker, "error_event", status=400)
+        replies = [await streamed(served) for _ in range(6)]
+
+        assert {400} == {reply.status_code for reply in replies}
+        assert {"this answer was ordered at /control/faults"} == {reply.json()["error"]["message"] for reply in replies}
+        assert [1] * 6 == [line["attempts"] for line in await served.lines()]
+        assert {0.0} == set((await served.metric("warmgate_worker_breaker_open")).values())
+
+
+async def test_an_error_within_the_stream_is_passed_on_once() -> None:
+    """After the tokens that came; the [DONE] that engines send all the same is not."""
+    async with stack(1) as served:
+        await served.fault(served.workers[0], "error_event", after_tokens=3)
+        *before, last = events((reply := await streamed(served)).text)
+
+        assert 3 == sum(1 for chunk in before if chunk["choices"][0]["delta"].get("content"))
+        assert 500 == last["error"]["code"]
+        assert "[DONE]" not in reply.text
+
+
+async def test_nobody_sees_that_an_engine_is_dead() -> None:
+    """Its server lives and answers 500 to everything, also to health checks."""
+    async with stack(2, model={"strategy": "round_robin"}) as served:
+        await served.fault(served.workers[0], "engine_dead")
+
+        assert Counter({200: 20}) == await statuses(served, 20)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_nobody_sees_that_an_engine_shuts_down(stream: bool) -> None:
+    """A vLLM after SIGTERM answers 200 with nothing, as if all were well."""
+    async with stack(2, model={"strategy": "round_robin"}) as served:
+        await served.fault(served.workers[0], "shutting_down")
+        replies = [await served.http.post("/v1/chat/completions", json=body(stream=stream)) for _ in range(2)]
+
+        assert {200} == {reply.status_code for reply in replies}
+        assert {served.workers[1]} == {reply.headers["x-warmgate-worker"] for reply in replies}
+        assert not any("abort" in reply.text for reply in replies)
+
+
+async def test_nobody_sees_that_a_worker_sleeps() -> None:
+    """What it is asked before its sleep is known moves on; afterwards it is asked no more, until it wakes."""
+    async with stack(2, model={"strategy": "round_robin"}, health={"metrics_interval_s": 0.1}) as served:
+        sleeper = served.workers[0]
+        await served.http.post(f"{sleeper}/sleep")
+
+        assert Counter({200: 4}) == await statuses(served, 4)
+
+        await _until_asleep(served, sleeper, 1.0)
+        asked = len(await served.served(sleeper))
+
+        assert Counter({200: 6}) == await statuses(served, 6)
+        assert asked == len(await served.served(sleeper))
+
+        await served.http.post(f"{sleeper}/wake_up")
+        await _until_asleep(served, sleeper, 0.0)
+        await statuses(served, 6)
+
+        assert asked < len(await served.served(sleeper))
+
+
+@pytest.mark.parametrize("dialect", ["sglang", "dynamo"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/embeddings"])
+async def test_the_errors_of_other_engines_have_openais_shape(path: str, dialect: Any) -> None:
+    """They are flat there; the SDK would find no message."""
+    async with stack(1, options=quick(dialect=dialect, health_delay_s=0.0)) as served:
+        question = {"model": "tiny", "input": "hi", "messages": [{"role": "user", "content": "hi"}]}
+        await served.fault(served.workers[0], "status", status=422)
+        refused = await served.http.post(path, json=question)
+        await served.fault(served.workers[0], "status", status=500)
+        failed = await served.http.post(path, json=question)
+        missing = await served.http.post("/v1/score", json={"model": "tiny", "text_1": "a", "text_2": "b"})
+
+        assert [422, 500, 404] == [reply.status_code for reply in (refused, failed, missing)]
+        errors = [reply.json()["error"] for reply in (refused, failed, missing)]
+        assert all({"message", "type", "param", "code"} == set(error) for error in errors)
+        assert "this answer was ordered at /control/faults" == errors[0]["message"]
+        assert 422 == errors[0]["code"]
+        assert "this answer was ordered at /control/faults" in errors[1]["message"]
+
+
+async def _until_asleep(served: Stack, worker: str, value: float) -> None:
+    async with asyncio.timeout(5):
+        while (await served.metric("warmgate_worker_asleep"))[f'{{model="tiny",worker="{worker}"}}'] != value:
+            await asyncio.sleep(0.02)
 
 
 @pytest.fixture

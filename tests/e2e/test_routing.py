@@ -62,7 +62,7 @@ async def test_a_session_stays_with_its_worker() -> None:
     async with stack(3, model={"strategy": "session"}) as served:
         chosen = {
             session: set(await workers_of(served, ["x" * 100, "y" * 100], headers={"x-session-id": session}))
-            for session in map(str, range(12))
+            for session in map(str, range(40))
         }
 
         assert {1} == {len(workers) for workers in chosen.values()}

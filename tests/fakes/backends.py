@@ -52,6 +52,7 @@ class Fake:
         self.connections_open = 0
         self.is_closed = False
         self.was_abandoned = False
+        self.is_retired = False
 
     @property
     def url(self) -> str:
@@ -66,6 +67,9 @@ class Fake:
 
     def abandon_unanswered(self) -> None:
         self.was_abandoned = True
+
+    def retire(self) -> None:
+        self.is_retired = True
 
     async def aclose(self) -> None:
         self.is_closed = True
@@ -134,14 +138,15 @@ class Hangs(Fake):
 class BreaksAfter(Fake):
     """Hands out the first *n* of *pieces*, then the connection is cut; after 0 of them not even a status came."""
 
-    def __init__(self, n: int, *pieces: bytes) -> None:
+    def __init__(self, n: int, *pieces: bytes, headers: Headers = EVENTS) -> None:
         super().__init__()
+        self._headers = headers
         self._pieces = pieces[:n]
 
     async def _reply(self) -> ScriptedReply:
         if not self._pieces:
             await self._break()
-        return ScriptedReply(200, EVENTS, self._pieces, then=self._break)
+        return ScriptedReply(200, self._headers, self._pieces, then=self._break)
 
     async def _break(self) -> bytes:
         raise ReplyBroken("the connection was cut")

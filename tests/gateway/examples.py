@@ -13,9 +13,9 @@ from routing.candidate import Candidate
 from routing.dispatcher import Dispatcher, Immediate
 from routing.fleet import Fleet
 from routing.request import Request
-from routing.strategy import Strategy
+from routing.strategy import Ranking, Strategy
 from tests.fakes.backends import Fake
-from tests.routing.examples import BLOCK_BYTES, HASHER, a_fleet, an_index
+from tests.routing.examples import BLOCK_BYTES, HASHER, a_fleet, an_index, only
 
 CHAT = b'{"model":"tiny","messages":[{"role":"user","content":"hello"}]}'
 CHAT_STREAM = b'{"model":"tiny","stream":true,"messages":[{"role":"user","content":"hello"}]}'
@@ -73,6 +73,9 @@ class InGivenOrder:
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
         return list(candidates)
 
+    def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
+        return Ranking(list(candidates), "random")
+
 
 def a_model(
     *workers: Fake,
@@ -82,7 +85,10 @@ def a_model(
     fleet: Fleet | None = None,
     dispatcher: Dispatcher | None = None,
     strategy: Strategy | None = None,
+    strategy_name: str = "prefix_aware",
+    allows_strategy_header: bool = False,
     clock: Clock | None = None,
+    former: Model | None = None,
 ) -> Model:
     """A model whose workers are called a, b, c ... in the order given, and tried in it."""
     for letter, worker in zip(LETTERS, workers, strict=False):
@@ -90,11 +96,12 @@ def a_model(
     index = an_index()
     by_id: Mapping[WorkerId, Fake] = {WorkerId(worker.id): worker for worker in workers}
     fleet = fleet or a_fleet(*by_id, index=index)
-    dispatcher = dispatcher or Immediate(fleet, strategy or InGivenOrder())
+    dispatcher = dispatcher or Immediate(fleet, only(strategy or InGivenOrder()))
     return Model(
         name,
         upstream_name=upstream_name or name,
-        strategy="prefix_aware",
+        strategy=strategy_name,
+        allows_strategy_header=allows_strategy_header,
         session_header=b"x-session-id",
         hasher=HASHER,
         index=index,
@@ -102,6 +109,7 @@ def a_model(
         turnstile=Turnstile(dispatcher, fleet, clock=clock or Clock()),
         workers=by_id,
         fallback=fallback,
+        former=former,
     )
 
 

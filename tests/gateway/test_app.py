@@ -14,12 +14,17 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gateway import app as app_module
+from gateway.api.admin_access import AdminAccess
+from gateway.api.explain import Explainer
 from gateway.app import Gateway, create_app
 from gateway.endings import Endings
+from gateway.kept_responses import KeptResponses
 from gateway.metrics import Metrics
+from gateway.response_owners import ResponseOwners
 from gateway.settings import build
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
+from tests.fakes.engine import Page, fake_engine
 from tests.gateway.asgi import Caller, running
 from tests.gateway.examples import CHAT, the_models
 
@@ -70,7 +75,7 @@ async def test_models_are_listed(nobody: str) -> None:
         ("GET", "/", 404, "unknown_url"),
         ("GET", "/v2/models", 404, "unknown_url"),
         ("POST", "/v1/chat/completions/", 404, "unknown_url"),
-        ("POST", "/v1/embeddings", 404, "unknown_url"),
+        ("POST", "/v1/images/generations", 404, "unknown_url"),
         ("GET", "/v1/models/huge", 404, "model_not_found"),
         ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
         ("DELETE", "/v1/models", 405, "method_not_allowed"),
@@ -88,6 +93,17 @@ async def test_every_error_has_openais_shape(nobody: str, method: str, path: str
     assert (status == 405) == (b"allow" in caller.headers)
 
 
+async def test_the_applications_errors_say_when_to_come_back(nobody: str) -> None:
+    """Here a worker is down that may keep the response; the start of the gateway has not asked it yet."""
+    caller = await get(a_gateway(nobody), "/v1/responses/resp_1")
+
+    assert (503, b"2", "no_worker_available") == (
+        caller.status,
+        caller.headers[b"retry-after"],
+        caller.json["error"]["code"],
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "meant"),
     [
@@ -95,7 +111,7 @@ async def test_every_error_has_openais_shape(nobody: str, method: str, path: str
         ("/v1/v1/completions", "; did you mean /v1/completions"),
         ("/v1/chat/completions/", "; did you mean /v1/chat/completions"),
         ("/models", "; did you mean /v1/models"),
-        ("/v1/embeddings", ""),
+        ("/v1/images/generations", ""),
     ],
 )
 async def test_a_wrong_base_url_is_told_the_right_path(nobody: str, path: str, meant: str) -> None:
@@ -119,9 +135,16 @@ async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
     async def lifespan(_: Any) -> Any:
         yield
 
+    models = the_models()
+    kept = KeptResponses(models, ResponseOwners())
+    explainer = Explainer({}, models, ResponseOwners(), max_body_bytes=1)
     caller = Caller(method="GET", path="/metrics")
     with pytest.raises(ZeroDivisionError):
-        await caller.call(app_module._api(the_models(), metrics, Endings([metrics]), lifespan))
+        await caller.call(
+            app_module._api(
+                models, metrics, Endings([metrics]), kept, explainer, admin_access=AdminAccess(None), lifespan=lifespan
+            )
+        )
 
     assert (500, "internal_error") == (caller.status, caller.json["error"]["code"])
     assert b"inside" not in caller.body
@@ -177,6 +200,28 @@ async def test_it_serves_by_a_worker_that_is_there() -> None:
     assert b'warmgate_requests_total{model="tiny",status="200"} 1.0\n' in metrics.body
     assert f'warmgate_worker_connections{{model="tiny",worker="{url}"}} 1.0\n'.encode() in metrics.body
     assert b"_created" not in metrics.body
+
+
+async def test_what_engines_tell_reaches_readiness_and_metrics() -> None:
+    """One that sleeps is told apart from one that is down; each is asked with its own key."""
+    page = Page("""\
+vllm:num_requests_waiting{engine="0"} 4
+vllm:engine_sleep_state{engine="0",sleep_state="awake"} 0
+""")
+    async with fake_engine({"/health": Page(), "/metrics": page}) as engine:
+        worker = {"url": engine.url, "id": "a", "api_key": "of-the-worker"}
+        gateway = a_gateway(model={"workers": [worker]})
+        async with running(gateway):
+            ready, metrics = await get(gateway, "/readyz"), await get(gateway, "/metrics")
+
+    assert (503, {"tiny": "all of 1 workers are asleep"}) == (ready.status, ready.json["models"])
+    for line in (
+        'worker_up{model="tiny",worker="a"} 1.0',
+        'worker_asleep{model="tiny",worker="a"} 1.0',
+        'worker_engine_waiting{model="tiny",worker="a"} 4.0',
+    ):
+        assert f"warmgate_{line}\n".encode() in metrics.body
+    assert all("\r\nauthorization: bearer of-the-worker\r\n" in head for head in engine.heads)
 
 
 async def test_the_end_closes_everything() -> None:

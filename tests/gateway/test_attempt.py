@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gzip
+import json
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from cache_index import WorkerId
 from gateway.attempt import WHOLE_ANSWER_BYTES, Attempt, Attempts
+from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import GatewayError, InvalidField, NoWorker, ReplyBroken, UpstreamRefused, UpstreamTimeout
 from gateway.exchange import Exchange
 from gateway.models import Model
@@ -33,7 +36,9 @@ from tests.gateway.examples import (
     an_exchange,
     in_flight,
 )
-from tests.routing.examples import a_request, book
+from tests.routing.examples import a_request, book, only
+
+CHAT_ENDPOINT = ENDPOINTS["/v1/chat/completions"]
 
 
 class Trial:
@@ -50,9 +55,18 @@ class Trial:
 
     async def run(self, *, then: Callable[[Attempts, Attempt], object] = lambda _, __: None) -> Attempt:
         dispatch = await self.model.turnstile.admit(a_request("abc", streams=self.streams))
-        attempts = Attempts(self.model, dispatch, self.exchange, clock=self.clock, most=self.most)
+        attempts = Attempts(
+            CHAT_ENDPOINT,
+            self.model,
+            dispatch,
+            a_call(streams=self.streams),
+            self.exchange,
+            strip_usage=False,
+            clock=self.clock,
+            most=self.most,
+        )
         try:
-            answer = await attempts.first_answer(a_call(streams=self.streams), strip_usage=False)
+            answer = await attempts.first_answer()
             self.loads = in_flight(self.model)
             then(attempts, answer)
             return answer
@@ -111,11 +125,42 @@ async def test_statuses_that_are_the_workers_fault_move_on(status: int) -> None:
 @pytest.mark.parametrize("status", [400, 404, 409, 413, 422])
 async def test_statuses_that_are_the_callers_fault_do_not(status: int, streams: bool) -> None:
     """Every worker would say the same; its words are passed on as they are."""
-    workers = Answers(status, b'{"message":', b'"no"}'), Answers(200, WHOLE)
+    workers = Answers(status, b'{"error":', b'{"message":"no"}}'), Answers(200, WHOLE)
     answer = await Trial(a_model(*workers), streams=streams).run()
 
-    assert (status, b'{"message":"no"}', None) == (answer.reply.status, answer.first, answer.tail)
+    assert (status, b'{"error":{"message":"no"}}', None) == (answer.reply.status, answer.first, answer.tail)
     assert [1, 0] == asked(*workers)
+
+
+async def test_an_error_in_another_shape_is_put_into_ours() -> None:
+    """SGLang and Dynamo tell it flat, where OpenAI's SDKs would find nothing."""
+    answer = await Trial(a_model(Answers(400, b'{"object":"error","message":"too long","code":400}'))).run()
+
+    told = {"message": "too long", "type": "invalid_request_error", "param": None, "code": 400}
+    assert {"error": told} == json.loads(answer.first)
+    assert [(b"content-type", b"application/json")] == answer.headers
+
+
+async def test_what_described_the_body_goes_with_it() -> None:
+    """Another body in its place has another length, type and digest; the rest of the headers stays."""
+    stale = [(b"content-type", b"text/html"), (b"content-length", b"6"), (b"etag", b'"1"'), (b"retry-after", b"9")]
+    answer = await Trial(a_model(Answers(404, b"<html>", headers=stale))).run()
+
+    assert "The worker answered 404 Not Found" == json.loads(answer.first)["error"]["message"]
+    assert [(b"retry-after", b"9"), (b"content-type", b"application/json")] == answer.headers
+
+
+async def test_a_compressed_error_is_passed_on_as_it_came() -> None:
+    """Its header says how to read it; here nobody can."""
+    headers = [(b"content-type", b"application/json"), (b"content-encoding", b"gzip")]
+    body = gzip.compress(b'{"message":"flat"}')
+    answer = await Trial(a_model(Answers(400, body, headers=headers))).run()
+
+    assert (body, headers) == (answer.first, answer.headers)
+
+    failure = await Trial(a_model(Answers(500, body, headers=headers))).failure()
+
+    assert "a answered 500: no reason given" == failure.message
 
 
 async def test_no_worker_is_asked_twice() -> None:
@@ -141,11 +186,11 @@ async def test_a_worker_that_left_since_it_was_ranked_is_passed_over() -> None:
     workers = Answers(200), Answers(200)
     model = a_model(*workers)
     first, second = model.fleet.candidates(a_request("abc"), 100.0)
-    dispatch = Dispatch(a_request("abc"), [first, second], None, "cold")
+    dispatch = Dispatch(a_request("abc"), [first, second], None, "cold", "prefix_aware")
     model.fleet.set_workers([WorkerId("b")], 100.0)
     exchange = an_exchange()
-    attempts = Attempts(model, dispatch, exchange, clock=Clock(), most=None)
-    await attempts.first_answer(a_call(), strip_usage=False)
+    attempts = Attempts(CHAT_ENDPOINT, model, dispatch, a_call(), exchange, strip_usage=False, clock=Clock(), most=None)
+    await attempts.first_answer()
 
     assert [0, 1] == asked(*workers)
     assert ("b", 1) == (exchange.backend, exchange.attempts)
@@ -251,7 +296,7 @@ async def test_a_release_lets_the_next_request_through() -> None:
         def turn(self) -> None:
             turns.append(in_flight(model))
 
-    model.turnstile = Counted(Immediate(model.fleet, InGivenOrder()), model.fleet, clock=Clock())
+    model.turnstile = Counted(Immediate(model.fleet, only(InGivenOrder())), model.fleet, clock=Clock())
     await Trial(model).run()
 
     assert [{"a": 0, "b": 0}, {"a": 0, "b": 0}] == turns
@@ -435,6 +480,9 @@ async def test_the_first_byte_ends_the_prefill() -> None:
         Streams(),
         Streams(b""),
         Streams(HELLO[:-2]),
+        Streams(HELLO),
+        Streams(b": comment\n\n", b": comment\n\n"),
+        Streams(b'data: {"choices":[{"delta":{"content":"' + b"x" * 70_000),
         BreaksAfter(1, HELLO[:-2]),
     ],
 )
@@ -457,6 +505,102 @@ async def test_an_error_event_of_the_last_worker_is_told() -> None:
     assert "a answered with an error event: out of memory" in failure.message
 
 
+async def test_announcements_without_end_are_not_kept_for_ever() -> None:
+    """After 64 KiB of them the worker is taken at its word."""
+    comment = b": " + b"x" * 9_000 + b"\n\n"
+    worker = Hangs(*[comment] * 10)
+    answer = await Trial(a_model(worker, Streams(WORLD, DONE)), streams=True).run()
+
+    assert comment * 8 == answer.first
+
+
+GIVEN_UP = b'data: {"choices":[{"delta":{"content":""},"finish_reason":"abort"}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("failing", "streams"),
+    [
+        (Streams(GIVEN_UP + DONE), True),
+        (Streams(HELLO + GIVEN_UP + DONE), True),
+        (Answers(200, b'{"choices":[{"message":{"content":""},"finish_reason":"abort"}]}'), False),
+        (Answers(200, b'{"choices":[{"message":{"content":"Hel"},"finish_reason" : "abort"}]}'), False),
+    ],
+)
+async def test_an_engine_that_gave_up_has_not_answered(failing: Fake, streams: bool) -> None:
+    """A vLLM that stops, or falls asleep, says 200 and finish_reason abort, as if all were well."""
+    fleet = WatchedFleet(2)
+    spare = Streams(WORLD, DONE) if streams else Answers(200, WHOLE)
+    answer = await Trial(a_model(failing, spare, fleet=fleet), streams=streams).run()
+
+    assert (WORLD if streams else WHOLE) == answer.first
+    assert ("a", Ending.FAILED) == fleet.endings[0]
+
+
+@pytest.mark.parametrize("body", [b'{"choices":[{"message":{"content":"\\"abort\\""}}]}', b'{"token":"abort"}'])
+async def test_an_answer_may_speak_of_abort(body: bytes) -> None:
+    """Only the reason to finish counts."""
+    assert body == (await Trial(a_model(Answers(200, body))).run()).first
+
+
+async def test_an_engine_that_gives_up_within_the_stream_is_a_failure() -> None:
+    """What it said is with the caller already."""
+    fleet = WatchedFleet(1)
+    trial = Trial(a_model(Streams(HELLO, GIVEN_UP, DONE), fleet=fleet), streams=True)
+
+    def relayed(attempts: Attempts, answer: Attempt) -> None:
+        assert answer.tail is not None
+        answer.tail.feed(GIVEN_UP + DONE)
+        attempts.answered(answer)
+
+    await trial.run(then=relayed)
+
+    assert [("a", Ending.FAILED)] == fleet.endings
+
+
+TOO_LONG = b'data: {"error":{"message":"too long","type":"BadRequestError","code":400}}\n\n'
+
+
+async def test_a_stream_that_begins_with_the_callers_fault_is_a_plain_refusal() -> None:
+    """SGLang finds only after its 200 that a prompt is too long: every worker would, and none of them is sick."""
+    fleet = WatchedFleet(2)
+    workers = Streams(TOO_LONG, DONE), Streams(WORLD, DONE)
+    trial = Trial(a_model(*workers, fleet=fleet), streams=True)
+    answer = await trial.run(then=Attempts.answered)
+
+    told = {"message": "too long", "type": "BadRequestError", "param": None, "code": 400}
+    assert (400, {"error": told}, None) == (answer.status, json.loads(answer.first), answer.tail)
+    assert [(b"content-type", b"application/json")] == answer.headers
+    assert [1, 0] == asked(*workers)
+    assert [("a", Ending.REFUSED)] == fleet.endings
+    assert "Refused" == trial.exchange.error
+
+
+@pytest.mark.parametrize(
+    "code", [b"401", b"408", b"429", b"500", b'"context_length_exceeded"', b'"' + b"4" * 9_999 + b'"', b"4e2", b"null"]
+)
+async def test_other_codes_are_the_workers_fault(code: bytes) -> None:
+    """The next one may do better, or at least nobody said that it will not."""
+    workers = Streams(TOO_LONG.replace(b"400", code)), Streams(WORLD, DONE)
+    answer = await Trial(a_model(*workers), streams=True).run()
+
+    assert (WORLD, 200) == (answer.first, answer.status)
+
+
+async def test_the_callers_fault_within_the_stream_counts_against_nobody() -> None:
+    """It has been passed on; what it costs is the caller's."""
+    fleet = WatchedFleet(1)
+    trial = Trial(a_model(Streams(HELLO, TOO_LONG, DONE), fleet=fleet), streams=True)
+
+    def relayed(attempts: Attempts, answer: Attempt) -> None:
+        assert answer.tail is not None
+        answer.tail.feed(TOO_LONG + DONE)
+        attempts.answered(answer)
+
+    await trial.run(then=relayed)
+
+    assert ([("a", Ending.REFUSED)], "Refused") == (fleet.endings, trial.exchange.error)
+
+
 async def test_an_error_inside_the_stream_is_a_failure() -> None:
     """It has been passed on; the worker is to blame, and what it claims to have used does not count."""
     fleet = WatchedFleet(1)
@@ -476,7 +620,7 @@ async def test_an_error_inside_the_stream_is_a_failure() -> None:
 async def test_a_stream_that_broke_is_a_failure() -> None:
     """Whoever relays it says so."""
     fleet = WatchedFleet(1)
-    trial = Trial(a_model(Streams(HELLO), fleet=fleet), streams=True)
+    trial = Trial(a_model(BreaksAfter(1, HELLO), fleet=fleet), streams=True)
     await trial.run(then=lambda attempts, _: attempts.broken())
 
     assert [("a", Ending.FAILED)] == fleet.endings

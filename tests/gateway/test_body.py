@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from gateway.body import Completion, parse_chat, parse_completion
+from gateway.body import Body, parse_chat, parse_completion, without_prompt
 from gateway.errors import InvalidField, MalformedBody
 
 HELLO = {"role": "user", "content": "hello"}
 
 
-def chat(**fields: Any) -> Completion:
+def chat(**fields: Any) -> Body:
     return parse_chat(json.dumps({"model": "tiny", "messages": [HELLO], **fields}).encode())
 
 
-def completion(**fields: Any) -> Completion:
+def completion(**fields: Any) -> Body:
     return parse_completion(json.dumps({"model": "tiny", "prompt": "once", **fields}).encode())
 
 
@@ -132,7 +132,7 @@ class TestMalformed:
     )
     @pytest.mark.parametrize("parse", [parse_chat, parse_completion])
     def test_a_body_that_is_no_json_object_says_where(
-        self, parse: Callable[[bytes], Completion], raw: bytes, complaint: str
+        self, parse: Callable[[bytes], Body], raw: bytes, complaint: str
     ) -> None:
         """The message gives the byte at which reading stopped."""
         with pytest.raises(MalformedBody) as caught:
@@ -203,7 +203,7 @@ class TestInvalidField:
         assert complaint in caught.value.message
 
     @pytest.mark.parametrize("parse", [parse_chat, parse_completion])
-    def test_an_empty_object_lacks_something(self, parse: Callable[[bytes], Completion]) -> None:
+    def test_an_empty_object_lacks_something(self, parse: Callable[[bytes], Body]) -> None:
         """``{}`` is JSON but no request."""
         with pytest.raises(InvalidField):
             parse(b"{}")
@@ -231,3 +231,25 @@ class TestInvalidField:
             completion(prompt=prompt)
 
         assert param == caught.value.param
+
+
+class TestWithoutPrompt:
+    def test_any_worker_will_do(self) -> None:
+        """There is nothing to route by, nothing is generated, and no cache is read or filled."""
+        body = without_prompt("tiny")
+
+        assert ("tiny", False, 0, b"", None) == (body.model, body.streams, body.max_tokens, body.prompt, body.session)
+        assert (False, False, True) == (body.reads_cache, body.writes_cache, body.asks_usage)
+
+    def test_a_model_must_be_named(self) -> None:
+        """As on every endpoint."""
+        with pytest.raises(InvalidField) as raised:
+            without_prompt(None)
+
+        assert "model" == raised.value.param
+
+
+def test_completions_fill_the_cache_and_go_on_from_nothing() -> None:
+    """Only other endpoints say otherwise."""
+    for body in (chat(), completion()):
+        assert (True, None) == (body.writes_cache, body.previous_response_id)

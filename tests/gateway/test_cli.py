@@ -124,10 +124,30 @@ class TestSimulate:
         assert err.startswith("Cannot listen on - port 0: ")
         assert "Unknown error" not in err
 
-    def test_options_that_make_no_worker_are_refused(self, capsys: pytest.CaptureFixture[str]) -> None:
+    @pytest.mark.parametrize(
+        ("arguments", "fault"),
+        [
+            (["--speed", "-1"], "speed must not be negative, got -1.0."),
+            (["--shutdown-timeout", "-1"], "shutdown_timeout_s must be finite and not negative, got -1.0."),
+            (["--dialect", "sglang", "--old-metrics"], "old_metrics must be with dialect vllm, got sglang."),
+        ],
+    )
+    def test_options_that_make_no_worker_are_refused(
+        self, arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         """With the simulator's own words; exit code 2."""
-        assert 2 == main(["simulate", "--speed", "-1"])
-        assert ("", "speed must not be negative, got -1.0.\n") == capsys.readouterr()
+        assert 2 == main(["simulate", *arguments])
+        assert ("", f"{fault}\n") == capsys.readouterr()
+
+    def test_a_worker_speaks_the_dialect_that_it_is_told(self) -> None:
+        """SGLang has a path that the others have not."""
+        command = [sys.executable, "-m", "gateway", "simulate", "--port", "0", "--dialect", "sglang"]
+        command += ["--shutdown-timeout", "0.5", "--exit-with-parent"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            url = process.stdout.readline().removeprefix("ready: ").strip()
+            assert 200 == httpx.get(f"{url}/ready").status_code
+            process.kill()
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,6 +169,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["simulate", "--tpot-ms", "fast"], "argument --tpot-ms: 'fast' is not a number"),
         (["simulate", "--tpot-ms", "0"], "argument --tpot-ms: 0 is not above 0"),
         (["simulate", "--timing", "slow"], "argument --timing: invalid choice: 'slow'"),
+        (["simulate", "--dialect", "tgi"], "argument --dialect: invalid choice: 'tgi'"),
     ],
 )
 def test_bad_usage_exits_with_2(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,6 +115,15 @@ def test_the_settings_are_the_options_with_variables_over_them() -> None:
     assert ["http://a", "http://b"] == [worker.url for worker in model.workers]
 
 
+@pytest.mark.parametrize(("environ", "token"), [({}, "demo"), ({"WARMGATE_SERVER__ADMIN_TOKEN": "t-1"}, "t-1")])
+def test_the_admin_routes_are_open_to_whoever_tries_them(environ: dict[str, str], token: str) -> None:
+    """With a token that everybody knows, unless there is another one."""
+    settings = demo_settings(DemoOptions(), ["http://a"], environ)
+
+    assert settings.server.admin_token is not None
+    assert token == settings.server.admin_token.get_secret_value()
+
+
 def test_a_wrong_variable_is_told() -> None:
     """As with a file."""
     with pytest.raises(SettingsError, match="WARMGATE_LOGING__LEVEL is not a setting; did you mean"):
@@ -129,6 +138,7 @@ def test_the_introduction_tells_what_to_try() -> None:
     assert 'OpenAI(base_url="http://127.0.0.1:8080/v1"' in text
     assert "http://127.0.0.1:18101   (stop it: kill 4711)" in text
     assert "http://127.0.0.1:8080/metrics" in text
+    assert "curl http://127.0.0.1:8080/warmgate/workers -H 'authorization: Bearer demo'" in text
     assert not any(line.startswith("ready: ") for line in text.splitlines())
 
 

@@ -1,12 +1,18 @@
 """The caller's side of an exchange, told in ASGI messages."""
 
+import asyncio
+
 import pytest
 
 from gateway.downstream import Downstream
+from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import MalformedBody, NoWorker, ReplyBroken
 from gateway.exchange import Exchange
-from tests.gateway.asgi import Caller
+from gateway.sse import StreamTail
+from tests.gateway.asgi import Caller, Message
 from tests.gateway.examples import an_exchange
+
+CHAT = ENDPOINTS["/v1/chat/completions"]
 
 
 def decided() -> Exchange:
@@ -16,7 +22,7 @@ def decided() -> Exchange:
 async def test_the_decision_stands_in_the_headers() -> None:
     """After those of the backend come the request's id, the worker, the strategy and the hit."""
     caller, exchange = Caller(), decided()
-    await Downstream(caller.send, exchange).start(200, [(b"x-engine", b"1")])
+    await Downstream(caller.send, exchange, CHAT).start(200, [(b"x-engine", b"1")])
 
     assert [
         (b"x-engine", b"1"),
@@ -31,7 +37,7 @@ async def test_the_decision_stands_in_the_headers() -> None:
 async def test_without_a_decision_there_is_only_the_request_id() -> None:
     """A request that was refused before a worker was chosen names none."""
     caller = Caller()
-    await Downstream(caller.send, an_exchange()).start(400, [])
+    await Downstream(caller.send, an_exchange(), CHAT).start(400, [])
 
     assert [(b"x-request-id", b"r-1")] == caller.header_list
 
@@ -39,7 +45,7 @@ async def test_without_a_decision_there_is_only_the_request_id() -> None:
 async def test_a_workers_id_that_is_no_ascii_does_no_harm() -> None:
     """A header holds bytes that every client can read."""
     caller = Caller()
-    await Downstream(caller.send, an_exchange(backend="wörker", strategy="session")).start(200, [])
+    await Downstream(caller.send, an_exchange(backend="wörker", strategy="session"), CHAT).start(200, [])
 
     assert b"w?rker" == caller.headers[b"x-warmgate-worker"]
 
@@ -47,7 +53,7 @@ async def test_a_workers_id_that_is_no_ascii_does_no_harm() -> None:
 async def test_a_whole_answer_has_a_length() -> None:
     """Start and body, and no more to come."""
     caller = Caller()
-    await Downstream(caller.send, an_exchange()).answer(201, [], b"hello")
+    await Downstream(caller.send, an_exchange(), CHAT).answer(201, [], b"hello")
 
     assert (201, b"5", b"hello") == (caller.status, caller.headers[b"content-length"], caller.body)
     assert caller.ended
@@ -56,7 +62,7 @@ async def test_a_whole_answer_has_a_length() -> None:
 async def test_pieces_are_passed_on_as_they_are() -> None:
     """Only the last one ends the response."""
     caller = Caller()
-    downstream = Downstream(caller.send, an_exchange())
+    downstream = Downstream(caller.send, an_exchange(), CHAT)
     await downstream.start(200, [])
     await downstream.write(b"a")
     await downstream.write(b"", last=True)
@@ -67,7 +73,7 @@ async def test_pieces_are_passed_on_as_they_are() -> None:
 async def test_an_error_before_the_start_is_the_response() -> None:
     """Status, OpenAI's shape, and the exchange knows what was told."""
     caller, exchange = Caller(), an_exchange()
-    await Downstream(caller.send, exchange).fail(MalformedBody("no JSON"))
+    await Downstream(caller.send, exchange, CHAT).fail(MalformedBody("no JSON"))
 
     assert 400 == caller.status == exchange.status
     assert b"application/json" == caller.headers[b"content-type"]
@@ -81,7 +87,7 @@ async def test_an_error_before_the_start_is_the_response() -> None:
 async def test_retry_after_is_whole_seconds_and_never_none(seconds: float, told: bytes) -> None:
     """A zero would call every client back at once."""
     caller = Caller()
-    await Downstream(caller.send, an_exchange()).fail(NoWorker("nobody", retry_after_s=seconds))
+    await Downstream(caller.send, an_exchange(), CHAT).fail(NoWorker("nobody", retry_after_s=seconds))
 
     assert (503, told) == (caller.status, caller.headers[b"retry-after"])
 
@@ -89,7 +95,7 @@ async def test_retry_after_is_whole_seconds_and_never_none(seconds: float, told:
 async def test_an_error_after_the_start_is_the_last_event() -> None:
     """The status is out; what remains is the body, and its end without a claim of success."""
     caller, exchange = Caller(), decided()
-    downstream = Downstream(caller.send, exchange)
+    downstream = Downstream(caller.send, exchange, CHAT)
     await downstream.start(200, [])
     await downstream.fail(ReplyBroken("cut"))
 
@@ -98,3 +104,309 @@ async def test_an_error_after_the_start_is_the_last_event() -> None:
     assert caller.body.endswith(b"\n\n")
     assert b"[DONE]" not in caller.body
     assert caller.ended
+
+
+async def test_an_error_in_the_midst_of_an_event_closes_it_first() -> None:
+    """Of an event too long to be held a part may be out."""
+    caller = Caller()
+    downstream = a_downstream(caller)
+    downstream.tail = StreamTail(strip_usage=False, max_held=8)
+    await downstream.start(200, [])
+    await downstream.write(downstream.tail.feed(b"data: " + b"x" * 20))
+    await downstream.fail(ReplyBroken("cut"))
+
+    assert caller.body.startswith(b"data: " + b"x" * 20 + b'\n\ndata: {"error":')
+
+
+async def test_an_error_after_the_end_is_told_to_nobody() -> None:
+    """Whatever fails when the answer is out: the caller has it."""
+    caller = Caller()
+    downstream = a_downstream(caller)
+    await downstream.start(200, [])
+    await downstream.write(b"all", last=True)
+    await downstream.fail(ReplyBroken("late"))
+
+    assert (b"all", False) == (caller.body, downstream.takes_error)
+
+
+async def test_anthropics_sdk_finds_the_request_id() -> None:
+    """It looks for a header of another name, also on errors, and in their body."""
+    for path in ("/v1/messages", "/v1/messages/count_tokens"):
+        caller = Caller()
+        await Downstream(caller.send, an_exchange(path=path), ENDPOINTS[path]).fail(NoWorker("nobody"))
+
+        assert b"r-1" == caller.headers[b"request-id"] == caller.headers[b"x-request-id"]
+        assert {
+            "type": "error",
+            "error": {"type": "overloaded_error", "message": "nobody"},
+            "request_id": "r-1",
+        } == caller.json
+
+
+# ---- keep-alives
+
+COMMENT = b": keep-alive\n\n"
+WORKER = b": x-warmgate-worker: w1\n\n"
+
+
+def a_downstream(caller: Caller) -> Downstream:
+    return Downstream(caller.send, decided(), CHAT)
+
+
+async def test_a_keep_alive_commits_the_response_to_a_stream() -> None:
+    """A proxy on the way must see a status; who will answer is not known yet."""
+    caller, exchange = Caller(), decided()
+    await Downstream(caller.send, exchange, CHAT).keep_alive()
+
+    assert [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+        (b"x-accel-buffering", b"no"),
+        (b"x-request-id", b"r-1"),
+    ] == caller.header_list
+    assert 200 == caller.status == exchange.status
+    assert (COMMENT, False) == (caller.body, caller.ended)
+
+
+async def test_a_stream_that_a_keep_alive_began_names_its_worker_in_a_comment() -> None:
+    """The headers are out."""
+    caller = Caller()
+    downstream = a_downstream(caller)
+    await downstream.keep_alive()
+    await downstream.start(200, [(b"x-engine", b"1")])
+    await downstream.write(b"data: 1\n\n")
+
+    assert COMMENT + WORKER + b"data: 1\n\n" == caller.body
+
+
+async def test_an_answer_after_a_keep_alive_is_an_error_event() -> None:
+    """A worker's 4xx can no longer be the status; its words are told all the same."""
+    caller, exchange = Caller(), decided()
+    downstream = Downstream(caller.send, exchange, CHAT)
+    await downstream.keep_alive()
+    await downstream.answer(400, [], b'{"error":{"message":"too long","type":"BadRequestError","code":400}}')
+
+    assert (
+        COMMENT + b'data: {"error":{"message":"too long","type":"BadRequestError","param":null,"code":400}}\n\n'
+        == caller.body
+    )
+    assert caller.ended
+    assert 200 == exchange.status
+
+
+async def test_a_failure_after_a_keep_alive_is_an_error_event() -> None:
+    """It names the fault, in the shape of the API that was asked."""
+    for path, event in (
+        ("/v1/chat/completions", b'data: {"error":{"message":"nobody"'),
+        ("/v1/responses", b'event: error\ndata: {"type":"error","code":"no_worker_available","message":"nobody"'),
+        ("/v1/messages", b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"'),
+    ):
+        caller = Caller()
+        downstream = Downstream(caller.send, an_exchange(path=path), ENDPOINTS[path])
+        await downstream.keep_alive()
+        await downstream.fail(NoWorker("nobody", retry_after_s=2))
+
+        assert caller.body.startswith(COMMENT + event)
+        assert caller.ended
+
+
+async def test_no_comment_is_written_into_an_event() -> None:
+    """Of an event too long to be held a part is out; after it there is a place again."""
+    caller = Caller()
+    downstream = a_downstream(caller)
+    downstream.tail = StreamTail(strip_usage=False, max_held=8)
+    await downstream.start(200, [])
+    await downstream.write(downstream.tail.feed(b"data: " + b"x" * 20))
+    await downstream.keep_alive()
+    await downstream.write(downstream.tail.feed(b"y\n\n"))
+    await downstream.keep_alive()
+
+    assert b"data: " + b"x" * 20 + b"y\n\n" + COMMENT == caller.body
+
+
+async def test_no_comment_follows_the_end() -> None:
+    """Of a stream, of a whole answer, of an error."""
+    stream, whole, failed = Caller(), Caller(), Caller()
+    streaming, answering, failing = map(a_downstream, (stream, whole, failed))
+    await streaming.start(200, [])
+    await streaming.write(b"end", last=True)
+    await answering.answer(200, [], b"end")
+    await failing.fail(NoWorker("end"))
+    for downstream in (streaming, answering, failing):
+        await downstream.keep_alive()  # the caller would complain
+
+    assert stream.ended
+    assert whole.ended
+    assert failed.ended
+
+
+class Slow:
+    """A caller who takes a message only when told to."""
+
+    def __init__(self) -> None:
+        self.caller = Caller()
+        self._taken = asyncio.Semaphore(0)
+        self.waiting = 0
+
+    async def send(self, message: Message) -> None:
+        self.waiting += 1
+        try:
+            await self._taken.acquire()
+        finally:
+            self.waiting -= 1
+        await self.caller.send(message)
+
+    async def take(self, messages: int) -> None:
+        for _ in range(messages):
+            self._taken.release()
+        await soon()
+
+    def downstream(self) -> Downstream:
+        return Downstream(self.send, decided(), CHAT)
+
+
+async def soon() -> None:
+    """All that can happen without anybody's doing has happened."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("doing", ["start", "write", "last", "answer"])
+async def test_no_comment_is_sent_beside_another_message(doing: str) -> None:
+    """While the caller has not taken what is on its way, it would only come later than it should."""
+    slow = Slow()
+    downstream = slow.downstream()
+    if doing in {"write", "last"}:
+        await slow.take(1)
+        await downstream.start(200, [])
+    async with asyncio.TaskGroup() as tasks:
+        match doing:
+            case "start":
+                tasks.create_task(downstream.start(200, []))
+            case "answer":
+                tasks.create_task(downstream.answer(200, [], b"data"))
+            case _:
+                tasks.create_task(downstream.write(b"data", last=doing == "last"))
+        await soon()
+        await downstream.keep_alive()
+
+        assert 1 == slow.waiting
+
+        await slow.take(2)
+
+    assert COMMENT not in b"".join(m.get("body", b"") for m in slow.caller.messages)
+
+
+async def test_a_whole_answer_has_no_place_for_a_comment() -> None:
+    """Not even between its head and its body: its length is told."""
+    slow = Slow()
+    downstream = slow.downstream()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(downstream.answer(200, [], b"data"))
+        await slow.take(1)
+        await downstream.keep_alive()
+
+        assert 1 == slow.waiting
+
+        await slow.take(1)
+
+    assert b"data" == slow.caller.body
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+async def test_what_comes_while_a_comment_is_on_its_way_waits_for_it(taken: int) -> None:
+    """Also if the comment has yet to begin the response: it has one head, and that comes first."""
+    slow = Slow()
+    downstream = slow.downstream()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(downstream.keep_alive())
+        await slow.take(taken)
+        answering = tasks.create_task(downstream.start(200, []))
+        await soon()
+
+        assert (1, False) == (slow.waiting, answering.done())
+
+        await slow.take(3 - taken)
+
+    assert COMMENT + WORKER == slow.caller.body
+
+
+@pytest.mark.parametrize("how", ["answer", "fail"])
+async def test_the_end_waits_for_the_comment_that_begins_the_response(how: str) -> None:
+    """An answer that found no head out would send a second one."""
+    slow = Slow()
+    downstream = slow.downstream()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(downstream.keep_alive())
+        await soon()
+        if how == "answer":
+            tasks.create_task(downstream.answer(400, [], b'{"error":{"message":"no"}}'))
+        else:
+            tasks.create_task(downstream.fail(NoWorker("no")))
+        await slow.take(3)
+
+    assert slow.caller.body.startswith(COMMENT + b'data: {"error":{"message":"no"')
+    assert slow.caller.ended
+
+
+async def test_a_comment_that_was_taken_back_has_begun_nothing() -> None:
+    """The response is still free to have a status of its own."""
+    slow = Slow()
+    downstream = slow.downstream()
+    async with asyncio.TaskGroup() as tasks:
+        commenting = tasks.create_task(downstream.keep_alive())
+        await soon()
+        commenting.cancel()
+        tasks.create_task(downstream.fail(NoWorker("nobody")))
+        await slow.take(2)
+
+    assert 503 == slow.caller.status
+    assert slow.caller.ended
+
+
+async def test_a_caller_who_goes_away_beside_a_comment_waits_for_nothing() -> None:
+    """Giving up an answer leaves the comment to whoever sends it."""
+    slow = Slow()
+    downstream = slow.downstream()
+    async with asyncio.TaskGroup() as tasks:
+        commenting = tasks.create_task(downstream.keep_alive())
+        await soon()
+        answering = tasks.create_task(downstream.start(200, []))
+        await soon()
+        answering.cancel()
+        await soon()
+
+        assert answering.cancelled()
+        assert not commenting.done()
+
+        await slow.take(2)
+
+    assert COMMENT == slow.caller.body
+
+
+@pytest.mark.parametrize(
+    ("is_whole", "taken", "takes_error"), [(False, 0, True), (False, 1, True), (True, 0, True), (True, 1, False)]
+)
+async def test_a_response_cut_short_takes_an_error_unless_it_is_whole(
+    is_whole: bool, taken: int, takes_error: bool
+) -> None:
+    """Before the head is out any response will do; after it, a whole answer has promised a length."""
+    slow = Slow()
+    downstream = slow.downstream()
+
+    async def stream() -> None:
+        await downstream.start(200, [])
+        await downstream.write(b"data")
+
+    async with asyncio.TaskGroup() as tasks:
+        cut = tasks.create_task(downstream.answer(200, [], b"data") if is_whole else stream())
+        await slow.take(taken)
+        cut.cancel()
+
+    assert takes_error == downstream.takes_error
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(downstream.fail(NoWorker("nobody")))
+        await slow.take(2)
+
+    assert takes_error == slow.caller.ended

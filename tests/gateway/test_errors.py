@@ -3,6 +3,8 @@ import json
 import pytest
 
 from gateway.errors import (
+    AdminClosed,
+    AdminRefused,
     BodyTooLarge,
     ClientError,
     ConnectFailed,
@@ -17,6 +19,7 @@ from gateway.errors import (
     TooManyConnections,
     UnknownModel,
     UnknownRoute,
+    UnknownWorker,
     UnsupportedMedia,
     UpstreamError,
     UpstreamRefused,
@@ -30,7 +33,10 @@ from gateway.errors import (
         (GatewayError("x"), 500, "gateway", False, "GatewayError"),
         (MalformedBody("x"), 400, "client", False, "MalformedBody"),
         (InvalidField("x"), 400, "client", False, "InvalidField"),
+        (AdminRefused("x"), 401, "client", False, "AdminRefused"),
+        (AdminClosed("x"), 403, "client", False, "AdminClosed"),
         (UnknownModel("x"), 404, "client", False, "UnknownModel"),
+        (UnknownWorker("x"), 404, "client", False, "UnknownWorker"),
         (UnknownRoute("x"), 404, "client", False, "UnknownRoute"),
         (MethodNotAllowed("x"), 405, "client", False, "MethodNotAllowed"),
         (BodyTooLarge("x"), 413, "client", False, "BodyTooLarge"),

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.backends.backend import Headers
-from gateway.headers import downstream, fields, request_id_of, upstream
+from gateway.headers import downstream, fields, is_compressed, of_another_body, request_id_of, upstream
 
 OURS = [(b"content-type", b"application/json"), (b"x-request-id", b"r-1")]
 
@@ -12,7 +12,7 @@ def test_end_to_end_headers_pass_in_their_order() -> None:
     """What the gateway does not know is none of its business, however often a header stands there."""
     given = [(b"x-tenant", b"blue"), (b"traceparent", b"00-1-2-01"), (b"x-tenant", b"green"), (b"accept", b"*/*")]
 
-    assert OURS + given == upstream(given, b"r-1")
+    assert OURS + given == upstream(given, b"r-1", b"application/json")
 
 
 @pytest.mark.parametrize(
@@ -31,24 +31,24 @@ def test_end_to_end_headers_pass_in_their_order() -> None:
 )
 def test_hop_by_hop_headers_stay_on_their_hop(name: bytes) -> None:
     """They are about the caller's connection, not about the worker's."""
-    assert OURS == upstream([(name, b"close")], b"r-1")
+    assert OURS == upstream([(name, b"close")], b"r-1", b"application/json")
 
 
 @pytest.mark.parametrize("name", [b"authorization", b"x-api-key", b"api-key", b"cookie", b"proxy-authorization"])
 def test_credentials_never_pass(name: bytes) -> None:
     """What a caller proves itself to the gateway with is nothing for a worker."""
-    assert OURS == upstream([(name, b"Bearer sk-secret")], b"r-1")
+    assert OURS == upstream([(name, b"Bearer sk-secret")], b"r-1", b"application/json")
 
 
 @pytest.mark.parametrize("name", [b"host", b"content-length", b"expect", b"accept-encoding"])
 def test_what_belongs_to_the_callers_message_is_said_anew(name: bytes) -> None:
     """The worker has another address, the body may have another length, and compressed usage could not be read."""
-    assert OURS == upstream([(name, b"7")], b"r-1")
+    assert OURS == upstream([(name, b"7")], b"r-1", b"application/json")
 
 
 def test_the_request_id_is_the_gateways_choice() -> None:
     """Whatever the caller sent, one id goes up."""
-    assert OURS == upstream([(b"x-request-id", b"theirs")], b"r-1")
+    assert OURS == upstream([(b"x-request-id", b"theirs")], b"r-1", b"application/json")
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_headers_named_in_connection_stay_on_their_hop(connection: list[bytes]) 
     """RFC 9110, 7.6.1; the field may come more than once."""
     given = [(b"x-hop", b"1"), (b"x-end", b"2"), *((b"connection", value) for value in connection)]
 
-    assert [*OURS, (b"x-end", b"2")] == upstream(given, b"r-1")
+    assert [*OURS, (b"x-end", b"2")] == upstream(given, b"r-1", b"application/json")
 
 
 def test_connection_cannot_take_away_what_the_gateway_says() -> None:
     """A caller who names the content type would make the worker refuse the body."""
-    assert OURS == upstream([(b"connection", b"content-type, x-request-id")], b"r-1")
+    assert OURS == upstream([(b"connection", b"content-type, x-request-id")], b"r-1", b"application/json")
 
 
 def test_a_backends_headers_pass_down_but_for_those_of_the_gateway() -> None:
@@ -85,6 +85,30 @@ def test_a_backends_headers_pass_down_but_for_those_of_the_gateway() -> None:
     ]
 
     assert [(b"content-type", b"text/event-stream"), (b"x-engine", b"1")] == downstream(given)
+
+
+def test_another_body_has_headers_of_its_own() -> None:
+    """What described the one that it stands in place of goes, the rest stays."""
+    given = [(b"etag", b'"1"'), (b"content-type", b"text/html"), (b"content-md5", b"x"), (b"retry-after", b"9")]
+
+    assert [(b"retry-after", b"9"), (b"content-type", b"application/json")] == of_another_body(
+        given, b"application/json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("headers", "compressed"),
+    [
+        ([], False),
+        ([(b"content-encoding", b"identity")], False),
+        ([(b"content-encoding", b"Identity")], False),
+        ([(b"content-encoding", b"gzip")], True),
+        ([(b"content-type", b"text/plain"), (b"content-encoding", b"br")], True),
+    ],
+)
+def test_a_compressed_body_is_known_by_its_header(headers: Headers, compressed: bool) -> None:
+    """Identity is no compression."""
+    assert compressed == is_compressed(headers)
 
 
 @pytest.mark.parametrize("value", [b"r-1", b"x" * 128, b'!"~{}'])

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.incoming import Incoming
+from gateway.incoming import JSON, Incoming
 
 
 async def _nothing() -> dict[str, Any]:
@@ -46,5 +46,5 @@ def test_the_upstream_headers_are_without_credentials() -> None:
     head = incoming((b"authorization", b"Bearer sk-secret"), (b"x-team", b"blue"))
 
     assert [(b"content-type", b"application/json"), (b"x-request-id", b"r-1"), (b"x-team", b"blue")] == (
-        head.upstream_headers(b"r-1")
+        head.upstream_headers(b"r-1", JSON)
     )

@@ -4,6 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cache_index import WorkerId
+from gateway.engine_metrics import EngineReading, Observation
 from gateway.metrics import Metrics, StateCollector
 from gateway.models import Model
 from gateway.sse import Usage
@@ -63,12 +64,18 @@ def test_the_families_are_these() -> None:
         ("gauge", "warmgate_index_max_bytes"),
         ("gauge", "warmgate_requests_in_flight"),
         ("gauge", "warmgate_worker_up"),
+        ("gauge", "warmgate_worker_asleep"),
+        ("gauge", "warmgate_worker_draining"),
         ("gauge", "warmgate_worker_breaker_open"),
         ("gauge", "warmgate_worker_in_flight"),
         ("gauge", "warmgate_worker_backlog_seconds"),
         ("gauge", "warmgate_worker_prefill_tokens_per_second"),
         ("gauge", "warmgate_worker_index_blocks"),
         ("gauge", "warmgate_worker_connections"),
+        ("gauge", "warmgate_worker_engine_running"),
+        ("gauge", "warmgate_worker_engine_waiting"),
+        ("gauge", "warmgate_worker_engine_kv_usage"),
+        ("gauge", "warmgate_worker_reading_age_seconds"),
     ] == [(family.type, family.name) for family in families if family.documentation.endswith(".")]
     assert b"_created" not in metrics.exposition()
 
@@ -174,6 +181,21 @@ def test_gauges_are_read_when_asked() -> None:
     model.in_flight = 0
     assert {} == samples(metrics, "warmgate_requests_in_flight")
     assert {} == samples(metrics, "warmgate_worker_in_flight")
+
+
+def test_what_engines_told_stands_beside_the_gateways_own_account() -> None:
+    """By worker, with its age; a worker that told nothing has no such series."""
+    model = a_model(Answers(), Answers())
+    model.fleet.set_asleep(WorkerId("b"), asleep=True)
+    model.observed(WorkerId("a"), Observation(EngineReading(running=3.0, kv_usage=0.5), read_at=98.0, kept_s=20.0))
+    metrics = with_state(model, clock=Clock(100.0))
+
+    assert {("tiny", "a"): 3.0} == samples(metrics, "warmgate_worker_engine_running")
+    assert {("tiny", "a"): 0.5} == samples(metrics, "warmgate_worker_engine_kv_usage")
+    assert {("tiny", "a"): 2.0} == samples(metrics, "warmgate_worker_reading_age_seconds")
+    assert {("tiny", "b"): 1.0} == samples(metrics, "warmgate_worker_asleep")
+    assert b"warmgate_worker_engine_waiting{" not in metrics.exposition()
+    assert b'warmgate_worker_reading_age_seconds{model="tiny",worker="b"}' not in metrics.exposition()
 
 
 def test_the_index_shows_its_size_beside_its_limit() -> None:

@@ -4,8 +4,11 @@ import pytest
 
 from cache_index import WorkerId
 from gateway.body import parse_chat
-from gateway.errors import UnknownModel
-from gateway.models import Model
+from gateway.endpoints.responses import parse_responses
+from gateway.engine_metrics import EngineReading, Observation
+from gateway.errors import InvalidField, UnknownModel
+from gateway.model_names import ModelNames
+from gateway.models import Model, Models
 from routing.request import Request
 from tests.fakes.backends import Answers
 from tests.gateway.examples import CHAT, CHAT_STREAM, a_model, the_models
@@ -15,7 +18,7 @@ LONG = CHAT.replace(b"hello", b"x" * 1000)
 
 
 def request_for(raw: bytes, model: Model | None = None, session: str | None = None) -> Request:
-    return (model or a_model()).request(parse_chat(raw), session)
+    return (model or a_model()).request(parse_chat(raw), {b"x-session-id": session}.get, None)
 
 
 # ---- the registry
@@ -74,11 +77,46 @@ def test_prompt_logprobs_read_no_cache() -> None:
     assert not request_for(CHAT[:-1] + b',"prompt_logprobs":1}').reads_cache
 
 
+def test_a_request_that_goes_on_from_a_response_is_the_rest_of_its_prompt() -> None:
+    """So the index learns nothing from it; where it is kept is for others to know."""
+    body = parse_responses(b'{"model":"tiny","input":"go on","previous_response_id":"resp_1"}')
+    request = a_model().request(body, dict[bytes, str]().get, WorkerId("b"))
+
+    assert (WorkerId("b"), False, False) == (request.pinned, request.reads_cache, request.writes_cache)
+    assert request_for(CHAT).pinned is None
+    assert request_for(CHAT).writes_cache
+
+
 def test_a_header_wins_over_the_session_of_the_body() -> None:
     """It is what an operator can set without touching the client."""
     raw = CHAT[:-1] + b',"user":"ann"}'
 
     assert ["ann", "bob"] == [request_for(raw).session, request_for(raw, session="bob").session]
+
+
+def test_a_header_may_name_the_strategy_where_the_model_allows_it() -> None:
+    """Else it counts for nothing: whoever put it there is told in the answer which strategy was used."""
+    allowed, other = a_model(allows_strategy_header=True), a_model()
+    asks, silent = {b"x-warmgate-strategy": "round_robin"}.get, dict[bytes, str]().get
+    body = parse_chat(CHAT)
+
+    assert "round_robin" == allowed.request(body, asks, None).strategy
+    assert [None, None, None] == [
+        model.request(body, header, None).strategy
+        for model, header in ((allowed, silent), (other, asks), (other, silent))
+    ]
+
+
+@pytest.mark.parametrize("name", ["best", "Round_Robin", "", " "])
+def test_an_unknown_strategy_in_a_header_is_the_callers_fault(name: str) -> None:
+    """The message names the header and the strategies there are; where the header counts for nothing it is none."""
+    header = {b"x-warmgate-strategy": name}.get
+    with pytest.raises(InvalidField) as caught:
+        a_model(allows_strategy_header=True).request(parse_chat(CHAT), header, None)
+
+    assert (400, "x-warmgate-strategy") == (caught.value.status, caught.value.param)
+    assert "must be one of round_robin, least_loaded, session, prefix_aware" in caught.value.message
+    assert a_model().request(parse_chat(CHAT), header, None).strategy is None
 
 
 def test_prompts_meet_in_their_scope_only() -> None:
@@ -98,6 +136,66 @@ def test_a_salt_cannot_pose_as_part_of_a_model_name() -> None:
     assert request_for(joined, a_model(name="tiny")).prefix != request_for(LONG, a_model(name="tinyx")).prefix
 
 
+# ---- what changes while requests run
+
+
+def test_a_registry_is_replaced_as_a_whole() -> None:
+    """Names go with their models, and whoever walks over it sees those of the beginning."""
+    old, new = a_model(name="old"), a_model(name="new")
+    models = the_models(old, aliases={"old": ["gpt-4o"]})
+    walk = iter(models)
+    models.replace({"new": new}, ModelNames([("new", ["gpt-4*"])]))
+
+    assert [old] == list(walk)
+    assert ([new], ["new"], new) == (list(models), models.ids(), models.find("gpt-4o"))
+    assert (new, None) == (models.get("new"), models.get("old"))
+
+
+def test_nothing_is_served_before_there_are_models() -> None:
+    """A registry begins empty."""
+    assert ([], []) == (list(Models()), Models().ids())
+
+
+def test_requests_in_flight_are_those_of_former_settings_too() -> None:
+    """One that began before the change is still being served, and ends where it began."""
+    former = a_model(Answers())
+    former.in_flight += 1
+    model = a_model(Answers(), former=former)
+    model.in_flight += 1
+
+    assert (2, 2) == (former.in_flight, model.in_flight)
+
+    former.in_flight -= 1
+
+    assert 1 == model.in_flight
+
+
+def test_what_engines_told_goes_on_for_those_that_stay() -> None:
+    """Of those that left it is forgotten."""
+    former = a_model(Answers(), Answers())
+    for worker in ("a", "b"):
+        former.observed(WorkerId(worker), Observation(EngineReading(running=3.0), read_at=0.0, kept_s=20.0))
+    model = a_model(Answers(), former=former)
+    back = a_model(Answers(), Answers(), former=model)
+
+    assert [True, False] == ["engine_running" in reading.values for reading in back.readings(1.0)]
+
+
+async def test_backends_of_former_settings_are_not_forgotten_while_they_have_connections() -> None:
+    """They are abandoned when their worker goes down, and closed at the end; those without are left out."""
+    busy, idle, other, present, again = Answers(), Answers(), Answers(), Answers(), Answers()
+    busy.connections_open = other.connections_open = 1
+    model = a_model(present, Answers(), former=a_model(busy, other, former=a_model(idle)))
+    model.went_down(WorkerId("a"))
+
+    assert [True, False, False, True] == [each.was_abandoned for each in (busy, idle, other, present)]
+
+    other.connections_open = 0
+    await a_model(again, former=model).aclose()
+
+    assert [True, False, False, True] == [each.is_closed for each in (busy, idle, other, again)]
+
+
 # ---- readiness and gauges
 
 
@@ -111,7 +209,20 @@ def test_a_model_is_ready_if_somebody_could_answer() -> None:
     model.fleet.set_up(WorkerId("b"), up=True)
     assert model.why_not_ready() is None
     assert a_model(fallback=Answers()).why_not_ready() is None
-    assert "none of 0 workers is up" == a_model().why_not_ready()
+    assert "there are no workers yet" == a_model().why_not_ready()
+
+
+def test_a_model_whose_workers_sleep_is_not_ready() -> None:
+    """The operator reads that they sleep, which is another thing than being down."""
+    model = a_model(Answers(), Answers())
+    model.fleet.set_asleep(WorkerId("a"), asleep=True)
+    assert model.why_not_ready() is None
+
+    model.fleet.set_up(WorkerId("b"), up=False)
+    assert "none of 2 workers is ready: 1 asleep, 1 down" == model.why_not_ready()
+    model.fleet.set_up(WorkerId("b"), up=True)
+    model.fleet.set_asleep(WorkerId("b"), asleep=True)
+    assert "all of 2 workers are asleep" == model.why_not_ready()
 
 
 def test_readings_are_the_state_of_each_worker() -> None:
@@ -125,6 +236,8 @@ def test_readings_are_the_state_of_each_worker() -> None:
 
     assert {
         "up": 1.0,
+        "asleep": 0.0,
+        "draining": 0.0,
         "breaker_open": 0.0,
         "in_flight": 1.0,
         "backlog_seconds": pytest.approx(0.084, abs=0.01),
@@ -134,6 +247,58 @@ def test_readings_are_the_state_of_each_worker() -> None:
     } == a.values
     assert ("a", "b") == (a.worker, b.worker)
     assert (0.0, 0.0, 0.0, 3.0) == tuple(b.values[n] for n in ("up", "in_flight", "index_blocks", "connections"))
+
+
+def test_a_model_whose_workers_drain_is_not_ready() -> None:
+    """The reason says so, and tells them apart from those that are down."""
+    model = a_model(Answers(), Answers())
+    model.set_draining(WorkerId("a"), draining=True)
+    assert model.why_not_ready() is None
+
+    model.fleet.set_up(WorkerId("b"), up=False)
+    assert "none of 2 workers is ready: 1 down, 1 draining" == model.why_not_ready()
+
+    model.set_draining(WorkerId("b"), draining=True)
+    model.fleet.set_up(WorkerId("b"), up=True)
+    assert "all of 2 workers are draining" == model.why_not_ready()
+    assert [1.0, 1.0] == [reading.values["draining"] for reading in model.readings(0.0)]
+
+    model.set_draining(WorkerId("a"), draining=False)
+    assert model.why_not_ready() is None
+
+
+def test_what_an_engine_told_is_shown_with_its_age() -> None:
+    """As long as it is fresh; then its age alone. Of a worker that told nothing there is nothing to show."""
+    model = a_model(Answers(), Answers())
+    reading = EngineReading(running=3.0, waiting=2.0, kv_usage=0.25)
+    model.observed(WorkerId("a"), Observation(reading, read_at=100.0, kept_s=20.0))
+
+    def told(now: float) -> list[dict[str, float]]:
+        names = ("engine_running", "engine_waiting", "engine_kv_usage", "reading_age_seconds")
+        return [{n: r.values[n] for n in names if n in r.values} for r in model.readings(now)]
+
+    fresh = {"engine_running": 3.0, "engine_waiting": 2.0, "engine_kv_usage": 0.25}
+    assert [fresh | {"reading_age_seconds": 20.0}, {}] == told(120.0)
+    assert [{"reading_age_seconds": 21.0}, {}] == told(121.0)
+
+
+def test_what_an_engine_does_not_tell_is_not_shown() -> None:
+    """A zero would be read as one."""
+    model = a_model(Answers())
+    model.observed(WorkerId("a"), Observation(EngineReading(running=0.0), read_at=100.0, kept_s=20.0))
+    (a,) = model.readings(100.0)
+
+    assert 0.0 == a.values["engine_running"]
+    assert not {"engine_waiting", "engine_kv_usage"} & a.values.keys()
+
+
+def test_what_an_engine_tells_is_not_the_load_that_routing_uses() -> None:
+    """Readings lag behind; the gateway knows what it sent."""
+    model = a_model(Answers())
+    model.observed(WorkerId("a"), Observation(EngineReading(running=50.0, waiting=50.0), read_at=0.0, kept_s=20.0))
+    (a,) = model.readings(0.0)
+
+    assert (0.0, 0.0) == (a.values["in_flight"], a.values["backlog_seconds"])
 
 
 @pytest.mark.parametrize(

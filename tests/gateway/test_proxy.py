@@ -1,13 +1,15 @@
 """The life of a completion request, over ASGI messages and backends without a network."""
 
 import asyncio
+import gc
 import io
 import json
 import logging
 import random
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -15,16 +17,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.body import Completion, parse_chat, parse_completion
+from cache_index import WorkerId
+from gateway.body import Body
 from gateway.disconnects import Disconnects
 from gateway.endings import Endings
+from gateway.endpoints.endpoint import Endpoint
+from gateway.endpoints.table import ENDPOINTS
+from gateway.keep_alive import KeepAlive
 from gateway.metrics import Metrics
 from gateway.models import Model
-from gateway.proxy import Parse, Proxy, upstream_body
+from gateway.proxy import Proxy
 from gateway.request_log import RequestLog
+from gateway.response_owners import Owner, ResponseOwners
 from routing.booking import Ending
+from routing.dispatcher import Dispatch
+from routing.explanation import Explanation
+from routing.request import Request
 from tests.fakes.backends import EVENTS, Answers, BreaksAfter, Fake, Hangs, Raises, Refuses, ScriptedReply, Streams
 from tests.gateway.asgi import App, Caller, Message
+from tests.gateway.endpoints.streams import event
 from tests.gateway.examples import (
     CHAT,
     CHAT_STREAM,
@@ -42,11 +53,9 @@ from tests.gateway.examples import (
 )
 
 CHAT_PATH = "/v1/chat/completions"
-PARSERS: Mapping[str, Parse] = {CHAT_PATH: parse_chat, "/v1/completions": parse_completion}
 STREAM_ASKING_USAGE = (
     b'{"model":"tiny","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"x"}]}'
 )
-STRIPPED = b'"stream_options":{"include_usage":true}'
 
 
 @dataclass
@@ -54,22 +63,26 @@ class Stage:
     """A proxy over one model, with everything that it tells of a request."""
 
     model: Model
-    parsers: Mapping[str, Parse] = field(default_factory=lambda: PARSERS)
+    endpoints: Mapping[str, Endpoint] = field(default_factory=lambda: ENDPOINTS)
     aliases: Sequence[str] = ()
     max_body_bytes: int = 1000
     max_attempts: int | None = None
     sink: io.BytesIO = field(default_factory=io.BytesIO)
     metrics: Metrics = field(default_factory=Metrics)
     disconnects: Disconnects = field(default_factory=lambda: Disconnects(sweep_s=0.001))
+    keep_alive: KeepAlive = field(default_factory=lambda: KeepAlive(silence_s=0.015))
+    owners: ResponseOwners = field(default_factory=ResponseOwners)
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
         self._endings = Endings([self.metrics, RequestLog(self.sink, wall_clock=Clock(0.0))])
         self.proxy = Proxy(
-            self.parsers,
+            self.endpoints,
             the_models(self.model, aliases={self.model.name: self.aliases}),
+            owners=self.owners,
             endings=self._endings,
             disconnects=self.disconnects,
+            keep_alive=self.keep_alive,
             clock=self.clock,
             rng=random.Random(7),
             max_body_bytes=self.max_body_bytes,
@@ -86,9 +99,10 @@ class Stage:
     async def serving(self, caller: Caller, app: App | None = None) -> AsyncIterator[asyncio.Task[None]]:
         """The task that serves *caller*, while callers who leave are noticed."""
         async with asyncio.TaskGroup() as tasks:
-            sweeping = tasks.create_task(self.disconnects.run())
+            sweeping = [tasks.create_task(self.disconnects.run()), tasks.create_task(self.keep_alive.run())]
             yield tasks.create_task(caller.call(app or self.proxy))
-            sweeping.cancel()
+            for sweep in sweeping:
+                sweep.cancel()
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -114,6 +128,12 @@ class Stage:
         assert 0 == self.model.in_flight
         assert {} == {worker: load for worker, load in in_flight(self.model).items() if load}
         return line["status"], line["error"]
+
+
+def decisions(stage: Stage) -> list[str]:
+    """As the metrics tell them, once every request that ended is counted."""
+    assert stage.lines
+    return [line for line in stage.metrics.exposition().decode().splitlines() if line.startswith("warmgate_decisions")]
 
 
 def error_code(caller: Caller) -> str | None:
@@ -183,6 +203,37 @@ async def test_the_call_says_what_the_caller_said() -> None:
     ] == call.headers
 
 
+async def test_the_strategy_that_a_caller_asks_for_is_used_and_shown() -> None:
+    """In the response, the log line and the metrics, where the model allows it."""
+    stage = Stage(a_model(Answers(), allows_strategy_header=True))
+    caller = await stage.ask(CHAT, headers=[(b"x-warmgate-strategy", b"round_robin")])
+
+    assert b"round_robin" == caller.headers[b"x-warmgate-strategy"]
+    assert "round_robin" == stage.line["strategy"]
+    assert 'warmgate_decisions_total{model="tiny",reason="cold",strategy="round_robin"} 1.0' in decisions(stage)
+
+
+async def test_where_it_may_not_ask_the_models_own_strategy_is_used() -> None:
+    """The header counts for nothing, not even an unknown name in it."""
+    for name in (b"round_robin", b"best"):
+        stage = Stage(a_model(Answers()))
+        caller = await stage.ask(CHAT, headers=[(b"x-warmgate-strategy", name)])
+
+        assert (200, b"prefix_aware") == (caller.status, caller.headers[b"x-warmgate-strategy"])
+        assert 'warmgate_decisions_total{model="tiny",reason="cold",strategy="prefix_aware"} 1.0' in decisions(stage)
+
+
+async def test_an_unknown_strategy_is_the_callers_fault() -> None:
+    """No worker is asked."""
+    worker = Answers()
+    stage = Stage(a_model(worker, allows_strategy_header=True))
+    caller = await stage.ask(CHAT, headers=[(b"x-warmgate-strategy", b"best")])
+
+    assert (400, "x-warmgate-strategy") == (caller.status, caller.json["error"]["param"])
+    assert (400, "InvalidField") == stage.told()
+    assert [] == worker.calls
+
+
 async def test_one_request_id_stands_everywhere() -> None:
     """The caller's, if it has one: in the response, the call and the log line."""
     worker = Answers()
@@ -222,7 +273,7 @@ async def test_text_completions_are_read_their_own_way() -> None:
     assert (200, b"/v1/completions") == (caller.status, worker.calls[0].path)
 
 
-async def test_it_serves_the_paths_it_has_parsers_for() -> None:
+async def test_it_serves_the_paths_of_its_endpoints() -> None:
     """The rest of the application is somebody else's."""
     proxy = Stage(a_model()).proxy
 
@@ -239,38 +290,6 @@ async def test_the_session_is_the_headers_else_the_bodys(headers: list[tuple[byt
     await Stage(a_model(Answers(), fleet=fleet)).ask(CHAT[:-1] + b',"user":"body"}', headers=headers)
 
     assert session == fleet.booked[0].request.session
-
-
-# ---- what is spliced
-
-
-def completion(raw: bytes) -> Completion:
-    return parse_chat(raw)
-
-
-@pytest.mark.parametrize("raw", [CHAT, STREAM_ASKING_USAGE])
-def test_nothing_to_change_leaves_the_body_alone(raw: bytes) -> None:
-    """Not even a copy is made."""
-    assert raw is upstream_body(raw, completion(raw), "tiny")
-
-
-def test_a_stream_asks_for_usage() -> None:
-    """Its cost could not be known otherwise."""
-    assert b"{" + STRIPPED + b"," + CHAT_STREAM[1:] == upstream_body(CHAT_STREAM, completion(CHAT_STREAM), "tiny")
-
-
-def test_a_stream_that_has_options_keeps_them() -> None:
-    """Only the one is put in."""
-    raw = CHAT_STREAM[:-1] + b', "stream_options" : {"x": 1} }'
-
-    assert {"x": 1, "include_usage": True} == json.loads(upstream_body(raw, completion(raw), "tiny"))["stream_options"]
-
-
-def test_name_and_usage_go_in_together() -> None:
-    """Both changes, and everything else as it was."""
-    changed = json.loads(upstream_body(CHAT_STREAM, completion(CHAT_STREAM), "big"))
-
-    assert json.loads(CHAT_STREAM) | {"model": "big", "stream_options": {"include_usage": True}} == changed
 
 
 # ---- refused before a worker is chosen
@@ -558,10 +577,10 @@ async def test_what_nobody_foresaw_in_a_stream_is_an_error_event(caplog: pytest.
 async def test_a_parser_that_fails_is_500() -> None:
     """No request ends without an answer, a log line and its count."""
 
-    def parse(raw: bytes) -> Completion:
+    def parse(raw: bytes, _: bytes) -> Body:
         raise KeyError(raw)
 
-    stage = Stage(a_model(), parsers={CHAT_PATH: parse})
+    stage = Stage(a_model(), endpoints={CHAT_PATH: replace(ENDPOINTS[CHAT_PATH], parse=parse)})
 
     assert 500 == (await stage.ask(CHAT)).status
     assert (500, "GatewayError") == stage.told()
@@ -733,6 +752,409 @@ async def test_a_request_that_is_cut_short_is_told_so(pieces: list[bytes], statu
     assert all(reply.closed for reply in worker.replies)
     assert (status, "Stopping") == stage.told()
     assert b'warmgate_e2e_seconds_count{model="tiny"} 0.0' in stage.metrics.exposition()
+
+
+async def test_a_whole_answer_that_is_cut_short_is_left_so() -> None:
+    """Its length is told: only the end of the connection can say that it is not complete."""
+    stage = Stage(a_model(Answers(200, WHOLE)))
+    caller = Caller(CHAT)
+    is_stuck = asyncio.Event()
+
+    async def stuck(scope: Message, receive: Any, send: Any) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                is_stuck.set()
+                await asyncio.Event().wait()
+            await send(message)
+
+        await stage.proxy(scope, receive, sending)
+
+    async with stage.serving(caller, stuck) as task:
+        await is_stuck.wait()
+        task.cancel()
+
+    assert task.cancelled()
+    assert 1 == len(caller.messages)
+    assert (200, "Stopping") == stage.told()
+
+
+async def test_a_stop_after_the_answer_changes_nothing() -> None:
+    """The caller has it all; only the closing is cut short."""
+    fleet = WatchedFleet(1)
+    closing = asyncio.Event()
+
+    class ClosesNever(Fake):
+        async def _reply(self) -> ScriptedReply:
+            class Reply(ScriptedReply):
+                async def aclose(self) -> None:
+                    closing.set()
+                    await asyncio.Event().wait()
+
+            return Reply(200, EVENTS, [HELLO, DONE])
+
+    stage = Stage(a_model(ClosesNever(), fleet=fleet))
+    caller = Caller(CHAT_STREAM)
+    async with stage.serving(caller) as task:
+        await closing.wait()
+        task.cancel()
+
+    assert HELLO + DONE == caller.body
+    assert [("a", Ending.ANSWERED)] == fleet.endings
+    assert (200, None) == stage.told()
+
+
+# ---- keep-alives
+
+COMMENT = b": keep-alive\n\n"
+WORKER = b": x-warmgate-worker: %b\n\n"
+
+
+class Delays(Fake):
+    """Answers nothing until it is let go, then as *other* does; its streams fall silent before each of their pieces."""
+
+    def __init__(self, other: Fake) -> None:
+        super().__init__()
+        self._other = other
+        self._go = asyncio.Semaphore(0)
+
+    def go(self) -> None:
+        """Let the next of what it has to say come."""
+        self._go.release()
+
+    async def _reply(self) -> ScriptedReply:
+        await self._go.acquire()
+        self._other.id = self.id
+        scripted = await self._other._reply()
+        go = self._go
+
+        class Reply(ScriptedReply):
+            async def read(self) -> bytes:
+                await go.acquire()
+                return await super().read()
+
+        return Reply(scripted.status, scripted.headers, scripted._pieces, then=scripted._then)
+
+
+async def until_commented(caller: Caller, count: int) -> None:
+    async with asyncio.timeout(5):
+        while caller.messages[1:] == [] or caller.body.count(COMMENT) < count:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_silent_worker_is_bridged_by_comments() -> None:
+    """Before its first byte and within its answer; the worker stands in a comment, the head being out already."""
+    worker = Delays(Streams(HELLO, WORLD, DONE))
+    stage = Stage(a_model(worker))
+    caller = Caller(CHAT_STREAM)
+    async with stage.serving(caller) as task:
+        await until_commented(caller, 1)
+        worker.go()
+        worker.go()
+        async with asyncio.timeout(5):
+            while HELLO not in caller.body:
+                await asyncio.sleep(0.001)
+        before = caller.body
+        await until_commented(caller, before.count(COMMENT) + 1)
+        worker.go()
+        worker.go()
+        await task
+
+    assert before.startswith(COMMENT)
+    assert before.endswith(WORKER % b"a" + HELLO)
+    assert WORKER % b"a" + HELLO + WORLD + DONE == caller.body.replace(COMMENT, b"")
+    assert b"text/event-stream; charset=utf-8" == caller.headers[b"content-type"]
+    assert b"x-warmgate-worker" not in caller.headers
+    assert 1 == caller.body.count(DONE)
+    assert (200, None) == stage.told()
+
+
+async def test_a_whole_answer_is_waited_for_in_silence() -> None:
+    """A comment would be no part of it."""
+    worker = Delays(Answers(200, WHOLE))
+    stage = Stage(a_model(worker))
+    caller = Caller(CHAT)
+    async with stage.serving(caller) as task:
+        await asyncio.sleep(0.03)
+
+        assert [] == caller.messages
+
+        worker.go()
+        worker.go()
+        await task
+
+    assert (200, WHOLE) == (caller.status, caller.body)
+
+
+async def test_a_worker_that_fails_after_a_keep_alive_is_still_replaced() -> None:
+    """Nothing of an answer has gone out."""
+    worker = Delays(Refuses())
+    stage = Stage(a_model(worker, Streams(HELLO, DONE)))
+    caller = Caller(CHAT_STREAM)
+    async with stage.serving(caller) as task:
+        await until_commented(caller, 1)
+        worker.go()
+        await task
+
+    assert WORKER % b"b" + HELLO + DONE == caller.body.replace(COMMENT, b"")
+    assert (200, None) == stage.told()
+
+
+@pytest.mark.parametrize(
+    ("worker", "message", "error"),
+    [
+        (Refuses(), "No worker for 'tiny' could be reached: a refused the connection", "NoWorker"),
+        (Answers(500, b"out of order"), "a answered 500: out of order", "UpstreamRefused"),
+        (Answers(400, b'{"message":"too long"}'), "too long", "Refused"),
+    ],
+)
+async def test_a_failure_after_a_keep_alive_is_an_error_event(worker: Fake, message: str, error: str) -> None:
+    """The status is out; the fault is named, and there is no [DONE]."""
+    delayed = Delays(worker)
+    stage = Stage(a_model(delayed))
+    caller = Caller(CHAT_STREAM)
+    async with stage.serving(caller) as task:
+        await until_commented(caller, 1)
+        delayed.go()
+        delayed.go()
+        await task
+    last = caller.body.replace(COMMENT, b"")
+
+    assert message == json.loads(last.removeprefix(b"data: "))["error"]["message"]
+    assert caller.ended
+    assert (200, error) == stage.told()
+
+
+async def test_a_caller_may_leave_between_comments() -> None:
+    """They stop, and the worker is told."""
+    worker = Hangs()
+    stage = Stage(a_model(worker))
+    caller = Caller(CHAT_STREAM)
+    async with stage.serving(caller) as task:
+        await until_commented(caller, 1)
+        caller.leave()
+        await task
+        comments = caller.body
+
+        assert [] == [late for _ in range(20) for late in stage.keep_alive.late()]
+
+    assert comments == caller.body
+    assert worker.given_up
+    assert (200, "CallerGone") == stage.told()
+
+
+# ---- waiting for a turn
+
+
+class NeverYet:
+    """A dispatcher that holds everything."""
+
+    def __init__(self) -> None:
+        self.held: list[Request] = []
+
+    def submit(self, request: Request, now: float) -> None:
+        self.held.append(request)
+
+    def poll(self, now: float) -> list[Dispatch]:
+        return []
+
+    def cancel(self, request: Request) -> None:
+        self.held.remove(request)
+
+    def explain(self, request: Request, now: float) -> Explanation:
+        raise NotImplementedError
+
+
+async def test_a_caller_may_leave_before_it_is_its_turn() -> None:
+    """It is in nobody's way any more: not in the queue, and not among those who are watched or kept alive."""
+    dispatcher = NeverYet()
+    stage = Stage(a_model(Answers(), dispatcher=dispatcher))
+    caller = Caller(CHAT_STREAM)
+    async with stage.serving(caller) as task:
+        await until_commented(caller, 1)
+
+        assert (1, 1) == (stage.model.in_flight, len(dispatcher.held))
+
+        caller.leave()
+        await task
+
+    assert [] == dispatcher.held
+    assert [] == [late for _ in range(20) for late in stage.keep_alive.late()]
+    assert (200, "CallerGone") == stage.told()
+
+
+async def test_a_request_that_waits_for_its_turn_is_told_of_the_stop() -> None:
+    """The server cancels it."""
+    dispatcher = NeverYet()
+    stage = Stage(a_model(Answers(), dispatcher=dispatcher))
+    caller = Caller(CHAT)
+    async with stage.serving(caller) as task:
+        async with asyncio.timeout(5):
+            while not dispatcher.held:
+                await asyncio.sleep(0)
+        task.cancel()
+
+    assert (503, "gateway_stopping") == (caller.status, error_code(caller))
+    assert [] == dispatcher.held
+    assert (503, "Stopping") == stage.told()
+
+
+# ---- responses that workers keep
+
+RESPONSES = "/v1/responses"
+GO_ON = b'{"model":"tiny","input":"go on","previous_response_id":"resp_1"}'
+CREATED = event("response.created", response={"id": "resp_1"})
+DELTA = event("response.output_text.delta", delta="Hello", sequence_number=4)
+
+
+COMPLETED = event("response.completed", response={"id": "resp_1"})
+ASK = b'{"model":"tiny","input":"hi"}'
+ASK_STREAM = b'{"model":"tiny","input":"hi","stream":true}'
+
+
+@pytest.mark.parametrize(
+    ("keeper", "ask"),
+    [(Answers(200, b'{"id":"resp_1"}'), ASK), (Streams(CREATED, DELTA, COMPLETED), ASK_STREAM)],
+)
+async def test_a_conversation_goes_on_where_it_is_kept(keeper: Fake, ask: bytes) -> None:
+    """Whoever gave the response gets what follows from it, and nobody else is asked."""
+    other = Answers(500)
+    stage = Stage(a_model(other, keeper))
+    await stage.ask(ask, path=RESPONSES)
+    other.calls.clear()
+    await stage.ask(GO_ON, path=RESPONSES)
+
+    assert [] == other.calls
+    assert [ask, GO_ON] == [call.body for call in keeper.calls]
+
+
+async def test_a_conversation_of_unknown_home_goes_anywhere() -> None:
+    """Its worker says whether it knows it."""
+    worker = Answers(404, b'{"error":{"message":"not found"}}')
+    caller = await Stage(a_model(worker, Answers())).ask(GO_ON, path=RESPONSES)
+
+    assert (404, 1) == (caller.status, len(worker.calls))
+
+
+async def test_a_conversation_whose_worker_is_gone_is_told_so() -> None:
+    """404 with the field; nobody is asked, as nobody could know it."""
+    stage = Stage(a_model(Answers()))
+    stage.owners.remember("resp_1", Owner("tiny", WorkerId("z")))
+
+    assert (404, "response_not_found") == await refused(stage, GO_ON, path=RESPONSES)
+
+
+async def test_a_conversation_whose_worker_is_down_is_told_when_to_come_back() -> None:
+    """Its memory may be there again in a moment."""
+    spare = Answers()
+    stage = Stage(a_model(Refuses(), spare))
+    stage.owners.remember("resp_1", Owner("tiny", WorkerId("a")))
+    caller = await stage.ask(GO_ON, path=RESPONSES)
+
+    assert (503, b"2", []) == (caller.status, caller.headers[b"retry-after"], spare.calls)
+
+
+async def test_what_the_fallback_answers_is_kept_by_no_worker() -> None:
+    """The worker that was tried last least of all."""
+    stage = Stage(a_model(Refuses(), fallback=Answers(200, b'{"id":"resp_1"}')))
+    await stage.ask(ASK, path=RESPONSES)
+
+    assert stage.owners.find("resp_1") is None
+
+
+@pytest.mark.parametrize(
+    ("last", "ending", "error"),
+    [
+        (event("response.completed", response={}), Ending.ANSWERED, None),
+        (event("response.incomplete", response={}), Ending.ANSWERED, None),
+        (event("response.failed", response={"error": {"code": "server_error"}}), Ending.FAILED, "ReplyBroken"),
+        (event("error", message="out of memory"), Ending.FAILED, "ReplyBroken"),
+        (event("error", code="400", message="too long"), Ending.REFUSED, "Refused"),
+    ],
+)
+async def test_the_last_event_of_a_response_says_how_it_ended(last: bytes, ending: Ending, error: str | None) -> None:
+    """It is passed on, and the end of the stream with it."""
+    fleet = WatchedFleet(1)
+    stage = Stage(a_model(Streams(CREATED, DELTA, last), fleet=fleet))
+    caller = await stage.ask(ASK_STREAM, path=RESPONSES)
+
+    assert CREATED + DELTA + last == caller.body
+    assert caller.ended
+    assert [("a", ending)] == fleet.endings
+    assert (200, error) == stage.told()
+
+
+async def test_an_announced_response_may_still_be_anothers() -> None:
+    """Engines announce it before they know whether they can give it."""
+    failed = event("response.failed", response={"error": None})
+    stage = Stage(a_model(Streams(CREATED, failed), Streams(CREATED, DELTA, COMPLETED)))
+    caller = await stage.ask(ASK_STREAM, path=RESPONSES)
+
+    assert CREATED + DELTA + COMPLETED == caller.body
+    assert Owner("tiny", WorkerId("b")) == stage.owners.find("resp_1")
+
+
+async def test_a_response_that_breaks_off_ends_with_the_next_number() -> None:
+    """Clients count the events."""
+    caller = await Stage(a_model(BreaksAfter(2, CREATED, DELTA))).ask(ASK_STREAM, path=RESPONSES)
+    last = json.loads(caller.body.rpartition(b"data: ")[2])
+
+    assert ("error", 5, "upstream_broken") == (last["type"], last["sequence_number"], last["code"])
+
+
+# ---- memory
+
+
+async def test_a_stream_does_not_hold_on_to_its_prompt() -> None:
+    """It may go on for minutes, and there are thousands."""
+    worker = Hangs(HELLO)
+    stage = Stage(a_model(worker), max_body_bytes=100_000)
+    raw = CHAT_STREAM.replace(b"hello", b"x" * 50_000)
+    caller = Caller(raw)
+    async with stage.serving(caller) as task:
+        await worker.hanging.wait()
+        worker.calls.clear()
+        held = sys.getrefcount(raw)
+        caller.leave()
+        await task
+
+    assert sys.getrefcount(raw) == held
+
+
+@pytest.mark.parametrize("ask", [CHAT, CHAT_STREAM])
+@pytest.mark.parametrize(
+    "failing",
+    [[Refuses()], [Answers(500)], [Refuses(), Answers(503)], [Answers(500), Streams(HELLO, DONE)], [Streams(ERROR)]],
+)
+async def test_a_failure_does_not_hold_on_to_the_prompt(failing: list[Fake], ask: bytes) -> None:
+    """An error with a traceback would, until the cycle collector comes, which it does rarely."""
+    stage = Stage(a_model(*failing), max_body_bytes=100_000)
+    raw = ask.replace(b"hello", b"x" * 50_000)
+    before = sys.getrefcount(raw)
+    gc.disable()
+    try:
+        await stage.ask(raw)
+        for worker in failing:
+            worker.calls.clear()
+
+        assert before == sys.getrefcount(raw)
+    finally:
+        gc.enable()
+
+
+async def test_a_stream_does_not_hold_on_to_its_first_events() -> None:
+    """Announcements repeat the caller's instructions and tools."""
+    first = HELLO.replace(b"Hello", b"x" * 50_000)
+    worker = Hangs(first, WORLD)
+    stage = Stage(a_model(worker))
+    caller = Caller(CHAT_STREAM)
+    async with stage.serving(caller) as task:
+        await worker.hanging.wait()
+        caller.messages.clear()
+        held = sys.getrefcount(first)
+        caller.leave()
+        await task
+
+    assert sys.getrefcount(first) == held
 
 
 # ---- whatever happens

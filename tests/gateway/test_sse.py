@@ -237,6 +237,8 @@ pieces = st.sampled_from(
         says("z", usage=USAGE),
         event(error={"message": "no"}),
         b": keep-alive\n\n",
+        b"event: note\n: text\n\n",
+        event(choices=[{"finish_reason": "abort"}]),
         b"\n",
         b"\r\n",
         b"\r",
@@ -262,6 +264,52 @@ class TestAnyPackets:
 
         assert expected == got
         assert (whole.usage, whole.done, whole.failed) == (cut.usage, cut.done, cut.failed)
+        assert (whole.begun, whole.aborted) == (cut.begun, cut.aborted)
+
+
+class TestBeginning:
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b": keep-alive\n\n",
+            b'event: llm_metrics\n: "{\\"usage\\": 1}"\n\n',
+            b"event: ping\ndata:\n\n",
+            b": keep-alive\r\n\r\n",
+            b"\n\r\n",
+            FINAL,
+            DONE,
+        ],
+    )
+    def test_what_holds_no_answer_is_no_beginning(self, data: bytes) -> None:
+        """Nothing of it would be missed if another worker answered instead."""
+        watched = tail()
+        watched.feed(data)
+
+        assert not watched.begun
+
+    def test_the_first_chunk_is_the_beginning(self) -> None:
+        """Also behind a comment in the same read, and when its event is complete at last."""
+        watched, late = tail(), tail()
+        watched.feed(b": keep-alive\n\n" + HELLO)
+        late.feed(HELLO[:-1])
+
+        assert (True, False) == (watched.begun, late.begun)
+        late.feed(HELLO[-1:])
+        assert late.begun
+
+    def test_a_flood_of_comments_is_a_beginning(self) -> None:
+        """Whoever waits for one has a bounded number of bytes to keep."""
+        watched = StreamTail(strip_usage=True, max_held=100)
+        begun = [watched.feed(b": keep-alive\n\n") and watched.begun for _ in range(8)]
+
+        assert [False] * 7 + [True] == begun
+
+    def test_a_last_event_without_a_blank_line_is_one_too(self) -> None:
+        """A worker may answer with a single chunk."""
+        watched = tail()
+        watched.feed(HELLO[:-2])
+
+        assert (HELLO[:-2], True) == (watched.finish(), watched.begun)
 
 
 class TestUsageOfAnAnswer:

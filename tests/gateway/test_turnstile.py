@@ -7,6 +7,7 @@ import pytest
 from gateway.turnstile import Turnstile
 from routing.booking import Ending
 from routing.dispatcher import Dispatch
+from routing.explanation import Explanation
 from routing.request import Request
 from tests.gateway.examples import Clock, WatchedFleet
 from tests.routing.examples import a_request
@@ -36,9 +37,13 @@ class Holds:
         self.cancelled.append(request)
         self.held = [other for other in self.held if other is not request]
 
+    def explain(self, request: Request, now: float) -> Explanation:
+        self.times.append(now)
+        return Explanation(request, "prefix_aware", "none", "none", [], [])
+
     def _dispatch(self, request: Request, now: float) -> Dispatch:
         order = self.fleet.candidates(request, now)
-        return Dispatch(request, order, self.fleet.book(request, order[0], now), "cold")
+        return Dispatch(request, order, self.fleet.book(request, order[0], now), "cold", "prefix_aware")
 
 
 class Scene:
@@ -119,6 +124,15 @@ async def test_a_newcomer_may_let_another_pass() -> None:
 
     assert first is waiting.result().request
     assert second is newcomer.result().request
+
+
+def test_an_explanation_is_of_this_moment() -> None:
+    """The dispatcher is asked at the clock's time; nobody waits for it."""
+    scene, request = Scene(), a_request("a")
+
+    assert request is scene.turnstile.explain(request).request
+    assert [5.0] == scene.dispatcher.times
+    assert [] == scene.dispatcher.held
 
 
 async def test_a_turn_for_nobody_costs_nothing() -> None:

@@ -5,9 +5,10 @@ import random
 from cache_index import CacheIndex, Hasher, Prefix, RadixTree, WorkerId
 from routing.booking import Booking, Ending, Outcome
 from routing.candidate import Candidate, Load
-from routing.dispatcher import Immediate
+from routing.dispatcher import Dispatch, Dispatcher, Immediate
 from routing.fleet import Fleet
 from routing.request import Request
+from routing.strategies.by_name import StrategiesByName
 from routing.strategy import Strategy
 
 A, B, C = WorkerId("a"), WorkerId("b"), WorkerId("c")
@@ -33,6 +34,8 @@ def a_request(
     session: str | None = None,
     streams: bool = True,
     reads_cache: bool = True,
+    pinned: WorkerId | None = None,
+    strategy: str | None = None,
 ) -> Request:
     """A prompt of one block of 64 bytes, 16 tokens, per letter."""
     return Request(
@@ -43,6 +46,8 @@ def a_request(
         session=session,
         streams=streams,
         reads_cache=reads_cache,
+        pinned=pinned,
+        strategy=strategy,
     )
 
 
@@ -103,13 +108,23 @@ def book(fleet: Fleet, request: Request, now: float, on: WorkerId | None = None)
     return booking
 
 
+def release_all(dispatcher: Dispatcher, *requests: Request, now: float = 0.0) -> list[Dispatch]:
+    """What one poll releases of *requests*, submitted at the same time."""
+    for request in requests:
+        dispatcher.submit(request, now)
+    return dispatcher.poll(now)
+
+
 def dispatch(fleet: Fleet, strategy: Strategy, request: Request, now: float) -> Booking:
     """Submit *request* for immediate dispatch and hand out its booking."""
-    dispatcher = Immediate(fleet, strategy)
-    dispatcher.submit(request, now)
-    (dispatch,) = dispatcher.poll(now)
+    (dispatch,) = release_all(Immediate(fleet, only(strategy)), request, now=now)
     assert dispatch.booking is not None
     return dispatch.booking
+
+
+def only(strategy: Strategy, name: str = "prefix_aware") -> StrategiesByName:
+    """*strategy*, under *name* and any other."""
+    return StrategiesByName(name, lambda _: strategy)
 
 
 def order_of(strategy: Strategy, request: Request, *candidates: Candidate) -> str:

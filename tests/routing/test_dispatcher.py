@@ -1,31 +1,15 @@
-import pytest
-
-from routing.candidate import Candidate
-from routing.dispatcher import Immediate, Reason, reason_of
+from routing.dispatcher import Immediate
+from routing.strategies import STRATEGIES
+from routing.strategies.by_name import StrategiesByName
 from routing.strategies.prefix_aware import PrefixAware
 from routing.strategies.round_robin import RoundRobin
-from tests.routing.examples import A, B, C, a_candidate, a_fleet, a_request, book, dispatch, seeded
-
-
-@pytest.mark.parametrize(
-    ("reason", "order"),
-    [
-        ("cold", [a_candidate("a"), a_candidate("b")]),
-        ("hit", [a_candidate("a", hit_blocks=3), a_candidate("b")]),
-        ("hit", [a_candidate("a", hit_blocks=3), a_candidate("b", hit_blocks=3)]),
-        ("spread", [a_candidate("a"), a_candidate("b", hit_blocks=1)]),
-        ("spread", [a_candidate("a", hit_blocks=2), a_candidate("b"), a_candidate("c", hit_blocks=3)]),
-    ],
-)
-def test_the_reason_compares_the_first_with_the_longest_hit(reason: Reason, order: list[Candidate]) -> None:
-    """A table of orders and reasons."""
-    assert reason == reason_of(order)
+from tests.routing.examples import A, B, C, a_fleet, a_request, book, dispatch, only, release_all, seeded
 
 
 class TestImmediate:
     def test_what_is_submitted_is_released_by_the_next_poll(self) -> None:
         """In the order of submission, however loaded the workers are."""
-        dispatcher = Immediate(a_fleet(A), RoundRobin())
+        dispatcher = Immediate(a_fleet(A), only(RoundRobin()))
         requests = [a_request("x" * i) for i in range(50)]
         for request in requests:
             dispatcher.submit(request, 0.0)
@@ -35,7 +19,7 @@ class TestImmediate:
 
     def test_each_of_a_burst_sees_those_before_it(self) -> None:
         """Two different prompts submitted together go to two workers, the same one again to its hit."""
-        dispatcher = Immediate(a_fleet(A, B), PrefixAware(seeded()))
+        dispatcher = Immediate(a_fleet(A, B), only(PrefixAware(seeded())))
         dispatcher.submit(a_request("p" * 100), 0.0)
         dispatcher.submit(a_request("q" * 100), 0.0)
         first, second = dispatcher.poll(0.0)
@@ -48,7 +32,7 @@ class TestImmediate:
         fleet = a_fleet(A, B)
         strategy = PrefixAware(seeded())
         home = dispatch(fleet, strategy, a_request("p" * 100), 0.0).worker
-        dispatcher = Immediate(fleet, strategy)
+        dispatcher = Immediate(fleet, only(strategy))
         dispatcher.submit(a_request("p" * 150), 0.0)
         (second,) = dispatcher.poll(60.0)
 
@@ -60,7 +44,7 @@ class TestImmediate:
         fleet = a_fleet(A, B, C)
         for _ in range(4):
             book(fleet, a_request(), 0.0, A)
-        dispatcher = Immediate(fleet, RoundRobin())
+        dispatcher = Immediate(fleet, only(RoundRobin()))
         dispatcher.submit(a_request(), 0.0)
         (released,) = dispatcher.poll(0.0)
 
@@ -72,8 +56,62 @@ class TestImmediate:
         for worker in (A, B):
             for _ in range(4):
                 book(fleet, a_request(), 0.0, worker)
-        dispatcher = Immediate(fleet, RoundRobin())
+        dispatcher = Immediate(fleet, only(RoundRobin()))
         dispatcher.submit(a_request(), 0.0)
         (released,) = dispatcher.poll(0.0)
 
         assert [A, B] == [candidate.worker for candidate in released.order]
+
+    def test_a_request_may_ask_for_its_strategy(self) -> None:
+        """It is made when it is first asked for, keeps its own turn, and the dispatch says whose order it is."""
+        strategies = StrategiesByName("round_robin", lambda name: STRATEGIES[name](seeded()))
+        fleet = a_fleet(A, B, C)
+        book(fleet, a_request(), 0.0, A)
+        dispatcher = Immediate(fleet, strategies)
+        asking = a_request(strategy="session", session="bob")
+        released = release_all(dispatcher, a_request(), asking, a_request(), asking, a_request())
+
+        assert ["a", "b", "b", "b", "c"] == [each.order[0].worker for each in released]
+        assert ["round_robin", "session"] * 2 + ["round_robin"] == [each.strategy for each in released]
+
+    def test_an_order_of_nobody_says_its_strategy_too(self) -> None:
+        """A decision that found nobody is counted like the others."""
+        dispatcher = Immediate(a_fleet(), only(RoundRobin(), "round_robin"))
+        released = release_all(dispatcher, a_request(), a_request(strategy="session"))
+
+        assert ["round_robin", "session"] == [each.strategy for each in released]
+
+    def test_an_explanation_puts_workers_that_are_warmed_up_last(self) -> None:
+        """As the dispatch does: it is first in turn, but has four requests in flight already."""
+        fleet = a_fleet(A, B, C)
+        for _ in range(4):
+            book(fleet, a_request(), 0.0, A)
+        explained = Immediate(fleet, only(RoundRobin())).explain(a_request(), 0.0)
+
+        assert [(1, B, True), (2, C, True), (3, A, False)] == [
+            (place.rank, place.candidate.worker, place.candidate.admits) for place in explained.places
+        ]
+
+    def test_an_explanation_is_by_the_strategy_that_the_request_asks_for(self) -> None:
+        """Else by the model's."""
+        strategies = StrategiesByName("prefix_aware", lambda name: STRATEGIES[name](seeded()))
+        dispatcher = Immediate(a_fleet(A, B), strategies)
+        plain = dispatcher.explain(a_request("a"), 0.0)
+        asking = dispatcher.explain(a_request("a", strategy="round_robin"), 0.0)
+
+        assert ("prefix_aware", "random") == (plain.strategy, plain.effective)
+        assert ("round_robin", "round_robin") == (asking.strategy, asking.effective)
+        assert [True, True] == [place.cost_s is not None for place in plain.places]
+        assert [None, None] == [place.cost_s for place in asking.places]
+
+    def test_an_explanation_tells_the_reason_of_the_order(self) -> None:
+        """A hit for whom it is the longest, spread where another holds more, cold, and none."""
+        fleet = a_fleet(A, B)
+        book(fleet, a_request("pq"), 0.0, A)
+        round_robin = Immediate(fleet, only(RoundRobin()))
+        reasons = [round_robin.explain(a_request(letters), 0.0).reason for letters in ("pqr", "xyz")]
+        release_all(round_robin, a_request())
+        reasons.append(round_robin.explain(a_request("pqr"), 0.0).reason)
+
+        assert ["hit", "cold", "spread"] == reasons
+        assert "none" == Immediate(a_fleet(), only(RoundRobin())).explain(a_request(), 0.0).reason

@@ -3,6 +3,7 @@
 import string
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from cache_index import WorkerId
 from routing.booking import Booking, Ending, Outcome
 from routing.fleet import Fleet
+from routing.request import Request
 from routing.strategies.prefix_aware import PrefixAware
 from routing.worker import Worker
 from tests.routing.examples import (
@@ -43,6 +45,11 @@ def worker_of(fleet: Fleet, worker_id: WorkerId) -> Worker:
 
 def hits(fleet: Fleet, letters: str) -> dict[WorkerId, int]:
     return {c.worker: c.hit_blocks for c in fleet.candidates(a_request(letters), 0.0) if c.hit_blocks}
+
+
+def unkept(letters: str) -> Request:
+    """A request whose prompt is not in the cache afterwards."""
+    return msgspec.structs.replace(a_request(letters), writes_cache=False)
 
 
 class TestWorkers:
@@ -90,6 +97,30 @@ class TestWorkers:
 
         assert 0 == index.held(A)
         assert "b" == names(fleet)
+
+    def test_the_index_keeps_a_worker_that_another_fleet_has(self) -> None:
+        """Two models may be served by one process, whose cache is still there when one of them goes."""
+        index = an_index()
+        fleet = a_fleet(A, B, index=index)
+        for worker in (A, B):
+            book(fleet, a_request("abc"), 0.0, worker)
+        fleet.set_workers([], 1.0, elsewhere={A, C})
+
+        assert (3, 0) == (index.held(A), index.held(B))
+
+    @pytest.mark.parametrize("outcome", [ANSWERED, FAILED])
+    def test_a_returned_worker_learns_nothing_from_its_former_life(self, outcome: Outcome) -> None:
+        """What an earlier process computed is not in the cache of this one, nor are failures its own."""
+        index = an_index()
+        fleet = a_fleet(A, index=index)
+        former = [book(fleet, a_request("abc"), 0.0) for _ in range(5)]
+        fleet.set_workers([], 1.0)
+        fleet.set_workers([A], 2.0)
+        for booking in former:
+            fleet.release(booking, outcome, 3.0)
+
+        assert 0 == index.held(A)
+        assert not worker_of(fleet, A).breaker.is_open
 
     def test_bookings_of_a_former_life_leave_a_returned_worker_alone(self) -> None:
         """The load of the returned worker is its own."""
@@ -140,10 +171,146 @@ class TestHealth:
         """It may have left a moment ago."""
         fleet = a_fleet(A)
         fleet.set_up(B, up=True)
+        fleet.set_asleep(B, asleep=True)
+        fleet.set_draining(B, draining=True)
         fleet.set_capacity(B, blocks=10, block_size=16)
         fleet.restarted(B)
 
         assert "a" == names(fleet)
+
+
+class TestDraining:
+    def test_a_worker_that_drains_is_no_candidate(self) -> None:
+        """Not even if it is the only one; it is up all the while, and comes back as it was."""
+        fleet = a_fleet(A, B)
+        fleet.set_draining(A, draining=True)
+
+        assert "b" == names(fleet)
+        assert (True, False) == (worker_of(fleet, A).is_up, worker_of(fleet, A).is_ready)
+
+        fleet.set_draining(B, draining=True)
+
+        assert "" == names(fleet)
+
+        fleet.set_draining(A, draining=False)
+
+        assert "a" == names(fleet)
+
+    def test_a_worker_that_drains_ends_what_it_has(self) -> None:
+        """Its requests count until they are over, and its cache stays: it may be wanted again."""
+        fleet = a_fleet(A)
+        booking = book(fleet, a_request("abc"), 0.0)
+        fleet.set_draining(A, draining=True)
+
+        assert 1 == worker_of(fleet, A).in_flight
+
+        fleet.first_byte(booking, 1.0)
+        fleet.release(booking, ANSWERED, 2.0)
+        fleet.set_draining(A, draining=False)
+
+        assert 0 == worker_of(fleet, A).in_flight
+        assert {A: 3} == hits(fleet, "abc")
+
+    def test_a_worker_that_is_drained_after_the_ranking_is_not_booked(self) -> None:
+        """The next in the order gets the request."""
+        fleet = a_fleet(A)
+        (candidate,) = fleet.candidates(a_request(), 0.0)
+        fleet.set_draining(A, draining=True)
+
+        assert fleet.book(a_request(), candidate, 0.0) is None
+
+    def test_draining_stays_when_health_and_sleep_change(self) -> None:
+        """What an operator wants and what the worker can do are told apart."""
+        fleet = a_fleet(A)
+        fleet.set_draining(A, draining=True)
+        fleet.set_up(A, up=False)
+        fleet.set_up(A, up=True)
+        fleet.set_asleep(A, asleep=True)
+        fleet.set_asleep(A, asleep=False)
+        fleet.restarted(A)
+        fleet.set_workers([A, B], 1.0)
+
+        assert "b" == names(fleet)
+
+    def test_a_worker_that_left_does_not_drain_when_it_comes_back(self) -> None:
+        """It may be another one, and nobody has said a word about that."""
+        fleet = a_fleet(A)
+        fleet.set_draining(A, draining=True)
+        fleet.set_workers([], 1.0)
+        fleet.set_workers([A], 2.0)
+
+        assert "a" == names(fleet)
+
+
+class TestSleep:
+    def test_a_worker_that_sleeps_is_no_candidate(self) -> None:
+        """Not even if it is the only one; it is up all the while."""
+        fleet = a_fleet(A, B)
+        fleet.set_asleep(A, asleep=True)
+
+        assert "b" == names(fleet)
+        assert (True, False) == (worker_of(fleet, A).is_up, worker_of(fleet, A).is_ready)
+
+        fleet.set_asleep(B, asleep=True)
+
+        assert "" == names(fleet)
+
+    def test_sleep_and_health_are_told_apart(self) -> None:
+        """Whoever is down and wakes is still down, and whoever sleeps and comes up still sleeps."""
+        fleet = a_fleet(A, B)
+        for worker in (A, B):
+            fleet.set_up(worker, up=False)
+            fleet.set_asleep(worker, asleep=True)
+        fleet.set_asleep(A, asleep=False)
+        fleet.set_up(B, up=True)
+
+        assert "" == names(fleet)
+
+        fleet.set_up(A, up=True)
+        fleet.set_asleep(B, asleep=False)
+
+        assert "ab" == names(fleet)
+
+    def test_a_worker_that_falls_asleep_drops_its_cache(self) -> None:
+        """vLLM resets the prefix cache; the room for it is as large as before."""
+        index = an_index()
+        fleet = a_fleet(A, index=index)
+        fleet.set_capacity(A, blocks=2, block_size=16)
+        book(fleet, a_request("abc"), 0.0)
+        fleet.set_asleep(A, asleep=True)
+        assert 0 == index.held(A)
+        fleet.set_asleep(A, asleep=False)
+        book(fleet, a_request("abc"), 0.0)
+
+        assert 2 == index.held(A)
+
+    def test_a_worker_that_wakes_is_trusted_and_warmed_up(self) -> None:
+        """What it refused in its sleep opened its breaker; it gets four requests at first."""
+        fleet = a_fleet(A, B)
+        for _ in range(40):
+            fleet.release(book(fleet, a_request(), 0.0, A), ANSWERED, 0.0)
+        fail(fleet, A, times=5)
+        fleet.set_asleep(A, asleep=True)
+        fleet.set_asleep(A, asleep=False)
+
+        assert "ab" == names(fleet)
+        assert [True] * 4 + [False] * 2 == [admitted(fleet, A) for _ in range(6)]
+
+    def test_being_told_the_same_again_changes_nothing(self) -> None:
+        """A reading comes every few seconds; only changes count."""
+        fleet = a_fleet(A, B)
+        fail(fleet, A, times=5)
+        fleet.set_asleep(A, asleep=False)
+
+        assert "b" == names(fleet)
+
+    def test_a_worker_that_fell_asleep_is_not_booked_any_more(self) -> None:
+        """It was ranked before; failover passes it over."""
+        fleet = a_fleet(A)
+        (candidate,) = fleet.candidates(a_request("a"), 0.0)
+        fleet.set_asleep(A, asleep=True)
+
+        assert fleet.book(a_request("a"), candidate, 0.0) is None
 
 
 class TestWarmUp:
@@ -221,6 +388,33 @@ class TestBreaker:
         fail(fleet, A, times=4)
 
         assert "ab" == names(fleet)
+
+
+class TestPinned:
+    def test_only_its_worker_is_a_candidate(self) -> None:
+        """What it goes on from is nowhere else."""
+        assert [B] == [c.worker for c in a_fleet(A, B, C).candidates(a_request(pinned=B), 0.0)]
+
+    def test_its_worker_is_one_whatever_its_breaker_says(self) -> None:
+        """Nobody else could answer."""
+        fleet = a_fleet(A, B)
+        fail(fleet, B, times=5)
+
+        assert "a" == names(fleet)
+        assert [B] == [c.worker for c in fleet.candidates(a_request(pinned=B), 0.0)]
+
+    @pytest.mark.parametrize("gone", ["down", "asleep", "left"])
+    def test_without_its_worker_there_is_no_candidate(self, gone: str) -> None:
+        """Another worker would know nothing of the response."""
+        fleet = a_fleet(A, B)
+        if gone == "down":
+            fleet.set_up(B, up=False)
+        elif gone == "asleep":
+            fleet.set_asleep(B, asleep=True)
+        else:
+            fleet.set_workers([A], 1.0)
+
+        assert [] == fleet.candidates(a_request(pinned=B), 0.0)
 
 
 class TestHits:
@@ -402,6 +596,54 @@ class TestOutcomes:
         assert pytest.approx(before.prefill_overhead_s) == after.prefill_overhead_s
         assert pytest.approx(before.prefill_s_per_token) == after.prefill_s_per_token
 
+    @pytest.mark.parametrize("outcome", [ANSWERED, FAILED, ABORTED])
+    def test_a_prompt_that_leaves_nothing_in_the_cache_is_not_recorded(self, outcome: Outcome) -> None:
+        """Neither when it is booked nor at its end; it is load all the same."""
+        fleet = a_fleet(A)
+        booking = book(fleet, unkept("abc"), 0.0)
+
+        assert ({}, 1) == (hits(fleet, "abc"), worker_of(fleet, A).in_flight)
+
+        fleet.first_byte(booking, 1.0)
+        fleet.release(booking, outcome, 2.0)
+
+        assert ({}, 0) == (hits(fleet, "abc"), worker_of(fleet, A).in_flight)
+
+    @pytest.mark.parametrize("outcome", [ANSWERED, FAILED, ABORTED])
+    def test_it_leaves_alone_what_others_left_there(self, outcome: Outcome) -> None:
+        """The same text as the prompt of a completion is still held."""
+        fleet = a_fleet(A)
+        fleet.release(book(fleet, a_request("abc"), 0.0), ANSWERED, 1.0)
+        fleet.release(book(fleet, unkept("abcd"), 2.0), outcome, 3.0)
+
+        assert {A: 3} == hits(fleet, "abcd")
+
+    def test_it_teaches_no_token_ratio(self) -> None:
+        """Where a request goes on from a response, the tokens are those of the whole conversation."""
+        fleet = a_fleet(A)
+        fleet.release(book(fleet, unkept("abc"), 0.0), Outcome(Ending.ANSWERED, 32_000), 1.0)
+
+        assert 4.0 == fleet.bytes_per_token.ratio
+
+    def test_it_teaches_no_rates_where_nobody_knows_what_was_computed(self) -> None:
+        """Thirty seconds for a few words of audio, or of a long conversation, say nothing of a token."""
+        fleet = a_fleet(A)
+        before = worker_of(fleet, A).load(0.0)
+        booking = book(fleet, unkept(""), 0.0)
+        fleet.first_byte(booking, 30.0)
+        fleet.release(booking, Outcome(Ending.ANSWERED, 1000, None, 50), 60.0)
+
+        assert rates_of(before) == rates_of(worker_of(fleet, A).load(60.0))
+
+    def test_it_teaches_rates_where_the_engine_says_what_it_computed(self) -> None:
+        """A hundred tokens in a second are a tenth of what was believed."""
+        fleet = a_fleet(A)
+        booking = book(fleet, unkept(""), 0.0)
+        fleet.first_byte(booking, 1.0)
+        fleet.release(booking, Outcome(Ending.ANSWERED, 1000, 900), 9.0)
+
+        assert worker_of(fleet, A).prefill_tokens_per_s < 800.0
+
     @pytest.mark.parametrize("outcome", [REFUSED, FAILED, ABORTED])
     def test_only_answers_teach(self, outcome: Outcome) -> None:
         """The times and counts of others say little."""
@@ -514,6 +756,14 @@ class FleetAgainstCounts(RuleBasedStateMachine):
     def set_up(self, worker: WorkerId, up: bool) -> None:
         self.fleet.set_up(worker, up=up)
 
+    @rule(worker=st.sampled_from(WORKERS), asleep=st.booleans())
+    def set_asleep(self, worker: WorkerId, asleep: bool) -> None:
+        self.fleet.set_asleep(worker, asleep=asleep)
+
+    @rule(worker=st.sampled_from(WORKERS), draining=st.booleans())
+    def set_draining(self, worker: WorkerId, draining: bool) -> None:
+        self.fleet.set_draining(worker, draining=draining)
+
     @rule(worker=st.sampled_from(WORKERS))
     def restarted(self, worker: WorkerId) -> None:
         self.fleet.restarted(worker)
@@ -597,3 +847,42 @@ def test_a_worker_that_went_down_is_not_booked_any_more() -> None:
     fleet.set_up(A, up=False)
 
     assert fleet.book(a_request("a"), candidate, 0.0) is None
+
+
+class TestExcluded:
+    def test_each_worker_is_a_candidate_or_says_why_not(self) -> None:
+        """With its load and its hit, as if it were one."""
+        fleet = a_fleet(A, B, C)
+        book(fleet, a_request("pq"), 0.0, A)
+        fail(fleet, B, times=5)
+        fleet.set_up(A, up=False)
+        down, open_ = fleet.excluded(a_request("pqr"), 0.0)
+
+        assert "c" == names(fleet)
+        assert [("a", 2, 1, "down"), ("b", 0, 0, "breaker open")] == [
+            (each.candidate.worker, each.candidate.hit_blocks, each.candidate.load.in_flight, each.why_not)
+            for each in (down, open_)
+        ]
+
+    def test_an_open_breaker_excludes_nobody_where_all_are_open(self) -> None:
+        """The last workers are never taken away."""
+        fleet = a_fleet(A, B)
+        for worker in (A, B):
+            fail(fleet, worker, times=5)
+
+        assert [] == fleet.excluded(a_request(), 0.0)
+
+    def test_a_response_is_gone_on_with_where_it_is_kept(self) -> None:
+        """Other workers are no candidates, whatever else they are; the one that keeps it may be none either."""
+        fleet = a_fleet(A, B, C)
+        fleet.set_up(A, up=False)
+        elsewhere = "not the worker that keeps the response"
+        request = a_request(pinned=B)
+
+        assert [(A, elsewhere), (C, elsewhere)] == reasons(fleet, request)
+        fleet.set_asleep(B, asleep=True)
+        assert [(A, elsewhere), (B, "asleep"), (C, elsewhere)] == reasons(fleet, request)
+
+
+def reasons(fleet: Fleet, request: Request) -> list[tuple[WorkerId, str]]:
+    return [(each.candidate.worker, each.why_not) for each in fleet.excluded(request, 0.0)]

@@ -510,3 +510,15 @@ class TestSameStep:
 
         assert 2.0 == one.service_s
         assert pytest.approx(0.01) == other.service_s
+
+
+@pytest.mark.parametrize(
+    ("is_up", "is_asleep", "why"),
+    [(True, False, None), (False, False, "down"), (True, True, "asleep"), (False, True, "down")],
+)
+def test_a_worker_is_ready_or_says_why_not(is_up: bool, is_asleep: bool, why: str | None) -> None:
+    """Of several reasons it says the one that has to be mended first."""
+    worker = a_worker()
+    worker.is_up, worker.is_asleep = is_up, is_asleep
+
+    assert (why, why is None) == (worker.why_not_ready, worker.is_ready)

@@ -639,6 +639,21 @@ async def test_closing_the_worker_ends_its_calls() -> None:
         assert (0, 0, 0) == counts(worker)
 
 
+async def test_a_retired_worker_closes_each_connection_with_its_call() -> None:
+    """Whoever asks it all the same gets an answer, on a connection that is not kept either."""
+    async with serving(sends(OK)) as peer:
+        worker = worker_at(peer)
+        await answer_to(worker, call())
+        assert (1, 1, 0) == counts(worker)
+        worker.retire()
+
+        assert (0, 0, 0) == counts(worker)
+
+        await answer_to(worker, call())
+
+        assert (0, 0, 0) == counts(worker)
+
+
 async def test_a_worker_at_rest_leaves_no_timer() -> None:
     """When the last connection is gone nothing of the worker is left on the loop."""
     async with serving(sends(OK)) as peer:

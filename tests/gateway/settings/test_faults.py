@@ -77,7 +77,10 @@ class TestValues:
             ("models: {}", "models is a mapping; it must be a list."),
             ("models: [tiny]", "models[0] is not valid; it must be a mapping."),
             ("models: [{workers: [{url: 'http://a'}]}]", "models[0].name is missing; it must be given."),
-            ("models: [{name: tiny}]", "models[0].workers is empty; a model needs at least one worker, or bedrock."),
+            (
+                "models: [{name: tiny}]",
+                "models[0].workers is empty; a model needs at least one worker, or a workers_file, or bedrock.",
+            ),
             (
                 with_model(name="gpt-*"),
                 "models[0].name is 'gpt-*'; it must be a name without '*' (patterns are for aliases).",

@@ -42,6 +42,23 @@ def test_a_group_with_nothing_under_it_is_its_defaults() -> None:
     assert LoggingSettings() == parsed(f"{SMALLEST}\nlogging:\n").logging
 
 
+def test_a_model_may_have_a_file_of_workers_only() -> None:
+    """Which may be empty, or not there yet."""
+    model = parsed("models: [{name: tiny, workers_file: workers.yaml}]").models[0]
+
+    assert ((), "workers.yaml") == (model.workers, model.workers_file)
+
+
+def test_the_admin_token_is_a_secret() -> None:
+    """It is not shown, nor repeated where it is wrong; without one the admin routes are closed."""
+    assert "**********" == str(parsed(f"{SMALLEST.replace('8080', '8080, admin_token: t-1')}").server.admin_token)
+    assert parsed().server.admin_token is None
+    assert [
+        "WARMGATE_SERVER__ADMIN_TOKEN (server.admin_token) is not valid; "
+        "it must be printable ASCII without spaces or line ends."
+    ] == sentences(WARMGATE_SERVER__ADMIN_TOKEN="t 1")
+
+
 def test_a_model_may_have_bedrock_only() -> None:
     """No worker is needed where Bedrock answers."""
     model = parsed("models: [{name: claude, bedrock: {model_id: m, region: us-east-1}}]").models[0]
@@ -72,7 +89,7 @@ def test_the_region_of_bedrock_must_come_from_somewhere(setting: str, environ: d
 
 def test_the_rules_hold_for_parts_too() -> None:
     """A model without anything to answer is refused at once."""
-    with pytest.raises(ValidationError, match="needs at least one worker, or bedrock"):
+    with pytest.raises(ValidationError, match="needs at least one worker, or a workers_file, or bedrock"):
         ModelSettings(name="tiny")
 
 

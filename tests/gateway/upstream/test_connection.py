@@ -256,6 +256,16 @@ async def test_an_ambiguous_head_is_broken(head: bytes) -> None:
         await line.connection.first_byte()
 
 
+@pytest.mark.parametrize("coding", [b"gzip", b"gzip, chunked"])
+async def test_a_body_in_an_unknown_coding_is_broken(coding: bytes) -> None:
+    """Nobody downstream would be told that it is compressed."""
+    line = Line()
+    line.come(b"HTTP/1.1 200 OK\r\ntransfer-encoding: " + coding + b"\r\n\r\n")
+
+    with pytest.raises(ReplyBroken, match="a transfer coding other than chunked in status and headers"):
+        await line.connection.first_byte()
+
+
 async def test_a_bad_chunk_is_broken_after_the_good_ones() -> None:
     """Good chunks are handed out, then the failure."""
     line = Line()
@@ -292,10 +302,11 @@ async def test_bytes_while_idle_end_the_connection() -> None:
     [
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
+        CHUNKED + b"0\r\nconnection: close\r\n\r\n",
     ],
 )
 async def test_a_peer_that_wants_to_close_is_not_reused(head: bytes) -> None:
-    """``connection: close`` and HTTP/1.0 end the connection with the answer."""
+    """``connection: close``, even in a trailer, and HTTP/1.0 end the connection with the answer."""
     line = Line()
     line.come(head)
 

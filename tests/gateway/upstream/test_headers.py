@@ -1,5 +1,5 @@
 from gateway.backends.backend import Headers
-from gateway.upstream.headers import end_to_end, ends_with_connection
+from gateway.upstream.headers import end_to_end, ends_with_connection, is_plainly_framed
 
 
 def test_names_are_lower_case_and_values_trimmed() -> None:
@@ -43,4 +43,16 @@ def test_a_body_without_length_or_chunks_ends_with_the_connection() -> None:
         ends_with_connection([(b"transfer-encoding", b"gzip, chunked ")]),
         ends_with_connection([(b"transfer-encoding", b"gzip")]),
         ends_with_connection([(b"content-type", b"text/plain")]),
+    ]
+
+
+def test_chunked_is_the_only_coding_that_is_undone() -> None:
+    """Of others nobody downstream would be told, and twice chunked is an attempt to hide where a body ends."""
+    assert [True, True, False, False, False, False] == [
+        is_plainly_framed([(b"content-length", b"5")]),
+        is_plainly_framed([(b"Transfer-Encoding", b" Chunked ")]),
+        is_plainly_framed([(b"transfer-encoding", b"gzip")]),
+        is_plainly_framed([(b"transfer-encoding", b"gzip, chunked")]),
+        is_plainly_framed([(b"transfer-encoding", b"chunked"), (b"transfer-encoding", b"chunked")]),
+        is_plainly_framed([(b"transfer-encoding", b"")]),
     ]

@@ -285,3 +285,37 @@ async def test_closing_the_pool_ends_all_calls() -> None:
             await pool.open(deadline=math.inf)
         assert not connection.is_open()
         assert (0, 0, 0) == counts(pool)
+
+
+async def test_a_retired_pool_keeps_no_connection() -> None:
+    """What is idle is closed at once, what is lent goes on and is closed when it is given back."""
+    async with serving(answers) as peer, pool_of(peer) as pool:
+        idle, lent = await pool.open(deadline=math.inf), await pool.open(deadline=math.inf)
+        await exchange(idle)
+        pool.give_back(idle)
+        pool.retire()
+
+        assert (1, 0, 0) == counts(pool)
+
+        await exchange(lent)
+        pool.give_back(lent)
+
+        assert (0, 0, 0) == counts(pool)
+
+
+async def test_a_retired_pool_still_serves_its_waiters() -> None:
+    """They came before it was retired; a request that has it on its list may come even after."""
+    async with serving(answers) as peer, pool_of(peer, max_connections=1) as pool:
+        first = await pool.open(deadline=math.inf)
+        waiting = asyncio.get_running_loop().create_task(pool.open(deadline=math.inf))
+        await turns()
+        pool.retire()
+        await exchange(first)
+        pool.give_back(first)
+        second = await waiting
+        await exchange(second)
+        pool.give_back(second)
+        third = await pool.open(deadline=math.inf)
+        pool.discard(third)
+
+        assert (0, 0, 0) == counts(pool)

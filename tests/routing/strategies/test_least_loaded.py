@@ -39,3 +39,13 @@ def test_the_same_seed_gives_the_same_order() -> None:
     idle = [a_candidate(worker) for worker in "abcdefgh"]
 
     assert order_of(LeastLoaded(seeded(7)), REQUEST, *idle) == order_of(LeastLoaded(seeded(7)), REQUEST, *idle)
+
+
+def test_an_explanation_says_whether_the_load_decides() -> None:
+    """Where all have equally many requests, chance does; whether they wait or generate makes no difference."""
+    strategy = LeastLoaded(seeded())
+    differing = strategy.explain(REQUEST, [a_candidate("a", pending=1), a_candidate("b")])
+    equal = strategy.explain(REQUEST, [a_candidate("a", pending=1), a_candidate("b", decodes=1)])
+
+    assert ("least_loaded", ["b", "a"]) == (differing.effective, [c.worker for c in differing.order])
+    assert ("random", {}) == (equal.effective, equal.costs_s)

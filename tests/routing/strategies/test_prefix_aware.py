@@ -137,3 +137,32 @@ def test_on_a_busy_fleet_the_hit_wins_over_a_shorter_backlog() -> None:
 
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, warm, cold)
     assert "ab" == order_of(PrefixAware(seeded()), REQUEST, *busy)
+
+
+@pytest.mark.parametrize(
+    ("effective", "candidates"),
+    [
+        ("prefix_aware", [a_candidate("a", hit_tokens=500), a_candidate("b")]),
+        # The hit loses, but it was weighed.
+        ("prefix_aware", [a_candidate("a", hit_tokens=500, backlog_s=9.0), a_candidate("b")]),
+        ("load_alone", [a_candidate("a", backlog_s=9.0), a_candidate("b")]),
+        ("load_alone", [a_candidate("a", hit_tokens=500, decodes=1), a_candidate("b", hit_tokens=500)]),
+        ("random", [a_candidate("a"), a_candidate("b")]),
+        ("random", [a_candidate("a", hit_tokens=500), a_candidate("b", hit_tokens=500)]),
+    ],
+)
+def test_an_explanation_says_what_decides(effective: str, candidates: list[Candidate]) -> None:
+    """Hits, load alone where they are all the same, or chance."""
+    assert effective == PrefixAware(seeded()).explain(REQUEST, candidates).effective
+
+
+def test_an_explanation_has_the_costs_that_it_ranks_by() -> None:
+    """On a fleet that is busy half of the time a second of prefill counts twice; a single candidate has a cost too."""
+    strategy = PrefixAware(seeded())
+    warm = a_candidate("a", hit_tokens=500, busy_share=0.5)
+    cold = a_candidate("b", backlog_s=3.0, busy_share=0.5)
+    both, one = strategy.explain(REQUEST, [cold, warm]), strategy.explain(REQUEST, [warm])
+
+    assert [warm, cold] == both.order
+    assert {"a": pytest.approx(1.02), "b": pytest.approx(5.02)} == both.costs_s
+    assert {"a": pytest.approx(1.02)} == one.costs_s

@@ -34,3 +34,16 @@ def test_turns_go_on_when_the_fleet_changes() -> None:
     order_of(strategy, REQUEST)
 
     assert ["ab", "ba"] == [order_of(strategy, REQUEST, a_candidate("a"), a_candidate("b")) for _ in range(2)]
+
+
+def test_an_explanation_takes_no_turn() -> None:
+    """However often one asks, the next request gets what was said."""
+    strategy = RoundRobin()
+    candidates = [a_candidate("a"), a_candidate("b")]
+    order_of(strategy, REQUEST, *candidates)
+    explained = [strategy.explain(REQUEST, candidates) for _ in range(3)]
+
+    assert [("round_robin", ["b", "a"], {})] * 3 == [
+        (ranking.effective, [c.worker for c in ranking.order], ranking.costs_s) for ranking in explained
+    ]
+    assert "ba" == order_of(strategy, REQUEST, *candidates)

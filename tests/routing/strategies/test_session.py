@@ -46,3 +46,15 @@ def test_a_request_without_a_session_goes_to_the_least_loaded_worker() -> None:
     candidates = [a_candidate("a", pending=2), a_candidate("b"), a_candidate("c", pending=1)]
 
     assert "bca" == order_of(Session(seeded()), a_request(), *candidates)
+
+
+def test_an_explanation_says_whether_there_is_a_session() -> None:
+    """Without one it is the least loaded, or chance among equals."""
+    strategy = Session(seeded())
+    loaded = [a_candidate("a", pending=1), a_candidate("b")]
+    effective = [
+        strategy.explain(request, candidates).effective
+        for request, candidates in [(a_request(session="alice"), FIVE), (a_request(), loaded), (a_request(), FIVE)]
+    ]
+
+    assert ["session", "least_loaded", "random"] == effective

@@ -1,0 +1,145 @@
+"""`/openapi.json`: what FastAPI knows of its own routes, and beside it the endpoints that workers answer.
+
+Of their bodies only that is said which the gateway itself insists on; everything else is between caller and engine.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from gateway.endpoints.endpoint import FORM, JSON, Endpoint
+from gateway.endpoints.faults import ANTHROPIC
+
+Json = dict[str, Any]
+
+_TEXT: Json = {"type": "string"}
+_TEXT_OR_NULL: Json = {"type": ["string", "null"]}
+_SCHEMAS: dict[str, Json] = {
+    "Error": {
+        "type": "object",
+        "description": "An error as OpenAI tells it",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["message", "type", "param", "code"],
+                "properties": {
+                    "message": _TEXT,
+                    "type": _TEXT,
+                    "param": _TEXT_OR_NULL,
+                    "code": {"type": ["string", "integer", "null"]},
+                },
+            }
+        },
+    },
+    "AnthropicError": {
+        "type": "object",
+        "description": "An error as Anthropic tells it",
+        "required": ["type", "error"],
+        "properties": {
+            "type": {"const": "error"},
+            "error": {
+                "type": "object",
+                "required": ["type", "message"],
+                "properties": {"type": _TEXT, "message": _TEXT},
+            },
+        },
+    },
+}
+_MESSAGES: Json = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "type": "object",
+        "required": ["role"],
+        "properties": {
+            "role": _TEXT,
+            "content": {
+                "anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"type": ["string", "object"]}}]
+            },
+        },
+    },
+}
+_FIELDS: dict[str, Json] = {
+    "model": {"type": "string", "minLength": 1, "description": "Name or alias of a model that is served"},
+    "messages": _MESSAGES,
+    "input": {"anyOf": [_TEXT, {"type": "array", "items": {"type": "object"}}]},
+}
+_OTHERWISE: dict[str, dict[str, Json]] = {
+    "/v1/chat/completions/batch": {"messages": {"type": "array", "minItems": 1, "items": _MESSAGES}},
+    "/v1/completions": {"prompt": {"description": "Text, texts, token ids, or lists of token ids"}},
+}
+"""Fields that are different in one endpoint, or of interest in no other."""
+_VALIDATION = ("HTTPValidationError", "ValidationError")
+"""FastAPI's own shape of errors, in which nothing is told here."""
+
+
+def describe(api: FastAPI, endpoints: Iterable[Endpoint]) -> None:
+    """Let *api* describe *endpoints* as well, and its errors as they are told."""
+    proxied = {endpoint.path: {"post": _operation(endpoint)} for endpoint in endpoints}
+
+    def openapi() -> Json:
+        if api.openapi_schema is None:
+            told = get_openapi(title=api.title, version=api.version, routes=api.routes)
+            api.openapi_schema = _complete(told, proxied)
+        return api.openapi_schema
+
+    api.openapi = openapi  # type: ignore[method-assign]  # the way that FastAPI has for it
+
+
+def _complete(told: Json, proxied: dict[str, Json]) -> Json:
+    """What FastAPI *told*, with *proxied* first and with our errors."""
+    for operations in told["paths"].values():
+        for operation in operations.values():
+            responses = operation["responses"]
+            responses.pop("422", None)
+            for status, error in _errors("Error").items():
+                responses.setdefault(status, error)
+    told["paths"] = {**proxied, **told["paths"]}
+    schemas = told.setdefault("components", {}).setdefault("schemas", {})
+    for name in _VALIDATION:
+        schemas.pop(name, None)
+    schemas.update(_SCHEMAS)
+    return told
+
+
+def _operation(endpoint: Endpoint) -> Json:
+    return {
+        "summary": endpoint.summary,
+        "operationId": endpoint.path.strip("/").replace("/", "_"),
+        "tags": ["workers"],
+        "requestBody": {
+            "required": True,
+            "content": {endpoint.media.decode("ascii"): {"schema": _body_of(endpoint)}},
+        },
+        "responses": {
+            "200": {
+                "description": "The worker's answer",
+                "content": {
+                    JSON.decode("ascii"): {"schema": {}},
+                    "text/event-stream": {"schema": _TEXT},
+                    **({"text/plain": {"schema": _TEXT}} if endpoint.media == FORM else {}),
+                },
+            },
+            **_errors("AnthropicError" if endpoint.errors is ANTHROPIC else "Error"),
+        },
+    }
+
+
+def _body_of(endpoint: Endpoint) -> Json:
+    return {
+        "type": "object",
+        "required": list(endpoint.required),
+        "properties": {name: _FIELDS[name] for name in endpoint.required} | _OTHERWISE.get(endpoint.path, {}),
+        "additionalProperties": True,
+    }
+
+
+def _errors(schema: str) -> dict[str, Json]:
+    content = {JSON.decode("ascii"): {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    return {
+        "4XX": {"description": "The request cannot be served as it is", "content": content},
+        "5XX": {"description": "The gateway or its workers cannot serve it", "content": content},
+    }

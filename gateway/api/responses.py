@@ -1,0 +1,86 @@
+"""``/v1/responses/{id}`` and what hangs below it. Making a response is the proxy's, like every completion."""
+
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from gateway import headers as header_rules
+from gateway.attempt import CLIENT_ERRORS, whole
+from gateway.backends.backend import Call, Headers, Reply
+from gateway.endpoints.endpoint import JSON
+from gateway.endpoints.table import ENDPOINTS
+from gateway.errors import UpstreamError
+from gateway.kept_responses import KeptResponses
+
+router = APIRouter(tags=["responses"])
+
+_ENDPOINT = ENDPOINTS["/v1/responses"]
+_EVENTS = b"text/event-stream"
+
+
+@router.get("/v1/responses/{response_id}", summary="A response, as its worker keeps it")
+@router.delete("/v1/responses/{response_id}", summary="Forget a response")
+@router.get("/v1/responses/{response_id}/input_items", summary="What a response answered")
+@router.post("/v1/responses/{response_id}/cancel", summary="End a response that is made in the background")
+async def kept_response(request: Request, response_id: str) -> Response:
+    """Passed on as the worker tells it."""
+    kept: KeptResponses = request.app.state.kept_responses
+    reply = await kept.ask(response_id, _call(request))
+    headers = header_rules.downstream(reply.headers)
+    if any(name == b"content-type" and value.startswith(_EVENTS) for name, value in headers):
+        return _Relayed(reply, headers)
+    try:
+        body = await whole(reply)
+    finally:
+        await reply.aclose()
+    if reply.status in CLIENT_ERRORS and not header_rules.is_compressed(headers):
+        told = _ENDPOINT.normalised(reply.status, body)
+        if told is not body:
+            body, headers = told, header_rules.of_another_body(headers, JSON)
+    response = Response(body, reply.status)
+    response.raw_headers += headers
+    return response
+
+
+class _Relayed(StreamingResponse):
+    """The events of a response that is still being made, as they come."""
+
+    def __init__(self, reply: Reply, headers: Headers) -> None:
+        super().__init__(_events(reply), reply.status)
+        self._reply = reply
+        self.raw_headers += headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._reply.aclose()  # not in the iterator: of a caller who left early it is never begun
+
+
+async def _events(reply: Reply) -> AsyncIterator[bytes]:
+    tail = _ENDPOINT.tail(strip_usage=False)
+    try:
+        while data := await reply.read():
+            yield tail.feed(data)
+        yield tail.finish()
+    except UpstreamError as error:
+        event = _ENDPOINT.error_event(error, sequence_number=tail.next_sequence_number)
+        yield b"\n\n" + event if tail.inside_event else event
+
+
+def _call(request: Request) -> Call:
+    """The caller's request as the worker gets it: none of these has a body."""
+    fields = header_rules.fields(request.headers.raw)
+    request_id = header_rules.request_id_of(fields)
+    assert request_id is not None, "the gateway names every request"
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    return Call(
+        method=request.method.encode("ascii"),
+        path=path + b"?" + query if query else path,
+        headers=header_rules.upstream(request.headers.raw, request_id, JSON),
+        body=b"",
+        streams=False,
+        model="",
+    )

@@ -1,0 +1,177 @@
+"""One worker under observation: what is asked of it, what the answers mean, and what the fleet is told.
+
+1. Up is proved, not presumed.
+2. A worker that sleeps lives: it is no failure, but it gets no requests.
+3. Readings inform; the load that routing goes by is the gateway's own account.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from cache_index import WorkerId
+from gateway.engine_metrics import Engine, EngineReading, Observation
+from gateway.engine_watch import EngineWatch
+from gateway.probe import Probe
+from routing.fleet import Fleet
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_PATH = "/health"
+SGLANG_PATHS = ("/ready", "/v1/models")
+"""What SGLang is asked instead: its ``/health`` generates a token and takes over a second. ``/ready`` turns 503 while
+it drains; versions without it still list their models."""
+FRUITLESS = 3
+RARELY = 12
+"""A worker that told nothing of itself, asked *FRUITLESS* times, is asked this many times less often."""
+
+
+@dataclass(slots=True, eq=False)
+class Patient:
+    """One worker under observation, in the fleet that is to know."""
+
+    worker: WorkerId
+    url: str
+    fleet: Fleet
+    model: str
+    on_down: Callable[[], None]
+    """Called after the fleet knows that the worker is down."""
+    on_reading: Callable[[Observation], None] = lambda _: None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every question."""
+
+
+class Checkup:
+    """What has been found of one worker, and what follows from it."""
+
+    def __init__(
+        self,
+        patient: Patient,
+        probe: Probe,
+        *,
+        path: str,
+        failures_to_down: int,
+        successes_to_up: int,
+        metrics_interval_s: float,
+        kept_s: float,
+        clock: Callable[[], float],
+        up: bool = False,
+    ) -> None:
+        """A reading is shown for the present until *kept_s* have passed. *up* is what the fleet believes so far."""
+        self.patient = patient
+        self._probe = probe
+        self._watch = EngineWatch(probe)
+        self._path = path
+        self._failures_to_down = failures_to_down
+        self._successes_to_up = successes_to_up
+        self._metrics_interval_s = metrics_interval_s
+        self._kept_s = kept_s
+        self._clock = clock
+        self._up = up
+        self._in_row = 0
+        """Checks in a row that spoke against `up`."""
+        self._engine: Engine | None = None
+        self._lacks_ready = False
+        self._observation: Observation | None = None
+        self._started_at: float | None = None
+        self._asleep = False
+        self._told = False
+        """In this life, anything at all."""
+        self._fruitless = 0
+        self._read_due = float("-inf")
+
+    async def visit(self) -> None:
+        """One check, and a reading if it is time for one and the check was good."""
+        alive = await self._is_alive()
+        self._judge(alive=alive)
+        if alive and self._up and self._clock() >= self._read_due:
+            await self._read()
+        if self._observation is None or self._observation.is_stale(self._clock()):
+            self._set_asleep(asleep=False)  # who does not tell is taken to be awake
+
+    async def _is_alive(self) -> bool:
+        """Whether the path that suits the engine answers below 500.
+
+        An unknown worker that is silent may be SGLang, of which ``/health`` takes longer than the timeout.
+        """
+        status = await self._ask()
+        if status is None and self._path == DEFAULT_PATH and self._engine is None:
+            await self._read()
+            status = await self._ask_sglang() if self._is_sglang else None
+        return status is not None and status < 500
+
+    @property
+    def _is_sglang(self) -> bool:
+        return self._engine is Engine.SGLANG
+
+    async def _ask(self) -> int | None:
+        if self._path == DEFAULT_PATH and self._is_sglang:
+            return await self._ask_sglang()
+        return await self._probe.status(self._path)
+
+    async def _ask_sglang(self) -> int | None:
+        ready, models = SGLANG_PATHS
+        if not self._lacks_ready:
+            status = await self._probe.status(ready)
+            if status is None or not 400 <= status < 500:
+                return status
+            self._lacks_ready = True
+        return await self._probe.status(models)
+
+    def _judge(self, *, alive: bool) -> None:
+        if alive == self._up:
+            self._in_row = 0
+            return
+        self._in_row += 1
+        if self._in_row < (self._successes_to_up if alive else self._failures_to_down):
+            return
+        self._up = alive
+        self._in_row = 0
+        self._read_due = float("-inf")
+        patient = self.patient
+        patient.fleet.set_up(patient.worker, up=alive)
+        _log.info("worker %s of model %s is %s", patient.worker, patient.model, "up" if alive else "down")
+        if not alive:
+            self._forget_engine()
+            patient.on_down()
+
+    def _forget_engine(self) -> None:
+        """What comes up at this address may be another one."""
+        self._watch.forget()
+        self._engine = None
+        self._lacks_ready = False
+        self._told = False
+        self._fruitless = 0
+
+    async def _read(self) -> None:
+        reading = await self._watch.read()
+        now = self._clock()
+        if reading is None:  # it may only be too busy to tell: no sign of another life
+            self._fruitless += 1
+        else:
+            self._told = True
+            self._take(reading, now)
+        rare = not self._told and self._fruitless >= FRUITLESS
+        self._read_due = now + self._metrics_interval_s * (RARELY if rare else 1)
+
+    def _take(self, reading: EngineReading, now: float) -> None:
+        patient = self.patient
+        self._engine = reading.engine
+        self._observation = Observation(reading, now, self._kept_s)
+        if reading.started_at is not None and reading.started_at != self._started_at:
+            if self._started_at is not None:
+                patient.fleet.restarted(patient.worker)
+                _log.info("worker %s of model %s has restarted: its cache is empty", patient.worker, patient.model)
+            self._started_at = reading.started_at
+        if reading.cache_tokens is not None:
+            block_size = reading.block_size or 1
+            patient.fleet.set_capacity(patient.worker, blocks=reading.cache_tokens // block_size, block_size=block_size)
+        self._set_asleep(asleep=bool(reading.is_asleep))
+        patient.on_reading(self._observation)
+
+    def _set_asleep(self, *, asleep: bool) -> None:
+        patient = self.patient
+        patient.fleet.set_asleep(patient.worker, asleep=asleep)
+        if asleep != self._asleep:
+            self._asleep = asleep
+            _log.info("worker %s of model %s is %s", patient.worker, patient.model, "asleep" if asleep else "awake")

@@ -1,0 +1,71 @@
+"""Where the settings come from, and when they are to be read again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from gateway.settings import Settings, load
+from gateway.watched_file import WatchedFile
+
+INTERVAL_S = 0.5
+"""Between two looks at the file; a change is taken at the second that finds it the same, so within a second."""
+
+
+class Configuration:
+    """One file, or none, and the variables of *environ* over it."""
+
+    def __init__(self, path: Path | None, environ: Mapping[str, str]) -> None:
+        """No I/O."""
+        self._path = path
+        self._environ = environ
+        self._file = None if path is None else WatchedFile(path)
+
+    def load(self) -> Settings:
+        """The settings as they are at this moment, which are known from then on.
+
+        Raises:
+            SettingsError: a sentence for every fault that was found.
+        """
+        if self._file is not None:
+            self._file.note()
+        return load(self._path, self._environ)
+
+    def has_changed(self) -> bool:
+        """True once for each change of the file since it was loaded, when it has come to rest."""
+        return self._file is not None and self._file.has_changed()
+
+
+class Reloader:
+    """Calls *reload* when it is asked to, and when the file of *configuration* has changed."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        reload: Callable[[Callable[[], Settings]], Awaitable[None]],
+        *,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self._configuration = configuration
+        self._reload = reload
+        self._interval_s = interval_s
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Reload soon, whether or not the file has changed."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Reload, one after the other, until cancelled."""
+        while True:
+            if await self._is_asked() or await asyncio.to_thread(self._configuration.has_changed):
+                await self._reload(self._configuration.load)
+
+    async def _is_asked(self) -> bool:
+        """Whether somebody asks within the interval."""
+        try:
+            async with asyncio.timeout(self._interval_s):
+                await self._asked.wait()
+        except TimeoutError:
+            return False
+        self._asked.clear()
+        return True

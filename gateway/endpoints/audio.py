@@ -1,0 +1,71 @@
+"""Transcriptions and translations of speech: forms with a file, which any worker can serve as well as another."""
+
+import msgspec
+
+from gateway.body import Body, without_prompt
+from gateway.endpoints.multipart import Part, parts_of, replaced
+from gateway.errors import InvalidField
+from gateway.sse import UNREADABLE, Usage
+
+_TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})  # pydantic's spellings, by which the engines read forms
+_FALSE = frozenset({"", "false", "0", "no", "off", "f", "n"})
+
+
+def parse_audio(raw: bytes, content_type: bytes) -> Body:
+    """Read ``model`` and ``stream`` of a form. O(bytes).
+
+    Raises:
+        MalformedBody: not a multipart body.
+        InvalidField: a field is missing or cannot be; *param* names it.
+    """
+    parts = parts_of(raw, content_type)
+    stream = (_text(raw, parts, "stream") or "").strip().lower()
+    if stream not in _TRUE | _FALSE:
+        raise InvalidField("'stream' must be true or false", param="stream")
+    return without_prompt(_text(raw, parts, "model"), streams=stream in _TRUE, max_tokens=None)
+
+
+def audio_upstream_body(raw: bytes, content_type: bytes, body: Body, upstream_name: str) -> bytes:
+    """The caller's form with the worker's name of the model; every other byte stays."""
+    if body.model == upstream_name:
+        return raw
+    models = [part for part in parts_of(raw, content_type) if part.name == "model"]
+    return replaced(raw, models, upstream_name.encode())
+
+
+def usage_of_audio(body: bytes) -> Usage | None:
+    """The usage in a transcription, if it is in tokens: most models count seconds. O(bytes)."""
+    try:
+        usage = _decode_answer(body).usage
+    except UNREADABLE:
+        return None
+    if usage is None or usage.input_tokens is None:
+        return None
+    return Usage(usage.input_tokens, usage.output_tokens or 0)
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Answer(msgspec.Struct, gc=False):
+    usage: _Usage | None = None
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+
+
+def _text(raw: bytes, parts: list[Part], name: str) -> str | None:
+    """The value of the last field *name*; None if there is none."""
+    found = [part for part in parts if part.name == name]
+    if not found:
+        return None
+    last = found[-1]
+    if last.is_file:
+        raise InvalidField(f"'{name}' must be a text, not a file", param=name)
+    try:
+        return raw[last.start : last.end].decode()
+    except UnicodeDecodeError:
+        # Not chained: the cause carries the value.
+        raise InvalidField(f"'{name}' is not UTF-8", param=name) from None

@@ -1,0 +1,219 @@
+"""What went wrong, in the words that the caller's API has for it.
+
+A fault comes from one of two sides: an error of the gateway's own (`fault_of`), or what a worker said, in whichever of
+the shapes that engines use (`fault_in`). It leaves in the shape of the endpoint that was asked (`ErrorShape`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from gateway.errors import GatewayError
+from gateway.sse import UNREADABLE
+
+_LONGEST_MESSAGE = 4096
+"""Characters of a message that had to be put in another shape; validation errors may quote the whole prompt."""
+_LARGEST_READ_BYTES = 2**20
+_LONGEST_TEXT = 500
+_MOST_DETAILS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One error, whoever made it. *type*, *param* and *code* are None where nobody said."""
+
+    status: int
+    message: str
+    type: str | None = None
+    param: str | None = None
+    code: str | int | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorShape:
+    """How one API tells errors."""
+
+    body: Callable[[Fault], bytes]
+    """The body of a response with an error status, UTF-8 JSON."""
+    event: Callable[[Fault, int], bytes]
+    """The last event of a stream that had begun. The number is that of the event, where the API counts them."""
+    fits: Callable[[Any], bool]
+    """Whether a worker's JSON has this shape already, so that it can pass byte for byte."""
+
+
+def fault_of(error: GatewayError, *, request_id: str | None = None) -> Fault:
+    """The gateway's own *error*."""
+    return Fault(error.status, error.message, error.type, error.param, error.code, request_id)
+
+
+def normalised(shape: ErrorShape, status: int, body: bytes) -> bytes:
+    """A worker's error *body* in *shape*: as it came if it has that shape, else with all that it says. O(bytes)."""
+    said = _json_in(body)
+    return body if shape.fits(said) else shape.body(fault_in(status, body))
+
+
+def fault_in(status: int, body: bytes) -> Fault:
+    """What an upstream's error *body* says.
+
+    Known are vLLM's shape (``error`` with an object; for 401 with a string), SGLang's and Dynamo's (flat), Anthropic's,
+    FastAPI's (``detail``) and plain text. HTML, or nothing, says no more than the status.
+    """
+    message, fields = _said_in(body)
+    kind, param, code = fields.get("type"), fields.get("param"), fields.get("code")
+    return Fault(
+        status,
+        message[:_LONGEST_MESSAGE].strip() or f"The worker answered {status} {_phrase(status)}".rstrip(),
+        kind if isinstance(kind, str) else None,
+        param if isinstance(param, str) else None,
+        code if isinstance(code, str | int) else None,
+    )
+
+
+def reason_in(body: bytes) -> str:
+    """What an upstream's error *body* gives as its reason, in one line of bounded length; ``""`` if it gives none."""
+    return " ".join(_said_in(body)[0].split())[:_LONGEST_TEXT]
+
+
+def _openai_body(fault: Fault) -> bytes:
+    error = {
+        "message": fault.message,
+        "type": fault.type or _openai_type(fault.status),
+        "param": fault.param,
+        "code": fault.code,
+    }
+    return msgspec.json.encode({"error": error})
+
+
+def _openai_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # chunks are not counted
+    return b"data: " + _openai_body(fault) + b"\n\n"
+
+
+def _is_openai(said: Any) -> bool:
+    match said:
+        case {"error": {"message": str()}}:
+            return True
+    return False
+
+
+def _responses_event(fault: Fault, number: int) -> bytes:
+    code = fault.code if fault.code is not None else fault.type or _openai_type(fault.status)
+    event = {
+        "type": "error",
+        "code": str(code),
+        "message": fault.message,
+        "param": fault.param,
+        "sequence_number": number,
+    }
+    return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _anthropic_body(fault: Fault) -> bytes:
+    body: dict[str, Any] = {
+        "type": "error",
+        "error": {"type": _anthropic_type(fault), "message": fault.message},
+    }
+    if fault.request_id is not None:
+        body["request_id"] = fault.request_id
+    return msgspec.json.encode(body)
+
+
+def _anthropic_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # events are not counted
+    return b"event: error\ndata: " + _anthropic_body(fault) + b"\n\n"
+
+
+def _is_anthropic(said: Any) -> bool:
+    match said:
+        case {"type": "error", "error": {"type": str(), "message": str()}}:
+            return True
+    return False
+
+
+OPENAI = ErrorShape(_openai_body, _openai_event, _is_openai)
+RESPONSES = ErrorShape(_openai_body, _responses_event, _is_openai)
+ANTHROPIC = ErrorShape(_anthropic_body, _anthropic_event, _is_anthropic)
+
+# docs.anthropic.com/en/api/errors; 503 is what overload is called everywhere else.
+_ANTHROPIC_TYPES: Mapping[int, str] = MappingProxyType(
+    {
+        401: "authentication_error",
+        402: "billing_error",
+        403: "permission_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        503: "overloaded_error",
+        504: "timeout_error",
+        529: "overloaded_error",
+    }
+)
+
+
+def _anthropic_type(fault: Fault) -> str:
+    default = "invalid_request_error" if fault.status < 500 else "api_error"
+    return _ANTHROPIC_TYPES.get(fault.status, default)
+
+
+def _openai_type(status: int) -> str:
+    if status == 429:
+        return "rate_limit_error"
+    return "invalid_request_error" if status < 500 else "server_error"
+
+
+def _said_in(body: bytes) -> tuple[str, Mapping[str, Any]]:
+    """The message of an error *body*, or ``""``, and the fields beside it."""
+    fields: Mapping[str, Any] = {}
+    message = ""
+    match _json_in(body):
+        case {"error": {"message": str(message)} as fields}:
+            pass
+        case {"error": str(message)} | {"detail": str(message)} | str(message):
+            pass
+        case {"message": str(message)} as fields:
+            pass
+        case {"detail": [*details]}:
+            message, fields = _complaints(details)
+        case None:
+            message = _text_in(body)
+    return message, fields
+
+
+def _complaints(details: list[Any]) -> tuple[str, Mapping[str, Any]]:
+    """What FastAPI's validation says, without the inputs that it quotes; *param* is the first field."""
+    told: list[str] = []
+    params: list[str] = []
+    for detail in details[:_MOST_DETAILS]:
+        match detail:
+            case {"msg": str(message), "loc": ["body", *path]}:
+                params.append(".".join(map(str, path)))
+                told.append(f"{params[-1]}: {message}" if path else message)
+            case {"msg": str(message)}:
+                told.append(message)
+    return "; ".join(told), {"param": params[0]} if params and params[0] else {}
+
+
+def _text_in(body: bytes) -> str:
+    """Plain text in one line of bounded length; ``""`` for HTML and for what JSON was meant to be."""
+    text = " ".join(body[: 4 * _LONGEST_TEXT].decode("utf-8", "ignore").split())
+    return "" if text.startswith(("<", "[", "{")) else text[:_LONGEST_TEXT]
+
+
+def _json_in(body: bytes) -> Any:
+    """The JSON value *body*, None if it is none. Very long ones are not read: no engine says so much."""
+    if len(body) > _LARGEST_READ_BYTES:
+        return {}
+    try:
+        return msgspec.json.decode(body)
+    except UNREADABLE:
+        return None
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

@@ -1,0 +1,148 @@
+"""Anthropic's Messages API: its body, its stream of named events, its usage."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from gateway.body import Body, count, named, parsed
+from gateway.errors import InvalidField
+from gateway.prompt import Item, Message, messages_prompt, without_cache_marks
+from gateway.sse import NO_ERROR, UNREADABLE, NamedTail, Usage
+
+
+def parse_messages(raw: bytes) -> Body:
+    """Read the body of ``/v1/messages``. Raises as `gateway.body.parse_chat`. O(bytes)."""
+    return parsed(raw, _read)
+
+
+class MessagesTail(NamedTail):
+    """Watches the events of a message, up to ``message_stop``.
+
+    Usage comes in two parts: ``message_start`` has the input, ``message_delta`` the output and, from vLLM, the input
+    again, which then counts. A delta whose ``stop_reason`` is null is how vLLM tells that its engine gave up.
+    """
+
+    __slots__ = ("_counted",)
+
+    PRELUDE = frozenset({"message_start", "ping"})
+    ENDS = frozenset({"message_stop"})
+    FAILURES = frozenset({"error"})
+
+    def __init__(self, *, strip_usage: bool = False, max_held: int = 64 * 1024) -> None:  # noqa: ARG002  # never alone
+        super().__init__(max_held=max_held)
+        self._counted = _Usage()
+
+    def _may_matter(self, events: bytes) -> bool:
+        return b"message_" in events or b"error" in events or b"[DONE]" in events
+
+    def _note(self, name: str, data: bytes) -> None:
+        try:
+            event = _decode_event(data)
+        except UNREADABLE:
+            event = _Event()
+        if event.message is not None:
+            self._add(event.message.usage)
+        self._add(event.usage)
+        if name == "message_delta" and event.delta is not None and event.delta.stop_reason is None:
+            self.aborted = True
+        error = bytes(event.error)
+        if self.failed is None and (name == "error" or error not in NO_ERROR):
+            self.failed = data if error in NO_ERROR else error
+
+    def _add(self, usage: "_Usage | None") -> None:
+        if usage is None:
+            return
+        if usage.input_tokens is None:  # only the output: what is known of the input stays
+            counted = self._counted
+            usage = msgspec.structs.replace(
+                usage,
+                input_tokens=counted.input_tokens,
+                cache_read_input_tokens=counted.cache_read_input_tokens,
+                cache_creation_input_tokens=counted.cache_creation_input_tokens,
+            )
+        self._counted = usage
+        self.usage = usage.to_usage()
+
+
+def usage_of_message(body: bytes) -> Usage | None:
+    """The usage in a whole message; None if there is none. O(bytes)."""
+    try:
+        usage = _decode_message(body).usage
+    except UNREADABLE:
+        return None
+    return usage.to_usage() if usage is not None else None
+
+
+class _Messages(msgspec.Struct, gc=False):
+    model: str | None = None
+    messages: list[Message] | None = None
+    system: str | list[Item] | None = None
+    tools: Any = None
+    stream: bool | None = None
+    max_tokens: int | float | None = None
+    metadata: Any = None
+    cache_salt: str | None = None
+    chat_template_kwargs: Any = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+    def to_usage(self) -> Usage:
+        """Anthropic counts what was read from a cache, or written to it, beside ``input_tokens``, not in it."""
+        read, written = self.cache_read_input_tokens, self.cache_creation_input_tokens
+        prompt_tokens = (self.input_tokens or 0) + (read or 0) + (written or 0)
+        return Usage(prompt_tokens, self.output_tokens or 0, read)
+
+
+class _Message(msgspec.Struct, gc=False):
+    usage: _Usage | None = None
+
+
+class _Delta(msgspec.Struct, gc=False):
+    stop_reason: Any = ""
+
+
+class _Event(msgspec.Struct, gc=False):
+    message: _Message | None = None
+    delta: _Delta | None = None
+    usage: _Usage | None = None
+    error: Raw = Raw()
+
+
+_decode = msgspec.json.Decoder(_Messages, float_hook=Raw).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_message = msgspec.json.Decoder(_Message).decode
+
+
+def _read(raw: bytes) -> Body:
+    body = _decode(raw)
+    if not body.messages:
+        raise InvalidField("'messages' must be a list of at least one message", param="messages")
+    return Body(
+        model=named(body.model),
+        streams=bool(body.stream),
+        max_tokens=count(body.max_tokens, "max_tokens", least=0),
+        asks_usage=True,
+        has_stream_options=False,
+        prompt=messages_prompt(body.system, body.messages, head=_head(body)),
+        session=_session(body.metadata),
+        cache_salt=body.cache_salt,
+        n=1,
+        reads_cache=True,
+    )
+
+
+def _head(body: _Messages) -> dict[str, Any]:
+    head = {"tools": without_cache_marks(body.tools), "chat_template_kwargs": body.chat_template_kwargs}
+    return {name: value for name, value in head.items() if value}
+
+
+def _session(metadata: Any) -> str | None:
+    """``metadata.user_id``, in which Claude Code names the session too."""
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    return user if isinstance(user, str) and user else None

@@ -1,0 +1,52 @@
+"""Routes that engines have and the gateway does not serve, with what to do instead."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_ONE_ENGINE = "it is about one engine, so ask a worker"
+_INSIDE = "it belongs between engines, so ask a worker"
+
+INSTEAD: Mapping[str, str] = MappingProxyType(
+    {
+        "/cohere/v2/chat": "use /v1/chat/completions",
+        "/invocations": "use the endpoint of what the body is, such as /v1/chat/completions",
+        "/inference/v1/generate": "use /v1/completions, whose prompt may be token ids",
+        "/v1/realtime": "WebSockets are not served; use /v1/audio/transcriptions",
+        "/load": "/metrics tells the load of every worker",
+        **dict.fromkeys(
+            (
+                "/v1/chat/completions/render",
+                "/v1/completions/render",
+                "/v1/messages/render",
+            ),
+            f"{_INSIDE}, or use /tokenize",
+        ),
+        **dict.fromkeys(
+            (
+                "/v1/chat/completions/derender",
+                "/v1/completions/derender",
+                "/inference/v1/abort_requests",
+                "/kv_event_sources",
+            ),
+            _INSIDE,
+        ),
+        **dict.fromkeys(
+            (
+                "/tokenizer_info",
+                "/server_info",
+                "/start_profile",
+                "/stop_profile",
+                "/sleep",
+                "/wake_up",
+                "/is_sleeping",
+                "/reset_prefix_cache",
+            ),
+            _ONE_ENGINE,
+        ),
+        **dict.fromkeys(
+            ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
+            "adapters are loaded on every worker by whoever runs them",
+        ),
+    }
+)
+"""By path: the end of a sentence that says that the path is not served."""

@@ -1,0 +1,63 @@
+"""Finds out what an engine tells of itself, and where, without being told which engine it is."""
+
+from dataclasses import replace
+
+from gateway.engine_metrics import Engine, EngineReading, MetricsPage
+from gateway.probe import Probe
+from gateway.sglang_loads import CacheRoom, parse_loads, parse_server_info
+
+METRICS_BYTES = 8 * 2**20
+"""64 ranks of vLLM fill 5 MB; it passes through in pieces."""
+JSON_BYTES = 2**20
+
+
+class EngineWatch:
+    """Reads one worker.
+
+    ``/metrics`` is asked first: every engine has it, SGLang if it was started so. If that tells nothing,
+    SGLang's ``/v1/loads`` is asked, and from then on alone, for as long as it answers.
+    """
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+        self._reads_loads = False
+        self._room: CacheRoom | None = None
+
+    def forget(self) -> None:
+        """Another engine may run there next."""
+        self._reads_loads = False
+        self._room = None
+
+    async def read(self) -> EngineReading | None:
+        """What the engine tells; None if nothing that could be understood came in time.
+
+        At most three questions, each as long as the probe's timeout.
+        """
+        reading = None if self._reads_loads else await self._read_metrics()
+        if reading is None:
+            reading = await self._read_loads()
+            self._reads_loads = reading is not None
+        if reading is None or reading.engine is not Engine.SGLANG:
+            return reading
+        return await self._with_room(reading)
+
+    async def _read_metrics(self) -> EngineReading | None:
+        page = MetricsPage()
+        return page.reading() if await self._probe.feed("/metrics", page.feed, max_bytes=METRICS_BYTES) else None
+
+    async def _read_loads(self) -> EngineReading | None:
+        body = await self._probe.body("/v1/loads?include=core", max_bytes=JSON_BYTES)
+        return None if body is None else parse_loads(body)
+
+    async def _with_room(self, reading: EngineReading) -> EngineReading:
+        """*reading* with the size of the cache from ``/server_info``, which is long and asked once."""
+        if reading.cache_tokens is not None and reading.block_size is not None:
+            return reading
+        if self._room is None:
+            body = await self._probe.body("/server_info", max_bytes=JSON_BYTES)
+            self._room = CacheRoom() if body is None else parse_server_info(body)
+        return replace(
+            reading,
+            cache_tokens=reading.cache_tokens or self._room.cache_tokens,
+            block_size=reading.block_size or self._room.block_size,
+        )

@@ -1,0 +1,87 @@
+"""Responses that workers keep: looked at, cancelled or deleted by id, wherever they are."""
+
+from collections.abc import Iterator
+
+from gateway.attempt import is_workers_fault, refusal
+from gateway.backends.backend import Call, Reply, WorkerBackend
+from gateway.errors import NoWorker, UnknownResponse, UpstreamError
+from gateway.models import Models
+from gateway.response_owners import Owner, ResponseOwners
+
+_NOT_FOUND = 404
+_RETRY_AFTER_S = 2.0
+
+
+class KeptResponses:
+    """Passes calls about one response to the worker that keeps it.
+
+    Whose it is, is known for what this gateway passed on. Of others (from before a restart, or from another replica)
+    every worker is asked in turn: all but one say that they know nothing of it.
+    """
+
+    def __init__(self, models: Models, owners: ResponseOwners) -> None:
+        self._models = models
+        self._owners = owners
+
+    async def ask(self, response_id: str, call: Call) -> Reply:
+        """The answer of whoever keeps the response; to be closed by the caller.
+
+        Raises:
+            UnknownResponse: nobody keeps it.
+            NoWorker: nobody who answered keeps it, but somebody did not answer.
+            UpstreamError: the worker that keeps it failed.
+        """
+        owner = self._owners.find(response_id)
+        if owner is None:
+            return await self._search(response_id, call)
+        keeper = self._worker_of(owner)
+        if keeper is None:
+            raise _unknown(response_id)
+        return await _asked(keeper, call)
+
+    async def _search(self, response_id: str, call: Call) -> Reply:
+        is_everybody_heard = True
+        for worker in self._everybody():
+            try:
+                reply = await _asked(worker, call) if worker is not None else None
+            except UpstreamError:
+                reply = None
+            if reply is None:
+                is_everybody_heard = False
+            elif reply.status != _NOT_FOUND:
+                return reply
+            else:
+                await reply.aclose()
+        if is_everybody_heard:
+            raise _unknown(response_id)
+        raise NoWorker("The worker that may keep the response does not answer", retry_after_s=_RETRY_AFTER_S)
+
+    def _everybody(self) -> Iterator[WorkerBackend | None]:
+        """All workers, also those asleep, whose memory of responses is not the engine's; None for who is down."""
+        for model in list(self._models):
+            for worker in list(model.fleet):
+                yield model.workers.get(worker.id) if worker.is_up else None
+
+    def _worker_of(self, owner: Owner) -> WorkerBackend | None:
+        """None if the model, or the worker, is no more."""
+        workers = {model.name: model.workers for model in self._models}.get(owner.model, {})
+        return workers.get(owner.worker)
+
+
+async def _asked(worker: WorkerBackend, call: Call) -> Reply:
+    """The answer of *worker*, if it is one.
+
+    Raises:
+        UpstreamError: it failed.
+    """
+    reply = await worker.send(call)
+    if not is_workers_fault(reply.status):
+        return reply
+    try:
+        raise await refusal(worker.id, reply)
+    finally:
+        await reply.aclose()
+
+
+def _unknown(response_id: str) -> UnknownResponse:
+    return UnknownResponse(f"The response {response_id[:100]!r} is not kept by any worker", param="response_id")

@@ -1,0 +1,263 @@
+"""Who serves what at this moment: keeps registry, fleets, connections and checks in step with the settings.
+
+1. First everything is made, which may fail and changes nothing; then all is put in place in one synchronous step.
+2. Whatever is as it was before keeps its state: a worker its load, rates, cache and connections, a strategy its turn.
+3. A request goes on with the `Model` that it began with. What left is closed when the last of its calls is over.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import httpx
+
+from cache_index import CacheIndex, Hasher, WorkerId
+from gateway.backends.backend import Backend, WorkerBackend
+from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
+from gateway.backends.bedrock.backend import BedrockBackend
+from gateway.backends.bedrock.endpoint import Timeouts as BedrockTimeouts
+from gateway.backends.worker import HttpWorker
+from gateway.checkup import Patient
+from gateway.engine_metrics import Observation
+from gateway.health import Health, Rules
+from gateway.model_names import ModelNames
+from gateway.models import Model, Models
+from gateway.settings import ModelBedrockSettings, ModelSettings, Settings, WorkerSettings
+from gateway.turnstile import Turnstile
+from gateway.upstream.timeouts import Timeouts
+from routing.breaker import Breaker
+from routing.dispatcher import Immediate
+from routing.fleet import Fleet
+from routing.strategies import STRATEGIES
+from routing.strategies.by_name import StrategiesByName
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A model and what it was made from."""
+
+    model: Model
+    settings: ModelSettings
+    shared: Settings
+
+
+class Roster:
+    """Makes models from settings, and puts them in place of those that were there."""
+
+    def __init__(
+        self,
+        models: Models,
+        health: Health,
+        *,
+        index: CacheIndex,
+        hasher: Hasher,
+        client: httpx.AsyncClient,
+        clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self._models = models
+        self._health = health
+        self._index = index
+        self._hasher = hasher
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._made: dict[str, _Made] = {}
+
+    def take(self, settings: Settings) -> None:
+        """Serve what *settings* say, from this moment on: whole sets of models and workers, never differences.
+
+        Raises:
+            ValueError: something cannot be made; then nothing has changed.
+        """
+        made = {model.name: self._make(model, settings) for model in settings.models}
+        names = ModelNames([(model.name, model.aliases) for model in settings.models])
+        self._put_in_place(made, names, rules_of(settings))
+
+    # ---- making
+
+    def _make(self, model: ModelSettings, settings: Settings) -> _Made:
+        former = self._made.get(model.name)
+        if former is None:
+            fleet = self._fleet(settings)
+        elif model == former.settings and _same_for_all(settings, former.shared):
+            return former
+        else:
+            fleet = former.model.fleet
+        return _Made(self._model(model, settings, fleet, former), model, settings)
+
+    def _model(self, model: ModelSettings, settings: Settings, fleet: Fleet, former: _Made | None) -> Model:
+        return Model(
+            model.name,
+            upstream_name=model.upstream_model,
+            strategy=model.strategy,
+            allows_strategy_header=model.strategy_header,
+            session_header=model.session_header.encode("ascii"),
+            hasher=self._hasher,
+            index=self._index,
+            fleet=fleet,
+            turnstile=self._turnstile(model, fleet, former),
+            workers=dict(self._workers(model, settings, former)),
+            fallback=self._fallback(model, settings, former),
+            former=None if former is None else former.model,
+        )
+
+    def _fleet(self, settings: Settings) -> Fleet:
+        limits = settings.breaker
+        return Fleet(
+            self._index,
+            block_bytes=settings.index.block_bytes,
+            prefill_tokens_per_s=settings.routing.initial_prefill_tokens_per_s,
+            lease_s=settings.routing.lease_s,
+            breaker=lambda: Breaker(failures=limits.failures, window_s=limits.window_s, open_s=limits.open_s),
+        )
+
+    def _workers(
+        self, model: ModelSettings, settings: Settings, former: _Made | None
+    ) -> Iterator[tuple[WorkerId, WorkerBackend]]:
+        """Those that are exactly as they were keep their connections."""
+        before: dict[WorkerSettings, WorkerBackend] = {}
+        if former is not None and settings.timeouts == former.shared.timeouts:
+            before = {worker: former.model.workers[WorkerId(worker.id)] for worker in former.settings.workers}
+        for worker in model.workers:
+            worker_id = WorkerId(worker.id)
+            kept = before.get(worker)
+            if kept is not None:
+                yield worker_id, kept
+            else:
+                yield worker_id, an_http_worker(worker, settings)
+
+    def _turnstile(self, model: ModelSettings, fleet: Fleet, former: _Made | None) -> Turnstile:
+        if former is not None and former.settings.strategy == model.strategy:
+            return former.model.turnstile
+        strategies = StrategiesByName(model.strategy, lambda name: STRATEGIES[name](self._rng))
+        return Turnstile(Immediate(fleet, strategies), fleet, clock=self._clock)
+
+    def _fallback(self, model: ModelSettings, settings: Settings, former: _Made | None) -> Backend | None:
+        if model.bedrock is None:
+            return None
+        if former is not None and (model.bedrock, settings.bedrock) == (former.settings.bedrock, former.shared.bedrock):
+            return former.model.fallback
+        return bedrock(model.bedrock, settings, self._client)
+
+    # ---- putting in place
+
+    def _put_in_place(self, made: dict[str, _Made], names: ModelNames, rules: Rules) -> None:
+        former, self._made = self._made, made
+        everybody = {worker for each in made.values() for worker in each.model.workers}
+        for name, each in former.items():
+            _retire(each.model, made[name].model if name in made else None)
+        for name in former.keys() - made.keys():
+            former[name].model.fleet.set_workers((), self._clock(), elsewhere=everybody)
+        for name, each in made.items():
+            if each is not former.get(name):
+                self._man(each.model, former[name].model if name in former else None, everybody)
+        self._models.replace({name: each.model for name, each in made.items()}, names)
+        self._health.attend(self._patients(), rules)
+        for each in made.values():
+            each.model.turnstile.turn()
+
+    def _man(self, model: Model, former: Model | None, everybody: set[WorkerId]) -> None:
+        """Bring the fleet of *model* in step with its workers; whoever is new has to prove that it is up."""
+        fleet, now = model.fleet, self._clock()
+        if former is not None:
+            fleet.set_workers([state.id for state in fleet if not _has_moved(state.id, former, model)], now)
+        known = {state.id for state in fleet}
+        fleet.set_workers(model.workers, now, elsewhere=everybody)
+        for worker in model.workers:
+            if worker not in known:
+                fleet.set_up(worker, up=False)
+
+    def _patients(self) -> Iterator[Patient]:
+        for name, each in self._made.items():
+            for worker in each.settings.workers:
+                worker_id = WorkerId(worker.id)
+                key = worker.api_key
+                yield Patient(
+                    worker_id,
+                    worker.url,
+                    each.model.fleet,
+                    name,
+                    partial(self._went_down, name, worker_id),
+                    partial(self._observed, name, worker_id),
+                    {"authorization": f"Bearer {key.get_secret_value()}"} if key else {},
+                )
+
+    # By name: a worker may be under observation for longer than the model that it was put under observation with.
+
+    def _went_down(self, model: str, worker: WorkerId) -> None:
+        self._made[model].model.went_down(worker)
+
+    def _observed(self, model: str, worker: WorkerId, observation: Observation) -> None:
+        self._made[model].model.observed(worker, observation)
+
+
+def rules_of(settings: Settings) -> Rules:
+    """By which workers are checked."""
+    health = settings.health
+    return Rules(
+        path=health.path,
+        interval_s=health.interval_s,
+        timeout_s=health.timeout_s,
+        failures_to_down=health.failures_to_down,
+        successes_to_up=health.successes_to_up,
+        metrics_interval_s=health.metrics_interval_s,
+    )
+
+
+def an_http_worker(worker: WorkerSettings, settings: Settings) -> HttpWorker:
+    patience = settings.timeouts
+    return HttpWorker(
+        worker.id,
+        worker.url,
+        api_key=worker.api_key.get_secret_value() if worker.api_key else None,
+        timeouts=Timeouts(
+            connect_s=patience.connect_s,
+            first_byte_s=patience.first_byte_s,
+            idle_s=patience.idle_s,
+            total_s=patience.total_s,
+        ),
+        max_connections=worker.max_connections,
+    )
+
+
+def bedrock(model: ModelBedrockSettings, settings: Settings, client: httpx.AsyncClient) -> BedrockBackend:
+    """One model of Bedrock."""
+    shared = settings.bedrock
+    region = model.region or shared.region
+    assert region is not None, "the settings see to it"
+    return BedrockBackend(
+        model_id=model.model_id,
+        region=region,
+        client=client,
+        signer=SigV4Signer(region=region, credentials=CredentialChain(profile=shared.profile)),
+        endpoint_url=model.endpoint_url or shared.endpoint_url,
+        default_max_tokens=model.default_max_tokens,
+        timeouts=BedrockTimeouts(first_event_s=model.first_event_timeout_s),
+    )
+
+
+def _same_for_all(settings: Settings, former: Settings) -> bool:
+    """Whether the groups that all models share, and that may change, are the same."""
+    return (settings.timeouts, settings.bedrock) == (former.timeouts, former.bedrock)
+
+
+def _retire(former: Model, model: Model | None) -> None:
+    """Let go of the backends that *former* had and *model* has not.
+
+    Nobody looks after a worker that left: what one that was down had not begun to answer goes elsewhere at once.
+    """
+    up = {state.id for state in former.fleet if state.is_up}
+    for worker, backend in former.workers.items():
+        if model is not None and model.workers.get(worker) is backend:
+            continue
+        backend.retire()
+        has_left = model is None or worker not in model.workers or _has_moved(worker, former, model)
+        if has_left and worker not in up:
+            backend.abandon_unanswered()
+
+
+def _has_moved(worker: WorkerId, former: Model, model: Model) -> bool:
+    """Whether *worker* is at another address than before: then it is another process, whatever it is called."""
+    return worker in model.workers and model.workers[worker].url != former.workers[worker].url

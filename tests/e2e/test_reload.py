@@ -1,0 +1,271 @@
+"""Changing what is configured under a running gateway, over real sockets: nobody who is being served notices."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from gateway.simulator.server import serving
+from tests.e2e.stack import program, quick
+from tests.gateway.server.harness import free_port
+
+TOKEN = "t-1"
+
+
+@dataclass
+class Live:
+    """A gateway in a process of its own, and the files that it follows."""
+
+    process: asyncio.subprocess.Process
+    url: str
+    http: httpx.AsyncClient
+    config: Path
+    workers_file: Path
+
+    def configure(self, workers: Sequence[str], **groups: Any) -> None:
+        """Write the configuration as an editor does: another file, renamed over it."""
+        write(self.config, configuration(workers, **groups))
+
+    def hang_up(self) -> None:
+        self.process.send_signal(signal.SIGHUP)
+
+    async def metric(self, name: str) -> dict[str, float]:
+        """Its samples by labels."""
+        lines = (await self.http.get("/metrics")).text.splitlines()
+        found = [
+            line.rsplit(" ", 1) for line in lines if line.startswith((f"warmgate_{name}" + "{", f"warmgate_{name} "))
+        ]
+        return {labels.removeprefix(f"warmgate_{name}"): float(value) for labels, value in found}
+
+    async def outcome(self, outcome: str, count: int = 1) -> None:
+        """Wait until reloads have had it so often."""
+        async with asyncio.timeout(20):
+            while (await self.metric("config_reloads_total"))[f'{{outcome="{outcome}"}}'] < count:
+                await asyncio.sleep(0.02)
+
+    async def workers(self) -> dict[str, str]:
+        """The state of each."""
+        listed = (await self.http.get("/warmgate/workers", headers=admin())).json()["workers"]
+        return {each["worker"]: each["state"] for each in listed}
+
+    async def until(self, **states: str) -> None:
+        """Wait until these are the workers, by id, and their states."""
+        async with asyncio.timeout(20):
+            while await self.workers() != states:
+                await asyncio.sleep(0.02)
+
+    async def ask(self, **fields: Any) -> httpx.Response:
+        return await self.http.post("/v1/chat/completions", json=chat(**fields))
+
+    @asynccontextmanager
+    async def streaming(self, **fields: Any) -> AsyncIterator[tuple[str, "asyncio.Task[str]"]]:
+        """The id of the worker of a stream that has begun, and the task that reads all of it."""
+        async with self.http.stream("POST", "/v1/chat/completions", json=chat(stream=True, **fields)) as response:
+            pieces = response.aiter_text()
+            first = await anext(pieces)
+
+            async def whole() -> str:
+                return first + "".join([piece async for piece in pieces])
+
+            async with asyncio.TaskGroup() as tasks:
+                yield response.headers["x-warmgate-worker"], tasks.create_task(whole())
+
+
+def admin() -> dict[str, str]:
+    return {"authorization": f"Bearer {TOKEN}"}
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    return {"model": "tiny", "messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 150, **fields}
+
+
+def entries(workers: Sequence[str]) -> list[dict[str, str]]:
+    """Workers called a, b, c ... by address."""
+    return [{"url": url, "id": chr(ord("a") + i)} for i, url in enumerate(workers)]
+
+
+def configuration(workers: Sequence[str], **groups: Any) -> str:
+    server = {"port": 0, "admin_token": TOKEN, **groups.pop("server", {})}
+    model = {"name": "tiny", "workers": entries(workers), **groups.pop("model", {})}
+    dumped: str = yaml.safe_dump({"server": server, "models": [model], "health": {"interval_s": 0.1}, **groups})
+    return dumped
+
+
+def write(path: Path, text: str) -> None:
+    other = path.with_suffix(".new")
+    other.write_text(text)
+    other.rename(path)
+
+
+@asynccontextmanager
+async def live(folder: Path, workers: Sequence[str], **groups: Any) -> AsyncIterator[Live]:
+    config = folder / "warmgate.yaml"
+    write(config, configuration(workers, **groups))
+    async with program("serve", "--config", str(config)) as (process, url):
+        async with httpx.AsyncClient(base_url=url, timeout=30, verify=False) as client:
+            yield Live(process, url, client, config, folder / "workers.yaml")
+        process.send_signal(signal.SIGTERM)
+        assert 0 == await asyncio.wait_for(process.wait(), 30)
+
+
+@asynccontextmanager
+async def slow_workers(count: int) -> AsyncIterator[list[str]]:
+    """Simulated workers, whose answers of 150 tokens take over two seconds."""
+    async with contextlib.AsyncExitStack() as exits:
+        yield [await exits.enter_async_context(serving(quick(speed=1, tpot_ms=15))) for _ in range(count)]
+
+
+async def test_streams_go_on_while_everything_changes(tmp_path: Path) -> None:
+    """Their worker leaves, another comes, the strategy changes; what they began with serves them to the end."""
+    async with slow_workers(2) as (first, second), live(tmp_path, [first]) as gateway:
+        usage = {"stream_options": {"include_usage": True}}
+        async with gateway.streaming(**usage) as (worker, one), gateway.streaming(**usage) as (_, other):
+            gateway.configure([first, second], model={"strategy": "round_robin", "aliases": ["gpt-4o"]})
+            await gateway.outcome("applied")
+            await gateway.until(a="up", b="up")
+            write(gateway.config, configuration([second]).replace("id: a", "id: b"))
+            gateway.hang_up()
+            await gateway.outcome("applied", 2)
+            await gateway.until(b="up")
+            answer = await gateway.ask(max_tokens=1)
+            assert not one.done()
+            texts = [await one, await other]
+
+        assert "a" == worker
+        assert ["[DONE]"] * 2 == [text.strip().rpartition("data: ")[2] for text in texts]
+        assert [True] * 2 == ['"completion_tokens":' in text and '"error"' not in text for text in texts]
+        assert (200, "b") == (answer.status_code, answer.headers["x-warmgate-worker"])
+        assert {'{model="tiny"}': 0.0} == await gateway.metric("requests_in_flight")
+
+
+async def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
+    """Half of it, or one with a wrong value; requests go on, the metric says so, and a good one mends it."""
+    async with serving(quick()) as worker, live(tmp_path, [worker]) as gateway:
+        good = configuration([worker])
+        write(gateway.config, good[: good.index("id: a") - 4])
+        await gateway.outcome("refused")
+        write(gateway.config, good.replace("http://", "ftp://"))
+        gateway.hang_up()
+        await gateway.outcome("refused", 2)
+
+        assert {"": 0.0} == await gateway.metric("config_last_reload_successful")
+        assert ({"a": "up"}, 200) == (await gateway.workers(), (await gateway.ask(max_tokens=1)).status_code)
+
+        write(gateway.config, good.replace("id: a", "id: other"))
+        gateway.hang_up()
+        await gateway.outcome("applied")
+
+        assert {"": 1.0} == await gateway.metric("config_last_reload_successful")
+        await gateway.until(other="up")
+
+
+@pytest.mark.parametrize("implementation", ["uvicorn", "granian"])
+async def test_sighup_reads_the_configuration_again(tmp_path: Path, implementation: str) -> None:
+    """At once, also where nothing has changed; what needs a restart is told."""
+    server = {"implementation": implementation, "port": free_port() if implementation == "granian" else 0}
+    async with serving(quick()) as worker, live(tmp_path, [worker], server=server) as gateway:
+        gateway.hang_up()
+        await gateway.outcome("unchanged")
+        gateway.configure([worker], server=server | {"max_connections": 7}, model={"aliases": ["gpt-4o"]})
+        gateway.hang_up()
+        await gateway.outcome("applied")
+
+        assert {'{setting="server.max_connections"}': 1.0} == await gateway.metric("config_needs_restart")
+        assert 200 == (await gateway.ask(model="gpt-4o", max_tokens=1)).status_code
+
+
+async def test_without_a_file_sighup_changes_nothing() -> None:
+    """A gateway that has all its settings from variables lives on."""
+    variables = {"WARMGATE_SERVER__PORT": "0", "WARMGATE_MODELS__0__NAME": "tiny"}
+    variables["WARMGATE_MODELS__0__WORKERS__0__URL"] = "http://127.0.0.1:1"
+    command = [sys.executable, "-m", "gateway", "serve"]
+    process = await asyncio.create_subprocess_exec(*command, env=os.environ | variables, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    url = (await process.stdout.readline()).decode().removeprefix("ready: ").strip()
+    async with httpx.AsyncClient(base_url=url, verify=False) as client:
+        process.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(10):
+            while 'reloads_total{outcome="unchanged"} 1.0' not in (await client.get("/metrics")).text:
+                await asyncio.sleep(0.02)
+    process.terminate()
+    await process.communicate()
+
+    assert 0 == process.returncode
+
+
+async def test_a_file_of_workers_is_followed(tmp_path: Path) -> None:
+    """Not there yet: 503; it comes, changes, is broken, goes: the last good set stays."""
+    file = tmp_path / "workers.yaml"
+    by_file = {"workers_file": str(file)}
+    async with serving(quick()) as first, serving(quick()) as second, live(tmp_path, [], model=by_file) as gateway:
+        before = await gateway.ask()
+        ready = (await gateway.http.get("/readyz")).json()
+        write(file, yaml.safe_dump(entries([first])))
+        await gateway.until(a="up")
+        one = await gateway.ask(max_tokens=1)
+        write(file, yaml.safe_dump(entries([first, second])))
+        await gateway.until(a="up", b="up")
+        write(file, "- url: [")
+        await _refused(gateway, 1)
+        remove(file)
+        await _refused(gateway, 2)
+
+        assert (503, "no_worker_available") == (before.status_code, before.json()["error"]["code"])
+        assert {"tiny": "there are no workers yet"} == ready["models"]
+        assert (200, {"a": "up", "b": "up"}) == (one.status_code, await gateway.workers())
+        assert {'{model="tiny"}': 0.0} == await gateway.metric("discovery_last_update_successful")
+
+
+async def test_a_worker_is_drained(tmp_path: Path) -> None:
+    """Its stream ends well, nothing new comes; it stays drained over a reload, and the last one may be drained too."""
+    async with slow_workers(2) as workers, live(tmp_path, workers, model={"strategy": "round_robin"}) as gateway:
+        async with gateway.streaming() as (worker, stream):
+            other = {"a": "b", "b": "a"}[worker]
+            assert 200 == (await _drain(gateway, worker)).status_code
+            answers = [await gateway.ask(max_tokens=1) for _ in range(4)]
+            draining = await gateway.workers()
+            text = await stream
+        await gateway.until(**{worker: "drained", other: "up"})
+        gateway.configure(workers, model={"strategy": "session"})
+        gateway.hang_up()
+        await gateway.outcome("applied")
+
+        assert [other] * 4 == [answer.headers["x-warmgate-worker"] for answer in answers]
+        assert "draining" == draining[worker]
+        assert text.endswith("data: [DONE]\n\n")
+        assert {worker: "drained", other: "up"} == await gateway.workers()
+        gauge = await gateway.metric("worker_draining")
+        assert {worker: 1.0, other: 0.0} == {labels.split('"')[3]: value for labels, value in gauge.items()}
+
+        await _drain(gateway, other)
+        refused, ready = await gateway.ask(), await gateway.http.get("/readyz")
+        assert (503, 503) == (refused.status_code, ready.status_code)
+        assert {"tiny": "all of 2 workers are draining"} == ready.json()["models"]
+
+        await _drain(gateway, worker, "undrain")
+        assert worker == (await gateway.ask(max_tokens=1)).headers["x-warmgate-worker"]
+
+
+async def _drain(gateway: Live, worker: str, how: str = "drain") -> httpx.Response:
+    return await gateway.http.post(f"/warmgate/workers/{how}", json={"worker": worker}, headers=admin())
+
+
+async def _refused(gateway: Live, count: int) -> None:
+    """Wait until sets of workers were refused so often."""
+    async with asyncio.timeout(20):
+        while (await gateway.metric("discovery_updates_total"))['{model="tiny",outcome="refused"}'] < count:
+            await asyncio.sleep(0.02)
+
+
+def remove(path: Path) -> None:
+    path.unlink()

@@ -1,0 +1,153 @@
+"""`/v1/responses/{id}`, as a caller sees it."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from gateway.api.responses import router
+from gateway.errors import ReplyBroken, UnknownResponse
+from gateway.kept_responses import KeptResponses
+from gateway.response_owners import ResponseOwners
+from tests.fakes.backends import JSON, Answers, BreaksAfter, Fake, Hangs, Streams
+from tests.gateway.asgi import Caller
+from tests.gateway.examples import a_model, the_models
+
+KEPT = b'{"id":"resp_1","status":"completed"}'
+DELTA = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":6}\n\n'
+COMPLETED = b'event: response.completed\ndata: {"type":"response.completed","sequence_number":7}\n\n'
+
+
+def the_api(*workers: Fake) -> FastAPI:
+    api = FastAPI()
+    api.include_router(router)
+    api.state.kept_responses = KeptResponses(the_models(a_model(*workers)), ResponseOwners())
+    return api
+
+
+@asynccontextmanager
+async def client(*workers: Fake) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(the_api(*workers))
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://gateway", headers={"x-request-id": "r-1"}
+    ) as client:
+        yield client
+
+
+async def test_a_response_is_told_as_its_worker_tells_it() -> None:
+    """Status, body and headers, but for what belongs to the way they came."""
+    headers = [(b"content-type", b"application/json"), (b"x-engine", b"1"), (b"x-request-id", b"theirs")]
+    worker = Answers(200, KEPT[:9], KEPT[9:], headers=headers)
+    async with client(worker) as asking:
+        response = await asking.get("/v1/responses/resp_1")
+
+    assert (200, KEPT) == (response.status_code, response.content)
+    assert [(b"content-length", b"36"), (b"content-type", b"application/json"), (b"x-engine", b"1")] == sorted(
+        response.headers.raw
+    )
+    assert worker.replies[0].closed
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/responses/resp_1?include=x&starting_after=3"),
+        ("DELETE", "/v1/responses/resp_1"),
+        ("GET", "/v1/responses/resp_1/input_items?limit=2"),
+        ("POST", "/v1/responses/resp_1/cancel"),
+        ("GET", "/v1/responses/r%20s"),
+    ],
+)
+async def test_the_call_goes_on_as_it_came(method: str, path: str) -> None:
+    """Method, path and query; a body has no meaning here and stays, as do the caller's credentials."""
+    worker = Answers(200, KEPT)
+    async with client(worker) as asking:
+        await asking.request(
+            method, path, content=b"x" * 9, headers={"authorization": "Bearer sk-secret", "x-tenant": "blue"}
+        )
+    (call,) = worker.calls
+
+    assert (method, path, b"", False) == (call.method.decode(), call.path.decode(), call.body, call.streams)
+    assert {(b"x-request-id", b"r-1"), (b"x-tenant", b"blue")} <= set(call.headers)
+    assert not {b"authorization", b"content-length", b"host"} & {name for name, _ in call.headers}
+
+
+async def test_an_unknown_response_is_unknown() -> None:
+    """The error is the application's to tell."""
+    async with client() as asking:
+        with pytest.raises(UnknownResponse):
+            await asking.get("/v1/responses/resp_1")
+
+
+async def test_a_workers_refusal_is_told_in_openais_shape() -> None:
+    """Whatever shape it had; what described its body goes with it."""
+    worker = Answers(400, b'{"detail":"no"}', headers=[(b"content-type", b"text/plain"), (b"etag", b'"1"')])
+    async with client(worker) as asking:
+        response = await asking.post("/v1/responses/resp_1/cancel")
+
+    told = {"message": "no", "type": "invalid_request_error", "param": None, "code": None}
+    assert (400, {"error": told}) == (response.status_code, response.json())
+    assert "application/json" == response.headers["content-type"]
+    assert "etag" not in response.headers
+
+
+async def test_a_refusal_in_openais_shape_stays_as_it_is() -> None:
+    """Byte for byte."""
+    said = b'{"error": {"message":"no"} }'
+    async with client(Answers(400, said)) as asking:
+        assert said == (await asking.post("/v1/responses/resp_1/cancel")).content
+
+
+async def test_an_answer_that_breaks_is_an_error_and_not_half_an_answer() -> None:
+    """It is told when it is complete."""
+    worker = BreaksAfter(1, KEPT[:9], headers=JSON)
+    async with client(worker) as asking:
+        with pytest.raises(ReplyBroken):
+            await asking.get("/v1/responses/resp_1")
+
+    assert worker.replies[0].closed
+
+
+async def test_the_events_of_a_response_in_the_making_are_passed_on() -> None:
+    """Whole, whatever the network made of them."""
+    worker = Streams(DELTA[:9], DELTA[9:] + COMPLETED[:5], COMPLETED[5:-1])
+    async with client(worker) as asking:
+        response = await asking.get("/v1/responses/resp_1?stream=true")
+
+    assert DELTA + COMPLETED[:-1] == response.content
+    assert "text/event-stream" == response.headers["content-type"]
+    assert worker.replies[0].closed
+
+
+async def test_events_that_break_off_end_with_an_error_event() -> None:
+    """The status is out; the number is the next."""
+    worker = BreaksAfter(2, DELTA, COMPLETED[:9])
+    async with client(worker) as asking:
+        response = await asking.get("/v1/responses/resp_1?stream=true")
+    last = json.loads(response.content.removeprefix(DELTA + b"event: error\ndata: "))
+
+    assert ("error", "the connection was cut", 7) == (last["type"], last["message"], last["sequence_number"])
+    assert worker.replies[0].closed
+
+
+async def test_an_error_event_never_lands_inside_another() -> None:
+    """Of an event too long to be held a part may be out."""
+    long = b"data: " + b"x" * 2**21
+    async with client(BreaksAfter(1, long)) as asking:
+        response = await asking.get("/v1/responses/resp_1?stream=true")
+
+    assert response.content.startswith(long + b"\n\nevent: error\n")
+
+
+async def test_a_caller_who_leaves_ends_the_reply() -> None:
+    """Before its first event, and after."""
+    for pieces in ([DELTA], [b": nothing yet\n\n", DELTA]):
+        worker = Hangs(*pieces)
+        caller = Caller(method="GET", path="/v1/responses/resp_1", headers=[(b"x-request-id", b"r-1")])
+        caller.leave()
+        await caller.call(the_api(worker))
+
+        assert worker.replies[0].closed

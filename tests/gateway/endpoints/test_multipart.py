@@ -1,0 +1,111 @@
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.endpoints.multipart import Part, parts_of, replaced
+from gateway.errors import MalformedBody
+
+TYPE = b"multipart/form-data; boundary=xyz"
+MODEL = b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n'
+FILE = (
+    b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="a b;c.wav"\r\n'
+    b"Content-Type: audio/wav\r\n\r\nRIFF\r\n\r\n--xy\x00\xff\r\n"
+)
+END = b"--xyz--\r\n"
+
+
+def values(raw: bytes, content_type: bytes = TYPE) -> list[tuple[str, bool, bytes]]:
+    return [(part.name, part.is_file, raw[part.start : part.end]) for part in parts_of(raw, content_type)]
+
+
+class TestParts:
+    def test_fields_and_files_are_found_where_they_stand(self) -> None:
+        """Bytes that look like half a boundary belong to the file."""
+        assert [("model", False, b"whisper"), ("file", True, b"RIFF\r\n\r\n--xy\x00\xff")] == values(MODEL + FILE + END)
+
+    @pytest.mark.parametrize(
+        "content_type",
+        [
+            b'multipart/form-data; boundary="xyz"',
+            b"Multipart/Form-Data; charset=utf-8; Boundary=xyz",
+            b" multipart/form-data;boundary=xyz ",
+        ],
+    )
+    def test_the_boundary_may_be_written_in_every_way(self, content_type: bytes) -> None:
+        """Quoted, after other parameters, with or without spaces."""
+        assert [("model", False, b"whisper")] == values(MODEL + END, content_type)
+
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            b"preamble\r\n" + MODEL + b"--xyz--",
+            MODEL + b"--xyz--\r\nepilogue --xyz",
+            MODEL.replace(b"xyz\r\n", b"xyz \t\r\n") + END,
+            MODEL.replace(b"Content-Disposition", b"content-disposition") + END,
+            MODEL.replace(b"\r\n\r\n", b"\r\nContent-Type: text/plain\r\n\r\n") + END,
+            MODEL.replace(b'"model"', b"model") + END,
+        ],
+    )
+    def test_what_the_standard_allows_is_read(self, raw: bytes) -> None:
+        """Text before and after, spaces after the boundary, names without quotes."""
+        assert [("model", False, b"whisper")] == values(raw)
+
+    def test_a_line_that_only_begins_like_the_boundary_is_text(self) -> None:
+        """The boundary ends where its line ends."""
+        raw = MODEL.replace(b"whisper", b"a\r\n--xyzz\r\n--xyz-\r\nb") + END
+
+        assert [("model", False, b"a\r\n--xyzz\r\n--xyz-\r\nb")] == values(raw)
+
+    def test_an_empty_form_has_no_parts(self) -> None:
+        """The closing boundary alone."""
+        assert [] == values(END)
+
+    @pytest.mark.parametrize(
+        ("raw", "content_type", "fault"),
+        [
+            (MODEL + END, b"multipart/form-data", "must name a boundary"),
+            (MODEL + END, b"multipart/form-data; boundary=", "must name a boundary"),
+            (MODEL + END, b"multipart/form-data; boundary=" + b"x" * 71, "must name a boundary"),
+            (MODEL + END, b"multipart/form-data; boundary*" + b"1" * 5000 + b"=xyz", "must name a boundary"),
+            (b"", TYPE, "no line with the boundary"),
+            (b'{"model":"whisper"}', TYPE, "no line with the boundary"),
+            (MODEL.replace(b"\r\n", b"\n"), TYPE, "no line with the boundary"),
+            (MODEL, TYPE, "ends before its closing boundary"),
+            (MODEL + FILE, TYPE, "ends before its closing boundary"),
+            (b"--xyz\r\nContent-Disposition: form-data\r\n" + END, TYPE, "no blank line"),
+            (b"--xyz\r\nA: " + b"b" * 20_000 + b"\r\n\r\nc\r\n" + END, TYPE, "no blank line"),
+            (b"--xyz\r\nContent-Type: text/plain\r\n\r\nwhisper\r\n" + END, TYPE, "no content-disposition with a name"),
+            (b"--xyz\r\n\r\nwhisper\r\n" + END, TYPE, "no blank line"),
+            (b"--xyz\r\nContent-Disposition: form-data\r\n\r\na\r\n" + END, TYPE, "no content-disposition with a name"),
+            (MODEL * 1001 + END, TYPE, "more than 1000 parts"),
+        ],
+    )
+    def test_what_is_no_form_is_named(self, raw: bytes, content_type: bytes, fault: str) -> None:
+        """The caller learns what is missing, and nothing of the form is quoted."""
+        with pytest.raises(MalformedBody, match=fault):
+            parts_of(raw, content_type)
+
+    @given(st.binary(max_size=200))
+    def test_no_bytes_lead_to_another_error(self, raw: bytes) -> None:
+        """Whatever comes is parts, or malformed."""
+        with contextlib.suppress(MalformedBody):
+            parts_of(b"--xyz\r\n" + raw, TYPE)
+
+
+class TestReplacing:
+    def test_every_other_byte_stays(self) -> None:
+        """Also where a field stands twice."""
+        raw = MODEL + FILE + MODEL + END
+        models = [part for part in parts_of(raw, TYPE) if part.name == "model"]
+
+        assert raw.replace(b"whisper", b"base") == replaced(raw, models, b"base")
+
+    def test_nothing_to_replace_changes_nothing(self) -> None:
+        """No parts, the same bytes."""
+        assert FILE + END == replaced(FILE + END, [], b"x")
+
+    def test_a_part_is_a_place(self) -> None:
+        """Not a copy of what may be megabytes."""
+        assert [Part(name="model", is_file=False, start=55, end=62)] == parts_of(MODEL + END, TYPE)

@@ -1,0 +1,105 @@
+"""Where the settings come from, and when they are read again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gateway.configuration import Configuration, Reloader
+from gateway.settings import Settings, SettingsError
+from tests.gateway.settings.examples import SMALLEST
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "warmgate.yaml"
+    path.write_text(SMALLEST)
+    return path
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+@dataclass
+class Reloads:
+    """Loads as often as it is told to."""
+
+    ports: list[int | None] = field(default_factory=list)
+    """None for what cannot be loaded."""
+
+    async def __call__(self, load: Callable[[], Settings]) -> None:
+        try:
+            self.ports.append(load().server.port)
+        except SettingsError:
+            self.ports.append(None)
+
+    async def until(self, count: int) -> list[int | None]:
+        async with asyncio.timeout(5):
+            while len(self.ports) < count:
+                await asyncio.sleep(0.002)
+        return self.ports
+
+
+@asynccontextmanager
+async def following(configuration: Configuration) -> AsyncIterator[tuple[Reloader, Reloads]]:
+    reloads = Reloads()
+    reloader = Reloader(configuration, reloads, interval_s=0.01)
+    async with asyncio.TaskGroup() as tasks:
+        loop = tasks.create_task(reloader.run())
+        yield reloader, reloads
+        loop.cancel()
+
+
+def test_variables_are_over_the_file(path: Path) -> None:
+    """As they are at the start."""
+    assert 9000 == Configuration(path, {"WARMGATE_SERVER__PORT": "9000"}).load().server.port
+
+
+def test_what_changes_before_the_first_look_is_seen(path: Path) -> None:
+    """From the moment of loading on."""
+    configuration = Configuration(path, {})
+    configuration.load()
+    path.write_text(SMALLEST.replace("8080", "8081"))
+
+    assert [False, True, False] == [configuration.has_changed() for _ in range(3)]
+
+
+def test_without_a_file_nothing_changes() -> None:
+    """Variables of a process are what they were."""
+    configuration = Configuration(
+        None, {"WARMGATE_MODELS__0__NAME": "x", "WARMGATE_MODELS__0__WORKERS__0__URL": "http://a"}
+    )
+
+    assert "x" == configuration.load().models[0].name
+    assert not configuration.has_changed()
+
+
+async def test_a_changed_file_is_read_again(path: Path) -> None:
+    """Each time, also if it was no good; it does not matter who does it how."""
+    configuration = Configuration(path, {})
+    configuration.load()
+    async with following(configuration) as (_, reloads):
+        for count, text in enumerate([SMALLEST.replace("8080", "8081"), "server: {", SMALLEST], start=1):
+            write(path, text)
+            await reloads.until(count)
+
+    assert [8081, None, 8080] == reloads.ports
+
+
+async def test_whoever_asks_is_not_told_to_wait_for_a_change(path: Path) -> None:
+    """And what was read then is not read again because it has changed."""
+    configuration = Configuration(path, {})
+    configuration.load()
+    async with following(configuration) as (reloader, reloads):
+        reloader.ask()
+        await reloads.until(1)
+        write(path, SMALLEST.replace("8080", "8081"))
+        reloader.ask()
+        await reloads.until(2)
+        await asyncio.sleep(0.1)
+
+    assert [8080, 8081] == reloads.ports

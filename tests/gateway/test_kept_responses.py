@@ -1,0 +1,165 @@
+"""Finding the worker that keeps a response."""
+
+import pytest
+
+from cache_index import WorkerId
+from gateway.backends.backend import Call
+from gateway.errors import ConnectFailed, GatewayError, NoWorker, UnknownResponse, UpstreamRefused
+from gateway.kept_responses import KeptResponses
+from gateway.models import Model
+from gateway.response_owners import Owner, ResponseOwners
+from tests.fakes.backends import Answers, Fake, Refuses
+from tests.gateway.examples import a_model, the_models
+
+ID = "resp_1"
+CALL = Call(b"GET", b"/v1/responses/resp_1", [], b"", streams=False, model="")
+KEPT = b'{"id":"resp_1"}'
+
+
+def keeps() -> Answers:
+    return Answers(200, KEPT)
+
+
+def knows_nothing() -> Answers:
+    return Answers(404, b'{"error":{"message":"not found"}}')
+
+
+class Trial:
+    """One call about a response of `tiny`, whose workers are called a, b, c ...; *owner* is what is known of it."""
+
+    def __init__(self, *workers: Fake, owner: Owner | None = None, others: Model | None = None) -> None:
+        self.workers = workers
+        self.model = a_model(*workers)
+        owners = ResponseOwners()
+        if owner is not None:
+            owners.remember(ID, owner)
+        self.kept = KeptResponses(the_models(self.model, *([others] if others else [])), owners)
+
+    async def answer(self) -> bytes:
+        reply = await self.kept.ask(ID, CALL)
+        try:
+            return await reply.read()
+        finally:
+            await reply.aclose()
+
+    async def failure(self) -> GatewayError:
+        with pytest.raises(GatewayError) as caught:
+            await self.kept.ask(ID, CALL)
+        return caught.value
+
+    @property
+    def asked(self) -> list[int]:
+        """How often each worker was; all their replies are closed."""
+        assert all(reply.closed for worker in self.workers for reply in worker.replies)
+        return [len(worker.calls) for worker in self.workers]
+
+
+async def test_the_worker_that_keeps_it_is_asked_alone() -> None:
+    """The call goes to it as it is."""
+    trial = Trial(keeps(), keeps(), owner=Owner("tiny", WorkerId("b")))
+
+    assert KEPT == await trial.answer()
+    assert [0, 1] == trial.asked
+    assert [CALL] == trial.workers[1].calls
+
+
+@pytest.mark.parametrize("owner", [Owner("tiny", WorkerId("z")), Owner("former", WorkerId("a"))])
+async def test_what_a_worker_kept_that_is_no_more_is_gone(owner: Owner) -> None:
+    """Nobody else can have it, so nobody is asked; the same goes for a model that is no more."""
+    trial = Trial(keeps(), owner=owner)
+    failure = await trial.failure()
+
+    assert isinstance(failure, UnknownResponse)
+    assert (404, "response_not_found", "response_id") == (failure.status, failure.code, failure.param)
+    assert [0] == trial.asked
+
+
+async def test_what_the_keeper_says_is_its_answer() -> None:
+    """Also that it knows nothing of it any more, as after a restart."""
+    trial = Trial(Answers(404, b"gone"), owner=Owner("tiny", WorkerId("a")))
+
+    assert b"gone" == await trial.answer()
+
+
+@pytest.mark.parametrize(("status", "told"), [(500, 500), (503, 503), (401, 502)])
+async def test_a_keeper_that_fails_is_told_as_a_failing_worker(status: int, told: int) -> None:
+    """With its words; but what it says of the gateway's own key is not the caller's business."""
+    trial = Trial(Answers(status, b'{"message":"out of order"}'), owner=Owner("tiny", WorkerId("a")))
+    failure = await trial.failure()
+
+    assert isinstance(failure, UpstreamRefused)
+    assert (told, f"a answered {status}: out of order") == (failure.status, failure.message)
+    assert [1] == trial.asked
+
+
+async def test_a_keeper_that_cannot_be_reached_is_told_so() -> None:
+    """The response may be there again in a moment."""
+    trial = Trial(Refuses(), keeps(), owner=Owner("tiny", WorkerId("a")))
+
+    assert isinstance(await trial.failure(), ConnectFailed)
+    assert [1, 0] == trial.asked
+
+
+async def test_of_an_unknown_one_everybody_is_asked_in_turn() -> None:
+    """Until somebody keeps it: it is from before a restart, or from another replica."""
+    trial = Trial(knows_nothing(), knows_nothing(), keeps(), keeps())
+
+    assert KEPT == await trial.answer()
+    assert [1, 1, 1, 0] == trial.asked
+
+
+async def test_workers_of_all_models_are_asked() -> None:
+    """An id does not tell its model."""
+    assert KEPT == await Trial(knows_nothing(), others=a_model(keeps(), name="other")).answer()
+
+
+async def test_one_that_nobody_keeps_is_unknown() -> None:
+    """Everybody has said so."""
+    trial = Trial(knows_nothing(), knows_nothing())
+
+    assert isinstance(await trial.failure(), UnknownResponse)
+    assert [1, 1] == trial.asked
+
+
+async def test_without_workers_nobody_keeps_it() -> None:
+    """There is nobody to ask."""
+    assert isinstance(await Trial().failure(), UnknownResponse)
+
+
+@pytest.mark.parametrize("sick", [Refuses, lambda: Answers(500), lambda: Answers(401), lambda: Answers(429)])
+async def test_a_sick_worker_does_not_hide_what_another_keeps(sick: type[Fake]) -> None:
+    """What it says is no answer."""
+    trial = Trial(sick(), keeps())
+
+    assert KEPT == await trial.answer()
+    assert [1, 1] == trial.asked
+
+
+@pytest.mark.parametrize("sick", [Refuses, lambda: Answers(500)])
+async def test_one_that_a_silent_worker_may_keep_is_not_unknown(sick: type[Fake]) -> None:
+    """A caller who is told 404 would give it up for good."""
+    trial = Trial(knows_nothing(), sick())
+    failure = await trial.failure()
+
+    assert isinstance(failure, NoWorker)
+    assert 2.0 == failure.retry_after_s
+    assert [1, 1] == trial.asked
+
+
+async def test_a_worker_that_is_down_is_not_asked_and_may_keep_it() -> None:
+    """Its health is known already."""
+    trial = Trial(knows_nothing(), keeps())
+    trial.model.fleet.set_up(WorkerId("b"), up=False)
+
+    assert isinstance(await trial.failure(), NoWorker)
+    assert [1, 0] == trial.asked
+
+
+async def test_a_worker_that_sleeps_or_drains_is_asked() -> None:
+    """It is its engine that sleeps, and a look at a response is no new work."""
+    trial = Trial(knows_nothing(), keeps())
+    trial.model.fleet.set_asleep(WorkerId("b"), asleep=True)
+    trial.model.fleet.set_draining(WorkerId("a"), draining=True)
+
+    assert KEPT == await trial.answer()
+    assert [1, 1] == trial.asked

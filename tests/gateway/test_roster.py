@@ -1,0 +1,401 @@
+"""Registry, fleets, connections and checks go with the settings, and what stays keeps its state."""
+
+import asyncio
+import gc
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from cache_index import Hasher, WorkerId
+from cache_index.radix import RadixTree
+from gateway.backends.backend import Call, Reply
+from gateway.errors import ConnectFailed
+from gateway.health import Health
+from gateway.models import Model, Models
+from gateway.roster import Roster, rules_of
+from gateway.settings import Settings, build
+from gateway.simulator.options import SimulatorOptions
+from gateway.simulator.server import serving
+from routing.booking import Booking
+from routing.worker import Worker
+from tests.fakes.engine import FakeEngine, Hangs, Page, fake_engine
+from tests.gateway.examples import CHAT, CHAT_STREAM, Clock
+from tests.routing.examples import ANSWERED, a_request, an_index, book
+
+A, B = WorkerId("a"), WorkerId("b")
+JSON = [(b"content-type", b"application/json")]
+CALL = Call(b"POST", b"/v1/chat/completions", JSON, CHAT[:-1] + b',"max_tokens":1}', streams=False, model="tiny")
+CALL_STREAM = Call(b"POST", b"/v1/chat/completions", JSON, CHAT_STREAM, streams=True, model="tiny")
+
+
+def settings(models: Mapping[str, Any], **groups: Any) -> Settings:
+    """Of models by name, each a mapping, or only a list of its workers' ids."""
+    entries = [
+        {"name": name, **(model if isinstance(model, dict) else {"workers": workers(*model)})}
+        for name, model in models.items()
+    ]
+    return build({"models": entries, **groups}, {})
+
+
+def workers(*ids: str) -> list[dict[str, Any]]:
+    return [{"url": f"http://{worker}:1", "id": worker} for worker in ids]
+
+
+@dataclass
+class Stage:
+    roster: Roster
+    models: Models
+    health: Health
+    index: RadixTree
+
+    def take(self, models: Mapping[str, Any], **groups: Any) -> Model:
+        """Take the settings; the first model of them, with all its workers up."""
+        self.roster.take(settings(models, **groups))
+        model = next(iter(self.models))
+        for state in model.fleet:
+            model.fleet.set_up(state.id, up=True)
+        return model
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with a_stage() as there:
+        yield there
+
+
+@asynccontextmanager
+async def a_stage() -> AsyncIterator[Stage]:
+    rules = rules_of(settings({"tiny": ["a"]}, health={"interval_s": 0.01}))
+    async with httpx.AsyncClient(verify=False, limits=httpx.Limits(max_connections=None)) as client:
+        index, models, clock = an_index(), Models(), Clock()
+        health = Health(rules, client=client, clock=clock, rng=random.Random(0))
+        hasher = Hasher(bytes(32), block_bytes=64)
+        yield Stage(
+            Roster(models, health, index=index, hasher=hasher, client=client, clock=clock, rng=random.Random(0)),
+            models,
+            health,
+            index,
+        )
+
+
+def state_of(model: Model, worker: WorkerId) -> Worker:
+    return next(state for state in model.fleet if state.id == worker)
+
+
+def busy(model: Model, worker: WorkerId) -> Booking:
+    """A request of three blocks on *worker*."""
+    return book(model.fleet, a_request("abc"), 100.0, worker)
+
+
+# ---- what stays, what goes
+
+
+async def test_workers_that_are_new_have_to_prove_that_they_are_up(stage: Stage) -> None:
+    """At the start, and whenever they come."""
+    stage.roster.take(settings({"tiny": ["a"]}))
+    tiny = stage.models.find("tiny")
+    assert "none of 1 workers is up" == tiny.why_not_ready()
+
+    tiny.fleet.set_up(A, up=True)
+    stage.roster.take(settings({"tiny": ["a", "b"]}))
+
+    assert [True, False] == [state.is_up for state in stage.models.find("tiny").fleet]
+
+
+async def test_nothing_is_made_anew_where_nothing_has_changed(stage: Stage) -> None:
+    """The same settings again give the same model."""
+    assert stage.take({"tiny": ["a"]}) is stage.take({"tiny": ["a"]})
+
+
+async def test_workers_that_stay_keep_what_they_have(stage: Stage) -> None:
+    """Load, rates, cache, connections, and whether they drain; whatever else of the model has changed."""
+    before = stage.take({"tiny": ["a", "b"]})
+    booking = busy(before, A)
+    before.set_draining(B, draining=True)
+    states, backend = list(before.fleet), before.workers[A]
+    model = stage.take(
+        {"tiny": {"workers": workers("b", "a"), "aliases": ["x"], "strategy": "session", "session_header": "x-s"}}
+    )
+
+    assert model is not before
+    assert set(states) == set(model.fleet)
+    assert (backend, 1, 3) == (model.workers[A], state_of(model, A).in_flight, stage.index.held(A))
+    assert state_of(model, B).is_draining
+    assert ("session", b"x-s", model) == (model.strategy, model.session_header, stage.models.find("x"))
+
+    before.fleet.release(booking, ANSWERED, 101.0)
+
+    assert 0 == state_of(model, A).in_flight
+
+
+async def test_workers_that_left_are_forgotten_and_their_requests_end(stage: Stage) -> None:
+    """Their part of the index is free at once."""
+    before = stage.take({"tiny": ["a", "b"]})
+    booking = busy(before, B)
+    model = stage.take({"tiny": ["a"]})
+    before.fleet.release(booking, ANSWERED, 101.0)
+
+    assert ([A], 0) == ([state.id for state in model.fleet], stage.index.held(B))
+    assert list(before.workers) != list(model.workers)
+
+
+async def test_a_worker_of_two_models_is_one_process(stage: Stage) -> None:
+    """Its cache is known as long as one of the models has it."""
+    first = stage.take({"tiny": ["a"], "big": ["a", "b"]})
+    busy(first, A)
+    stage.take({"big": ["b", "a"]})
+    assert 3 == stage.index.held(A)
+
+    stage.take({"big": ["b"]})
+    assert 0 == stage.index.held(A)
+
+
+async def test_at_another_address_is_another_worker(stage: Stage) -> None:
+    """The id does not make it the same: its cache is unknown, and it has to prove that it is up."""
+    before = stage.take({"tiny": ["a", "b"]})
+    former = busy(before, A)
+    stage.roster.take(settings({"tiny": {"workers": [{"url": "http://elsewhere:1", "id": "a"}, *workers("b")]}}))
+    model = stage.models.find("tiny")
+
+    assert (False, 0, 0) == (state_of(model, A).is_up, state_of(model, A).in_flight, stage.index.held(A))
+    assert "http://elsewhere:1" == model.workers[A].url
+    assert state_of(before, B) is state_of(model, B)
+
+    model.fleet.release(former, ANSWERED, 101.0)
+    assert 0 == state_of(model, A).in_flight
+
+
+@pytest.mark.parametrize(
+    ("worker", "groups"),
+    [({"api_key": "k"}, {}), ({"max_connections": 3}, {}), ({}, {"timeouts": {"idle_s": 1}})],
+)
+async def test_how_a_worker_is_asked_may_change(stage: Stage, worker: dict[str, Any], groups: dict[str, Any]) -> None:
+    """Later requests are sent in the other way; all that is known of the worker stays."""
+    before = stage.take({"tiny": ["a"]})
+    busy(before, A)
+    model = stage.take({"tiny": {"workers": [workers("a")[0] | worker]}}, **groups)
+
+    assert before.workers[A] is not model.workers[A]
+    assert (state_of(before, A), 1, 3) == (
+        state_of(model, A),
+        state_of(model, A).in_flight,
+        stage.index.held(A),
+    )
+
+
+async def test_strategies_keep_their_turn_while_they_stay(stage: Stage) -> None:
+    """Round robin goes on where it was when a worker comes, and begins anew when it is chosen."""
+    rr = {"strategy": "round_robin"}
+    before = stage.take({"tiny": rr | {"workers": workers("a")}})
+    more = stage.take({"tiny": rr | {"workers": workers("a", "b")}})
+    other = stage.take({"tiny": {"workers": workers("a", "b")}})
+
+    assert before.turnstile is more.turnstile
+    assert more.turnstile is not other.turnstile
+
+
+async def test_bedrock_comes_changes_and_goes(stage: Stage) -> None:
+    """It is made anew only if something about it is new."""
+
+    def with_bedrock(model_id: str, **more: Any) -> dict[str, Any]:
+        return {"tiny": {"workers": workers("a"), "bedrock": {"model_id": model_id, "region": "us-east-1"}, **more}}
+
+    models = [
+        stage.take(with_bedrock("one")),
+        stage.take(with_bedrock("one", aliases=["x"])),
+        stage.take(with_bedrock("two")),
+        stage.take(with_bedrock("two"), bedrock={"profile": "p"}),
+        stage.take({"tiny": ["a"]}),
+    ]
+    ids = [model.fallback.id if model.fallback else None for model in models]
+
+    assert ["bedrock:one", "bedrock:one", "bedrock:two", "bedrock:two", None] == ids
+    assert models[0].fallback is models[1].fallback
+    assert models[2].fallback is not models[3].fallback
+
+
+async def test_models_come_and_go(stage: Stage) -> None:
+    """With their names; what a model that left had is free."""
+    busy(stage.take({"tiny": ["a"]}), A)
+    stage.take({"big": ["b"]})
+
+    assert (["big"], 0) == (stage.models.ids(), stage.index.held(A))
+    assert stage.models.get("tiny") is None
+
+
+async def test_what_cannot_be_made_changes_nothing(stage: Stage) -> None:
+    """Everything is made before anything is put in place."""
+    before = stage.take({"tiny": ["a"]})
+    bad = settings({"other": ["b"], "tiny": ["a", "c"]})
+    broken = bad.models[1].workers[1].model_copy(update={"url": "ftp://c"})
+    tiny = bad.models[1].model_copy(update={"workers": (*bad.models[1].workers[:1], broken)})
+
+    with pytest.raises(ValueError, match="http"):
+        stage.roster.take(bad.model_copy(update={"models": (bad.models[0], tiny)}))
+    assert [before] == list(stage.models)
+    assert [A] == [state.id for state in before.fleet]
+
+
+# ---- checks
+
+
+async def test_checks_go_with_the_workers() -> None:
+    """Whoever comes is visited, with its own key; whoever left is not asked any more."""
+    pages = {"/health": Page(), "/metrics": Page("vllm:num_requests_running 3\n")}
+    async with a_stage() as stage, fake_engine(dict(pages)) as one, fake_engine(dict(pages)) as two:
+
+        def only(engine: FakeEngine, **more: Any) -> Settings:
+            worker = {"url": engine.url, "id": "w", **more}
+            return settings({"tiny": {"workers": [worker]}}, health={"interval_s": 0.01})
+
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(stage.health.run())
+            await asyncio.sleep(0)
+            for engine, more in ((one, {}), (two, {}), (two, {"api_key": "k-1"})):
+                stage.roster.take(only(engine, **more))
+                before = len(engine.heads)
+                async with asyncio.timeout(5):
+                    while len(engine.heads) < before + 5 or stage.models.find("tiny").why_not_ready():
+                        await asyncio.sleep(0.002)
+            asked = len(one.asked)
+            await asyncio.sleep(0.05)
+            running.cancel()
+
+    assert asked == len(one.asked)
+    assert "authorization: bearer k-1" in two.heads[-1]
+    (reading,) = stage.models.find("tiny").readings(100.0)
+    assert (1.0, 3.0) == (reading.values["up"], reading.values["engine_running"])
+
+
+async def test_a_worker_that_stays_up_is_up_under_other_rules() -> None:
+    """Nobody has to prove twice that it lives; and whoever fails by the other rules is down."""
+    async with a_stage() as stage, fake_engine({"/health": Page()}) as engine:
+
+        def under(**health: Any) -> Settings:
+            return settings(
+                {"tiny": {"workers": [{"url": engine.url, "id": "a"}]}}, health={"path": "/health", **health}
+            )
+
+        stage.roster.take(under())
+        await stage.health.check()
+        stage.roster.take(under(path="/livez", failures_to_down=1, timeout_s=0.2))
+        tiny = stage.models.find("tiny")
+        assert tiny.why_not_ready() is None
+
+        engine.answers["/livez"] = Hangs()
+        await stage.health.check()
+
+        assert "none of 1 workers is up" == tiny.why_not_ready()
+
+
+# ---- calls that run
+
+
+@asynccontextmanager
+async def streaming(stage: Stage, *, tpot_ms: float = 5.0) -> AsyncIterator[tuple[str, Model, Reply]]:
+    """A worker's address, the model that has it, and a stream that is on its way from there."""
+    async with serving(SimulatorOptions(port=0, tpot_ms=tpot_ms)) as url:
+        model = stage.take({"tiny": {"workers": [{"url": url, "id": "a"}]}})
+        reply = await model.workers[A].send(CALL_STREAM)
+        await reply.read()
+        yield url, model, reply
+
+
+async def test_a_stream_of_a_worker_that_left_goes_on(stage: Stage) -> None:
+    """To its end; then its connection is closed."""
+    async with streaming(stage) as (_, former, reply):
+        stage.take({"tiny": ["b"]})
+        rest = b""
+        while not reply.ended:
+            rest += await reply.read()
+        open_meanwhile = former.workers[A].connections_open
+        await reply.aclose()
+
+        assert rest.endswith(b"data: [DONE]\n\n")
+        assert (1, 0) == (open_meanwhile, former.workers[A].connections_open)
+
+
+async def test_what_a_worker_that_left_had_not_begun_goes_elsewhere_if_it_was_down(stage: Stage) -> None:
+    """Nobody looks after it any more; of one that was up the answer is waited for."""
+    for was_up in (False, True):
+        async with fake_engine({"/v1/chat/completions": Hangs()}) as engine:
+            model = stage.take({"tiny": {"workers": [{"url": engine.url, "id": "a"}]}})
+            asking = asyncio.ensure_future(model.workers[A].send(CALL))
+            while not engine.asked:
+                await asyncio.sleep(0.002)
+            model.fleet.set_up(A, up=was_up)
+            stage.take({"tiny": ["b"]})
+            await asyncio.sleep(0.02)
+
+            assert was_up is not asking.done()
+            asking.cancel()
+            await asyncio.wait([asking])
+
+
+async def test_a_closed_model_sends_nothing_more(stage: Stage) -> None:
+    """Neither by its workers nor by those that were on their way out."""
+    async with streaming(stage, tpot_ms=1000) as (url, former, reply):
+        model = stage.take({"tiny": {"workers": [{"url": url, "id": "a", "api_key": "k"}]}})
+        await model.aclose()
+
+        assert 0 == former.workers[A].connections_open
+        with pytest.raises(ConnectFailed):
+            await model.workers[A].send(CALL)
+        await reply.aclose()
+
+
+# ---- again and again
+
+
+async def test_a_thousand_reloads_leave_nothing_behind() -> None:
+    """No task, connection, worker, block, or model, whatever changed each time."""
+    async with a_stage() as stage, serving(SimulatorOptions(port=0, speed=0)) as url:
+        real = {"url": url, "id": "real"}
+
+        def variant(i: int) -> Settings:
+            others = [{"url": f"http://127.0.0.1:1/{i % 7}", "id": f"w{i % 5}"}, real | {"max_connections": 1 + i % 3}]
+            one = {"workers": others, "strategy": ("session", "prefix_aware")[i % 2], "aliases": [f"alias-{i}"]}
+            return settings({"one": one, f"model-{i % 4}": {"workers": [real | {"max_connections": 1 + i % 3}]}})
+
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(stage.health.run())
+            await asyncio.sleep(0)
+            figures = []
+            for i in range(1001):
+                stage.roster.take(variant(i % 420))
+                model = stage.models.find("one")
+                model.fleet.set_up(WorkerId("real"), up=True)
+                booking = book(model.fleet, a_request("abcdef"[: i % 7]), 100.0, WorkerId("real"))
+                if i % 10 == 0:
+                    reply = await model.workers[WorkerId("real")].send(CALL)
+                    while await reply.read():
+                        assert 200 == reply.status
+                    await reply.aclose()
+                model.fleet.release(booking, ANSWERED, 100.0)
+                if i in (420, 840):  # the same settings
+                    await asyncio.sleep(0.05)
+                    gc.collect()
+                    figures.append(_figures(stage))
+            running.cancel()
+
+    assert figures[0] == figures[1]
+    assert (3, 1, 2, 0) == figures[0][:4]
+
+
+def _figures(stage: Stage) -> tuple[int, ...]:
+    """What there is of everything."""
+    alive = gc.get_objects()
+    return (
+        sum(len(list(model.fleet)) for model in stage.models),
+        sum(backend.connections_open for model in stage.models for backend in model.workers.values()),
+        sum(isinstance(each, Model) for each in alive),
+        sum(state.in_flight for model in stage.models for state in model.fleet),
+        len(asyncio.all_tasks()),
+        sum(isinstance(each, Worker) for each in alive),
+        stage.index.size_bytes,
+    )
