@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from cache_index import CacheIndex, Hasher, RadixTree
@@ -34,7 +33,7 @@ from gateway.discovery.static import StaticDiscovery
 from gateway.endings import Endings, Observer
 from gateway.endpoints.table import ENDPOINTS
 from gateway.endpoints.unserved import INSTEAD
-from gateway.errors import AdminRefused, ClientError, GatewayError, InvalidField, MethodNotAllowed, UnknownRoute
+from gateway.errors import AdminRefused, ClientError, GatewayError, MethodNotAllowed, UnknownRoute
 from gateway.hangup import told_of_hangups
 from gateway.headers import fields, request_id_of
 from gateway.health import Health
@@ -218,7 +217,6 @@ def _api(
     api.include_router(explain_api.router)
     describe(api, ENDPOINTS.values())
     api.add_exception_handler(GatewayError, _told)
-    api.add_exception_handler(RequestValidationError, _told)
     api.add_exception_handler(HTTPException, _told)
     api.add_exception_handler(Exception, _told)  # and goes on to the server, which logs it
     return api
@@ -232,10 +230,6 @@ async def _told(request: Request, error: Exception) -> Response:
         known: type[ClientError] = MethodNotAllowed if error.status_code == MethodNotAllowed.status else UnknownRoute
         meant = _meant(request.url.path) if known is UnknownRoute else ""
         error = known(f"{request.method} {request.url.path[:200]} is not served here{meant}")
-    elif isinstance(error, RequestValidationError):
-        fault = error.errors()[0]
-        field = ".".join(str(step) for step in fault["loc"][1:])
-        error = InvalidField(f"'{field}': {fault['msg']}" if field else str(fault["msg"]), param=field or None)
     elif not isinstance(error, GatewayError):
         error = GatewayError("The gateway failed to serve this request")
     elif error.retry_after_s is not None:
