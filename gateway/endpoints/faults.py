@@ -127,9 +127,10 @@ def _anthropic_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # eve
 
 
 def _is_anthropic(said: Any) -> bool:
+    """Its types all end so; vLLM puts its own, such as ``BadRequestError``, into Anthropic's envelope."""
     match said:
-        case {"type": "error", "error": {"type": str(), "message": str()}}:
-            return True
+        case {"type": "error", "error": {"type": str(kind), "message": str()}}:
+            return kind.endswith("_error")
     return False
 
 

@@ -80,5 +80,5 @@ def test_a_fault_has_the_shape_of_the_api(served: Stack) -> None:
     said = reply.json()
 
     assert 400 == reply.status_code
-    assert "error" == said["type"]
+    assert ("error", "invalid_request_error") == (said["type"], said["error"]["type"])
     assert "16384" in said["error"]["message"]

@@ -94,14 +94,19 @@ class TestReason:
 
 
 class TestNormalised:
+    def test_a_type_that_anthropic_does_not_know_becomes_that_of_the_status(self) -> None:
+        """vLLM puts the names of its own into Anthropic's envelope, and SDKs would not know them."""
+        told = b'{"type":"error","error":{"type":"invalid_request_error","message":"no"}}'
+
+        assert told == normalised(ANTHROPIC, *reversed(ANTHROPIC_ERROR))
+
     @pytest.mark.parametrize(
         ("shape", "body"),
         [
             (OPENAI, VLLM[0]),
             (RESPONSES, VLLM[0]),
             (OPENAI, b' {"error" : {"message": "", "x": 1.50}}'),
-            (ANTHROPIC, ANTHROPIC_ERROR[0]),
-            (ANTHROPIC, b'{"type":"error","error":{"type":"a","message":"b"},"request_id":"r"}'),
+            (ANTHROPIC, b'{"type":"error","error":{"type":"api_error","message":"b"},"request_id":"r"}'),
         ],
     )
     def test_what_has_the_right_shape_passes_byte_for_byte(self, shape: ErrorShape, body: bytes) -> None:
