@@ -97,8 +97,9 @@ class TestNormalised:
     def test_a_type_that_anthropic_does_not_know_becomes_that_of_the_status(self) -> None:
         """vLLM puts the names of its own into Anthropic's envelope, and SDKs would not know them."""
         told = b'{"type":"error","error":{"type":"invalid_request_error","message":"no"}}'
+        body, status = ANTHROPIC_ERROR
 
-        assert told == normalised(ANTHROPIC, *reversed(ANTHROPIC_ERROR))
+        assert told == normalised(ANTHROPIC, status, body)
 
     @pytest.mark.parametrize(
         ("shape", "body"),
