@@ -134,14 +134,16 @@ def test_a_tool_that_is_named_is_called(openai: OpenAI) -> None:
 
 
 def test_tool_calls_stream(openai: OpenAI) -> None:
-    """Where some tool must be called: the name at once, the argument in pieces. This model goes on calling."""
+    """Where some tool must be called: its name once, then the argument, in as many pieces as vLLM makes of it.
+
+    This model goes on calling.
+    """
     arguments = chat(tools=[WEATHER_TOOL], tool_choice="required", max_tokens=100, stream=True)
     chunks = list(openai.chat.completions.create(**arguments))
     deltas = [call for chunk in chunks for choice in chunk.choices for call in choice.delta.tool_calls or ()]
     of_first = [call.function for call in deltas if call.index == 0]
 
     assert ["weather"] == [function.name for function in of_first if function.name]
-    assert len(of_first) > 2
     assert json.loads("".join(function.arguments or "" for function in of_first))["town"] in ("Paris", "London")
 
 
