@@ -35,10 +35,12 @@ class Stack:
     openai: AsyncOpenAI
     log: io.BytesIO = field(repr=False)
 
-    async def lines(self) -> list[dict[str, Any]]:
-        """The log lines so far."""
-        await asyncio.sleep(0.1)
-        return [json.loads(line) for line in self.log.getvalue().splitlines()]
+    async def lines(self, count: int) -> list[dict[str, Any]]:
+        """The log lines, once there are *count*: they are written a little later than the answers end."""
+        async with asyncio.timeout(20):
+            while len(written := self.log.getvalue().splitlines()) < count:
+                await asyncio.sleep(0.01)
+        return [json.loads(line) for line in written]
 
     async def metric(self, name: str) -> dict[str, float]:
         """The samples of one metric, by their labels as they stand in the exposition."""
@@ -66,7 +68,8 @@ async def gateway(
     settings = build(
         {
             "models": [{"name": "tiny", "aliases": ["gpt-4o"], "workers": entries, **(model or {})}],
-            "health": {"interval_s": 0.2, "metrics_interval_s": 0.5},
+            # A worker that shares the loop with everybody else may be late, and is not down for that.
+            "health": {"interval_s": 0.2, "timeout_s": 10, "metrics_interval_s": 0.5},
             **groups,
         },
         {},

@@ -51,7 +51,7 @@ async def served(three_workers: Stack) -> Stack:
     for worker in three_workers.workers:
         await three_workers.fault(worker, "none")
         await three_workers.http.post(f"{worker}/control/reset")
-    await lines(three_workers)
+    await three_workers.metric("warmgate_requests_total")  # a scrape settles what was asked before
     three_workers.log.seek(0)
     three_workers.log.truncate()
     return three_workers
@@ -65,14 +65,8 @@ async def ask(served: Stack, path: str, *, model: str = "tiny", **more: Any) -> 
     return await served.http.post(path, json={"model": model, **BODIES[path], **more})
 
 
-async def lines(served: Stack) -> list[dict[str, Any]]:
-    """The log lines so far; a scrape settles them at once."""
-    await served.metric("warmgate_requests_total")
-    return [json.loads(line) for line in served.log.getvalue().splitlines()]
-
-
 async def line(served: Stack) -> dict[str, Any]:
-    (only,) = await lines(served)
+    (only,) = await served.lines(1)
     return only
 
 
@@ -206,7 +200,7 @@ async def test_pooled_tokens_stand_in_the_line(served: Stack, path: str) -> None
     """Nothing is generated, and nothing of it is in a cache that could be hit."""
     for _ in range(2):
         await ask(served, path)
-    _, told = await lines(served)
+    _, told = await served.lines(2)
 
     assert (0, 0) == (told["completion_tokens"], told["hit_blocks"])
     assert told["prompt_tokens"] >= len(TEXT) / 4

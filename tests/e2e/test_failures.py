@@ -53,7 +53,7 @@ async def test_nobody_sees_that_workers_refuse_connections() -> None:
 
 async def test_nobody_sees_that_a_worker_hangs() -> None:
     """It closes no connection and answers no health check: what it has not begun to answer moves on."""
-    async with stack(2, health={"interval_s": 0.1, "timeout_s": 0.2}) as served:
+    async with stack(2, health={"interval_s": 0.1, "timeout_s": 1.0}) as served:
         await served.fault(served.workers[0], "hang")
 
         assert Counter({200: 20}) == await statuses(served, 20)
@@ -77,7 +77,7 @@ async def test_bad_requests_open_no_breaker() -> None:
 
 async def test_a_failing_worker_is_left_alone_and_comes_back() -> None:
     """Its breaker opens after some failures and closes again with the first success."""
-    async with stack(2, model={"strategy": "round_robin"}, breaker={"failures": 3, "open_s": 0.3}) as served:
+    async with stack(2, model={"strategy": "round_robin"}, breaker={"failures": 3, "open_s": 4}) as served:
         sick = served.workers[0]
         await served.fault(sick, "status", status=500)
         await statuses(served, 20, at_once=1)
@@ -87,10 +87,10 @@ async def test_a_failing_worker_is_left_alone_and_comes_back() -> None:
         assert 1.0 == (await served.metric("warmgate_worker_breaker_open"))[f'{{model="tiny",worker="{sick}"}}']
 
         await served.fault(sick, "none")
-        await asyncio.sleep(0.4)
-        await statuses(served, 20, at_once=1)
-
-        assert len(await served.served(sick)) >= asked + 8
+        async with asyncio.timeout(30):
+            while len(await served.served(sick)) < asked + 8:
+                assert Counter({200: 2}) == await statuses(served, 2, at_once=1)
+                await asyncio.sleep(0.05)
 
 
 async def test_the_last_worker_is_never_taken_away() -> None:
@@ -104,13 +104,15 @@ async def test_the_last_worker_is_never_taken_away() -> None:
 
 async def test_a_worker_killed_before_its_first_byte_is_not_noticed() -> None:
     """SIGKILL to the process that was chosen, while it computes the prompt."""
-    simulate = ("simulate", "--port", "0", "--prefill-tokens-per-s", "500")
+    simulate = ("simulate", "--port", "0")
     async with (
         program(*simulate) as (first, first_url),
         program(*simulate) as (second, second_url),
         gateway([first_url, second_url]) as served,
     ):
         processes = {first_url: first, second_url: second}
+        for url in processes:
+            await served.fault(url, "slow", factor=300)
         answer = asyncio.ensure_future(
             served.openai.chat.completions.with_raw_response.create(
                 model="tiny", messages=[{"role": "user", "content": "x " * 2000}], max_tokens=3, stream=True
@@ -118,12 +120,14 @@ async def test_a_worker_killed_before_its_first_byte_is_not_noticed() -> None:
         )
         chosen = await _busy_worker(served)
         processes[chosen].kill()
+        (other,) = processes.keys() - {chosen}
+        await served.fault(other, "none")
         reply = await answer
         text = "".join([chunk.choices[0].delta.content or "" async for chunk in reply.parse() if chunk.choices])
 
         assert text
-        assert {first_url, second_url} - {chosen} == {reply.headers["x-warmgate-worker"]}
-        (line,) = await served.lines()
+        assert other == reply.headers["x-warmgate-worker"]
+        (line,) = await served.lines(1)
         assert (2, 200, None) == (line["attempts"], line["status"], line["error"])
 
 
@@ -139,7 +143,7 @@ async def test_a_stream_that_breaks_is_told_as_an_error_and_not_as_done() -> Non
         last = json.loads(text.strip().splitlines()[-1].removeprefix("data: "))
         assert "upstream_error" == last["error"]["type"]
         assert "[DONE]" not in text
-        assert ["ReplyBroken", "ReplyBroken"] == [line["error"] for line in await served.lines()]
+        assert ["ReplyBroken", "ReplyBroken"] == [line["error"] for line in await served.lines(2)]
 
 
 async def test_a_connection_reset_without_an_answer_is_not_noticed() -> None:
@@ -148,7 +152,7 @@ async def test_a_connection_reset_without_an_answer_is_not_noticed() -> None:
         await served.fault(served.workers[0], "refuse", count=1)
 
         assert Counter({200: 2}) == await statuses(served, 2, at_once=1)
-        assert [1, 2] == sorted(line["attempts"] for line in await served.lines())
+        assert [1, 2] == sorted(line["attempts"] for line in await served.lines(2))
 
 
 async def test_all_workers_failing_is_told_as_they_failed() -> None:
@@ -175,7 +179,7 @@ async def test_the_gateway_may_start_before_its_workers() -> None:
         assert 503 == (await served.http.get("/readyz")).status_code
 
         async with serving(quick(port=port)):
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(20):
                 while (await served.http.get("/readyz")).status_code != 200:
                     await asyncio.sleep(0.05)
 
@@ -183,10 +187,10 @@ async def test_the_gateway_may_start_before_its_workers() -> None:
 
 
 @pytest.mark.parametrize("phase", ["before the first byte", "whole answer", "mid-stream"])
-async def test_a_caller_that_leaves_stops_the_work_within_a_second(phase: str) -> None:
-    """In every phase the engine is free again and the gauges are back at zero."""
+async def test_a_caller_that_leaves_stops_the_work(phase: str) -> None:
+    """In every phase the engine is free again, long before the answer would have been whole; so are the gauges."""
     slow = SimulatorOptions(
-        port=0, tpot_ms=100, prefill_tokens_per_s=200 if phase == "before the first byte" else 10_000
+        port=0, tpot_ms=200, prefill_tokens_per_s=10 if phase == "before the first byte" else 10_000
     )
     async with stack(1, options=slow) as served:
         prompt = body("x " * 1000, max_tokens=500, stream=phase != "whole answer")
@@ -197,20 +201,20 @@ async def test_a_caller_that_leaves_stops_the_work_within_a_second(phase: str) -
             await asyncio.sleep(0.5)
             asking.cancel()
             await asyncio.wait([asking])
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(20):
             while (await served.served(served.workers[0]))[0]["state"] != "aborted":
                 await asyncio.sleep(0.02)
-        await asyncio.sleep(0.1)
 
+        assert ["CallerGone"] == [line["error"] for line in await served.lines(1)]
         assert {0.0} == set((await served.metric("warmgate_requests_in_flight")).values())
         assert {0.0} == set((await served.metric("warmgate_worker_in_flight")).values())
-        assert ["CallerGone"] == [line["error"] for line in await served.lines()]
 
 
 # ---- silence
 
 KEEP_ALIVE: dict[str, Any] = {"server": {"sse_keep_alive_s": 0.15}}
-"""A comment after so many seconds of silence; the workers below are silent for longer."""
+"""A comment after so many seconds of silence; the workers below are silent for much longer."""
+SILENT_S = 2.0
 COMMENT = ": keep-alive\n\n"
 
 
@@ -234,7 +238,7 @@ async def test_a_silent_worker_is_bridged_by_comments(after_tokens: int, place: 
     """Before its first byte, where a comment tells who answers in the end, and within its answer."""
     async with stack(1, **KEEP_ALIVE) as served:
         plain = (await streamed(served)).text
-        await served.fault(served.workers[0], "silent", after_tokens=after_tokens, seconds=0.6)
+        await served.fault(served.workers[0], "silent", after_tokens=after_tokens, seconds=SILENT_S)
         reply = await streamed(served)
         bridged = reply.text
 
@@ -249,13 +253,13 @@ async def test_a_silent_worker_is_bridged_by_comments(after_tokens: int, place: 
         else:
             assert bridged.startswith("data: ")
             assert served.workers[0] == reply.headers["x-warmgate-worker"]
-        assert [None, None] == [line["error"] for line in await served.lines()]
+        assert [None, None] == [line["error"] for line in await served.lines(2)]
 
 
 async def test_the_sdk_passes_over_comments() -> None:
     """Its stream is the answer and nothing else."""
     async with stack(1, **KEEP_ALIVE) as served:
-        await served.fault(served.workers[0], "silent", after_tokens=0, seconds=0.4)
+        await served.fault(served.workers[0], "silent", after_tokens=0, seconds=SILENT_S)
         chunks = [chunk async for chunk in await served.openai.chat.completions.create(**body(stream=True))]
 
         assert 8 == sum(1 for chunk in chunks if chunk.choices[0].delta.content)
@@ -265,7 +269,7 @@ async def test_the_sdk_passes_over_comments() -> None:
 async def test_other_apis_are_bridged_too(path: str) -> None:
     """With the same comment; the first event is that of the API."""
     async with stack(1, **KEEP_ALIVE) as served:
-        await served.fault(served.workers[0], "silent", after_tokens=0, seconds=0.4)
+        await served.fault(served.workers[0], "silent", after_tokens=0, seconds=SILENT_S)
         question = {"input": "hi"} if path == "/v1/responses" else body()
         reply = await served.http.post(path, json={"model": "tiny", "stream": True, **question})
 
@@ -274,7 +278,7 @@ async def test_other_apis_are_bridged_too(path: str) -> None:
         assert events(reply.text)[-1]["type"] in {"response.incomplete", "response.completed", "message_stop"}
 
 
-IMPATIENT: dict[str, Any] = {**KEEP_ALIVE, "timeouts": {"first_byte_s": 0.4}, "model": {"strategy": "round_robin"}}
+IMPATIENT: dict[str, Any] = {**KEEP_ALIVE, "timeouts": {"first_byte_s": 1.5}, "model": {"strategy": "round_robin"}}
 
 
 async def test_a_worker_that_never_answers_is_replaced_after_a_keep_alive() -> None:
@@ -286,7 +290,7 @@ async def test_a_worker_that_never_answers_is_replaced_after_a_keep_alive() -> N
 
         assert f": x-warmgate-worker: {served.workers[1]}\n\n" in late
         assert 1 == late.count("[DONE]")
-        assert [1, 2] == sorted(line["attempts"] for line in await served.lines())
+        assert [1, 2] == sorted(line["attempts"] for line in await served.lines(2))
 
 
 async def test_a_failure_of_all_after_a_keep_alive_is_an_error_event() -> None:
@@ -304,7 +308,7 @@ async def test_a_failure_of_all_after_a_keep_alive_is_an_error_event() -> None:
         with pytest.raises(APIError, match="no first byte in time"):
             async for _ in await served.openai.chat.completions.create(**body(stream=True)):
                 pass
-        assert ["NoWorker", "NoWorker"] == [line["error"] for line in await served.lines()]
+        assert ["NoWorker", "NoWorker"] == [line["error"] for line in await served.lines(2)]
 
 
 async def test_a_refusal_after_a_keep_alive_is_an_error_event() -> None:
@@ -319,7 +323,7 @@ async def test_a_refusal_after_a_keep_alive_is_an_error_event() -> None:
         assert "this answer was ordered at /control/faults" == error["error"]["message"]
         assert 422 == error["error"]["code"]
         assert "[DONE]" not in late.text
-        assert ["Refused", "Refused"] == [line["error"] for line in await served.lines()]
+        assert ["Refused", "Refused"] == [line["error"] for line in await served.lines(2)]
 
 
 # ---- how streams come
@@ -350,7 +354,7 @@ async def test_a_stream_is_the_same_however_it_comes(
     assert '"usage":{' not in text
     assert 1 == with_usage.count('"usage":{')
     assert ("comment_every" in spelling) == (": keep-alive" in text)
-    assert [8] * 4 == [line["completion_tokens"] for line in await one_worker.lines()]
+    assert [8] * 4 == [line["completion_tokens"] for line in await one_worker.lines(4)]
 
 
 @pytest.fixture
@@ -382,7 +386,7 @@ async def test_a_refusal_as_the_first_event_is_a_plain_refusal(dialect: Any) -> 
 
         assert {400} == {reply.status_code for reply in replies}
         assert {"this answer was ordered at /control/faults"} == {reply.json()["error"]["message"] for reply in replies}
-        assert [1] * 6 == [line["attempts"] for line in await served.lines()]
+        assert [1] * 6 == [line["attempts"] for line in await served.lines(6)]
         assert {0.0} == set((await served.metric("warmgate_worker_breaker_open")).values())
 
 
@@ -459,7 +463,7 @@ async def test_the_errors_of_other_engines_have_openais_shape(path: str, dialect
 
 
 async def _until_asleep(served: Stack, worker: str, value: float) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while (await served.metric("warmgate_worker_asleep"))[f'{{model="tiny",worker="{worker}"}}'] != value:
             await asyncio.sleep(0.02)
 
@@ -516,7 +520,7 @@ async def _first_bytes(caller: httpx.AsyncClient, prompt: dict[str, Any]) -> Non
 
 async def _busy_worker(served: Stack) -> str:
     """The worker that has a request."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while True:
             for worker in served.workers:
                 if any(request["state"] == "running" for request in await served.served(worker)):

@@ -120,9 +120,18 @@ async def live(folder: Path, workers: Sequence[str], **groups: Any) -> AsyncIter
 
 @asynccontextmanager
 async def slow_workers(count: int) -> AsyncIterator[list[str]]:
-    """Simulated workers, whose answers of 150 tokens take over two seconds."""
+    """Simulated workers, whose answers of 150 tokens take over two seconds; longer, if they are held back."""
     async with contextlib.AsyncExitStack() as exits:
         yield [await exits.enter_async_context(serving(quick(speed=1, tpot_ms=15))) for _ in range(count)]
+
+
+@asynccontextmanager
+async def held_back(worker: str) -> AsyncIterator[None]:
+    """What runs on the simulated *worker* does not end before this does."""
+    async with httpx.AsyncClient(base_url=worker, timeout=30, verify=False) as client:
+        await client.post("/control/faults", json={"mode": "slow", "factor": 1e4})
+        yield
+        await client.post("/control/faults", json={"mode": "none"})
 
 
 async def test_streams_go_on_while_everything_changes(tmp_path: Path) -> None:
@@ -130,15 +139,16 @@ async def test_streams_go_on_while_everything_changes(tmp_path: Path) -> None:
     async with slow_workers(2) as (first, second), live(tmp_path, [first]) as gateway:
         usage = {"stream_options": {"include_usage": True}}
         async with gateway.streaming(**usage) as (worker, one), gateway.streaming(**usage) as (_, other):
-            gateway.configure([first, second], model={"strategy": "round_robin", "aliases": ["gpt-4o"]})
-            await gateway.outcome("applied")
-            await gateway.until(a="up", b="up")
-            write(gateway.config, configuration([second]).replace("id: a", "id: b"))
-            gateway.hang_up()
-            await gateway.outcome("applied", 2)
-            await gateway.until(b="up")
-            answer = await gateway.ask(max_tokens=1)
-            assert not one.done()
+            async with held_back(first):
+                gateway.configure([first, second], model={"strategy": "round_robin", "aliases": ["gpt-4o"]})
+                await gateway.outcome("applied")
+                await gateway.until(a="up", b="up")
+                write(gateway.config, configuration([second]).replace("id: a", "id: b"))
+                gateway.hang_up()
+                await gateway.outcome("applied", 2)
+                await gateway.until(b="up")
+                answer = await gateway.ask(max_tokens=1)
+                assert not one.done()
             texts = [await one, await other]
 
         assert "a" == worker
@@ -194,7 +204,7 @@ async def test_without_a_file_sighup_changes_nothing() -> None:
     url = (await process.stdout.readline()).decode().removeprefix("ready: ").strip()
     async with httpx.AsyncClient(base_url=url, verify=False) as client:
         process.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while 'reloads_total{outcome="unchanged"} 1.0' not in (await client.get("/metrics")).text:
                 await asyncio.sleep(0.02)
     process.terminate()
@@ -231,9 +241,10 @@ async def test_a_worker_is_drained(tmp_path: Path) -> None:
     async with slow_workers(2) as workers, live(tmp_path, workers, model={"strategy": "round_robin"}) as gateway:
         async with gateway.streaming() as (worker, stream):
             other = {"a": "b", "b": "a"}[worker]
-            assert 200 == (await _drain(gateway, worker)).status_code
-            answers = [await gateway.ask(max_tokens=1) for _ in range(4)]
-            draining = await gateway.workers()
+            async with held_back(workers["ab".index(worker)]):
+                assert 200 == (await _drain(gateway, worker)).status_code
+                answers = [await gateway.ask(max_tokens=1) for _ in range(4)]
+                draining = await gateway.workers()
             text = await stream
         await gateway.until(**{worker: "drained", other: "up"})
         gateway.configure(workers, model={"strategy": "session"})

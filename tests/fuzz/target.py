@@ -19,7 +19,7 @@ from tests.e2e.stack import Stack, quick, stack
 MARKER = "m4rk3r"
 """Stands in prompts and keys, and must not come out anywhere but in an answer to its sender."""
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 """An exchange that takes longer hangs: with workers that answer at once it takes some milliseconds."""
 
 

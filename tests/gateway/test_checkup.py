@@ -18,7 +18,7 @@ from tests.fakes.engine import Answer, FakeEngine, Garbage, Hangs, Page, fake_en
 from tests.gateway.examples import Clock
 from tests.routing.examples import A, B, a_fleet, a_request, an_index, book
 
-TIMEOUT_S = 0.1  # for engines that hang; long enough that a busy machine does not make others seem to
+TIMEOUT_S = 1.0  # for engines that hang; long enough that a busy machine does not make others seem to
 LOADS_PATH = "/v1/loads?include=core"
 SLOW = Page("ok", after_s=10.0)
 """SGLang's health: a token is generated first."""

@@ -61,7 +61,7 @@ async def test_what_the_metrics_lack_comes_from_the_servers_arguments() -> None:
 @pytest.mark.parametrize("info", [Page(status=401), Page("<html>"), Garbage(), Hangs(), Floods()])
 async def test_arguments_that_are_not_told_are_asked_once(info: Answer) -> None:
     """The load is told all the same."""
-    async with watching({"/metrics": SGLANG, "/server_info": info}, timeout_s=0.2) as (engine, watch):
+    async with watching({"/metrics": SGLANG, "/server_info": info}, timeout_s=1.0) as (engine, watch):
         assert [EngineReading(Engine.SGLANG, running=5.0)] * 2 == [await watch.read(), await watch.read()]
         assert 1 == engine.times("/server_info")
 
@@ -69,7 +69,7 @@ async def test_arguments_that_are_not_told_are_asked_once(info: Answer) -> None:
 @pytest.mark.parametrize("answer", [Page(status=404), Page(status=500), Page("<html>"), Garbage(), Hangs()])
 async def test_a_worker_may_tell_nothing(answer: Answer) -> None:
     """None, whatever it is that it answers instead."""
-    async with watching({"/metrics": answer, LOADS_PATH: answer}, timeout_s=0.1) as (engine, watch):
+    async with watching({"/metrics": answer, LOADS_PATH: answer}, timeout_s=0.5) as (engine, watch):
         assert await watch.read() is None
         assert ["/metrics", LOADS_PATH] == engine.asked
 

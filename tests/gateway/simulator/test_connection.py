@@ -65,34 +65,36 @@ async def test_an_abort_lets_out_what_was_written() -> None:
 
 async def test_a_handler_hears_that_its_client_went() -> None:
     """At once, while it waits for something else."""
-    heard = asyncio.Event()
+    listens, heard = asyncio.Event(), asyncio.Event()
 
     async def listen(connection: Connection, send: Any) -> None:
         connection.when_lost = heard.set
+        listens.set()
         await heard.wait()
         assert connection.is_lost
 
     async with served(listen) as (_, writer):
-        await asyncio.sleep(0.01)
+        await asyncio.wait_for(listens.wait(), 20)
         sock: socket.socket = writer.get_extra_info("socket")
         assert sock.fileno() > 0
         writer.close()
-        await asyncio.wait_for(heard.wait(), 1)
+        await asyncio.wait_for(heard.wait(), 20)
 
 
 async def test_a_handler_waits_no_longer_than_it_wants() -> None:
     """It is told whether the client went meanwhile."""
     told: list[bool] = []
-    done = asyncio.Event()
+    has_waited, done = asyncio.Event(), asyncio.Event()
 
     async def wait(connection: Connection, send: Any) -> None:
         told.append(await connection.is_lost_within(0.01))
-        told.append(await connection.is_lost_within(10))
+        has_waited.set()
+        told.append(await connection.is_lost_within(40))
         done.set()
 
     async with served(wait) as (_, writer):
-        await asyncio.sleep(0.02)
+        await asyncio.wait_for(has_waited.wait(), 20)
         writer.close()
-        await asyncio.wait_for(done.wait(), 1)
+        await asyncio.wait_for(done.wait(), 20)
 
     assert [False, True] == told
