@@ -15,7 +15,7 @@ COPY gateway gateway
 RUN python -m venv /opt/build \
     && /opt/build/bin/python -m pip --disable-pip-version-check --no-cache-dir install -c deploy/constraints.txt hatchling mypy setuptools \
     && WARMGATE_COMPILE=1 /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
-    && /opt/warmgate/bin/python -m pip --disable-pip-version-check --no-cache-dir install -c deploy/constraints.txt "$(echo /dist/warmgate-*.whl)[bedrock]"
+    && /opt/warmgate/bin/python -m pip --disable-pip-version-check --no-cache-dir install -c deploy/constraints.txt "$(echo /dist/warmgate-*.whl)[bedrock,tokenizer]"
 # The names of our packages are common words: fail here if another distribution installs one of them too.
 WORKDIR /
 RUN /opt/warmgate/bin/python -c "import importlib.metadata as m; d = m.packages_distributions(); assert all(d[p] == ['warmgate'] for p in ('gateway', 'routing', 'cache_index')), d"

@@ -14,12 +14,11 @@ import hashlib
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
+
+from cache_index.chain import U64, BlockHash, Positions, Words, keyed_generator
 
 HASH_BYTES = 8
 _WORD_BYTES = 8
-_U64 = np.uint64
-_HALF = np.array([32], dtype=_U64)  # an array: numpy takes longer to convert a scalar than to shift by it
 
 
 class Prefix(msgspec.Struct, frozen=True, gc=False):
@@ -29,10 +28,32 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """
 
     hashes: bytes
+    block_tokens: int = 0
+    """Tokens per block, where the prompt's exact tokens are known; 0: it was cut from text."""
 
     @property
     def blocks(self) -> int:
         return len(self.hashes) // HASH_BYTES
+
+
+def common_blocks(run: bytes, offset: int, hashes: bytes, start: int) -> int:
+    """Leading blocks that *run* has from block *offset* on and *hashes* from block *start* on.
+
+    One comparison of memory when they are all of *run*, else O(log blocks), because a hash covers all before it.
+    """
+    rest = run[offset * HASH_BYTES :]
+    begin = start * HASH_BYTES
+    if hashes.startswith(rest, begin):
+        return len(rest) // HASH_BYTES
+    low, high = 0, min(len(rest), len(hashes) - begin) // HASH_BYTES
+    while low < high:
+        middle = (low + high) // 2
+        at = middle * HASH_BYTES
+        if rest[at : at + HASH_BYTES] == hashes[begin + at : begin + at + HASH_BYTES]:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 class Hasher:
@@ -46,40 +67,20 @@ class Hasher:
             raise ValueError(f"block_bytes must be a positive multiple of {_WORD_BYTES}, not {block_bytes}")
         self.block_bytes = block_bytes
         self._key = key
-        self._words = words = block_bytes // _WORD_BYTES
-        keyed = np.random.Generator(np.random.PCG64(int.from_bytes(key, "little")))
-        self._addends = keyed.integers(0, 2**64, size=words, dtype=_U64)
-        self._factors = keyed.integers(0, 2**64, size=words, dtype=_U64) | _U64(1)
-        self._positions = keyed
-        self._position_factors: npt.NDArray[np.uint64] = np.empty(0, dtype=_U64)
+        number = int.from_bytes(key, "little")
+        self._block_hash = BlockHash(keyed_generator(number, block_bytes), words=block_bytes // _WORD_BYTES)
+        self._positions = Positions(keyed_generator(number, 0))
         # Nearly all prompts of a process are of a few scopes; a flood of salts must not make the cache grow.
         self._seed = functools.lru_cache(maxsize=256)(self._seed_of)
 
     def prefix(self, text: bytes, scope: bytes = b"") -> Prefix:
-        """The chain of block hashes of *text* within *scope*. O(len(text)).
-
-        Few calls of numpy, because each costs as much as hashing a kilobyte.
-        """
+        """The chain of block hashes of *text* within *scope*. O(len(text))."""
         blocks = len(text) // self.block_bytes
         if blocks == 0:
             return Prefix(b"")
-        mixed = np.ndarray((blocks, self._words), _U64, text) + self._addends
-        # Without the shift a sum of products forgets high bits: two flipped top bits would cancel for any factors.
-        np.bitwise_xor(mixed, np.right_shift(mixed, _HALF), mixed)
-        # Measured: one call is faster than two until a thousand blocks, then the plainer loops win.
-        chain = mixed.dot(self._factors) if blocks < 1000 else np.add.reduce(mixed * self._factors, axis=1)
-        if blocks > len(self._position_factors):
-            self._extend_positions(blocks)
-        chain *= self._position_factors[:blocks]
-        np.add.accumulate(chain, out=chain)
-        np.add(chain, self._seed(scope), chain)
-        return Prefix(chain.tobytes())
+        each = self._block_hash.each(text, blocks)
+        return Prefix(self._positions.link(each, 0, self._seed(scope)).tobytes())
 
-    def _seed_of(self, scope: bytes) -> npt.NDArray[np.uint64]:
+    def _seed_of(self, scope: bytes) -> Words:
         digest = hashlib.blake2b(scope, digest_size=HASH_BYTES, key=self._key).digest()
-        return np.frombuffer(digest, dtype=_U64)
-
-    def _extend_positions(self, blocks: int) -> None:
-        """One odd random factor per position, so that the same blocks in another order hash otherwise."""
-        more = self._positions.integers(0, 2**64, size=max(1024, blocks), dtype=_U64) | _U64(1)
-        self._position_factors = np.concatenate([self._position_factors, more])
+        return np.frombuffer(digest, dtype=U64)

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cache_index.index import WorkerId
-from cache_index.prefix import HASH_BYTES, Prefix
+from cache_index.prefix import HASH_BYTES, Prefix, common_blocks
+from cache_index.slots import bits
 
 # Measured with tracemalloc on CPython 3.11 (benchmarks/index.py compares the sum with the real figure).
 NODE_BYTES = 600
@@ -33,25 +34,6 @@ class _Node:
         self.holdings: dict[int, _Holding] = {}
         self.full = 0
         self.held = 0
-
-    def shared(self, hashes: bytes, start: int) -> int:
-        """Leading blocks of this run that *hashes* has from block *start* on; the first is known to be shared.
-
-        One comparison of memory when all are, else O(log blocks).
-        """
-        run = self.run
-        offset = start * HASH_BYTES
-        if hashes.startswith(run, offset):
-            return self.blocks
-        low, high = 1, min(self.blocks, len(hashes) // HASH_BYTES - start)
-        while low < high:
-            middle = (low + high) // 2
-            at = middle * HASH_BYTES
-            if run[at : at + HASH_BYTES] == hashes[offset + at : offset + at + HASH_BYTES]:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
 
 class _Holding:
@@ -144,9 +126,9 @@ class RadixTree:
             return hits
         alive, position = child.held, 0
         while True:
-            shared = child.shared(hashes, position)
+            shared = common_blocks(child.run, 0, hashes, position)
             staying = alive & child.full if shared == child.blocks else 0
-            for slot in _bits(alive ^ staying):
+            for slot in bits(alive ^ staying):
                 holding = child.holdings.get(slot)
                 hits[workers[slot]] = position + min(holding.blocks, shared) if holding else position
             position += shared
@@ -158,7 +140,7 @@ class RadixTree:
             if following is None:
                 break
             child = following
-        for slot in _bits(alive):
+        for slot in bits(alive):
             hits[workers[slot]] = position
         return hits
 
@@ -196,6 +178,17 @@ class RadixTree:
         shadow = self._shadow(worker)
         shadow.capacity = capacity
         self._evict_over_capacity(shadow)
+
+    @property
+    def uses(self) -> int:
+        """Number of the latest use, counted from 1: every `record` is one."""
+        return self._uses
+
+    def evict_unused_since(self, use: int) -> None:
+        """Every worker loses what it used last at *use* or before. O(runs that go)."""
+        for shadow in self._shadows.values():
+            while shadow.oldest is not shadow.anchor and shadow.oldest.used <= use:
+                self._shrink(shadow, shadow.oldest, 0)
 
     def drop(self, worker: WorkerId) -> None:
         shadow = self._shadows.pop(worker, None)
@@ -252,7 +245,7 @@ class RadixTree:
             elif hashes.startswith(child.run, at):
                 node = child
             else:
-                node = self._split(child, child.shared(hashes, at // HASH_BYTES))
+                node = self._split(child, common_blocks(child.run, 0, hashes, at // HASH_BYTES))
             path.append(node)
             at += len(node.run)
         return path
@@ -386,11 +379,3 @@ def _ring(shadow: _Shadow) -> Iterator[_Holding]:
     while holding is not shadow.anchor:
         yield holding
         holding = holding.newer
-
-
-def _bits(mask: int) -> Iterator[int]:
-    """The set bits of *mask*, lowest first."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

@@ -245,6 +245,30 @@ def test_a_budget_too_small_for_one_run_leaves_nothing() -> None:
     assert {} == index.match(prefix("abc"))
 
 
+def test_what_was_not_used_since_a_use_can_be_evicted() -> None:
+    """What a later prompt shares stays with it; other workers' uses count as well."""
+    index = tree()
+    index.record(A, prefix("abcd"))
+    index.record(B, prefix("xy"))
+    old = index.uses
+    index.record(A, prefix("ab"))
+    index.evict_unused_since(old)
+
+    assert {A: 2} == index.match(prefix("abcd"))
+    assert {} == index.match(prefix("xy"))
+    assert (2, 0) == (index.held(A), index.held(B))
+    index._check()
+
+
+def test_nothing_is_evicted_of_what_is_used_later() -> None:
+    """Uses are counted from 1."""
+    index = tree()
+    index.record(A, prefix("abcd"))
+    index.evict_unused_since(0)
+
+    assert {A: 4} == index.match(prefix("abcd"))
+
+
 def test_the_tree_of_a_worker_lists_its_runs_with_parents_first() -> None:
     """Each worker has a radix tree of its own, stored together with the others."""
     index = tree()

@@ -1,0 +1,254 @@
+"""Which worker holds which block in which tier: a path-compressed tree of prefixes, shared by all workers.
+
+1. A node is a run of consecutive blocks, as bytes of their keys. A worker holds any of them, in any tier: nothing is
+   assumed of the order in which engines evict.
+2. A node stays as long as anybody holds a block of it or of a node below it.
+3. A block's place, the number of its node and its position in the sequence, stays true as long as the block is held.
+   Where a run is split the upper part keeps the number and leads to the lower part.
+"""
+
+import numpy as np
+
+from cache_index.chain import U64, Words
+from cache_index.holdings import Holdings
+from cache_index.prefix import HASH_BYTES, common_blocks
+from cache_index.slots import bits
+
+# Measured with tracemalloc on CPython 3.11.
+NODE_BYTES = 450
+
+GPU, CPU, DISK, SHARED, LATELY = range(5)
+"""Tiers; the last is for blocks that a worker held until lately."""
+
+_MOST_BLOCKS = 512
+"""Of a run that grows as blocks are told one by one: all of it is copied each time."""
+_POSITION_BITS = 32
+_POSITION = (1 << _POSITION_BITS) - 1
+
+
+class Node:
+    """A run of blocks; *start* is the position of the first of them in its sequence."""
+
+    __slots__ = ("blocks", "children", "gpu", "number", "parent", "run", "slower", "spilled", "start")
+
+    def __init__(self, number: int, parent: "Node | None", start: int, run: bytes) -> None:
+        self.number = number
+        self.parent = parent
+        self.start = start
+        self.run = run
+        self.blocks = len(run) // HASH_BYTES
+        self.children: dict[bytes, Node] | None = None
+        """By the key of their first block."""
+        self.spilled: Node | None = None
+        """The child that has the rest of what once was this run."""
+        self.gpu = Holdings()
+        self.slower: dict[int, Holdings] | None = None
+
+    @property
+    def whole(self) -> int:
+        """The set of all its blocks."""
+        return (1 << self.blocks) - 1
+
+    def place(self, offset: int) -> int:
+        """Of the block at *offset* in the run."""
+        return (self.number << _POSITION_BITS) + self.start + offset
+
+    def key(self, offset: int) -> int:
+        """Of the block at *offset* in the run."""
+        return int.from_bytes(self.run[offset * HASH_BYTES : (offset + 1) * HASH_BYTES], "little")
+
+    def held(self, tier: int, slot: int) -> int:
+        """The set of the blocks that a worker holds in *tier*."""
+        if tier == GPU:
+            return self.gpu.of(slot, self.whole)
+        holdings = self.slower.get(tier) if self.slower else None
+        return holdings.of(slot, self.whole) if holdings else 0
+
+    def workers(self, tier: int) -> int:
+        """Bits of those that hold any block of it in *tier*."""
+        holdings = self.gpu if tier == GPU else self.slower.get(tier) if self.slower else None
+        return holdings.workers() if holdings else 0
+
+    def hold(self, tier: int, slot: int, blocks: int) -> int:
+        """A worker also holds *blocks* in *tier*; answers which of them it held before."""
+        if tier == GPU:
+            return self.gpu.hold(slot, blocks, self.whole)
+        if self.slower is None:
+            self.slower = {}
+        holdings = self.slower.get(tier)
+        if holdings is None:
+            holdings = self.slower[tier] = Holdings()
+        return holdings.hold(slot, blocks, self.whole)
+
+    def release(self, tier: int, slot: int, blocks: int) -> None:
+        """A worker does not hold *blocks* in *tier*."""
+        if tier == GPU:
+            self.gpu.release(slot, blocks, self.whole)
+        elif self.slower and tier in self.slower:
+            self.slower[tier].release(slot, blocks, self.whole)
+            if not self.slower[tier]:
+                del self.slower[tier]
+                self.slower = self.slower or None
+
+    @property
+    def is_needed(self) -> bool:
+        """Somebody holds a block of it, or a node is below it."""
+        return bool(self.children or self.gpu or self.slower)
+
+
+class BlockTree:
+    """Workers are the places of their bits, see `Slots`; sets of blocks are ints, see `Holdings`."""
+
+    def __init__(self) -> None:
+        self.root = Node(0, None, 0, b"")
+        self._nodes: dict[int, Node] = {}
+        self._made = 0
+        self._blocks = 0
+        self.pool_bytes = 0
+        """Of the pools that lead here, which keep this number."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory in use, that of the pools included, estimated from the sizes of the objects."""
+        return len(self._nodes) * NODE_BYTES + self._blocks * HASH_BYTES + self.pool_bytes
+
+    def find(self, place: int) -> tuple[Node, int] | None:
+        """The node that has the block at *place*, and the block's offset in its run. None: no node has it any more."""
+        node = self._nodes.get(place >> _POSITION_BITS)
+        position = place & _POSITION
+        while node is not None and position >= node.start + node.blocks:
+            node = node.spilled
+        return None if node is None else (node, position - node.start)
+
+    def grow(self, node: Node, offset: int, keys: bytes, slot: int) -> list[tuple[Node, int, int]]:
+        """Make room for *slot* to hold blocks *keys* that follow the first *offset* blocks of *node*.
+
+        Answers where they are: in which node, from which offset on, how many. O(nodes + keys).
+        """
+        found: list[tuple[Node, int, int]] = []
+        at, end = 0, len(keys)
+        while at < end:
+            if offset == node.blocks:
+                child = node.children.get(keys[at : at + HASH_BYTES]) if node.children else None
+                if child is None:
+                    found.append(self._append(node, keys[at:], slot))
+                    break
+                node, offset = child, 0
+            shared = common_blocks(node.run, offset, keys, at // HASH_BYTES)
+            if shared:
+                found.append((node, offset, shared))
+                offset += shared
+                at += shared * HASH_BYTES
+            if at < end and offset < node.blocks:
+                self._split(node, offset)
+        return found
+
+    def path(self, hashes: bytes) -> list[tuple[Node, int]]:
+        """The nodes along *hashes* from the first block on, and how many leading blocks of each are there. O(nodes)."""
+        found: list[tuple[Node, int]] = []
+        children, at, end = self.root.children, 0, len(hashes)
+        while children and at < end:
+            child = children.get(hashes[at : at + HASH_BYTES])
+            if child is None:
+                break
+            shared = common_blocks(child.run, 0, hashes, at // HASH_BYTES)
+            found.append((child, shared))
+            if shared < child.blocks:
+                break
+            at += shared * HASH_BYTES
+            children = child.children
+        return found
+
+    def prune(self, node: Node | None) -> None:
+        """Take *node* out if it is not needed, and then those above that were needed for it alone."""
+        while node is not None and node.number in self._nodes and not node.is_needed:
+            parent = node.parent
+            assert parent is not None
+            assert parent.children is not None, "it is one of them"
+            del parent.children[node.run[:HASH_BYTES]]
+            if parent.spilled is node:
+                parent.spilled = None
+            del self._nodes[node.number]
+            self._blocks -= node.blocks
+            node = parent
+
+    def nodes_at(self, places: Words) -> list[Node]:
+        """The nodes that have blocks at *places*, and some more below them. O(places), fast, and O(nodes)."""
+        found: dict[int, Node] = {}
+        for number in np.unique(places >> U64(_POSITION_BITS)).tolist():
+            node = self._nodes.get(number)
+            while node is not None and node.number not in found:
+                found[node.number] = node
+                node = node.spilled
+        return list(found.values())
+
+    def _append(self, node: Node, keys: bytes, slot: int) -> tuple[Node, int, int]:
+        """Put *keys*, which nobody holds, behind *node*."""
+        blocks = len(keys) // HASH_BYTES
+        self._blocks += blocks
+        before = node.blocks
+        if not node.children and node.gpu.full == 1 << slot and before + blocks <= _MOST_BLOCKS:
+            self._lengthen(node, keys)
+            return node, before, blocks
+        self._made += 1
+        child = self._nodes[self._made] = Node(self._made, node, node.start + before, keys)
+        if node.children is None:
+            node.children = {}
+        node.children[keys[:HASH_BYTES]] = child
+        return child, 0, blocks
+
+    def _lengthen(self, node: Node, keys: bytes) -> None:
+        whole = node.whole
+        node.run += keys
+        node.blocks = len(node.run) // HASH_BYTES
+        node.gpu.lengthened(whole)
+        for holdings in node.slower.values() if node.slower else ():
+            holdings.lengthened(whole)
+
+    def _split(self, node: Node, blocks: int) -> None:
+        """Cut *node* after *blocks* blocks. O(workers that hold it + its children)."""
+        cut, whole = blocks * HASH_BYTES, node.whole
+        self._made += 1
+        lower = self._nodes[self._made] = Node(self._made, node, node.start + blocks, node.run[cut:])
+        lower.children, lower.spilled = node.children, node.spilled
+        for child in lower.children.values() if lower.children else ():
+            child.parent = lower
+        lower.gpu = node.gpu.split(blocks, whole)
+        if node.slower:
+            lower.slower = {tier: holdings.split(blocks, whole) for tier, holdings in node.slower.items()}
+            lower.slower = {tier: holdings for tier, holdings in lower.slower.items() if holdings} or None
+            node.slower = {tier: holdings for tier, holdings in node.slower.items() if holdings} or None
+        node.run = node.run[:cut]
+        node.blocks = blocks
+        node.children = {lower.run[:HASH_BYTES]: lower}
+        node.spilled = lower
+        self.prune(lower)
+
+    def check(self, held: dict[tuple[int, int, int], int]) -> None:
+        """Hold exactly *held*: sets of blocks by number of the node, tier and worker. O(everything).
+
+        Raises:
+            AssertionError: that, or another invariant, does not hold.
+        """
+        found: dict[tuple[int, int, int], int] = {}
+        nodes, blocks = [self.root], 0
+        seen = 0
+        while nodes:
+            node = nodes.pop()
+            blocks += node.blocks
+            assert node.blocks * HASH_BYTES == len(node.run)
+            for tier, holdings in {GPU: node.gpu, **(node.slower or {})}.items():
+                holdings.check(node.whole)
+                assert holdings or tier == GPU, "what nobody holds takes no room"
+                workers = holdings.workers()
+                found |= {(node.number, tier, slot): holdings.of(slot, node.whole) for slot in bits(workers)}
+            for key, child in (node.children or {}).items():
+                assert (key, child.start) == (child.run[:HASH_BYTES], node.start + node.blocks)
+                assert child.parent is node
+                assert child.is_needed
+                assert self._nodes[child.number] is child
+                nodes.append(child)
+                seen += 1
+            assert node.spilled is None or node.spilled in (node.children or {}).values()
+        assert held == found
+        assert (seen, blocks) == (len(self._nodes), self._blocks)

@@ -1,0 +1,146 @@
+"""The blocks of one worker in one tier, by the hashes of its engine."""
+
+from cache_index.block_tree import BlockTree, Node
+from cache_index.counts import Counts
+from cache_index.places import Places
+
+
+class Pool:
+    """What an engine said it stored in a tier and has not said it removed.
+
+    1. A block that was stored twice has to be removed twice: vLLM keeps equal blocks of concurrent requests apart and
+       tells of each (vllm/v1/core/block_pool.py, `BlockHashToBlockMap`).
+    2. Two hashes of an engine may stand for one block of ours, where its hash covers what it does not tell (the path of
+       an adapter, tokens looked ahead). The worker holds the block as long as it holds either.
+    3. One hash cannot stand for two blocks. If an engine says so, the later one counts, some time after at the latest.
+    """
+
+    __slots__ = ("_aliases", "_bytes", "_copies", "_counts", "_places", "_slot", "_tier", "_tree")
+
+    def __init__(self, tree: BlockTree, tier: int, slot: int, counts: Counts) -> None:
+        self._tree = tree
+        self._tier = tier
+        self._slot = slot
+        self._counts = counts
+        self._places = Places()
+        self._bytes = 0
+        """Of `_places`, when they last changed: what the tree was told."""
+        self._copies: dict[int, int] = {}
+        """Beyond the first, by the engine's hash."""
+        self._aliases: dict[int, int] = {}
+        """Hashes of the engine beyond the first, by the block's key."""
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def place(self, engine_hash: int) -> int | None:
+        """Where a block stands in the tree; None if it is not here."""
+        return self._places.get(engine_hash)
+
+    def put(self, hashes: list[int], found: list[tuple[Node, int, int]], *, copies: bool) -> None:
+        """Store *hashes*, for which the tree has *found* room. *copies*: those that are here have one copy more."""
+        places = self._places
+        at = 0
+        for node, offset, count in found:
+            part = hashes[at : at + count] if count < len(hashes) else hashes
+            at += count
+            again = node.hold(self._tier, self._slot, (1 << count) - 1 << offset)
+            if again:
+                self._put_again(part, node, offset, again, copies=copies)
+            else:
+                places.put(part, node.place(offset))
+        for place in places.lost():
+            self._counts.contradicted += 1
+            self._release(place)
+        self._account()
+
+    def _put_again(self, hashes: list[int], node: Node, offset: int, again: int, *, copies: bool) -> None:
+        """Store *hashes* of which those in the set *again* were held before."""
+        for at, engine_hash in enumerate(hashes, offset):
+            was_held = again >> at & 1
+            place = self._places.get(engine_hash) if was_held else None
+            if place is not None and self._tree.find(place) == (node, at):
+                if copies:
+                    self._counts.repeated += 1
+                    self._copies[engine_hash] = self._copies.get(engine_hash, 0) + 1
+                else:
+                    self._counts.announced_again += 1
+                continue
+            if was_held:
+                key = node.key(at)
+                self._aliases[key] = self._aliases.get(key, 0) + 1
+            self._places.put([engine_hash], node.place(at))
+
+    def take(self, engine_hash: int) -> bool:
+        """Remove one copy of a block; False if it is not here."""
+        copies = self._copies
+        if copies and engine_hash in copies:
+            copies[engine_hash] -= 1
+            if not copies[engine_hash]:
+                del copies[engine_hash]
+            return True
+        place = self._places.pop(engine_hash)
+        if place is None:
+            return False
+        self._release(place)
+        self._account()
+        return True
+
+    def forget_oldest(self, blocks: int) -> None:
+        """Remove all copies of some *blocks* blocks whose runs were told of first. O(pool)."""
+        for engine_hash in self._places.oldest(blocks):
+            self._copies.pop(engine_hash, None)
+            self.take(engine_hash)
+
+    def clear(self) -> None:
+        """O(runs, and a fast pass over the blocks)."""
+        nodes = self._tree.nodes_at(self._places.all())
+        for node in nodes:
+            node.release(self._tier, self._slot, node.whole)
+        for node in nodes:
+            self._tree.prune(node)
+        self._places = Places()
+        self._account()
+        self._copies.clear()
+        self._aliases.clear()
+
+    def _release(self, place: int) -> None:
+        """One of the engine's hashes stands for the block at *place* no more."""
+        found = self._tree.find(place)
+        assert found is not None, "what is held has a place"
+        node, offset = found
+        if self._aliases:
+            key = node.key(offset)
+            if key in self._aliases:
+                self._aliases[key] -= 1
+                if not self._aliases[key]:
+                    del self._aliases[key]
+                return
+        node.release(self._tier, self._slot, 1 << offset)
+        self._tree.prune(node)
+
+    def _account(self) -> None:
+        size_bytes = self._places.size_bytes
+        self._tree.pool_bytes += size_bytes - self._bytes
+        self._bytes = size_bytes
+
+    def check(self) -> dict[int, int]:
+        """The sets of blocks that are held, by the number of the node. O(blocks).
+
+        Raises:
+            AssertionError: an invariant does not hold.
+        """
+        held: dict[int, int] = {}
+        aliases: dict[int, int] = {}
+        for place in self._places.all().tolist():
+            found = self._tree.find(place)
+            assert found is not None
+            node, offset = found
+            if held.get(node.number, 0) >> offset & 1:
+                key = node.key(offset)
+                aliases[key] = aliases.get(key, 0) + 1
+            held[node.number] = held.get(node.number, 0) | 1 << offset
+        assert aliases == self._aliases
+        self._account()
+        assert all(copies > 0 and self.place(engine_hash) for engine_hash, copies in self._copies.items())
+        return held

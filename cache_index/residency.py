@@ -1,0 +1,342 @@
+"""What the engines say they hold, block by block: the index that knows instead of guessing.
+
+1. A block is named by its key, the hash that `TokenHasher` gives it and all before it. Prompts are hashed the same way.
+   An engine's own hashes lead to blocks by what its worker told, and mean nothing elsewhere.
+2. A worker holds a block in a tier from the event that stored it there to the one that removed it. Copies count: two
+   stored need two removed. Except those of a run from the first block on: vLLM tells a reused prefix like that when a
+   request asks for it (`kv_cache_report_mode: full`) and has made no copy. Taken for a copy it would stay for ever. The
+   other way round a copy that is one is forgotten too early, and a miss is cheaper than a false hit.
+3. Nothing is assumed of the order in which engines evict: a worker may hold a block and not the one before it.
+4. Blocks in a shared tier are there for all workers of the model, as long as one of them says so.
+
+For each worker and tier a `Pool` leads from the engine's hashes to blocks in one `BlockTree`, which all share.
+"""
+
+from array import array
+from collections.abc import Mapping
+
+from cache_index.block_tree import CPU, DISK, GPU, NODE_BYTES, SHARED, BlockTree, Node
+from cache_index.counts import Counts
+from cache_index.engine import ENGINE_BYTES, Engine
+from cache_index.event import Event, Removed, Stored, Tier
+from cache_index.hit import Hit
+from cache_index.index import WorkerId
+from cache_index.orphans import Orphans, Run
+from cache_index.places import NEW_BYTES
+from cache_index.prefix import HASH_BYTES, Prefix
+from cache_index.slots import Slots, bits
+from cache_index.tokens import TOKEN_BYTES, TokenHasher, TokenIds, pack, scope_of
+
+ORPHANS_SHARE = 1 / 8
+"""Of the budget, for blocks that wait for their parent."""
+FORGOTTEN_SHARE = 1 / 8
+"""Of a pool, given up at once when room is needed: each time costs a walk over the pool."""
+
+MOST_NODES = 2
+"""That a run adds to the tree: its own, and half of the one that it parts from."""
+
+_NOTHING = Hit(0)
+_OWN = (Tier.GPU, Tier.CPU, Tier.DISK)
+
+
+class Residency:
+    """Which worker's engine says it holds which block, per tier. No larger than *max_bytes*.
+
+    *hasher* is the one that prompts are hashed with. When there is no room, blocks of slower tiers go, the oldest of
+    the worker that has most; when there are none, further blocks are not taken in. Both are counted.
+    """
+
+    def __init__(self, hasher: TokenHasher, *, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.counts = Counts()
+        self._hasher = hasher
+        self._tree = BlockTree()
+        self._orphans = Orphans(max_bytes=int(max_bytes * ORPHANS_SHARE), counts=self.counts)
+        self._engines: dict[WorkerId, Engine] = {}
+        self._slots = Slots()
+        self._models: dict[str, int] = {}
+        """The workers of each model."""
+
+    def join(self, worker: WorkerId, *, model: str) -> None:
+        """*worker* serves *model*: blocks in a shared tier count for it though it has not told of anything."""
+        engine = self._engines.get(worker)
+        if engine is None:
+            self._engines[worker] = engine = Engine(self._slots.take(worker), model, self._tree, self.counts)
+        else:
+            self._models[engine.model] &= ~engine.bit
+            engine.model = model
+        self._models[model] = self._models.get(model, 0) | engine.bit
+
+    def apply(self, worker: WorkerId, event: Event, *, model: str = "") -> None:
+        """Take in what *worker*'s engine tells. O(blocks of *event*).
+
+        *model* is what `scope_of` is given for prompts to it.
+        """
+        engine = self._engines.get(worker)
+        if engine is None or engine.model != model:
+            self.join(worker, model=model)
+            engine = self._engines[worker]
+        if isinstance(event, Stored):
+            self._stored(engine, event)
+        elif isinstance(event, Removed):
+            self._removed(engine, event)
+        else:
+            engine.clear()
+            self._orphans.drop(engine.slot)
+
+    def drop(self, worker: WorkerId) -> None:
+        """Forget the worker, and what it told of shared tiers. O(its runs, and a fast pass over its blocks)."""
+        engine = self._engines.pop(worker, None)
+        if engine is None:
+            return
+        engine.clear()
+        engine.slower[Tier.SHARED].clear()
+        self._orphans.drop(engine.slot)
+        self._models[engine.model] &= ~engine.bit
+        self._slots.give_back(engine.slot)
+
+    def match(self, prefix: Prefix) -> Mapping[WorkerId, Hit]:
+        """What of *prefix* each worker can use; workers without any are absent. O(nodes on the path + workers).
+
+        A hole ends the match: a block is of use only if all before it are there.
+        """
+        path = self._tree.path(prefix.hashes)
+        if not path:
+            return {}
+        if any([node.slower for node, _ in path]):  # noqa: C419  # faster
+            return self._match_all_tiers(path)
+        hits: dict[WorkerId, Hit] = {}
+        alive, before = path[0][0].gpu.workers(), 0
+        for node, shared in path:
+            gpu = node.gpu
+            leaving = alive & ~gpu.full
+            for slot, held in gpu.partial.items() if leaving and gpu.partial else ():
+                if leaving >> slot & 1:
+                    leaving ^= 1 << slot
+                    blocks = before + min(shared, _leading(held))
+                    if blocks:
+                        hits[self._slots.worker(slot)] = Hit(blocks)
+            if leaving and before:
+                hits.update(dict.fromkeys(self._slots.workers(leaving), Hit(before)))
+            alive &= gpu.full
+            before += shared
+        hits.update(dict.fromkeys(self._slots.workers(alive), Hit(before)))
+        return hits
+
+    def held(self, worker: WorkerId) -> int:
+        """Blocks that *worker*'s engine says it holds, summed over the tiers of its own."""
+        return sum(self.held_in(worker, tier) for tier in _OWN)
+
+    def held_in(self, worker: WorkerId, tier: Tier) -> int:
+        """Blocks that *worker*'s engine says it holds in *tier*, copies not counted."""
+        engine = self._engines.get(worker)
+        if engine is None:
+            return 0
+        return len(engine.gpu if tier is Tier.GPU else engine.slower[tier])
+
+    def block_size(self, worker: WorkerId) -> int | None:
+        """Tokens per block of most blocks that *worker*'s engine told of; None until it has told of any."""
+        sizes = self.block_sizes(worker)
+        return max(sizes, key=sizes.__getitem__) if sizes else None
+
+    def block_sizes(self, worker: WorkerId) -> Mapping[int, int]:
+        """How many blocks *worker*'s engine told of, by their tokens. LMCache's are larger than those of its engine."""
+        engine = self._engines.get(worker)
+        return engine.block_sizes if engine else {}
+
+    @property
+    def waiting(self) -> int:
+        """Blocks whose parent is not known."""
+        return len(self._orphans)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory in use, estimated from the sizes of the objects."""
+        return len(self._engines) * ENGINE_BYTES + self._tree.size_bytes + self._orphans.size_bytes
+
+    def _stored(self, engine: Engine, event: Stored) -> None:
+        hashes, extras = event.hashes, event.extras
+        ids = _packed(event)
+        if ids is None or not _are_hashes(hashes) or (extras is not None and len(extras) != len(hashes)):
+            self.counts.refused += 1
+            return
+        if not self._make_room(len(hashes)):
+            return
+        if not ids:
+            self._stored_by_hash(engine, event)
+            return
+        run = Run(engine.slot, event.parent or 0, hashes, event.tier, ids, event.block_size, extras)
+        if event.parent is None:
+            scope = scope_of(engine.model, event.adapter, event.salt)
+            root = self._hasher.root(scope, event.block_size)
+            self._extend(engine, run, self._tree.root, 0, root, copies=False)
+        elif not self._follow(engine, run):
+            self._orphans.park(run)
+            return
+        self._attach(engine, hashes)
+
+    def _stored_by_hash(self, engine: Engine, event: Stored) -> None:
+        """Blocks without tokens are those of the same hashes in another tier."""
+        for engine_hash in event.hashes:
+            run = Run(engine.slot, engine_hash, [engine_hash], event.tier)
+            if not self._follow(engine, run):
+                self._orphans.park(run)
+
+    def _follow(self, engine: Engine, run: Run) -> bool:
+        """Store *run* if what it waits for is known."""
+        found = engine.find(run.awaited)
+        if found is None:
+            return False
+        node, offset = found
+        if run.ids:
+            self._extend(engine, run, node, offset + 1, node.key(offset), copies=True)
+        else:
+            engine.pool(run.tier).put(run.hashes, [(node, offset, 1)], copies=True)
+        return True
+
+    def _extend(self, engine: Engine, run: Run, node: Node, offset: int, after: int, *, copies: bool) -> None:
+        """Store *run* behind the first *offset* blocks of *node*, the last of which has the key *after*."""
+        position = node.start + offset
+        keys = self._hasher.chain(after, position, run.ids, block_size=run.block_size, extras=run.extras)
+        found = self._tree.grow(node, offset, keys, engine.slot)
+        engine.learn_block_size(run.block_size, len(run.hashes))
+        pool = engine.pool(run.tier)
+        if not run.gone:
+            pool.put(run.hashes, found, copies=copies)
+            return
+        blocks = [(one, first + at, 1) for one, first, count in found for at in range(count)]
+        gone = [
+            (engine_hash, one.place(at))
+            for engine_hash, (one, at, _) in zip(run.hashes, blocks, strict=True)
+            if engine_hash in run.gone
+        ]
+        left = [
+            (engine_hash, block)
+            for engine_hash, block in zip(run.hashes, blocks, strict=True)
+            if engine_hash not in run.gone
+        ]
+        pool.put([engine_hash for engine_hash, _ in left], [block for _, block in left], copies=copies)
+        for engine_hash, place in gone:
+            engine.remember(engine_hash, place)
+        self._tree.prune(found[-1][0])
+
+    def _attach(self, engine: Engine, hashes: list[int]) -> None:
+        """Store what waited for any of *hashes*, and what waited for that."""
+        waiting = self._orphans.claim(engine.slot, hashes)
+        while waiting:
+            run = waiting.pop()
+            left = len(run.hashes) - len(run.gone)
+            if self._make_room(left) and self._follow(engine, run):
+                self.counts.attached += left
+                waiting += self._orphans.claim(engine.slot, run.hashes)
+
+    def _make_room(self, blocks: int) -> bool:
+        """Whether there is room for *blocks* blocks more, if need be for others of slower tiers."""
+        most = self.max_bytes - self._orphans.max_bytes - len(self._engines) * ENGINE_BYTES
+        need = blocks * (NEW_BYTES + HASH_BYTES) + MOST_NODES * NODE_BYTES
+        while need + self._tree.size_bytes > most:
+            slower = (pool for engine in self._engines.values() for pool in engine.slower.values())
+            largest = max(slower, key=len)
+            before = len(largest)
+            if not before:
+                self.counts.crowded_out += blocks
+                return False
+            largest.forget_oldest(1 + int(before * FORGOTTEN_SHARE))
+            self.counts.forgotten += before - len(largest)
+        return True
+
+    def _removed(self, engine: Engine, event: Removed) -> None:
+        for engine_hash in event.hashes:
+            if engine.remove(engine_hash, event.tier):
+                continue
+            if self._orphans.remove(engine.slot, engine_hash, event.tier):
+                self.counts.unparked += 1
+            else:
+                self.counts.unknown_removals += 1
+
+    def _match_all_tiers(self, path: list[tuple[Node, int]]) -> Mapping[WorkerId, Hit]:
+        hits: dict[WorkerId, Hit] = {}
+        loads: dict[int, Hit] = {}
+        first = path[0][0]
+        alive = self._shared(first)[0] | first.workers(GPU) | first.workers(CPU) | first.workers(DISK)
+        before = 0
+        for node, shared in path:
+            reach, in_shared = self._shared(node)
+            for slot in bits(alive & ~node.gpu.full):
+                gpu, cpu, disk = node.held(GPU, slot), node.held(CPU, slot), node.held(DISK, slot)
+                more = _usable(gpu, cpu, disk, in_shared if reach >> slot & 1 else 0, most=shared)
+                hit = loads[slot] = _sum(before, loads.get(slot), more)
+                if more.blocks < shared:
+                    alive ^= 1 << slot
+                    if hit.blocks:
+                        hits[self._slots.worker(slot)] = hit
+            before += shared
+        for slot in bits(alive):
+            hits[self._slots.worker(slot)] = _sum(before, loads.get(slot), _NOTHING)
+        return hits
+
+    def _shared(self, node: Node) -> tuple[int, int]:
+        """Which workers can load blocks of *node* from a shared tier, and the set of those blocks."""
+        claimed = node.workers(SHARED)
+        if not claimed:
+            return 0, 0
+        blocks = 0
+        for slot in bits(claimed):
+            blocks |= node.held(SHARED, slot)
+        any_of_them = self._slots.worker(claimed.bit_length() - 1)
+        return self._models[self._engines[any_of_them].model], blocks
+
+    def _check(self) -> None:
+        """Derive every invariant anew; raises AssertionError. O(everything)."""
+        held: dict[tuple[int, int, int], int] = {}
+        models: dict[str, int] = {}
+        for worker, engine in self._engines.items():
+            held |= engine.check()
+            models[engine.model] = models.get(engine.model, 0) | engine.bit
+            assert self._slots.worker(engine.slot) == worker
+        self._tree.check(held)
+        if not held:
+            assert self._tree.size_bytes == 0
+        self._orphans.check()
+        assert models == {model: workers for model, workers in self._models.items() if workers}
+
+
+def _packed(event: Stored) -> TokenIds | None:
+    """The tokens of *event*; none where it names blocks by hash alone. None: they do not fill its blocks."""
+    ids = event.token_ids
+    if not isinstance(ids, bytes):
+        try:
+            ids = pack(ids)
+        except ValueError:
+            return None
+    return ids if not ids or len(ids) == len(event.hashes) * event.block_size * TOKEN_BYTES else None
+
+
+def _are_hashes(hashes: list[int]) -> bool:
+    """All of 64 bits."""
+    try:
+        array("Q", hashes)
+    except OverflowError:
+        return False
+    return True
+
+
+def _leading(blocks: int) -> int:
+    """Blocks of a set from the first on."""
+    return (~blocks & (blocks + 1)).bit_length() - 1
+
+
+def _usable(gpu: int, cpu: int, disk: int, shared: int, *, most: int) -> Hit:
+    """What a worker that holds these sets of blocks can use of the first *most*."""
+    blocks = min(most, _leading(gpu | cpu | disk | shared))
+    left = (1 << blocks) - 1 & ~gpu
+    from_cpu, left = left & cpu, left & ~cpu
+    from_disk, left = left & disk, left & ~disk
+    return Hit(blocks, from_cpu.bit_count(), from_disk.bit_count(), left.bit_count())
+
+
+def _sum(before: int, loads: Hit | None, more: Hit) -> Hit:
+    """*more* after *before* blocks, for which *loads* tells what of them is not on the GPU."""
+    if loads is None:
+        return Hit(before + more.blocks, more.cpu, more.disk, more.shared)
+    return Hit(before + more.blocks, loads.cpu + more.cpu, loads.disk + more.disk, loads.shared + more.shared)

@@ -1,0 +1,129 @@
+from cache_index import WorkerId
+from cache_index.confirmed import Confirmed
+from cache_index.event import Cleared, Stored, Tier
+from cache_index.hit import Hit
+from cache_index.prefix import Prefix
+from cache_index.residency import Residency
+from cache_index.tokens import TokenHasher, pack, scope_of
+
+A, B = WorkerId("a"), WorkerId("b")
+HASHER = TokenHasher(bytes(32))
+BLOCK_TOKENS = 4
+
+
+def confirmed(lifetime_s: float = 5.0) -> Confirmed:
+    return Confirmed(Residency(HASHER, max_bytes=1_000_000), lifetime_s=lifetime_s)
+
+
+def ids_of(letters: str) -> list[int]:
+    """Four tokens to the letter."""
+    return [ord(letter) for letter in letters for _ in range(BLOCK_TOKENS)]
+
+
+def prefix(letters: str) -> Prefix:
+    return HASHER.prefix(pack(ids_of(letters)), block_size=BLOCK_TOKENS, scope=scope_of("tiny"))
+
+
+def stored(letters: str, tier: Tier = Tier.GPU) -> Stored:
+    """A sequence from its first block on; each hash is made of the letters up to its own."""
+    hashes = [int.from_bytes(letters[:end].encode(), "big") for end in range(1, len(letters) + 1)]
+    return Stored(hashes, None, ids_of(letters), BLOCK_TOKENS, tier)
+
+
+def test_what_an_engine_tells_counts() -> None:
+    """For itself, and for as long as it says nothing else."""
+    index = confirmed()
+    index.apply(A, stored("abc"), model="tiny")
+
+    assert {A: Hit(3)} == index.match(prefix("abcd"), 1e6)
+    assert (3, 0) == (index.held(A), index.held(B))
+    assert (BLOCK_TOKENS, None) == (index.block_size(A), index.block_size(B))
+
+    index.apply(A, Cleared(), model="tiny")
+    assert {} == index.match(prefix("abcd"), 1e6)
+
+
+def test_a_prediction_counts_until_its_time_is_over() -> None:
+    """Five seconds, to within a tenth."""
+    index = confirmed()
+
+    assert 3 == index.predict(A, prefix("abc"), 10.0)
+    assert {A: Hit(3)} == index.match(prefix("abcd"), 14.8)
+    assert {} == index.match(prefix("abcd"), 15.0)
+
+
+def test_a_prediction_that_is_made_again_lives_on() -> None:
+    """What it does not repeat ends in its own time."""
+    index = confirmed()
+    index.predict(A, prefix("abcd"), 10.0)
+
+    assert 0 == index.predict(A, prefix("ab"), 14.0)
+    assert {A: Hit(2)} == index.match(prefix("abcd"), 15.5)
+    assert {} == index.match(prefix("abcd"), 19.5)
+
+
+def test_predictions_of_one_moment_end_together() -> None:
+    """There may be thousands a second; they are not timed one by one."""
+    index = confirmed()
+    for i in range(10):
+        index.predict(A, prefix("abcdefghij"[: i + 1]), 10.0 + i / 100)
+
+    assert {A: Hit(10)} == index.match(prefix("abcdefghij"), 14.9)
+    assert {} == index.match(prefix("abcdefghij"), 15.05)
+
+
+def test_of_what_was_told_and_what_is_predicted_the_longer_counts() -> None:
+    """They are kept apart: the end of a prediction takes nothing of what was told."""
+    index = confirmed()
+    index.apply(A, stored("ab"), model="tiny")
+    index.apply(B, stored("abc", Tier.CPU), model="tiny")
+    index.predict(A, prefix("abcd"), 10.0)
+    index.predict(B, prefix("ab"), 10.0)
+
+    assert {A: Hit(4), B: Hit(3, cpu=3)} == index.match(prefix("abcd"), 11.0)
+    assert {A: Hit(2), B: Hit(3, cpu=3)} == index.match(prefix("abcd"), 16.0)
+
+
+def test_a_prediction_can_be_taken_back() -> None:
+    """The request failed: what it was to bring will not come; what was there stays."""
+    index = confirmed()
+    index.apply(A, stored("a"), model="tiny")
+    index.predict(A, prefix("abc"), 10.0)
+    index.retract(A, prefix("abc"), 1)
+
+    assert {A: Hit(1)} == index.match(prefix("abc"), 10.0)
+
+
+def test_a_worker_that_is_dropped_has_nothing() -> None:
+    """Neither told nor predicted; the others keep theirs."""
+    index = confirmed()
+    for worker in (A, B):
+        index.apply(worker, stored("ab"), model="tiny")
+        index.predict(worker, prefix("xyz"), 10.0)
+    index.drop(A)
+
+    assert {B: Hit(2)} == index.match(prefix("ab"), 10.0)
+    assert {B: Hit(3)} == index.match(prefix("xyz"), 10.0)
+
+
+def test_a_shared_tier_is_for_all_workers_that_joined_its_model() -> None:
+    """A told of it, b can load it."""
+    index = confirmed()
+    index.join(B, model="tiny")
+    index.apply(A, stored("ab", Tier.SHARED), model="tiny")
+
+    assert {A: Hit(2, shared=2), B: Hit(2, shared=2)} == index.match(prefix("ab"), 0.0)
+
+
+def test_its_memory_is_that_of_both_parts() -> None:
+    """And what was odd is counted."""
+    index = confirmed()
+    assert 0 == index.size_bytes
+
+    index.apply(A, stored("ab"), model="tiny")
+    told_bytes = index.size_bytes
+    index.predict(A, prefix("abc"), 10.0)
+    index.apply(A, stored("ab"), model="tiny")
+
+    assert 0 < told_bytes < index.size_bytes
+    assert 2 == index.counts.announced_again
