@@ -8,12 +8,16 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from gateway.configuration import Configuration
 from gateway.demo import DemoOptions, end_with_stdin, run_demo
 from gateway.server import ServerError, serve
 from gateway.settings import SettingsError, environment, load, masked
 from routing.strategies import NAMES
+
+if TYPE_CHECKING:
+    from gateway.simulator.options import SimulatorOptions
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,12 +71,12 @@ def _version(_: argparse.Namespace) -> int:
 
 def _simulate(arguments: argparse.Namespace) -> int:
     # The other commands need no simulator.
-    from gateway.simulator.options import SimulatorOptions  # noqa: PLC0415
     from gateway.simulator.server import run  # noqa: PLC0415
 
-    names = [field.name for field in dataclasses.fields(SimulatorOptions)]
+    if arguments.write_tokenizer is not None:
+        return _write_tokenizer(arguments.write_tokenizer)
     try:
-        options = SimulatorOptions(**{name: getattr(arguments, name) for name in names if name in arguments})
+        options = _simulator_options(arguments)
     except ValueError as fault:
         print(f"{fault}.", file=sys.stderr)
         return 2
@@ -83,7 +87,35 @@ def _simulate(arguments: argparse.Namespace) -> int:
     except OSError as fault:
         # Numbers below zero are the resolver's, and unknown to strerror.
         reason = os.strerror(fault.errno) if fault.errno and fault.errno > 0 else fault.strerror or fault
-        raise ServerError(f"Cannot listen on {options.host} port {options.port}: {reason}.") from fault
+        place = fault.filename or f"{options.host} port {options.port}"
+        raise ServerError(f"Cannot listen on {place}: {reason}.") from fault
+    return 0
+
+
+def _simulator_options(arguments: argparse.Namespace) -> "SimulatorOptions":
+    """Raises `ValueError`, naming the option, for what makes no worker."""
+    from gateway.simulator.event_options import EventOptions  # noqa: PLC0415
+    from gateway.simulator.options import SimulatorOptions  # noqa: PLC0415
+
+    events = _told(arguments, EventOptions, prefix="kv_events_")
+    if events and not {"port", "dial"} & events.keys():
+        raise ValueError("KV events need --kv-events-port or --kv-events-dial")
+    return SimulatorOptions(**_told(arguments, SimulatorOptions), kv_events=EventOptions(**events) if events else None)
+
+
+def _told(arguments: argparse.Namespace, options: type[Any], *, prefix: str = "") -> dict[str, Any]:
+    """Of the fields of *options*, those that the command line says something of."""
+    given = {field.name: getattr(arguments, prefix + field.name, None) for field in dataclasses.fields(options)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _write_tokenizer(folder: Path) -> int:
+    from gateway.simulator.tokenizer_folder import write_tokenizer  # noqa: PLC0415
+
+    try:
+        write_tokenizer(folder)
+    except OSError as fault:
+        raise ServerError(f"Cannot write to {folder}: {fault.strerror or fault}.") from fault
     return 0
 
 
@@ -146,7 +178,42 @@ def _add_simulate(command: argparse.ArgumentParser) -> None:
         default=0,
         help="seconds that running requests may go on after SIGTERM (default %(default)s: they are cut)",
     )
+    command.add_argument(
+        "--lora-module", dest="lora_modules", metavar="NAME", action="append", help="a LoRA adapter to serve as well"
+    )
+    command.add_argument("--enable-scale-out", action="store_true", help="answer vLLM's render routes")
     command.add_argument("--exit-with-parent", action="store_true", help="stop when standard input ends")
+    command.add_argument(
+        "--write-tokenizer", metavar="DIR", type=Path, help="write the tokenizer and its chat template there, and end"
+    )
+    _add_kv_events(command.add_argument_group("KV events", "published once there is a port, or an address to dial"))
+
+
+def _add_kv_events(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument("--kv-events-port", type=port, help="publish them here; 0 takes a free one")
+    group.add_argument("--kv-events-dial", metavar="ADDRESS", help="publish them to a subscriber at tcp://host:port")
+    group.add_argument(
+        "--replay-port", dest="kv_events_replay_port", type=port, help="answer questions for past ones here"
+    )
+    group.add_argument("--kv-events-topic", metavar="TOPIC", help="default: empty")
+    group.add_argument("--kv-events-format", choices=("map", "array"), help="as now, or as older engines (default map)")
+    group.add_argument(
+        "--kv-events-hashes", choices=("int", "bytes", "signed"), help="default signed for sglang, else int"
+    )
+    group.add_argument("--kv-events-replay-frames", type=int, choices=(4, 3), help="3 as vLLM up to 0.25 (default 4)")
+    group.add_argument(
+        "--kv-events-first-seq",
+        dest="kv_events_first_sequence",
+        type=int,
+        choices=(0, 1),
+        help="1 as llm-d's simulator (default 0)",
+    )
+    group.add_argument(
+        "--kv-events-batch-s", metavar="S", type=float, help="collect them for so long (default 0: one batch per step)"
+    )
+    group.add_argument(
+        "--kv-events-buffer-steps", metavar="N", type=whole_number, help="batches to keep for replay (default 10000)"
+    )
 
 
 def port(text: str) -> int:

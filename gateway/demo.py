@@ -4,16 +4,19 @@ The children never outlive the demo: each watches its standard input, which ends
 """
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import IO, Any
 
 from pydantic import SecretStr
@@ -31,7 +34,11 @@ QUESTION = (  # long enough to fill some blocks: a hit needs a whole one
 )
 START_TIMEOUT_S = 30.0  # a cold start of the interpreter and its imports on a busy laptop takes some seconds
 LINGER_S = 5.0  # between asking a worker to stop and killing it
-SIMULATE = (sys.executable, "-m", "gateway", "simulate", "--port", "0", "--model", MODEL, "--exit-with-parent")
+SIMULATE = (
+    *(sys.executable, "-m", "gateway", "simulate", "--port", "0", "--model", MODEL, "--exit-with-parent"),
+    *("--kv-events-port", "0", "--replay-port", "0", "--enable-scale-out"),
+)
+"""One worker, which publishes what its cache holds, and tells the tokens of a prompt to who asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +68,31 @@ def run_demo(
         contextlib.closing(listener),
         _stopped_by_sigterm(),
         _children(simulate, options.workers, linger_s) as children,
+        _tokenizer(options.strategy) as tokenizer,
     ):
         urls = [child.url(START_TIMEOUT_S) for child in children]
         address = address_of(listener, options.host)
-        settings = demo_settings(replace(options, port=listener.getsockname()[1]), urls, environ)
+        settings = demo_settings(replace(options, port=listener.getsockname()[1]), urls, environ, tokenizer=tokenizer)
         sys.stdout.write(introduction(address, [(child.pid, url) for child, url in zip(children, urls, strict=True)]))
         serve(settings, create_app=create_app, bound=listener, announce=announce_on_stdout)
 
 
-def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[str, str]) -> Settings:
-    """The settings of the demo. `WARMGATE_*` variables count here too, but for the address, which is *options*' own."""
+def demo_settings(
+    options: DemoOptions, urls: Sequence[str], environ: Mapping[str, str], *, tokenizer: Path | None = None
+) -> Settings:
+    """The settings of the demo. `WARMGATE_*` variables count here too, but for the address, which is *options*' own.
+
+    *tokenizer* is the folder with that of the workers; without it, they are asked.
+    """
     workers = [{"url": url} for url in urls]
-    model = {"name": MODEL, "aliases": list(ALIASES), "strategy": options.strategy, "workers": workers}
+    model: dict[str, Any] = {
+        "name": MODEL,
+        "aliases": list(ALIASES),
+        "strategy": options.strategy,
+        "workers": workers,
+    }
+    if tokenizer is not None:
+        model["tokenizer"] = {"path": str(tokenizer)}
     settings = build({"models": [model]}, environ)
     token = settings.server.admin_token or SecretStr(ADMIN_TOKEN)
     server = settings.server.model_copy(update={"host": options.host, "port": options.port, "admin_token": token})
@@ -158,6 +178,20 @@ def _children(command: Sequence[str], count: int, linger_s: float) -> Iterator[l
         deadline_s = time.monotonic() + linger_s
         for child in children:
             child.join(deadline_s - time.monotonic())
+
+
+@contextlib.contextmanager
+def _tokenizer(strategy: str) -> Iterator[Path | None]:
+    """A folder with the workers' tokenizer, for the strategy that can use it, if the packages for it are installed."""
+    if strategy != "kv_aware" or not all(map(importlib.util.find_spec, ("jinja2", "tokenizers"))):
+        yield None
+        return
+    # Nothing else here needs the simulator.
+    from gateway.simulator.tokenizer_folder import write_tokenizer  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="warmgate-") as folder:
+        write_tokenizer(Path(folder))
+        yield Path(folder)
 
 
 @contextlib.contextmanager

@@ -16,19 +16,21 @@ from gateway.simulator.tokens import END_OF_ANSWER, TOKEN_BYTES, TokenSequence
 FinishReason = Literal["stop", "length"]
 
 _POSITIONS = 256
-_WORDS_PER_POSITION = 5
+_WORDS_PER_POSITION = 3
 _MIN_WORDS = 16
 _ENDING_ONE_IN = 48  # an answer has about 60 words in the mean, as a short chat turn does
-_SHUFFLE = 787  # coprime to the number of words, so that neighbours in the table do not look alike
+_SHUFFLE = 787  # coprime to the number of possible words, so that neighbours in the table do not look alike
+_CONSONANTS, _VOWELS = "bdfghlmnprstv", "aeiou"  # letters of the vocabulary, so that a word is a token
 
 
-def _word(index: int) -> bytes:
-    consonants, vowels = "bdfghjklmnprstvz", "aeiou"
-    index = index * _SHUFFLE % (_POSITIONS * _WORDS_PER_POSITION)
-    return f"{consonants[index // 80]}{vowels[index // 16 % 5]}{consonants[index % 16]} ".encode()
+def _word(index: int) -> str:
+    vowels, consonants = len(_VOWELS), len(_CONSONANTS)
+    index = index * _SHUFFLE % (consonants * vowels * consonants)
+    first, last = index // (vowels * consonants), index % consonants
+    return f"{_CONSONANTS[first]}{_VOWELS[index // consonants % vowels]}{_CONSONANTS[last]} "
 
 
-_WORDS = [_word(index) for index in range(_POSITIONS * _WORDS_PER_POSITION)]
+_WORDS = [TokenSequence.from_text(_word(index)).packed for index in range(_POSITIONS * _WORDS_PER_POSITION)]
 _POSITION = {word: index // _WORDS_PER_POSITION for index, word in enumerate(_WORDS)}
 
 
@@ -41,27 +43,27 @@ class Answer:
 def answer(
     prompt: TokenSequence, *, max_tokens: int, min_tokens: int = 0, ignore_eos: bool = False, choice: int = 0
 ) -> Answer:
-    """The answer to *prompt*: a word of four bytes per token, at most *max_tokens*. O(prompt bytes + answer tokens).
+    """The answer to *prompt*: a word per token, at most *max_tokens*. O(prompt + answer tokens).
 
     *choice* tells apart the ``n`` answers to one prompt; only the first, 0, can be continued.
     """
     state = blake2b(prompt.packed, digest_size=8, salt=choice.to_bytes(4, "big"))
     position = _position_after(prompt.packed[-TOKEN_BYTES:])
-    pieces: list[bytes] = []
-    while len(pieces) < max_tokens:
+    said: list[bytes] = []
+    while len(said) < max_tokens:
         draw = int.from_bytes(state.digest(), "big")
-        may_end = not ignore_eos and len(pieces) >= min_tokens
+        may_end = not ignore_eos and len(said) >= min_tokens
         if may_end and position >= _MIN_WORDS and (position >= _POSITIONS or (draw >> 32) % _ENDING_ONE_IN == 0):
-            pieces.append(END_OF_ANSWER)
-            return Answer(TokenSequence(b"".join(pieces)), "stop")
+            said.append(END_OF_ANSWER)
+            return Answer(TokenSequence(b"".join(said)), "stop")
         if position >= _POSITIONS:
             position = _MIN_WORDS
-        piece = _WORDS[position * _WORDS_PER_POSITION + draw % _WORDS_PER_POSITION]
-        pieces.append(piece)
-        state.update(piece)
+        word = _WORDS[position * _WORDS_PER_POSITION + draw % _WORDS_PER_POSITION]
+        said.append(word)
+        state.update(word)
         position += 1
-    return Answer(TokenSequence(b"".join(pieces)), "length")
+    return Answer(TokenSequence(b"".join(said)), "length")
 
 
-def _position_after(piece: bytes) -> int:
-    return _POSITION.get(piece, -1) + 1
+def _position_after(token: bytes) -> int:
+    return _POSITION.get(token, -1) + 1

@@ -10,6 +10,8 @@ from gateway.simulator.bodies import BodyReader
 from gateway.simulator.connection import Connection
 from gateway.simulator.control import Control
 from gateway.simulator.dynamo import DynamoMetrics, DynamoStatus
+from gateway.simulator.event_control import EventControl
+from gateway.simulator.event_publisher import EventPublisher
 from gateway.simulator.exposition import Exposition, MetricNames
 from gateway.simulator.faults import Faults
 from gateway.simulator.generation import GenerationService
@@ -18,6 +20,7 @@ from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.realtime import RealtimeEngine
 from gateway.simulator.responses import ResponsesEndpoint
 from gateway.simulator.routes import RouteTable
+from gateway.simulator.scale_out import render_routes
 from gateway.simulator.sglang import SglangMetrics, SglangStatus
 from gateway.simulator.sleep import Sleep
 from gateway.simulator.vllm import VllmMetrics, VllmStatus
@@ -37,12 +40,13 @@ def assemble(
     *,
     pool: BlockPool,
     engine: RealtimeEngine,
+    publisher: EventPublisher | None,
     open_connections: set[Connection],
     unix: Callable[[], float],
 ) -> Parts:
-    """*unix* gives the seconds since 1970."""
+    """*publisher* of the pool's events, if there is one; *unix* gives the seconds since 1970."""
     faults, journal, sleep, started_at = Faults(), Journal(), Sleep(pool=pool, engine=engine), unix()
-    reader = BodyReader(options.model, options.context_tokens)
+    reader = BodyReader(options.model, options.context_tokens, options.lora_modules)
     exposition = Exposition(_metric_names(options, sleep), engine.load, started_at=started_at)
     generation = GenerationService(
         model=options.model,
@@ -62,16 +66,19 @@ def assemble(
         generation=generation,
         open_connections=open_connections,
     )
-    status = _Status(options, reader, faults, started_at)
+    status = _Status(options, reader, faults, publisher, started_at)
     responses = ResponsesEndpoint(reader)
+    endpoints = inference_endpoints(options.dialect, reader, responses)
     app = SimulatorApp(
         dialect=options.dialect,
-        inference=inference_routes(inference_endpoints(options.dialect, reader, responses), generation),
+        inference=inference_routes(endpoints, generation),
         others={
             **text_routes(options.dialect, reader, responses),
             **status.routes(generation, engine, sleep),
             "/metrics": {"GET": exposition.show},
+            **(render_routes(endpoints, is_enabled=options.enable_scale_out) if options.dialect == "vllm" else {}),
             **control_routes(control),
+            **(EventControl(publisher=publisher, pool=pool, engine=engine).routes() if publisher else {}),
         },
         faults=faults,
     )
@@ -85,6 +92,7 @@ class _Status:
     options: SimulatorOptions
     reader: BodyReader
     faults: Faults
+    publisher: EventPublisher | None
     started_at: float
 
     def routes(self, generation: GenerationService, engine: RealtimeEngine, sleep: Sleep) -> RouteTable:
@@ -96,6 +104,7 @@ class _Status:
                 metrics=_sglang_metrics(self.options),
                 max_running_requests=self.options.max_num_seqs,
                 health_delay_s=self.options.health_delay_s,
+                publisher=self.publisher,
                 started_at=self.started_at,
             ).routes()
         if self.options.dialect == "dynamo":
@@ -107,7 +116,12 @@ class _Status:
                 started_at=self.started_at,
             ).routes()
         return VllmStatus(
-            reader=self.reader, generation=generation, faults=self.faults, sleep=sleep, started_at=self.started_at
+            reader=self.reader,
+            generation=generation,
+            faults=self.faults,
+            sleep=sleep,
+            publisher=self.publisher,
+            started_at=self.started_at,
         ).routes()
 
 

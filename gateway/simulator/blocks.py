@@ -11,16 +11,36 @@ Three rules bind here (vLLM, v1/core/block_pool.py):
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 BlockHash: TypeAlias = Hashable
 """The value of a block chained with all before it: an id of a trace, or a hash of token ids."""
 
 
+@dataclass(frozen=True, slots=True)
+class BlockScope:
+    """What blocks must have in common to be shared, beside their tokens. Their hashes tell it already."""
+
+    adapter: str | None = None
+    """LoRA adapter by name."""
+    salt: str | None = None
+    """Cache salt."""
+
+
+PLAIN = BlockScope()
+
+
 class BlockSink(Protocol):
     """What hears of every change of the prefix cache, in order; the seam for KV events."""
 
-    def stored(self, hashes: Sequence[BlockHash], parent: BlockHash | None, token_ids: Sequence[int]) -> None:
+    def stored(
+        self,
+        hashes: Sequence[BlockHash],
+        parent: BlockHash | None,
+        token_ids: Sequence[int],
+        scope: BlockScope = PLAIN,
+    ) -> None:
         """*hashes* follow *parent* (``None``: they begin a sequence); *token_ids* of all of them, empty if unknown."""
         ...
 
@@ -32,7 +52,13 @@ class BlockSink(Protocol):
 class NoSink:
     """Hears nothing."""
 
-    def stored(self, hashes: Sequence[BlockHash], parent: BlockHash | None, token_ids: Sequence[int]) -> None:
+    def stored(
+        self,
+        hashes: Sequence[BlockHash],
+        parent: BlockHash | None,
+        token_ids: Sequence[int],
+        scope: BlockScope = PLAIN,
+    ) -> None:
         pass
 
     def removed(self, hashes: Sequence[BlockHash]) -> None:
@@ -40,6 +66,31 @@ class NoSink:
 
     def cleared(self) -> None:
         pass
+
+
+class BothSinks:
+    """Two that hear the same, in the order given."""
+
+    def __init__(self, first: BlockSink, second: BlockSink) -> None:
+        self._sinks = (first, second)
+
+    def stored(
+        self,
+        hashes: Sequence[BlockHash],
+        parent: BlockHash | None,
+        token_ids: Sequence[int],
+        scope: BlockScope = PLAIN,
+    ) -> None:
+        for sink in self._sinks:
+            sink.stored(hashes, parent, token_ids, scope)
+
+    def removed(self, hashes: Sequence[BlockHash]) -> None:
+        for sink in self._sinks:
+            sink.removed(hashes)
+
+    def cleared(self) -> None:
+        for sink in self._sinks:
+            sink.cleared()
 
 
 class BlockPool:
@@ -112,6 +163,7 @@ class BlockPool:
         *,
         parent: BlockHash | None = None,
         token_ids: Sequence[int] = (),
+        scope: BlockScope = PLAIN,
     ) -> None:
         """Make *blocks*, pinned and full, findable under *hashes*, which follow *parent*."""
         if not hashes:
@@ -119,7 +171,7 @@ class BlockPool:
         for block, block_hash in zip(blocks, hashes, strict=True):
             self._hashes[block] = block_hash
             self._cached.setdefault(block_hash, []).append(block)
-        self._sink.stored(hashes, parent, token_ids)
+        self._sink.stored(hashes, parent, token_ids, scope)
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give back *blocks*, in the order of their sequence; those without other references become free."""

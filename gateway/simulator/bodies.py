@@ -9,11 +9,12 @@ import msgspec
 from gateway.simulator.errors import ApiError
 from gateway.simulator.rendering import render_chat
 from gateway.simulator.tokens import TokenSequence
+from gateway.simulator.vocabulary import SIZE
 
 CHAT_DEFAULT_TOKENS = 64  # vLLM's is all that fits, which would make every unbounded request a very long one
 _COMPLETION_DEFAULT_TOKENS = 16  # vLLM's
 
-_TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+_TokenId = Annotated[int, msgspec.Meta(ge=0, lt=SIZE)]
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 _Natural = Annotated[int, msgspec.Meta(ge=0)]
 _T = TypeVar("_T")
@@ -77,6 +78,8 @@ class GenerationRequest:
     choices_per_prompt: int = 1
     min_tokens: int = 0
     ignore_eos: bool = False
+    adapter: str | None = None
+    """LoRA adapter that was asked for in the place of the model."""
     cache_salt: str | None = None
     streams: bool = False
     include_usage: bool = False
@@ -90,24 +93,26 @@ class BodyReader:
 
     model: str
     context_tokens: int
+    adapters: Sequence[str] = ()
+    """LoRA adapters by name, served beside the model itself."""
 
     def chat(self, body: bytes) -> GenerationRequest:
         fields = decode_body(body, _ChatBody)
-        self.check_model(fields.model)
+        self.adapter(fields.model)
         asked = fields.max_completion_tokens or fields.max_tokens
         prompt = self.chat_tokens(decode_body(body, ChatPrompt))
         return self._generation(fields, [prompt], asked, CHAT_DEFAULT_TOKENS, source="messages")
 
     def completion(self, body: bytes) -> GenerationRequest:
         fields = decode_body(body, _CompletionBody)
-        self.check_model(fields.model)
+        self.adapter(fields.model)
         prompts = prompts_of(fields.prompt, source="prompt")
         return self._generation(fields, prompts, fields.max_tokens, _COMPLETION_DEFAULT_TOKENS, source="prompt")
 
     def tokenize(self, body: bytes) -> tuple[TokenSequence, bool]:
         """The tokens, and whether their texts are asked for too."""
         fields = decode_body(body, _TokenizeBody)
-        self.check_model(fields.model)
+        self.adapter(fields.model)
         is_chat = "messages" in decode_body(body, dict[str, Any])
         if is_chat:
             tokens = self.chat_tokens(decode_body(body, ChatPrompt))
@@ -117,22 +122,27 @@ class BodyReader:
 
     def detokenize(self, body: bytes) -> TokenSequence:
         fields = decode_body(body, _Detokenize)
-        self.check_model(fields.model)
+        self.adapter(fields.model)
         return TokenSequence.from_ids(fields.tokens)
 
     def check_model(self, model: str | None) -> None:
+        """The model itself, for what adapters are not served by."""
         if model not in (None, self.model):
             raise ApiError(404, f"The model `{model}` does not exist.", param="model")
+
+    def adapter(self, model: str | None) -> str | None:
+        """The LoRA adapter that is asked for by the name of a model; ``None``: the model itself."""
+        if model in self.adapters:
+            return model
+        self.check_model(model)
+        return None
 
     def chat_tokens(self, prompt: ChatPrompt) -> TokenSequence:
         """The prompt of a chat, through the template."""
         if not prompt.messages:
             raise ApiError(400, "messages: must not be empty", param="messages")
         for number, message in enumerate(prompt.messages):
-            if not isinstance(message.get("role"), str):
-                raise ApiError(400, f"messages[{number}].role: must be a string", param="messages")
-            if not isinstance(message.get("content"), str | list | None):
-                raise ApiError(400, f"messages[{number}].content: must be a string, a list or null", param="messages")
+            _check_message(message, f"messages[{number}]")
         text = render_chat(
             prompt.messages,
             tools=prompt.tools or (),
@@ -151,6 +161,7 @@ class BodyReader:
             max_tokens=[self.max_tokens(len(prompt), asked, default, source=source) for prompt in prompts],
             min_tokens=fields.min_tokens or 0,
             ignore_eos=bool(fields.ignore_eos),
+            adapter=self.adapter(fields.model),
             cache_salt=fields.cache_salt,
             streams=bool(fields.stream),
             include_usage=bool(options.include_usage),
@@ -171,6 +182,20 @@ class BodyReader:
                 400, f"max_tokens: {asked} after {prompt_tokens} prompt tokens, but {limit}", param="max_tokens"
             )
         return asked if asked is not None else min(default, room)
+
+
+def _check_message(message: dict[str, Any], place: str) -> None:
+    if not isinstance(message.get("role"), str):
+        raise ApiError(400, f"{place}.role: must be a string", param="messages")
+    if not isinstance(message.get("content"), str | list | None):
+        raise ApiError(400, f"{place}.content: must be a string, a list or null", param="messages")
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list) or not all(_calls_function(call) for call in calls):
+        raise ApiError(400, f"{place}.tool_calls: must be a list of calls of functions", param="messages")
+
+
+def _calls_function(call: Any) -> bool:
+    return isinstance(call, dict) and isinstance(call.get("function"), dict)
 
 
 def decode_body(body: bytes, kind: type[_T]) -> _T:

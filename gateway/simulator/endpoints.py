@@ -12,8 +12,9 @@ class ChatEndpoint:
     reader: BodyReader
 
     def read(self, incoming: Incoming) -> tuple[GenerationRequest, ReplyShape]:
-        shape = ChatShape(f"chatcmpl-{incoming.base_id}", incoming.created, self.reader.model)
-        return self.reader.chat(incoming.json_body()), shape
+        request = self.reader.chat(incoming.json_body())
+        model = request.adapter or self.reader.model
+        return request, ChatShape(f"chatcmpl-{incoming.base_id}", incoming.created, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,5 +22,6 @@ class CompletionEndpoint:
     reader: BodyReader
 
     def read(self, incoming: Incoming) -> tuple[GenerationRequest, ReplyShape]:
-        shape = CompletionShape(f"cmpl-{incoming.base_id}", incoming.created, self.reader.model)
-        return self.reader.completion(incoming.json_body()), shape
+        request = self.reader.completion(incoming.json_body())
+        model = request.adapter or self.reader.model
+        return request, CompletionShape(f"cmpl-{incoming.base_id}", incoming.created, model)

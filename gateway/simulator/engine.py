@@ -153,5 +153,6 @@ def store_computed(
         hashes[stored:full],
         parent=hashes[stored - 1] if stored else None,
         token_ids=request.token_ids[stored * size : full * size],
+        scope=request.scope,
     )
     return full

@@ -3,7 +3,7 @@
 vLLM          {"error": {"message", "type", "param", "code"}}, code = HTTP status
 SGLang        {"object": "error", "message", "type", "param", "code"}; in a stream, and on /v1/responses, under "error"
 Dynamo        {"message", "type", "code"}; type = the status in words
-/v1/messages  {"type": "error", "error": {"type", "message"}}, whatever the engine
+/v1/messages  {"type": "error", "error": {"type", "message"}}, whatever the engine; not to render one
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class EngineDead(ApiError):
 
 def error_shape(dialect: Dialect, path: str) -> ErrorShape:
     """Of an answer that is nothing but the error."""
-    if path.startswith("/v1/messages"):
+    if path.startswith("/v1/messages") and not path.endswith("/render"):
         return _anthropic
     if dialect == "vllm" or (dialect == "sglang" and path.startswith("/v1/responses")):
         return _nested

@@ -13,6 +13,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from gateway.simulator.answers import Answer, answer
+from gateway.simulator.blocks import BlockScope
 from gateway.simulator.bodies import GenerationRequest
 from gateway.simulator.engine import EngineEvent, FirstToken, Token
 from gateway.simulator.errors import ApiError, EngineDead
@@ -26,7 +27,7 @@ from gateway.simulator.request import EngineRequest
 from gateway.simulator.sleep import EngineSlept, Sleep
 from gateway.simulator.sse import Event, Json, Spelling
 from gateway.simulator.stream import EventStream
-from gateway.simulator.tokens import TokenSequence, block_hashes, piece_text
+from gateway.simulator.tokens import TokenSequence, block_hashes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class _Choice:
     index: int
     prompt: TokenSequence
     answer: Answer
-    pieces: list[bytes]
+    each: list[bytes]
+    """The tokens of the answer, packed."""
     sent: int = 0
     cached_tokens: int = 0
     is_aborted: bool = False
@@ -73,7 +75,7 @@ class _Choice:
 
     @property
     def is_complete(self) -> bool:
-        return self.sent == len(self.pieces)
+        return self.sent == len(self.each)
 
     @property
     def finish_reason(self) -> str | None:
@@ -84,7 +86,7 @@ class _Choice:
     @property
     def tokens(self) -> TokenSequence:
         """Those that are out."""
-        return TokenSequence(b"".join(self.pieces[: self.sent]))
+        return TokenSequence(b"".join(self.each[: self.sent]))
 
 
 class _Progress:
@@ -103,7 +105,7 @@ class _Progress:
                     choice=number,
                 )
                 index = len(self.choices)
-                self.choices[f"{reply_id}-{index}"] = _Choice(index, prompt, made, made.tokens.pieces())
+                self.choices[f"{reply_id}-{index}"] = _Choice(index, prompt, made, made.tokens.each())
 
     @property
     def prompt_tokens(self) -> int:
@@ -163,7 +165,7 @@ class _Progress:
         wants_ids = self.request.return_token_ids
         return ChoiceText(
             index=choice.index,
-            text=piece_text(choice.pieces[at]),
+            text=TokenSequence(choice.each[at]).text(skip_marks=True),
             token_ids=choice.answer.tokens.ids[at : at + 1] if wants_ids else None,
             prompt_token_ids=choice.prompt.ids if wants_ids and at == 0 else None,
             finish_reason=choice.finish_reason,
@@ -174,7 +176,7 @@ class _Progress:
         return [
             ChoiceText(
                 index=choice.index,
-                text=choice.tokens.text(),
+                text=choice.tokens.text(skip_marks=True),
                 token_ids=choice.tokens.ids if wants_ids else None,
                 prompt_token_ids=choice.prompt.ids if wants_ids else None,
                 finish_reason=choice.finish_reason,
@@ -290,12 +292,13 @@ class GenerationService:
             generation.abort()
 
     def _engine_requests(self, progress: _Progress) -> list[EngineRequest]:
-        scope = (self._model, progress.request.cache_salt or "")
+        scope = BlockScope(progress.request.adapter, progress.request.cache_salt or None)
+        salted = (self._model, scope.adapter or "", scope.salt or "")
         requests = []
         for request_id, choice in progress.choices.items():
             tokens = choice.prompt + choice.answer.tokens
-            hashes = block_hashes(tokens, block_size=self._block_size, scope=scope)
-            requests.append(EngineRequest(request_id, len(choice.prompt), len(choice.pieces), hashes, tokens.ids))
+            hashes = block_hashes(tokens, block_size=self._block_size, scope=salted)
+            requests.append(EngineRequest(request_id, len(choice.prompt), len(choice.each), hashes, tokens.ids, scope))
         return requests
 
     async def _relay(self, generation: Generation, writer: "_Writer", arrived: float) -> None:

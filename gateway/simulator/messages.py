@@ -1,10 +1,13 @@
 """Anthropic's Messages API as vLLM has it (vllm/entrypoints/anthropic): a chat under other names.
 
-1. `cache_control` is read by nobody: it never changes a prompt.
-2. Usage counts the whole prompt as input, cached or not; of the cache vLLM says nothing here.
+1. `cache_control` is read by nobody: it never changes a prompt. The same goes for the header of billing that some
+   clients put before their system prompt.
+2. Results of tools are messages of their own, before the rest of their turn.
+3. Usage counts the whole prompt as input, cached or not; of the cache vLLM says nothing here.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -18,6 +21,8 @@ from gateway.simulator.replies import ChoiceText, ReplyShape
 from gateway.simulator.sse import Event, Json
 from gateway.simulator.tokens import TokenSequence
 
+_BILLING = "x-anthropic-billing-header"
+_OF_TOOLS_AND_THOUGHT = ("tool_use", "tool_result", "thinking", "redacted_thinking")
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens"}  # vLLM has none for abort
 
 
@@ -41,8 +46,10 @@ class MessagesEndpoint:
         asked = decode_body(incoming.json_body(), _MessagesBody)
         prompt = self._prompt(asked)
         limit = self.reader.max_tokens(len(prompt), asked.max_tokens, asked.max_tokens, source="messages")
-        request = GenerationRequest(prompts=[prompt], max_tokens=[limit], streams=bool(asked.stream))
-        return request, MessagesShape(f"chatcmpl-{incoming.base_id}", self.reader.model, input_tokens=len(prompt))
+        adapter = self.reader.adapter(asked.model)
+        request = GenerationRequest(prompts=[prompt], max_tokens=[limit], adapter=adapter, streams=bool(asked.stream))
+        model = adapter or self.reader.model
+        return request, MessagesShape(f"chatcmpl-{incoming.base_id}", model, input_tokens=len(prompt))
 
     async def count_tokens(self, exchange: Exchange) -> None:
         body = await exchange.body()
@@ -51,11 +58,12 @@ class MessagesEndpoint:
         await exchange.reply_json({"input_tokens": tokens, "context_management": {"original_input_tokens": tokens}})
 
     def _prompt(self, asked: _CountBody) -> TokenSequence:
-        self.reader.check_model(asked.model)
-        system = [{"role": "system", "content": _content(asked.system)}] if asked.system else []
-        messages = [message | {"content": _content(message.get("content"))} for message in asked.messages]
+        self.reader.adapter(asked.model)
+        told = _system_text(asked.system)
+        system = [{"role": "system", "content": told}] if told else []
+        turns = [message for turn in asked.messages for message in _messages_of(turn)]
         tools = [_tool(tool) for tool in asked.tools or ()]
-        return self.reader.chat_tokens(ChatPrompt(messages=[*system, *messages], tools=tools))
+        return self.reader.chat_tokens(ChatPrompt(messages=[*system, *turns], tools=tools))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +127,42 @@ def _usage(usage: Json) -> Json:
     return {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}
 
 
-def _content(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content
-    return [_without_cache_control(block) if isinstance(block, dict) else block for block in content]
+def _system_text(system: str | list[Json] | None) -> str:
+    if not isinstance(system, list):
+        return system or ""
+    texts = [block.get("text") or "" for block in system if block.get("type") == "text"]
+    return "".join(text for text in texts if not text.startswith(_BILLING))
+
+
+def _messages_of(turn: Json) -> Iterator[Json]:
+    """A turn as messages of a chat."""
+    if not isinstance(turn.get("content"), list):
+        yield turn
+        return
+    blocks: list[Json] = [block for block in turn["content"] if isinstance(block, dict)]
+    yield from (_result(block) for block in blocks if block.get("type") == "tool_result")
+    parts = [_without_cache_control(block) for block in blocks if block.get("type") not in _OF_TOOLS_AND_THOUGHT]
+    calls = [_call(block) for block in blocks if block.get("type") == "tool_use"]
+    thoughts = "".join(str(block.get("thinking", "")) for block in blocks if block.get("type") == "thinking")
+    if parts or turn.get("role") != "user":
+        yield {"role": turn.get("role"), "content": parts, "tool_calls": calls, "reasoning": thoughts}
+
+
+def _call(block: Json) -> Json:
+    function = {"name": block.get("name") or "", "arguments": json.dumps(block.get("input") or {})}
+    return {"id": block.get("id"), "type": "function", "function": function}
+
+
+def _result(block: Json) -> Json:
+    content = block.get("content")
+    return {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content or ""}
 
 
 def _tool(tool: Json) -> Json:
-    function = {name: value for name, value in tool.items() if name not in ("input_schema", "cache_control", "type")}
-    return {"type": "function", "function": function | {"parameters": tool.get("input_schema")}}
+    parameters = {**(tool.get("input_schema") or {})}
+    parameters.setdefault("type", "object")
+    names = ("name", "description", "strict", "defer_loading")
+    return {"type": "function", "function": {name: tool.get(name) for name in names} | {"parameters": parameters}}
 
 
 def _without_cache_control(block: Json) -> Json:

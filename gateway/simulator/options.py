@@ -1,6 +1,7 @@
 """What a simulated worker can be told at its start."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +9,7 @@ from gateway.simulator.blocks import BlockPool, BlockSink
 from gateway.simulator.chunked import ChunkedEngine
 from gateway.simulator.engine import Engine
 from gateway.simulator.errors import Dialect
+from gateway.simulator.event_options import EventOptions
 from gateway.simulator.fifo import FifoEngine
 from gateway.simulator.timing import Timing
 
@@ -43,6 +45,12 @@ class SimulatorOptions:
     """What SGLang's /health takes at least; the others answer at once."""
     shutdown_timeout_s: float = 0.0
     """After SIGTERM, how long running requests may go on while new ones are aborted; 0: everything is cut."""
+    lora_modules: Sequence[str] = ()
+    """LoRA adapters by name; each is asked for like a model, and shares no block with it."""
+    enable_scale_out: bool = False
+    """vLLM's render routes answer."""
+    kv_events: EventOptions | None = None
+    """``None``: no KV events are published."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
@@ -56,8 +64,18 @@ class SimulatorOptions:
             raise ValueError(f"max_model_len must be 2 to blocks * block_size, got {self.max_model_len}")
         if self.dialect not in ("vllm", "sglang", "dynamo"):
             raise ValueError(f"dialect must be vllm, sglang or dynamo, got {self.dialect}")
-        if self.old_metrics and self.dialect != "vllm":
-            raise ValueError(f"old_metrics must be with dialect vllm, got {self.dialect}")
+        self._check_dialect()
+
+    def _check_dialect(self) -> None:
+        for name in ("old_metrics", "enable_scale_out"):
+            if getattr(self, name) and self.dialect != "vllm":
+                raise ValueError(f"{name} must be with dialect vllm, got {self.dialect}")
+        if self.dialect == "dynamo" and self.kv_events is not None and self.kv_events.format != "map":
+            raise ValueError(f"kv_events.format must be map with dialect dynamo, got {self.kv_events.format}")
+        if self.dialect == "dynamo" and self.lora_modules:
+            raise ValueError("lora_modules must be with dialect vllm or sglang, got dynamo")
+        if len({self.model, *self.lora_modules}) <= len(self.lora_modules):
+            raise ValueError(f"lora_modules must be names of their own, got {', '.join(self.lora_modules)}")
 
     def _check_numbers(self) -> None:
         for name in ("blocks", "block_size", "max_num_seqs"):

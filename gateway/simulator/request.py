@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway.simulator.blocks import BlockHash
+from gateway.simulator.blocks import PLAIN, BlockHash, BlockScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class EngineRequest:
     """Of the full blocks from the first on: at least those of the prompt, then as many of the answer as are known."""
     token_ids: Sequence[int] = field(default=(), repr=False)
     """Prompt and answer, for whoever listens to stored blocks; empty if unknown."""
+    scope: BlockScope = PLAIN
 
     def __post_init__(self) -> None:
         if self.prompt_tokens < 1 or self.output_tokens < 1:

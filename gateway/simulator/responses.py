@@ -72,17 +72,22 @@ class ResponsesEndpoint:
 
     def read(self, incoming: Incoming) -> tuple[GenerationRequest, ReplyShape]:
         asked = decode_body(incoming.json_body(), _ResponsesBody)
-        self.reader.check_model(asked.model)
+        adapter = self.reader.adapter(asked.model)
         if asked.background:
             raise ApiError(400, "background: is not simulated", param="background")
         messages = [*self._history(asked), *_input_messages(asked.input)]
         instructions = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
-        prompt = self.reader.chat_tokens(ChatPrompt(messages=[*instructions, *messages], tools=asked.tools))
+        tools = [_chat_tool(tool) for tool in asked.tools or ()]
+        prompt = self.reader.chat_tokens(ChatPrompt(messages=[*instructions, *messages], tools=tools))
         limit = self.reader.max_tokens(len(prompt), asked.max_output_tokens, CHAT_DEFAULT_TOKENS, source="input")
         request = GenerationRequest(
-            prompts=[prompt], max_tokens=[limit], cache_salt=asked.cache_salt, streams=bool(asked.stream)
+            prompts=[prompt],
+            max_tokens=[limit],
+            adapter=adapter,
+            cache_salt=asked.cache_salt,
+            streams=bool(asked.stream),
         )
-        head = _head(asked, incoming, model=self.reader.model, max_output_tokens=limit)
+        head = _head(asked, incoming, model=adapter or self.reader.model, max_output_tokens=limit)
         return request, ResponsesShape(head, messages, self.store if asked.store is not False else None)
 
     async def show(self, exchange: Exchange) -> None:
@@ -203,19 +208,50 @@ def _head(asked: _ResponsesBody, incoming: Incoming, *, model: str, max_output_t
     }
 
 
-def _input_messages(given: str | list[dict[str, Any]]) -> list[Json]:
-    """Input items as messages of a chat; what is no message (a tool's output, say) keeps all it says."""
+def _input_messages(given: str | list[Json]) -> list[Json]:
+    """Input items as messages of a chat: what an assistant thought, said and called in a row is one message."""
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
-    return [_message(item) for item in given]
+    messages: list[Json] = []
+    for item in given:
+        _add_item(messages, item)
+    return messages
+
+
+def _add_item(messages: list[Json], item: Json) -> None:
+    last = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
+    message = _message(item)
+    if last is None or message["role"] != "assistant":
+        messages.append(message)
+    elif "tool_calls" in message:
+        last["tool_calls"] = [*last.get("tool_calls", ()), *message["tool_calls"]]
+    elif any(last.get(name) is not None for name in message if name != "role"):
+        messages.append(message)
+    else:
+        last.update(message)
 
 
 def _message(item: Json) -> Json:
+    """An item by itself; one of a kind that is not known keeps all it says."""
     if "role" in item:
         return {"role": item["role"], "content": item.get("content")}
-    if item.get("type") == "function_call_output":
-        return {"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")}
+    match item.get("type"):
+        case "function_call":
+            function = {"name": item.get("name"), "arguments": item.get("arguments")}
+            return {"role": "assistant", "tool_calls": [{"id": item.get("call_id"), "function": function}]}
+        case "function_call_output":
+            return {"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")}
+        case "reasoning":
+            told = [*(item.get("content") or ()), *(item.get("summary") or ())]
+            return {"role": "assistant", "reasoning": next((part.get("text") for part in told), "")}
     return {"role": "assistant", "content": [item]}
+
+
+def _chat_tool(tool: Json) -> Json:
+    """A tool without the shell that the chat API has round it, put into one."""
+    if tool.get("type") != "function":
+        return tool
+    return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
 def _text_part(text: str) -> Json:

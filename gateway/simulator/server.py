@@ -4,8 +4,8 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,8 +14,10 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from gateway.simulator.assembly import assemble
-from gateway.simulator.blocks import BlockSink
+from gateway.simulator.blocks import BlockPool, BlockSink, BothSinks
 from gateway.simulator.connection import Connection, ConnectionProtocol
+from gateway.simulator.event_publisher import EventPublisher
+from gateway.simulator.event_wire import HashSpelling, Notation, wire_of
 from gateway.simulator.faults import Fault, Faults
 from gateway.simulator.generation import GenerationService
 from gateway.simulator.options import SimulatorOptions
@@ -46,10 +48,11 @@ class Worker:
 async def serving(options: SimulatorOptions, *, sink: BlockSink | None = None) -> AsyncIterator[str]:
     """A worker on the running event loop; yields its base URL, without a trailing slash.
 
-    Leaving ends it as SIGTERM ends vLLM: at once, connections are cut. *sink* hears of stored and removed blocks.
+    Leaving ends it as SIGTERM ends vLLM: at once, connections are cut. *sink* hears of stored and removed blocks,
+    beside the events that *options* may ask for.
 
     Raises:
-        OSError: the address cannot be bound.
+        OSError: an address cannot be bound; `filename` is that of a socket for events.
     """
     async with _worker(options, sink) as worker:
         yield worker.url
@@ -59,7 +62,7 @@ def run(options: SimulatorOptions) -> None:
     """Serve until SIGINT or SIGTERM; one line on standard output tells when the worker is ready.
 
     Raises:
-        OSError: the address cannot be bound.
+        OSError: as `serving`.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve_until_signal(options))
@@ -79,13 +82,49 @@ async def _serve_until_signal(options: SimulatorOptions) -> None:
 
 @asynccontextmanager
 async def _worker(options: SimulatorOptions, sink: BlockSink | None) -> AsyncIterator[Worker]:
-    loop = asyncio.get_running_loop()
+    with _listener(options) as listener, _publisher(options, listener.getsockname()[0]) as publisher:
+        pool = options.build_pool(_sink_of(sink, publisher))
+        async with _served(options, pool, publisher, listener) as worker:
+            yield worker
+
+
+@contextmanager
+def _listener(options: SimulatorOptions) -> Iterator[socket.socket]:
     listener = socket.create_server((options.host, options.port), backlog=_BACKLOG, family=_family(options.host))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; asyncio sets it only where it knows
-    pool = options.build_pool(sink)
+    with closing(listener):
+        yield listener
+
+
+@contextmanager
+def _publisher(options: SimulatorOptions, host: str) -> Iterator[EventPublisher | None]:
+    if options.kv_events is None:
+        yield None
+        return
+    usual: HashSpelling = "signed" if options.dialect == "sglang" else "int"
+    notation = Notation(options.block_size, options.kv_events.hashes or usual, options.lora_modules)
+    wire = wire_of(options.dialect, options.kv_events.format, notation)
+    with closing(EventPublisher(options.kv_events, wire=wire, host=host, unix=_unix_s)) as publisher:
+        publisher.sockets.open()
+        yield publisher
+
+
+def _sink_of(sink: BlockSink | None, publisher: EventPublisher | None) -> BlockSink | None:
+    if sink is None or publisher is None:
+        return publisher if sink is None else sink
+    return BothSinks(sink, publisher)
+
+
+@asynccontextmanager
+async def _served(
+    options: SimulatorOptions, pool: BlockPool, publisher: EventPublisher | None, listener: socket.socket
+) -> AsyncIterator[Worker]:
+    loop = asyncio.get_running_loop()
     engine = RealtimeEngine(options.build_engine(pool), speed=options.speed)
     open_connections: set[Connection] = set()
-    parts = assemble(options, pool=pool, engine=engine, open_connections=open_connections, unix=_unix_s)
+    parts = assemble(
+        options, pool=pool, engine=engine, publisher=publisher, open_connections=open_connections, unix=_unix_s
+    )
     config = Config(parts.app, http=ConnectionProtocol, ws="none", lifespan="off", log_config=None, access_log=False)
     config.load()
     state = ServerState()

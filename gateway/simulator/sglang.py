@@ -9,10 +9,12 @@ from prometheus_client.metrics_core import Metric
 
 from gateway.simulator.bodies import BodyReader
 from gateway.simulator.engine import EngineLoad
+from gateway.simulator.event_publisher import EventPublisher
 from gateway.simulator.exchange import Exchange
 from gateway.simulator.exposition import counter, gauge
 from gateway.simulator.faults import Faults
 from gateway.simulator.routes import RouteTable
+from gateway.simulator.sse import Json
 
 SGLANG_VERSION = "0.5.23"
 """The release whose wire format is simulated."""
@@ -68,6 +70,7 @@ class SglangStatus:
         metrics: SglangMetrics,
         max_running_requests: int,
         health_delay_s: float,
+        publisher: EventPublisher | None,
         started_at: float,
     ) -> None:
         self._reader = reader
@@ -76,6 +79,7 @@ class SglangStatus:
         self._metrics = metrics
         self._max_running_requests = max_running_requests
         self._health_delay_s = health_delay_s
+        self._publisher = publisher
         self._started_at = started_at
 
     def routes(self) -> RouteTable:
@@ -96,16 +100,20 @@ class SglangStatus:
         return 503 if self._faults.in_force.mode in ("engine_dead", "shutting_down") else 200
 
     async def _models(self, exchange: Exchange) -> None:
-        card = {
-            "id": self._reader.model,
+        served = (self._reader.model, *self._reader.adapters)
+        await exchange.reply_json({"object": "list", "data": [self._card(name) for name in served]})
+
+    def _card(self, name: str) -> Json:
+        is_base = name == self._reader.model
+        return {
+            "id": name,
             "object": "model",
             "created": int(self._started_at),
             "owned_by": "sglang",
-            "root": self._reader.model,
-            "parent": None,
-            "max_model_len": self._reader.context_tokens,
+            "root": name,
+            "parent": None if is_base else self._reader.model,
+            "max_model_len": self._reader.context_tokens if is_base else None,
         }
-        await exchange.reply_json({"object": "list", "data": [card]})
 
     async def _health(self, exchange: Exchange) -> None:
         await asyncio.sleep(self._health_delay_s)
@@ -126,11 +134,27 @@ class SglangStatus:
                 "context_length": self._reader.context_tokens,
                 "max_total_num_tokens": self._metrics.cache_tokens,
                 "dp_size": 1,
-                "kv_events": None,
+                "kv_events": self._kv_events(),
                 "internal_states": [{"last_gen_throughput": 0.0}],
                 "version": SGLANG_VERSION,
             }
         )
+
+    def _kv_events(self) -> Json | None:
+        """Where events are published (sglang/srt/runtime_context.py, describe_kv_events_publisher)."""
+        if self._publisher is None:
+            return None
+        sockets = self._publisher.sockets
+        replay = {} if sockets.replay_port is None else {"replay_endpoint_port_base": sockets.replay_port}
+        return {
+            "publisher": "zmq",
+            "endpoint_host": sockets.told_host,
+            "endpoint_port_base": sockets.port,
+            "topic": self._publisher.options.topic,
+            "block_size": self._metrics.page_size,
+            "dp_size": 1,
+            **replay,
+        }
 
     async def _loads(self, exchange: Exchange) -> None:
         await exchange.reply_json({"version": SGLANG_VERSION, "dp_rank_count": 1, "loads": [self._rank_load()]})

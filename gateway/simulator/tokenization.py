@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gateway.simulator.bodies import BodyReader
 from gateway.simulator.exchange import Exchange
-from gateway.simulator.tokens import piece_text
+from gateway.simulator.vocabulary import token_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Tokenization:
                 "count": len(tokens),
                 "max_model_len": self.reader.context_tokens,
                 "tokens": list(tokens.ids),
-                "token_strs": [piece_text(piece) for piece in tokens.pieces()] if wants_texts else None,
+                "token_strs": [_shown(token) for token in tokens.ids] if wants_texts else None,
             }
         )
 
@@ -28,3 +28,8 @@ class Tokenization:
         body = await exchange.body()
         exchange.require_json()
         await exchange.reply_json({"prompt": self.reader.detokenize(body).text()})
+
+
+def _shown(token: int) -> str:
+    """A token by itself; a character cut in two shows as U+FFFD."""
+    return token_bytes(token).decode("utf-8", "replace")

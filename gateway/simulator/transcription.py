@@ -89,6 +89,6 @@ class TranscriptionShape:
 
 
 def _prompt(file: bytes, language: bytes, hint: bytes) -> TokenSequence:
-    """Sixteen tokens for what is heard, and the hint."""
-    heard = blake2b(file, digest_size=64, key=blake2b(language, digest_size=16).digest()).digest()
-    return TokenSequence(heard) + TokenSequence.from_text(hint.decode("utf-8", "replace"))
+    """Sixteen tokens of one byte for what is heard, and the hint."""
+    heard = blake2b(file, digest_size=16, key=blake2b(language, digest_size=16).digest()).digest()
+    return TokenSequence.from_ids(heard) + TokenSequence.from_text(hint.decode("utf-8", "replace"))

@@ -9,12 +9,15 @@ from prometheus_client.metrics_core import Metric
 
 from gateway.simulator.bodies import BodyReader
 from gateway.simulator.engine import EngineLoad
+from gateway.simulator.event_publisher import EventPublisher
+from gateway.simulator.event_sockets import PUB_HWM
 from gateway.simulator.exchange import Exchange
 from gateway.simulator.exposition import counter, gauge
 from gateway.simulator.faults import Faults
 from gateway.simulator.generation import GenerationService
 from gateway.simulator.routes import RouteTable
 from gateway.simulator.sleep import Sleep, SleepState
+from gateway.simulator.sse import Json
 
 VLLM_VERSION = "0.33.0"
 """The release whose wire format is simulated."""
@@ -74,12 +77,20 @@ class VllmStatus:
     """The routes that say how the worker is. *started_at* is Unix seconds."""
 
     def __init__(
-        self, *, reader: BodyReader, generation: GenerationService, faults: Faults, sleep: Sleep, started_at: float
+        self,
+        *,
+        reader: BodyReader,
+        generation: GenerationService,
+        faults: Faults,
+        sleep: Sleep,
+        publisher: EventPublisher | None,
+        started_at: float,
     ) -> None:
         self._reader = reader
         self._generation = generation
         self._faults = faults
         self._sleep = sleep
+        self._publisher = publisher
         self._started_at = started_at
 
     def routes(self) -> RouteTable:
@@ -89,23 +100,28 @@ class VllmStatus:
             "/ping": {"GET": self._health, "POST": self._health},
             "/version": {"GET": self._version},
             "/load": {"GET": self._load},
+            "/kv_event_sources": {"GET": self._kv_event_sources},
             "/sleep": {"POST": self._sleep.sleep},
             "/wake_up": {"POST": self._sleep.wake_up},
             "/is_sleeping": {"GET": self._sleep.show},
         }
 
     async def _models(self, exchange: Exchange) -> None:
-        card = {
-            "id": self._reader.model,
+        served = (self._reader.model, *self._reader.adapters)
+        await exchange.reply_json({"object": "list", "data": [self._card(name) for name in served]})
+
+    def _card(self, name: str) -> Json:
+        is_base = name == self._reader.model
+        return {
+            "id": name,
             "object": "model",
             "created": int(self._started_at),
             "owned_by": "vllm",
-            "root": self._reader.model,
-            "parent": None,
-            "max_model_len": self._reader.context_tokens,
+            "root": name,
+            "parent": None if is_base else self._reader.model,
+            "max_model_len": self._reader.context_tokens if is_base else None,
             "permission": [],
         }
-        await exchange.reply_json({"object": "list", "data": [card]})
 
     async def _health(self, exchange: Exchange) -> None:
         await exchange.reply(503 if self._faults.is_engine_dead else 200, b"", b"")
@@ -115,3 +131,21 @@ class VllmStatus:
 
     async def _load(self, exchange: Exchange) -> None:
         await exchange.reply_json({"server_load": self._generation.in_flight})
+
+    async def _kv_event_sources(self, exchange: Exchange) -> None:
+        """By data-parallel rank; nothing where no events are published."""
+        await exchange.reply_json({} if self._publisher is None else {"0": _event_source(self._publisher)})
+
+
+def _event_source(publisher: EventPublisher) -> Json:
+    """The KVEventsConfig that came out (vllm/config/kv_events.py)."""
+    return {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": publisher.sockets.endpoint,
+        "replay_endpoint": publisher.sockets.replay_endpoint,
+        "buffer_steps": publisher.options.buffer_steps,
+        "hwm": PUB_HWM,
+        "max_queue_size": 100_000,
+        "topic": publisher.options.topic,
+    }

@@ -1,3 +1,4 @@
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -5,11 +6,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 import yaml
 
 from gateway.cli import main
 from gateway.server import bind
+from tests.gateway.simulator.listener import replayed
 
 SMALLEST = "models: [{name: tiny, workers: [{url: 'http://127.0.0.1:1', api_key: sk-hidden}]}]\n"
 
@@ -19,6 +22,13 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "warmgate.yaml"
     path.write_text(SMALLEST)
     return path
+
+
+async def asked_until(endpoint: str, count: int) -> list[list[bytes]]:
+    """What can be replayed, once it is *count* messages, the end included."""
+    while len(frames := await replayed(endpoint, 0)) < count:
+        await asyncio.sleep(0.02)
+    return frames
 
 
 @contextmanager
@@ -131,6 +141,13 @@ class TestSimulate:
             (["--speed", "-1"], "speed must not be negative, got -1.0."),
             (["--shutdown-timeout", "-1"], "shutdown_timeout_s must be finite and not negative, got -1.0."),
             (["--dialect", "sglang", "--old-metrics"], "old_metrics must be with dialect vllm, got sglang."),
+            (
+                ["--kv-events-port", "0", "--kv-events-batch-s", "-1"],
+                "kv_events.batch_s must be finite and not negative, got -1.0.",
+            ),
+            (["--kv-events-dial", "here"], "kv_events.dial must begin with tcp:// or ipc://, got here."),
+            (["--replay-port", "0"], "KV events need --kv-events-port or --kv-events-dial."),
+            (["--lora-module", "a", "--lora-module", "a"], "lora_modules must be names of their own, got a, a."),
         ],
     )
     def test_options_that_make_no_worker_are_refused(
@@ -139,6 +156,45 @@ class TestSimulate:
         """With the simulator's own words; exit code 2."""
         assert 2 == main(["simulate", *arguments])
         assert ("", f"{fault}\n") == capsys.readouterr()
+
+    def test_a_port_for_events_may_be_taken(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """The sentence names that one; exit code 1."""
+        with taken_port() as port:
+            assert 1 == main(["simulate", "--port", "0", "--kv-events-port", str(port)])
+
+        assert ("", f"Cannot listen on tcp://127.0.0.1:{port}: Address already in use.\n") == capsys.readouterr()
+
+    def test_events_are_published_as_it_is_told(self) -> None:
+        """Every flag arrives; the worker says where, and what it had to say can be asked for."""
+        command = [sys.executable, "-m", "gateway", "simulate", "--port", "0", "--lora-module", "poet"]
+        command += ["--kv-events-port", "0", "--replay-port", "0", "--kv-events-topic", "kv@a", "--kv-events-format"]
+        command += ["array", "--kv-events-hashes", "signed", "--kv-events-replay-frames", "3", "--kv-events-first-seq"]
+        command += ["1", "--kv-events-batch-s", "0.01", "--kv-events-buffer-steps", "5", "--enable-scale-out"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            url = process.stdout.readline().removeprefix("ready: ").strip()
+            source = httpx.get(f"{url}/kv_event_sources").json()["0"]
+            httpx.post(f"{url}/v1/completions", json={"model": "poet", "prompt": [1] * 17, "max_tokens": 1})
+            rendered = httpx.post(f"{url}/v1/completions/render", json={"prompt": "a"}).json()
+            (_, sequence, payload), _ = asyncio.run(asked_until(source["replay_endpoint"], 2))
+            process.kill()
+
+        ((name, (block,), parent, tokens, size, *_),) = msgspec.msgpack.decode(payload)[1]
+        assert ("kv@a", 5) == (source["topic"], source["buffer_steps"])
+        assert (1, "BlockStored", None, [1] * 16, 16) == (int.from_bytes(sequence, "big"), name, parent, tokens, size)
+        assert -(2**63) <= block < 2**63
+        assert [97] == rendered[0]["token_ids"]
+
+    def test_the_tokenizer_is_written(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """With its template, and no worker starts; a place that is none is a sentence and exit code 1."""
+        assert 0 == main(["simulate", "--write-tokenizer", str(tmp_path / "made")])
+        assert ["tokenizer.json", "tokenizer_config.json"] == sorted(
+            path.name for path in (tmp_path / "made").iterdir()
+        )
+
+        (tmp_path / "file").write_text("")
+        assert 1 == main(["simulate", "--write-tokenizer", str(tmp_path / "file")])
+        assert ("", f"Cannot write to {tmp_path / 'file'}: File exists.\n") == capsys.readouterr()
 
     def test_a_worker_speaks_the_dialect_that_it_is_told(self) -> None:
         """SGLang has a path that the others have not."""

@@ -11,7 +11,7 @@ from typing import IO
 import httpx
 import pytest
 
-from gateway.demo import SIMULATE, DemoOptions, demo_settings, introduction, run_demo
+from gateway.demo import SIMULATE, DemoOptions, _tokenizer, demo_settings, introduction, run_demo
 from gateway.server import ServerError, bind
 from gateway.settings import SettingsError
 
@@ -113,6 +113,23 @@ def test_the_settings_are_the_options_with_variables_over_them() -> None:
     assert ("tiny", "round_robin") == (model.name, model.strategy)
     assert "gpt-4o" in model.aliases
     assert ["http://a", "http://b"] == [worker.url for worker in model.workers]
+
+
+def test_the_tokenizer_of_the_workers_can_be_at_hand(tmp_path: Path) -> None:
+    """Else they are asked."""
+    told = [demo_settings(DemoOptions(), ["http://a"], {}, tokenizer=folder) for folder in (tmp_path, None)]
+
+    assert [str(tmp_path), None] == [settings.models[0].tokenizer.path for settings in told]
+
+
+def test_a_tokenizer_is_written_for_the_strategy_that_can_use_it() -> None:
+    """It is gone afterwards."""
+    with _tokenizer("kv_aware") as folder, _tokenizer("prefix_aware") as nothing:
+        assert folder is not None
+        assert ["tokenizer.json", "tokenizer_config.json"] == sorted(path.name for path in folder.iterdir())
+        assert None is nothing
+
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(("environ", "token"), [({}, "demo"), ({"WARMGATE_SERVER__ADMIN_TOKEN": "t-1"}, "t-1")])

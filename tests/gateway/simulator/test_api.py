@@ -42,7 +42,7 @@ async def test_the_version_tells_the_wire_format(worker: httpx.AsyncClient) -> N
 
 async def test_metrics_move_with_the_work(worker: httpx.AsyncClient) -> None:
     """All names of vLLM are there, and one cold and one warm request are counted in tokens."""
-    body = {"prompt": "x" * 400, "max_tokens": 7, "ignore_eos": True}  # 100 tokens: 6 full blocks
+    body = {"prompt": "e" * 400, "max_tokens": 7, "ignore_eos": True}  # 100 tokens: 6 full blocks
     for _ in range(2):
         await worker.post("/v1/completions", json=body)
     reply = await worker.get("/metrics")

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.simulator.blocks import BlockHash, BlockPool
+from gateway.simulator.blocks import PLAIN, BlockHash, BlockPool, BlockScope, BothSinks
 
 
 class Writes:
@@ -15,8 +15,14 @@ class Writes:
     def __init__(self) -> None:
         self.heard: list[tuple[object, ...]] = []
 
-    def stored(self, hashes: Sequence[BlockHash], parent: BlockHash | None, token_ids: Sequence[int]) -> None:
-        self.heard.append(("stored", tuple(hashes), parent, tuple(token_ids)))
+    def stored(
+        self,
+        hashes: Sequence[BlockHash],
+        parent: BlockHash | None,
+        token_ids: Sequence[int],
+        scope: BlockScope = PLAIN,
+    ) -> None:
+        self.heard.append(("stored", tuple(hashes), parent, tuple(token_ids), scope))
 
     def removed(self, hashes: Sequence[BlockHash]) -> None:
         self.heard.append(("removed", tuple(hashes)))
@@ -137,7 +143,7 @@ def test_a_duplicate_outlives_its_twin() -> None:
     assert two == pool.match(["a"], 1)
     pool.take((), 1)
     assert [] == pool.match(["a"], 1)
-    stored = ("stored", ("a",), None, (7,))
+    stored = ("stored", ("a",), None, (7,), PLAIN)
     assert [stored, stored, ("removed", ("a",)), ("removed", ("a",))] == sink.heard
 
 
@@ -155,6 +161,21 @@ def test_clear_forgets_prefixes_and_keeps_pins() -> None:
     assert ("cleared",) == sink.heard[-1]
     pool.release(held)
     assert 3 == pool.free
+
+
+def test_two_sinks_hear_the_same() -> None:
+    """Whatever happens, with what blocks have in common beside their tokens."""
+    one, two = Writes(), Writes()
+    pool = BlockPool(1, sink=BothSinks(one, two))
+    held = pool.take((), 1)
+    assert held is not None
+    pool.store(held, ["a"], parent="b", token_ids=[7], scope=BlockScope("an adapter", "a salt"))
+    pool.release(held)
+    pool.take((), 1)
+    pool.clear()
+
+    stored = ("stored", ("a",), "b", (7,), BlockScope("an adapter", "a salt"))
+    assert [stored, ("removed", ("a",)), ("cleared",)] == one.heard == two.heard
 
 
 CHAINS = st.sampled_from(["", "a", "ab", "abc", "abcd", "ax", "axy", "k", "kl", "klm", "klmn"])

@@ -9,6 +9,7 @@ from gateway.simulator.tokens import TokenSequence
 
 READER = BodyReader("tiny", context_tokens=100)
 HELLO = [{"role": "user", "content": "Hello"}]
+THAT = TokenSequence.from_text("that")
 
 
 def chat(**fields: Any) -> bytes:
@@ -49,11 +50,22 @@ def test_the_model_may_be_left_out() -> None:
     assert 1 == len(READER.completion(b'{"prompt": "Hello"}').prompts)
 
 
+def test_an_adapter_is_asked_for_like_a_model() -> None:
+    """Every other name is unknown."""
+    reader = BodyReader("tiny", 100, ["poet"])
+
+    assert [None, "poet"] == [reader.chat(chat(model=model)).adapter for model in ("tiny", "poet")]
+    assert ["poet", None] == [reader.completion(completion(model=model)).adapter for model in ("poet", None)]
+    assert 12 == len(reader.tokenize(chat(model="poet"))[0])
+    with pytest.raises(ApiError, match="The model `other` does not exist"):
+        reader.chat(chat(model="other"))
+
+
 @pytest.mark.parametrize(
     ("prompt", "expected"),
     [
-        ("abcd", [b"abcd"]),
-        (["abcd", "efgh"], [b"abcd", b"efgh"]),
+        ("that", [THAT.packed]),
+        (["that", "this"], [THAT.packed, TokenSequence.from_text("this").packed]),
         ([1, 2], [TokenSequence.from_ids([1, 2]).packed]),
         ([[1], [2, 3]], [TokenSequence.from_ids([1]).packed, TokenSequence.from_ids([2, 3]).packed]),
     ],
@@ -73,11 +85,18 @@ def test_the_four_forms_of_a_prompt(prompt: Any, expected: list[bytes]) -> None:
         (chat(messages=[]), 400, "messages: must not be empty", "messages"),
         (chat(messages=[{"content": "x"}]), 400, "messages[0].role: must be a string", "messages"),
         (chat(messages=[{"role": "user", "content": 1}]), 400, "messages[0].content: must be", "messages"),
+        (
+            chat(messages=[{"role": "assistant", "tool_calls": [{"id": "x"}]}]),
+            400,
+            "messages[0].tool_calls: must be a list of calls of functions",
+            "messages",
+        ),
+        (chat(messages=[{"role": "assistant", "tool_calls": "x"}]), 400, "messages[0].tool_calls: must", "messages"),
         (chat(max_tokens="a"), 400, "$.max_tokens", None),
         (chat(max_tokens=0), 400, "$.max_tokens", None),
         (chat(n=0), 400, "$.n", None),
-        (chat(max_tokens=90), 400, "max_tokens: 90 after 16 prompt tokens, but the maximum context", "max_tokens"),
-        (chat(messages=[{"role": "user", "content": "x" * 400}]), 400, "messages: 114 tokens are too many", "messages"),
+        (chat(max_tokens=90), 400, "max_tokens: 90 after 12 prompt tokens, but the maximum context", "max_tokens"),
+        (chat(messages=[{"role": "user", "content": "e" * 400}]), 400, "messages: 109 tokens are too many", "messages"),
     ],
 )
 def test_a_bad_chat_is_refused(body: bytes, status: int, message: str, param: str | None) -> None:
@@ -89,9 +108,11 @@ def test_a_bad_chat_is_refused(body: bytes, status: int, message: str, param: st
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize("prompt", ["", [], [""], [[]], 7, None, [1, "a"], ["a", 1], [-1], [2**32], [[1], "a"], [1.5]])
+@pytest.mark.parametrize(
+    "prompt", ["", [], [""], [[]], 7, None, [1, "a"], ["a", 1], [-1], [225_794], [[1], "a"], [1.5]]
+)
 def test_a_bad_prompt_is_refused(prompt: Any) -> None:
-    """Empty, mixed, or not made of strings or 32-bit ids."""
+    """Empty, mixed, or not made of strings or ids of the vocabulary."""
     with pytest.raises(ApiError, match="prompt") as caught:
         READER.completion(completion(prompt=prompt))
 
@@ -100,7 +121,7 @@ def test_a_bad_prompt_is_refused(prompt: Any) -> None:
 
 def test_tokenize_takes_text_or_messages() -> None:
     """A chat gives the tokens it would be answered with."""
-    text, wants_texts = READER.tokenize(b'{"prompt": "abcdef", "return_token_strs": true}')
+    text, wants_texts = READER.tokenize(b'{"prompt": "that is ", "return_token_strs": true}')
     assert (2, True) == (len(text), wants_texts)
 
     tokens, _ = READER.tokenize(chat())
@@ -108,7 +129,7 @@ def test_tokenize_takes_text_or_messages() -> None:
 
 
 def test_detokenize_takes_ids() -> None:
-    """And nothing but 32-bit ids."""
-    assert "abcd" == READER.detokenize(b'{"tokens": [1684234849]}').text()
+    """And nothing but those of the vocabulary."""
+    assert "Hi" == READER.detokenize(b'{"tokens": [72, 105]}').text()
     with pytest.raises(ApiError, match="tokens"):
-        READER.detokenize(b'{"tokens": [4294967296]}')
+        READER.detokenize(b'{"tokens": [225794]}')

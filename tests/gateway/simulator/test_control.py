@@ -1,6 +1,5 @@
 import asyncio
 import base64
-import itertools
 import json
 import time
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 
 HELLO: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}]}
 CHAT = "/v1/chat/completions"
+IMPATIENT = httpx.Timeout(20, read=0.2)
 
 
 async def fault(worker: httpx.AsyncClient, **fields: Any) -> None:
@@ -30,7 +30,7 @@ async def test_what_was_served_can_be_looked_at(worker: httpx.AsyncClient) -> No
 
     assert body == base64.b64decode(entry["body"])
     assert ["x-request-id", "r1"] in entry["headers"]
-    assert ("chatcmpl-r1", CHAT, 16, 0) == (entry["id"], entry["path"], entry["prompt_tokens"], entry["cached_tokens"])
+    assert ("chatcmpl-r1", CHAT, 12, 0) == (entry["id"], entry["path"], entry["prompt_tokens"], entry["cached_tokens"])
     assert 32 == len(entry["prompt_digest"])
     assert ("finished", None) == (entry["state"], entry["fault"])
     assert entry["at"] <= entry["ended_at"]
@@ -46,7 +46,7 @@ async def test_a_refused_body_is_in_the_log(worker: httpx.AsyncClient) -> None:
 
 async def test_reset_empties_cache_and_log(worker: httpx.AsyncClient) -> None:
     """The same prompt is cold again, and is the only one in the log."""
-    body = {"prompt": "x" * 400, "max_tokens": 1}
+    body = {"prompt": "e" * 400, "max_tokens": 1}
     await worker.post("/v1/completions", json=body)
     assert 200 == (await worker.post("/control/reset")).status_code
     again = await worker.post("/v1/completions", json=body)
@@ -106,7 +106,7 @@ async def test_a_worker_that_hangs(worker: httpx.AsyncClient) -> None:
     await fault(worker, mode="hang")
     for path in (CHAT, "/ping"):
         with pytest.raises(httpx.ReadTimeout):
-            await worker.post(path, json=HELLO, timeout=0.05)
+            await worker.post(path, json=HELLO, timeout=IMPATIENT)
     await fault(worker, mode="none")
 
     assert 200 == (await worker.post(CHAT, json=HELLO)).status_code
@@ -231,15 +231,16 @@ async def test_a_stream_in_drips(worker: httpx.AsyncClient) -> None:
 @pytest.mark.parametrize(("after", "before"), [(None, 2), (0, 0), (2, 3)])
 async def test_a_stream_that_falls_silent(worker: httpx.AsyncClient, after: int | None, before: int) -> None:
     """First some events, by default those of one token, then nothing for a while, then all the rest."""
-    await fault(worker, mode="silent", after_tokens=after, seconds=0.1)
-    arrived = [(time.monotonic(), b"")]
+    await fault(worker, mode="silent", after_tokens=after, seconds=0.5)
+    over_at = time.monotonic() + 0.5
+    early, late = b"", b""
     async with worker.stream("POST", CHAT, json=HELLO | {"stream": True, "max_tokens": 5}) as reply:
-        arrived += [(time.monotonic(), part) async for part in reply.aiter_bytes()]
-    gaps_s = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(arrived)]
-    at = gaps_s.index(max(gaps_s)) + 1
-    early, late = (b"".join(part for _, part in parts) for parts in (arrived[:at], arrived[at:]))
+        async for part in reply.aiter_bytes():
+            if time.monotonic() < over_at:
+                early += part
+            else:
+                late += part
 
-    assert max(gaps_s) > 0.09
     assert (before, 7 - before) == (early.count(b"data: "), late.count(b"data: "))
     assert late.endswith(b"data: [DONE]\n\n")
 
@@ -259,12 +260,10 @@ async def test_a_client_that_does_not_wait(worker: httpx.AsyncClient, after: int
     """Its request is aborted in the midst of the silence."""
     await fault(worker, mode="silent", after_tokens=after, seconds=60)
     with pytest.raises(httpx.ReadTimeout):
-        await worker.post(CHAT, json=HELLO | {"stream": True}, timeout=0.05)
-    for _ in range(100):
-        if (await requests(worker))[0]["state"] != "running":
-            break
-
-    assert ["aborted"] == [entry["state"] for entry in await requests(worker)]
+        await worker.post(CHAT, json=HELLO | {"stream": True}, timeout=IMPATIENT)
+    async with asyncio.timeout(20):
+        while [entry["state"] for entry in await requests(worker)] != ["aborted"]:
+            await asyncio.sleep(0.002)
 
 
 async def test_another_spelling_of_events(worker: httpx.AsyncClient) -> None:
@@ -291,15 +290,15 @@ async def test_a_bad_spelling_is_refused(worker: httpx.AsyncClient) -> None:
 
 
 async def test_a_slow_worker(slow_worker: httpx.AsyncClient) -> None:
-    """At a factor of 0.01 a token of 100 ms takes 1 ms; at 100, it does not come within a tenth of a second."""
+    """At a factor of 0.01 a token of 100 ms takes 1 ms; at 100, it does not come within a fifth of a second."""
     await fault(slow_worker, mode="slow", factor=0.01)
     began = time.monotonic()
-    await slow_worker.post(CHAT, json=HELLO | {"max_tokens": 20})
-    assert time.monotonic() - began < 1
+    await slow_worker.post(CHAT, json=HELLO | {"max_tokens": 200, "ignore_eos": True})
+    assert time.monotonic() - began < 10
 
     await fault(slow_worker, mode="slow", factor=100)
     with pytest.raises(httpx.ReadTimeout):
-        await slow_worker.post(CHAT, json=HELLO | {"max_tokens": 2}, timeout=0.1)
+        await slow_worker.post(CHAT, json=HELLO | {"max_tokens": 2}, timeout=IMPATIENT)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,10 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.simulator.bodies import BodyReader
+from gateway.simulator.generation import Incoming
+from gateway.simulator.messages import MessagesEndpoint
+
 MESSAGES = "/v1/messages"
 HELLO: dict[str, Any] = {"model": "tiny", "max_tokens": 5, "messages": [{"role": "user", "content": "Hello"}]}
 
@@ -21,7 +25,7 @@ async def test_a_message(worker: httpx.AsyncClient) -> None:
 
     assert ("message", "assistant", "tiny") == (message["type"], message["role"], message["model"])
     assert [{"type": "text", "text": chat["choices"][0]["message"]["content"]}] == message["content"]
-    assert ("max_tokens", {"input_tokens": 16, "output_tokens": 5}) == (message["stop_reason"], message["usage"])
+    assert ("max_tokens", {"input_tokens": 12, "output_tokens": 5}) == (message["stop_reason"], message["usage"])
 
 
 async def test_a_stream(worker: httpx.AsyncClient) -> None:
@@ -35,7 +39,7 @@ async def test_a_stream(worker: httpx.AsyncClient) -> None:
     assert ["content_block_stop", "message_delta", "message_stop"] == names[-3:]
     assert names == [data["type"] for _, data in seen]
     assert whole["content"][0]["text"] == text
-    assert {"input_tokens": 16, "output_tokens": 0} == seen[0][1]["message"]["usage"]
+    assert {"input_tokens": 12, "output_tokens": 0} == seen[0][1]["message"]["usage"]
     assert whole["usage"] == seen[-2][1]["usage"]
     assert {"stop_reason": "max_tokens"} == seen[-2][1]["delta"]
 
@@ -60,7 +64,7 @@ async def test_the_prompt_counts_as_the_message_does(worker: httpx.AsyncClient) 
     message = (await worker.post(MESSAGES, json=HELLO | unmarked)).json()
 
     assert count == message["usage"]["input_tokens"]
-    assert count > 16
+    assert count > 12
 
 
 @pytest.mark.parametrize(
@@ -90,3 +94,59 @@ async def test_an_aborted_message_has_no_reason(worker: httpx.AsyncClient) -> No
     message = (await worker.post(MESSAGES, json=HELLO)).json()
 
     assert ([], None, 0) == (message["content"], message["stop_reason"], message["usage"]["output_tokens"])
+
+
+def rendered(**fields: Any) -> str:
+    body = json.dumps({"max_tokens": 1, "messages": []} | fields).encode()
+    request, _ = MessagesEndpoint(BodyReader("tiny", 10_000)).read(Incoming(body, "application/json", "1", 0))
+    return request.prompts[0].text()
+
+
+def test_a_turn_with_tools_is_what_vllm_makes_of_it() -> None:
+    """Thoughts, text and calls are one message; results come before the rest of their turn."""
+    called = [
+        {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "text", "text": "Let me see."},
+        {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1.5}},
+        {"type": "tool_use", "id": "t2", "name": "now"},
+    ]
+    parts = [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}]
+    answered = [
+        {"type": "text", "text": "So?"},
+        {"type": "tool_result", "tool_use_id": "t1", "content": parts},
+        {"type": "tool_result", "tool_use_id": "t2"},
+    ]
+    turns = [{"role": "assistant", "content": called}, {"role": "user", "content": answered}]
+
+    assert (
+        "<|im_start|>assistant\n<think>Hm.</think>\nLet me see."
+        '\n<tool_call>t1 add {"a": 1.5}\n<tool_call>t2 now {}<|im_end|>\n'
+        "<|im_start|>tool\ncall: t1\n1\n2<|im_end|>\n<|im_start|>tool\ncall: t2\n<|im_end|>\n"
+        "<|im_start|>user\nSo?<|im_end|>\n<|im_start|>assistant\n"
+    ) == rendered(messages=turns)
+
+
+def test_a_turn_of_nothing_but_results_is_no_message_itself() -> None:
+    """Its results are."""
+    turn = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "4"}]}
+
+    assert "<|im_start|>tool\ncall: t1\n4<|im_end|>\n<|im_start|>assistant\n" == rendered(messages=[turn])
+
+
+def test_a_system_prompt_in_blocks_is_one_text() -> None:
+    """Without the header of billing, which is another in every request."""
+    blocks = [{"type": "text", "text": text} for text in ("x-anthropic-billing-header: 1", "Be ", "kind.")]
+    messages = [{"role": "user", "content": "Hello"}]
+
+    assert rendered(system="Be kind.", messages=messages) == rendered(system=blocks, messages=messages)
+
+
+def test_a_tool_has_parameters_of_an_object() -> None:
+    """Whatever its schema leaves out."""
+    expected = '"name": "f", "description": "d", "parameters": {"x": 1, "type": "object"}'
+
+    assert expected in rendered(
+        messages=[{"role": "user", "content": "Hello"}],
+        tools=[{"name": "f", "description": "d", "input_schema": {"x": 1}}],
+    )

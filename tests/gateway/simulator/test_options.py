@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from gateway.simulator.event_options import EventOptions
 from gateway.simulator.options import SimulatorOptions
 
 
@@ -26,6 +27,17 @@ def test_the_defaults() -> None:
         ({"dialect": "sglang", "old_metrics": True}, "old_metrics must be with dialect vllm, got sglang"),
         ({"health_delay_s": -1}, "health_delay_s must be finite and not negative, got -1"),
         ({"shutdown_timeout_s": float("inf")}, "shutdown_timeout_s must be finite and not negative, got inf"),
+        ({"dialect": "sglang", "enable_scale_out": True}, "enable_scale_out must be with dialect vllm, got sglang"),
+        (
+            {"dialect": "dynamo", "kv_events": EventOptions(format="array")},
+            "kv_events.format must be map with dialect dynamo, got array",
+        ),
+        (
+            {"dialect": "dynamo", "lora_modules": ("a",)},
+            "lora_modules must be with dialect vllm or sglang, got dynamo",
+        ),
+        ({"lora_modules": ("a", "tiny")}, "lora_modules must be names of their own, got a, tiny"),
+        ({"lora_modules": ("a", "a")}, "lora_modules must be names of their own, got a, a"),
         ({"timing": "x"}, "timing must be chunked or fifo, got x"),
         ({"max_num_batched_tokens": 8}, "max_num_batched_tokens must be at least max_num_seqs, got 8"),
         ({"max_model_len": 99_999}, r"max_model_len must be 2 to blocks \* block_size, got 99999"),

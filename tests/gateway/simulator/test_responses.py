@@ -1,12 +1,16 @@
+import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import openai
 import pytest
 
+from gateway.simulator.bodies import BodyReader
 from gateway.simulator.errors import ApiError
+from gateway.simulator.generation import Incoming
 from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.responses import KeptResponse, ResponseStore
+from gateway.simulator.responses import KeptResponse, ResponsesEndpoint, ResponseStore
 from gateway.simulator.server import serving
 
 RESPONSES = "/v1/responses"
@@ -24,7 +28,7 @@ async def test_the_sdk_reads_a_response(sdk: openai.AsyncOpenAI) -> None:
 
     assert response.output_text
     assert response.usage is not None
-    assert (16, 0) == (response.usage.input_tokens, response.usage.input_tokens_details.cached_tokens)
+    assert (12, 0) == (response.usage.input_tokens, response.usage.input_tokens_details.cached_tokens)
     assert response.output_text == (await sdk.responses.retrieve(response.id)).output_text
 
 
@@ -40,7 +44,7 @@ async def test_the_sdk_reads_a_stream(sdk: openai.AsyncOpenAI) -> None:
     assert whole.output_text == text
     assert last.type == "response.completed"
     assert last.response.usage is not None
-    assert last.response.usage.total_tokens == 16 + last.response.usage.output_tokens
+    assert last.response.usage.total_tokens == 12 + last.response.usage.output_tokens
     assert text == (await sdk.responses.retrieve(last.response.id)).output_text
 
 
@@ -142,3 +146,43 @@ def test_the_oldest_response_is_forgotten() -> None:
     assert {"id": "resp_1"} == store.find("resp_1").body
     with pytest.raises(ApiError, match="resp_0"):
         store.find("resp_0")
+
+
+def rendered(*items: Any, **fields: Any) -> str:
+    body = json.dumps({"input": items} | fields).encode()
+    request, _ = ResponsesEndpoint(BodyReader("tiny", 10_000)).read(Incoming(body, "application/json", "1", 0))
+    return request.prompts[0].text()
+
+
+def test_what_an_assistant_did_in_a_row_is_one_message() -> None:
+    """Thought, said and called; what it said next is another one."""
+    assert (
+        '<|im_start|>assistant\n<think>Hm.</think>\nSo.\n<tool_call>c f {"a": 1}\n<tool_call>d g {}<|im_end|>\n'
+        "<|im_start|>assistant\nAnd?<|im_end|>\n<|im_start|>tool\ncall: c\n4<|im_end|>\n<|im_start|>assistant\n"
+    ) == rendered(
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}], "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'},
+        {"type": "function_call", "call_id": "d", "name": "g", "arguments": ""},
+        {"role": "assistant", "content": "And?"},
+        {"type": "function_call_output", "call_id": "c", "output": "4"},
+    )
+
+
+def test_thoughts_may_be_known_by_their_summary_only() -> None:
+    """Or not at all; and an item of another kind is shown as it is."""
+    summary = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Short."}]}
+
+    assert "<think>Short.</think>" in rendered(summary)
+    assert "<think>" not in rendered({"type": "reasoning"})
+    assert '{"type": "web_search_call", "id": "w"}' in rendered({"type": "web_search_call", "id": "w"})
+
+
+def test_a_function_is_the_tool_that_it_is_in_a_chat() -> None:
+    """Other tools stand as they came."""
+    text = rendered(
+        {"role": "user", "content": "Hi"}, tools=[{"type": "function", "name": "f"}, {"type": "web_search"}]
+    )
+
+    assert '{"type": "function", "function": {"name": "f", "description": null, "parameters": null}}\n' in text
+    assert '{"type": "web_search"}\n' in text

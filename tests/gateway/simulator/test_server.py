@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.simulator.blocks import BlockHash
+from gateway.simulator.blocks import PLAIN, BlockHash, BlockScope
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
 
@@ -20,7 +20,13 @@ class Writes:
     def __init__(self) -> None:
         self.heard: list[tuple[object, ...]] = []
 
-    def stored(self, hashes: Sequence[BlockHash], parent: BlockHash | None, token_ids: Sequence[int]) -> None:
+    def stored(
+        self,
+        hashes: Sequence[BlockHash],
+        parent: BlockHash | None,
+        token_ids: Sequence[int],
+        scope: BlockScope = PLAIN,
+    ) -> None:
         self.heard.append((len(hashes), parent, list(token_ids)))
 
     def removed(self, hashes: Sequence[BlockHash]) -> None:
@@ -33,7 +39,7 @@ class Writes:
 async def test_workers_beside_each_other_are_apart() -> None:
     """Port 0 gives each its own address, and what one caches the other does not know."""
     options = SimulatorOptions(port=0, speed=0)
-    body = {"prompt": "x" * 400, "max_tokens": 1}
+    body = {"prompt": "e" * 400, "max_tokens": 1}
     async with serving(options) as one, serving(options) as two, httpx.AsyncClient(verify=False) as client:
         replies = [(await client.post(f"{url}/v1/completions", json=body)).json() for url in (one, one, two)]
 

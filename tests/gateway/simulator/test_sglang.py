@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.simulator.event_options import EventOptions
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
 from gateway.simulator.sglang import SglangMetrics
@@ -78,6 +79,35 @@ async def test_loads_and_limits(sglang: httpx.AsyncClient) -> None:
     assert ("tiny", 16, None) == (info["served_model_name"], info["page_size"], info["kv_events"])
     assert "tiny" == (await sglang.get("/model_info")).json()["model_path"]
     assert "sglang" == (await sglang.get("/v1/models")).json()["data"][0]["owned_by"]
+
+
+@pytest.mark.parametrize(
+    ("events", "has_replay"), [(EventOptions(topic="t"), False), (EventOptions(replay_port=0), True)]
+)
+async def test_where_events_are_published(events: EventOptions, has_replay: bool) -> None:
+    """Host, ports from which those of the ranks count, and what a router has to know of the blocks."""
+    options = SimulatorOptions(port=0, dialect="sglang", block_size=8, kv_events=events)
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+        told = (await worker.get("/server_info")).json()["kv_events"]
+
+    ports = told.pop("endpoint_port_base"), told.pop("replay_endpoint_port_base", 0)
+    assert (True, has_replay) == (ports[0] > 0, ports[1] > 0)
+    assert {
+        "publisher": "zmq",
+        "endpoint_host": "127.0.0.1",
+        "topic": events.topic,
+        "block_size": 8,
+        "dp_size": 1,
+    } == told
+
+
+async def test_adapters_are_models_with_a_parent() -> None:
+    """Beside the card of the model itself."""
+    options = SimulatorOptions(port=0, dialect="sglang", lora_modules=("poet",))
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+        cards = (await worker.get("/v1/models")).json()["data"]
+
+    assert [("tiny", None), ("poet", "tiny")] == [(card["id"], card["parent"]) for card in cards]
 
 
 @pytest.mark.parametrize("path", ["/version", "/load", "/is_sleeping", "/v1/messages", "/v1/rerank"])

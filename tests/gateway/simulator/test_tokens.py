@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.simulator.tokens import END_OF_ANSWER, TokenSequence, block_hashes, piece_text
+from gateway.simulator.tokens import END_OF_ANSWER, TokenSequence, block_hashes
 
 
 @given(st.text())
@@ -16,19 +16,26 @@ def test_any_text_comes_back(text: str) -> None:
 
 @given(st.text(), st.text())
 def test_more_text_leaves_the_tokens_before_it(text: str, more: str) -> None:
-    """All tokens but the last of a text are those of every longer one."""
-    before = list(TokenSequence.from_text(text).ids)[:-1]
+    """All tokens of a text but those of its last piece, two at most, are those of every longer one."""
+    before = list(TokenSequence.from_text(text).ids)[:-2]
 
     assert before == list(TokenSequence.from_text(text + more).ids)[: len(before)]
 
 
-def test_four_bytes_are_a_token() -> None:
-    """Nine bytes make three tokens, the last one filled up."""
-    tokens = TokenSequence.from_text("abcdefghi")
+def test_four_bytes_are_a_piece() -> None:
+    """Nine letters make three tokens, the last one short; other bytes are cut in two."""
+    assert ["ther", "e is", " "] == [TokenSequence(each).text() for each in TokenSequence.from_text("there is ").each()]
+    assert ["Th", "er", "e"] == [TokenSequence(each).text() for each in TokenSequence.from_text("There").each()]
 
-    assert [b"abcd", b"efgh", b"i\xff\xff\xff"] == tokens.pieces()
-    assert 3 == len(tokens)
-    assert ["abcd", "efgh", "i"] == [piece_text(piece) for piece in tokens.pieces()]
+
+def test_the_marks_of_the_template_are_tokens() -> None:
+    """And the line behind one is cut by itself."""
+    tokens = TokenSequence.from_text("<|im_start|>user\nthat<|im_end|>\n")
+
+    assert ["<|im_start|>", "user", "\n", "that", "<|im_end|>", "\n"] == [
+        TokenSequence(each).text() for each in tokens.each()
+    ]
+    assert "user\nthat\n" == tokens.text(skip_marks=True)
 
 
 def test_an_answer_put_into_the_next_turn_keeps_its_tokens() -> None:
@@ -42,20 +49,23 @@ def test_an_answer_put_into_the_next_turn_keeps_its_tokens() -> None:
 
 def test_a_split_character_shows_as_replacement() -> None:
     """One token alone may hold half a character."""
-    assert "ab\ufffd" == piece_text(TokenSequence.from_text("ab€").pieces()[0])
+    assert ["a\ufffd", "\ufffd\ufffd"] == [TokenSequence(each).text() for each in TokenSequence.from_text("a€").each()]
 
 
-def test_the_end_of_an_answer_has_no_text() -> None:
-    """Its id is the largest there is."""
+def test_the_end_of_an_answer_is_the_end_of_a_message() -> None:
+    """Which is not shown where marks are not."""
     end = TokenSequence(END_OF_ANSWER)
 
-    assert ("", [2**32 - 1]) == (end.text(), list(end.ids))
+    assert ("<|im_end|>", "", [225_793]) == (end.text(), end.text(skip_marks=True), list(end.ids))
+    assert end == TokenSequence.from_text("<|im_end|>")
 
 
 def test_ids_are_unsigned_32_bit() -> None:
-    """A larger id is refused."""
+    """A larger id is refused; one beyond the vocabulary has no text."""
     with pytest.raises(OverflowError):
         TokenSequence.from_ids([2**32])
+    with pytest.raises(ValueError, match="token ids are 0 to 225793, got 225794"):
+        TokenSequence.from_ids([225_794]).text()
 
 
 def test_full_blocks_are_hashed_in_a_chain() -> None:
@@ -69,11 +79,11 @@ def test_full_blocks_are_hashed_in_a_chain() -> None:
 
 
 def test_the_scope_changes_every_block() -> None:
-    """Another model, or another salt, shares nothing; neither does a scope cut elsewhere."""
+    """Another model, another adapter or another salt shares nothing; neither does a scope cut elsewhere."""
     tokens = TokenSequence.from_ids([1, 2, 3, 4])
     chains = [
         block_hashes(tokens, block_size=2, scope=scope)
-        for scope in (("tiny", ""), ("tiny", "salt"), ("other", ""), ("tin", "y"))
+        for scope in (("tiny", "", ""), ("tiny", "", "salt"), ("tiny", "salt", ""), ("other", "", ""), ("tin", "y", ""))
     ]
 
-    assert 8 == len({value for chain in chains for value in chain})
+    assert 10 == len({value for chain in chains for value in chain})

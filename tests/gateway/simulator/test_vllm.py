@@ -1,7 +1,12 @@
+import re
+
 import httpx
 import pytest
 from prometheus_client.metrics_core import Metric
 
+from gateway.simulator.event_options import EventOptions
+from gateway.simulator.options import SimulatorOptions
+from gateway.simulator.server import serving
 from gateway.simulator.sleep import SleepState
 from gateway.simulator.vllm import VllmMetrics
 from tests.gateway.simulator.test_exposition import LOAD
@@ -73,3 +78,40 @@ async def test_the_card_of_the_model(worker: httpx.AsyncClient) -> None:
     (card,) = (await worker.get("/v1/models")).json()["data"]
 
     assert ("tiny", "vllm", 8192) == (card["id"], card["owned_by"], card["max_model_len"])
+
+
+async def test_adapters_are_models_with_a_parent() -> None:
+    """Beside the card of the model itself."""
+    options = SimulatorOptions(port=0, lora_modules=("poet",))
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+        cards = (await worker.get("/v1/models")).json()["data"]
+
+    assert [("tiny", None), ("poet", "tiny")] == [(card["id"], card["parent"]) for card in cards]
+
+
+async def test_the_sources_of_events() -> None:
+    """By rank, with the configuration that came out."""
+    options = SimulatorOptions(port=0, kv_events=EventOptions(topic="kv@a", replay_port=0, buffer_steps=7))
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+        sources = (await worker.get("/kv_event_sources")).json()
+
+    endpoints = sources["0"].pop("endpoint"), sources["0"].pop("replay_endpoint")
+    assert all(re.fullmatch(r"tcp://127\.0\.0\.1:\d+", endpoint) for endpoint in endpoints)
+    assert endpoints[0] != endpoints[1]
+    assert {
+        "0": {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "buffer_steps": 7,
+            "hwm": 100_000,
+            "max_queue_size": 100_000,
+            "topic": "kv@a",
+        }
+    } == sources
+
+
+async def test_there_may_be_no_replay() -> None:
+    """As in vLLM, unless it is asked for."""
+    options = SimulatorOptions(port=0, kv_events=EventOptions())
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+        assert None is (await worker.get("/kv_event_sources")).json()["0"]["replay_endpoint"]

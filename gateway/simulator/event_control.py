@@ -1,0 +1,87 @@
+"""/control/kv_events: how a test breaks the stream of KV events."""
+
+from typing import Annotated
+
+import msgspec
+
+from gateway.simulator.blocks import BlockPool
+from gateway.simulator.bodies import decode_body
+from gateway.simulator.errors import EngineDead
+from gateway.simulator.event_publisher import EventPublisher
+from gateway.simulator.exchange import Exchange
+from gateway.simulator.realtime import RealtimeEngine
+from gateway.simulator.routes import RouteTable
+
+
+class EventStreamState(msgspec.Struct, frozen=True):
+    """The JSON that is given; where the sockets are, for dialects that tell it nowhere else."""
+
+    endpoint: str
+    replay_endpoint: str | None
+    next_sequence: int
+    replayable: int
+    """Batches."""
+    to_lose: int
+    paused: bool
+
+
+class _Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON that is taken; what is left out stays as it is."""
+
+    lose: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """So many of the next batches do not arrive; their numbers are used up."""
+    lost_can_be_replayed: bool = True
+    paused: bool | None = None
+
+
+class _Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    hang_up: bool = False
+    """Close the sockets and open them again, as another process would."""
+
+
+class EventControl:
+    def __init__(self, *, publisher: EventPublisher, pool: BlockPool, engine: RealtimeEngine) -> None:
+        self._publisher = publisher
+        self._pool = pool
+        self._engine = engine
+
+    def routes(self) -> RouteTable:
+        return {
+            "/control/kv_events": {"GET": self._show, "POST": self._set},
+            "/control/kv_events/forget": {"POST": self._forget},
+            "/control/kv_events/restart": {"POST": self._restart},
+        }
+
+    async def _show(self, exchange: Exchange) -> None:
+        log, sockets = self._publisher.log, self._publisher.sockets
+        state = EventStreamState(
+            endpoint=sockets.endpoint,
+            replay_endpoint=sockets.replay_endpoint,
+            next_sequence=log.next_sequence,
+            replayable=log.kept,
+            to_lose=log.to_lose,
+            paused=self._publisher.is_paused,
+        )
+        await exchange.reply_json(state)
+
+    async def _set(self, exchange: Exchange) -> None:
+        wish = decode_body(await exchange.body(), _Wish)
+        if wish.lose is not None:
+            self._publisher.log.lose(wish.lose, can_be_replayed=wish.lost_can_be_replayed)
+        if wish.paused is True:
+            self._publisher.pause()
+        elif wish.paused is False:
+            self._publisher.resume()
+        await self._show(exchange)
+
+    async def _forget(self, exchange: Exchange) -> None:
+        self._publisher.log.forget()
+        await self._show(exchange)
+
+    async def _restart(self, exchange: Exchange) -> None:
+        """A new life: what runs fails, the cache is empty, numbers begin anew, and no event tells of it."""
+        wish = decode_body(await exchange.body() or b"{}", _Restart)
+        self._engine.fail(EngineDead())
+        self._pool.clear()
+        self._publisher.restart(hangs_up=wish.hang_up)
+        await self._show(exchange)
