@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ class FakeEngine:
     url: str = ""
     asked: list[str] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    """Empty of what has none."""
     connections: int = 0
     """How many there were."""
     sent: int = 0
@@ -68,6 +71,8 @@ class FakeEngine:
                 path = head.split(" ", 2)[1]
                 self.asked.append(path)
                 self.heads.append(head.lower())
+                length = re.search(r"\r\ncontent-length: (\d+)", head.lower())
+                self.bodies.append(await reader.readexactly(int(length[1]) if length else 0))
                 await self._answer(self.answers.get(path, Page(status=404)), writer)
                 await writer.drain()
 

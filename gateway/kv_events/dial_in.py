@@ -1,0 +1,208 @@
+"""One address that engines dial, instead of being dialled: they tell who they are by the topic."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import zmq
+import zmq.asyncio
+
+from gateway.kv_events.pace import Pace
+from gateway.kv_events.sockets import Link, Subscription, subscription
+from gateway.kv_events.wire import UNREADABLE, UNSORTED
+
+_log = logging.getLogger(__name__)
+
+AFTER_FAULT_S = 1.0
+TOPICS_KEPT = 1024
+"""Topics whose listeners are remembered, and as many that have none."""
+
+
+class Listener(Protocol):
+    """Hears one rank of one engine through a `DialIn`."""
+
+    def published(self, frames: list[bytes]) -> None:
+        """The engine has published *frames*."""
+        ...
+
+    def linked(self, link: Link) -> None:
+        """It can be heard, or it cannot be heard any more. May be told twice."""
+        ...
+
+    def work(self) -> bool:
+        """Do one slice of what that came to; False if there was nothing to do."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Seat:
+    listener: Listener
+    topic: str
+    names: frozenset[str]
+    rank: int
+    replays: bool
+    is_linked: bool = False
+
+
+class DialIn:
+    """Bound at *endpoint* while it runs; port 0 is chosen by the system, see `bound`.
+
+    Which of the connections is whose, ZMQ does not tell. So when one of them ends, those who can ask for a replay are
+    told that theirs may have been it, and all are told when the last has ended.
+    """
+
+    def __init__(self, endpoint: str, *, context: zmq.asyncio.Context, pace: Pace) -> None:
+        self._endpoint = endpoint
+        self._context = context
+        self._pace = pace
+        self._seats: list[_Seat] = []
+        self._by_topic: dict[bytes, list[_Seat]] = {}
+        self._working: list[_Seat] = []
+        self._connections = 0
+        self.bound: str | None = None
+        """Where it can be dialled; None while it cannot."""
+        self.strangers: Counter[str] = Counter()
+        """Messages by topic that nobody listens to: the name of a worker is misspelt, perhaps."""
+
+    @contextmanager
+    def hear(
+        self, listener: Listener, *, topic: str = "", names: frozenset[str] = frozenset(), rank: int = 0, replays: bool
+    ) -> Iterator[None]:
+        """Hand *listener* what one engine publishes, within the block.
+
+        That is what comes under *topic*; without one, under ``kv@<name>@...`` with one of *names*: the worker's id,
+        its host, or host and port, whichever its operator has put there. Where several ranks of an engine share a
+        topic, that of *rank*. *replays*: the listener can ask for what it missed.
+        """
+        seat = _Seat(listener, topic, names, rank, replays)
+        self._seats.append(seat)
+        self._by_topic.clear()
+        if replays and self._connections:
+            self._link(seat)
+        try:
+            yield
+        finally:
+            self._seats.remove(seat)
+            self._by_topic.clear()
+
+    async def run(self) -> None:
+        """Hear whoever dials until cancelled. What goes wrong ends one attempt, and another begins."""
+        while True:
+            try:
+                await self._listen()
+            except (zmq.ZMQError, OSError):
+                _log.exception("cannot listen for KV events at %s", self._endpoint)
+            await asyncio.sleep(AFTER_FAULT_S)
+
+    async def _listen(self) -> None:
+        with subscription(self._context) as opened:
+            self.bound = opened.bind(self._endpoint)
+            try:
+                while True:
+                    await opened.ready()
+                    await self._pace.drain(lambda: self._work() or self._read_link(opened) or self._read(opened))
+            finally:
+                self.bound = None
+                self._connections = 0
+                self._unlink(self._seats)
+
+    def _work(self) -> bool:
+        """One slice for one of those who have been handed something."""
+        while self._working:
+            if self._working[0].listener.work():
+                return True
+            self._working.pop(0)
+        return False
+
+    # ---- connections
+
+    def _read_link(self, opened: Subscription) -> bool:
+        """Whether there was news of a connection. Read before any message, which may be of the next connection."""
+        link = opened.read_link()
+        if link is None:
+            return False
+        if link is Link.UP:
+            self._connections += 1
+            for seat in self._seats:
+                if seat.replays and not seat.is_linked:
+                    self._link(seat)
+            return True
+        while self._read(opened):
+            pass  # of the connection that ended
+        self._connections = max(0, self._connections - 1)
+        if self._connections:
+            for seat in self._seats:
+                if seat.replays and seat.is_linked:
+                    self._unlink([seat])
+                    self._link(seat)
+        else:
+            self._unlink(self._seats)
+        return True
+
+    def _link(self, seat: _Seat) -> None:
+        seat.is_linked = True
+        seat.listener.linked(Link.UP)
+
+    def _unlink(self, seats: list[_Seat]) -> None:
+        for seat in seats:
+            if seat.is_linked:
+                seat.is_linked = False
+                seat.listener.linked(Link.DOWN)
+
+    # ---- messages
+
+    def _read(self, opened: Subscription) -> bool:
+        frames = opened.read()
+        if frames is None:
+            return False
+        seats = self._seats_of(frames[0])
+        if not seats:
+            self._count_stranger(frames[0])
+        elif len(seats) > 1:
+            rank = _rank_of(frames[-1])
+            seats = [seat for seat in seats if seat.rank == rank]
+        for seat in seats:
+            if not seat.is_linked:
+                self._link(seat)
+            seat.listener.published(frames)
+            if seat not in self._working:
+                self._working.append(seat)
+        return True
+
+    def _seats_of(self, topic: bytes) -> list[_Seat]:
+        seats = self._by_topic.get(topic)
+        if seats is None:
+            seats = [seat for seat in self._seats if _is_for(topic.decode(errors="replace"), seat)]
+            if len(self._by_topic) < TOPICS_KEPT:
+                self._by_topic[topic] = seats
+        return seats
+
+    def _count_stranger(self, topic: bytes) -> None:
+        name = topic.decode(errors="replace")
+        if name in self.strangers or len(self.strangers) < TOPICS_KEPT:
+            self.strangers[name] += 1
+
+
+def name_in(topic: str) -> str | None:
+    """Who publishes under *topic*, as llm-d's convention ``kv@<pod>@<model>`` has it; None if it does not say."""
+    match topic.split("@", 2):
+        case ["kv", name, _]:
+            return name
+        case _:
+            return None
+
+
+def _is_for(topic: str, seat: _Seat) -> bool:
+    return topic == seat.topic if seat.topic else name_in(topic) in seat.names
+
+
+def _rank_of(payload: bytes) -> object:
+    """Costs as much as skipping over the payload."""
+    try:
+        return UNSORTED.decode(payload).rank
+    except UNREADABLE:
+        return None

@@ -1,0 +1,43 @@
+"""Shares the event loop between the events of all engines and the requests."""
+
+import asyncio
+from collections.abc import Callable
+
+SLICE_S = 0.002
+"""Spent on events between two turns of the loop, by all streams together: what a request waits for them at most, but
+for one batch that takes longer on its own."""
+
+
+class Pace:
+    """Lets streams work one after the other, a slice at a time. One for all streams of a loop."""
+
+    def __init__(self, clock: Callable[[], float], *, slice_s: float = SLICE_S) -> None:
+        self._clock = clock
+        self._slice_s = slice_s
+        self._left_s = slice_s
+        self._turn = asyncio.Lock()
+        self.longest_s = 0.0
+        """Spent at a stretch, at most."""
+
+    async def drain(self, work: Callable[[], bool]) -> None:
+        """Call *work* until it says that there is none left."""
+        goes_on = True
+        while goes_on:
+            # Fair: who waits for its turn comes before who has just had one.
+            async with self._turn:
+                if self._left_s <= 0:
+                    await asyncio.sleep(0)
+                    self._left_s = self._slice_s
+                goes_on = self._slice(work)
+
+    def _slice(self, work: Callable[[], bool]) -> bool:
+        """Work for as long as is left; False if there was less to do."""
+        began = self._clock()
+        spent_s = 0.0
+        goes_on = True
+        while goes_on and spent_s < self._left_s:
+            goes_on = work()
+            spent_s = self._clock() - began
+        self._left_s -= spent_s
+        self.longest_s = max(self.longest_s, spent_s)
+        return goes_on

@@ -1,0 +1,214 @@
+"""Where an engine publishes what it does to its cache, as the engine tells, or as somebody has written down."""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gateway.probe import Probe
+
+JSON_BYTES = 2**20
+
+_ENDPOINT = re.compile(r"tcp://(?P<host>\[[^\]\s]+\]|[^\s:/]+|::):(?P<port>\d{1,5})")
+_WILDCARDS = frozenset({"*", "0.0.0.0", "::", "[::]"})  # noqa: S104  # compared with what engines tell, never bound
+_MAX_PORT = 65_535
+_MAX_RANKS = 1024
+
+_Port = Annotated[int, msgspec.Meta(ge=1, le=_MAX_PORT)]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One rank of one worker."""
+
+    endpoint: str | None
+    """Of its PUB socket, as ZMQ has it; None: the engine dials us."""
+    replay_endpoint: str | None = None
+    """Of its ROUTER socket; None: what is missed cannot be had again."""
+    topic: str = ""
+    """Under which it publishes; empty: under any."""
+    rank: int = 0
+    """Data-parallel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All ranks of one worker. None at all: its events are switched off."""
+
+    of_ranks: tuple[Source, ...]
+    block_size: int | None = None
+    """Tokens, where the engine tells this here."""
+
+
+class _VllmSource(msgspec.Struct):
+    """`vllm/config/kv_events.py`, with the port of the rank in its endpoints."""
+
+    enable_kv_cache_events: bool = False
+    publisher: str | None = None
+    endpoint: str | None = None
+    replay_endpoint: str | None = None
+    topic: str = ""
+
+
+class _SglangSource(msgspec.Struct):
+    """`describe_kv_events_publisher` of SGLang; ports are those of rank 0."""
+
+    publisher: str | None = None
+    endpoint_host: str | None = None
+    endpoint_port_base: _Port | None = None
+    replay_endpoint_port_base: _Port | None = None
+    topic: str | None = None
+    block_size: int | None = None
+    dp_size: Annotated[int, msgspec.Meta(ge=1, le=_MAX_RANKS)] | None = None
+
+
+class _SglangInfo(msgspec.Struct):
+    kv_events: _SglangSource | None
+
+
+async def find_sources(probe: Probe, *, host: str, dial_in_port: int | None = None) -> Sources | None:
+    """Ask the worker at *host* itself: vLLM from 0.31, and SGLang; None if it does not tell. Two questions at most.
+
+    *dial_in_port*: where engines can dial us; one that publishes to that port of another host does.
+    """
+    body = await probe.body("/kv_event_sources", max_bytes=JSON_BYTES)
+    sources = None if body is None else parse_kv_event_sources(body, host=host, dial_in_port=dial_in_port)
+    if sources is not None:
+        return sources
+    body = await probe.body("/server_info", max_bytes=JSON_BYTES)
+    return None if body is None else parse_server_info(body, host=host)
+
+
+def parse_kv_event_sources(body: bytes, *, host: str, dial_in_port: int | None = None) -> Sources | None:
+    """What vLLM answers to ``GET /kv_event_sources``; None if that is not it. See `find_sources`."""
+    try:
+        told = msgspec.json.decode(body, type=dict[str, _VllmSource])
+        ranks = {int(rank): source for rank, source in told.items()}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        return None
+    of_ranks = (
+        _vllm_source(source, rank, host=host, dial_in_port=dial_in_port) for rank, source in sorted(ranks.items())
+    )
+    return Sources(tuple(source for source in of_ranks if source is not None))
+
+
+def parse_server_info(body: bytes, *, host: str) -> Sources | None:
+    """What SGLang answers to ``GET /server_info``; None if that is not it."""
+    try:
+        info = msgspec.json.decode(body, type=_SglangInfo).kv_events
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if info is None or info.publisher in (None, "null") or info.endpoint_port_base is None:
+        return Sources(())
+    at = host if info.endpoint_host is None or info.endpoint_host in _WILDCARDS else info.endpoint_host
+    replay_base = info.replay_endpoint_port_base
+    first = Source(
+        endpoint=endpoint_at(at, info.endpoint_port_base),
+        replay_endpoint=None if replay_base is None else endpoint_at(at, replay_base),
+        topic=info.topic or "",
+    )
+    return Sources(of_all_ranks(first, info.dp_size or 1), info.block_size)
+
+
+def of_all_ranks(first: Source, ranks: int) -> tuple[Source, ...]:
+    """Those of all *ranks*, given that of rank 0: each has ports of its own, counted up from the first.
+
+    vLLM and SGLang offset both ports so. A port beyond 65,535 means that there is no such rank.
+    """
+    found = (
+        Source(
+            None if first.endpoint is None else _offset(first.endpoint, rank),
+            None if first.replay_endpoint is None else _offset(first.replay_endpoint, rank),
+            first.topic,
+            rank,
+        )
+        for rank in range(ranks)
+    )
+    return tuple(
+        source
+        for source in found
+        if (source.endpoint is None) == (first.endpoint is None)
+        and (source.replay_endpoint is None) == (first.replay_endpoint is None)
+    )
+
+
+def by_hand(*, url: str, endpoint: str | None, replay_endpoint: str | None, topic: str, ranks: int = 1) -> Sources:
+    """As somebody has written it down for the worker at *url*; a wildcard is the worker's host.
+
+    Raises:
+        ValueError: an endpoint is no tcp, ipc or inproc address. The text says which.
+    """
+    host = host_of(url)
+    for written in (endpoint, replay_endpoint):
+        if written is not None and reachable(written, host=host) is None:
+            raise ValueError(f"{written!r} is no ZMQ endpoint, as tcp://host:port")
+    first = Source(
+        None if endpoint is None else reachable(endpoint, host=host),
+        None if replay_endpoint is None else reachable(replay_endpoint, host=host),
+        topic,
+    )
+    return Sources(of_all_ranks(first, ranks))
+
+
+def host_of(url: str) -> str:
+    """The host of a worker's URL, without brackets."""
+    return urlsplit(url).hostname or ""
+
+
+def endpoint_at(host: str, port: int) -> str:
+    """As ZMQ writes it, with brackets around an IPv6 address."""
+    return f"tcp://[{host}]:{port}" if ":" in host.strip("[]") else f"tcp://{host}:{port}"
+
+
+def reachable(endpoint: str, *, host: str) -> str | None:
+    """*endpoint* with *host* for a wildcard; None if nobody can connect there. ipc and inproc stay as they are."""
+    if endpoint.startswith(("ipc://", "inproc://")):
+        return endpoint if endpoint.partition("://")[2] else None
+    match = _ENDPOINT.fullmatch(endpoint)
+    if match is None or not 0 < int(match["port"]) <= _MAX_PORT:
+        return None
+    return endpoint_at(host, int(match["port"])) if match["host"] in _WILDCARDS else endpoint
+
+
+def _vllm_source(source: _VllmSource, rank: int, *, host: str, dial_in_port: int | None) -> Source | None:
+    if not source.enable_kv_cache_events or source.publisher == "null" or source.endpoint is None:
+        return None
+    replay = None if source.replay_endpoint is None else reachable(source.replay_endpoint, host=host)
+    if _dials(source.endpoint, host=host, port=dial_in_port):
+        return Source(None, replay, source.topic, rank)
+    endpoint = reachable(source.endpoint, host=host)
+    return None if endpoint is None else Source(endpoint, replay, source.topic, rank)
+
+
+def _dials(endpoint: str, *, host: str, port: int | None) -> bool:
+    """Whether an engine at *host* that names *endpoint* connects there, instead of binding it.
+
+    vLLM binds wildcards, and a node's own address where the port was left to the system; it connects to the rest.
+    """
+    match = _ENDPOINT.fullmatch(endpoint)
+    if match is None or match["host"] in _WILDCARDS or int(match["port"]) != port:
+        return False
+    return not _is_same_host(match["host"], host)
+
+
+def _is_same_host(one: str, other: str) -> bool:
+    try:
+        return ipaddress.ip_address(one.strip("[]")) == ipaddress.ip_address(other)
+    except ValueError:
+        return one == other
+
+
+def _offset(endpoint: str, rank: int) -> str | None:
+    """As vLLM's `offset_endpoint_port` does; ipc knows no ranks beyond the first."""
+    if rank == 0:
+        return endpoint
+    if endpoint.startswith("inproc://"):
+        return f"{endpoint}_dp{rank}"
+    match = _ENDPOINT.fullmatch(endpoint)
+    if match is None:
+        return None
+    port = int(match["port"]) + rank
+    return f"tcp://{match['host']}:{port}" if port <= _MAX_PORT else None

@@ -1,0 +1,207 @@
+"""Listens to one rank of one worker, for as long as it runs, and tells a feed what the engine does to its cache."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import zmq.asyncio
+
+from gateway.kv_events.counters import StreamCounters
+from gateway.kv_events.dial_in import DialIn
+from gateway.kv_events.feed import Feed, Trust
+from gateway.kv_events.frames import replay_request
+from gateway.kv_events.pace import Pace
+from gateway.kv_events.sequencing import Ask, Patience
+from gateway.kv_events.sockets import Link, Replay, Subscription, replay, subscription
+from gateway.kv_events.sources import Source
+from gateway.kv_events.stream import Stream
+
+_log = logging.getLogger(__name__)
+
+TICK_S = 0.25
+AFTER_FAULT_S = 1.0
+
+
+class Subscriber:
+    """Follows *source* and tells *feed*. *clock* is monotonic, *wall_clock* since 1970, both in seconds.
+
+    Engines that dial us are heard through *dial_in*, which somebody else runs. *pace* is one for all subscribers.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        feed: Feed,
+        *,
+        context: zmq.asyncio.Context,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        pace: Pace,
+        dial_in: DialIn | None = None,
+        names: frozenset[str] = frozenset(),
+        patience: Patience | None = None,
+    ) -> None:
+        """*names*: by which of them an engine that dials in may call itself in its topic, see `DialIn.hear`.
+
+        Raises:
+            ValueError: the engine dials us, but there is nobody to answer.
+        """
+        if source.endpoint is None and dial_in is None:
+            raise ValueError("the engine dials in, and no address is set for that")
+        self._source = source
+        self._context = context
+        self._clock = clock
+        self._pace = pace
+        self._dial_in = dial_in
+        self._names = names
+        self._stream = Stream(
+            feed,
+            replays=source.replay_endpoint is not None,
+            wall_clock=wall_clock,
+            topic=source.topic.encode() if source.topic else None,
+            patience=patience,
+        )
+        self._asked = asyncio.Event()
+        self._answering: Ask | None = None
+
+    @property
+    def trust(self) -> Trust:
+        return self._stream.trust
+
+    @property
+    def counters(self) -> StreamCounters:
+        return self._stream.counters
+
+    def doubt(self) -> None:
+        """See `Stream.doubt`."""
+        self._stream.doubt(self._clock())
+        self._look_at_ask()
+
+    def vouch(self) -> None:
+        """See `Stream.vouch`."""
+        self._stream.vouch(self._clock())
+
+    async def run(self) -> None:
+        """Listen until cancelled. What goes wrong ends one attempt, and another begins."""
+        while True:
+            try:
+                await self._follow()
+            except Exception:  # noqa: BLE001  # what one engine brings about must not end the others' streams
+                _log.exception("following the KV events of %s failed", self._source.endpoint or self._source.topic)
+                self._stream.disconnected(self._clock())
+                self._stream.doubt(self._clock())
+            await asyncio.sleep(AFTER_FAULT_S)
+
+    async def _follow(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tick())
+            if self._source.replay_endpoint is not None:
+                tasks.create_task(self._replay(self._source.replay_endpoint))
+            if self._source.endpoint is not None:
+                tasks.create_task(self._listen(self._source.endpoint))
+            else:
+                assert self._dial_in is not None
+                tasks.create_task(self._be_dialled(self._dial_in))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._stream.tick(self._clock())
+            self._look_at_ask()
+            await self._pace.drain(self.work)
+
+    # ---- what is published
+
+    async def _listen(self, endpoint: str) -> None:
+        with subscription(self._context, topic=self._source.topic) as opened:
+            opened.connect(endpoint)
+            try:
+                while True:
+                    await opened.ready()
+                    await self._pace.drain(lambda: self.work() or self._read_link(opened) or self._read(opened))
+            finally:
+                self._stream.disconnected(self._clock())
+
+    async def _be_dialled(self, dial_in: DialIn) -> None:
+        source = self._source
+        replays = source.replay_endpoint is not None
+        with dial_in.hear(self, topic=source.topic, names=self._names, rank=source.rank, replays=replays):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._stream.disconnected(self._clock())
+
+    def _read_link(self, opened: Subscription) -> bool:
+        """Whether there was news of the connection. Read before any message, which may be of the next connection."""
+        link = opened.read_link()
+        match link:
+            case Link.UP:
+                self._stream.connected(self._clock())
+            case Link.DOWN:
+                while self._read(opened):
+                    pass  # of the connection that ended
+                self._stream.disconnected(self._clock())
+            case None:
+                return False
+        self._look_at_ask()
+        return True
+
+    def _read(self, opened: Subscription) -> bool:
+        frames = opened.read()
+        if frames is None:
+            return False
+        self.published(frames)
+        return True
+
+    # ---- what a `DialIn` tells
+
+    def published(self, frames: list[bytes]) -> None:
+        """The engine has published *frames*."""
+        self._stream.published(frames, self._clock())
+        self._look_at_ask()
+
+    def linked(self, link: Link) -> None:
+        """It can be heard, or it cannot be heard any more."""
+        if link is Link.UP:
+            self._stream.connected(self._clock())
+        else:
+            self._stream.disconnected(self._clock())
+        self._look_at_ask()
+
+    def work(self) -> bool:
+        """Do one slice of what that came to; False if there was nothing to do."""
+        return self._stream.work(self._clock())
+
+    # ---- replays
+
+    async def _replay(self, endpoint: str) -> None:
+        while True:
+            self._asked.clear()
+            self._answering = self._stream.ask
+            async with asyncio.TaskGroup() as tasks:
+                answering = None
+                if self._answering is not None:
+                    answering = tasks.create_task(self._receive(endpoint, self._answering))
+                await self._asked.wait()
+                if answering is not None:
+                    answering.cancel()
+
+    async def _receive(self, endpoint: str, ask: Ask) -> None:
+        with replay(self._context) as opened:
+            await opened.ask(endpoint, replay_request(ask.start))
+            while True:
+                await opened.ready()
+                await self._pace.drain(lambda: self.work() or self._read_answer(opened, ask))
+
+    def _read_answer(self, opened: Replay, ask: Ask) -> bool:
+        frames = opened.read()
+        if frames is None:
+            return False
+        self._stream.answered(ask.number, frames, self._clock())
+        self._look_at_ask()
+        return True
+
+    def _look_at_ask(self) -> None:
+        """Called after everything that may change what is asked for."""
+        if self._stream.ask != self._answering:
+            self._asked.set()

@@ -1,0 +1,134 @@
+"""What engines put into msgpack, field by field.
+
+From vLLM 0.24 and SGLang 0.5.20 on, an event is a map with its name under ``type``; before, an array with its name in
+front. The fields have the same order in both, so one declaration serves for both. Nearly all may be missing: an older
+engine does not know them, a newer one leaves out what is null.
+"""
+
+from typing import Annotated, Any, Final, Generic, TypeVar
+
+import msgspec
+
+HashT = TypeVar("HashT")
+EventT = TypeVar("EventT")
+
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+OpaqueHash = int | bytes
+"""vLLM sends unsigned ints of 64 bits or digests, SGLang signed ints."""
+
+_HASH_BYTES = 8
+_WITHIN_64_BITS = 2**64 - 1
+
+STORED: Final = "BlockStored"
+REMOVED: Final = "BlockRemoved"
+CLEARED: Final = "AllBlocksCleared"
+
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises where bytes are not as they should be."""
+
+
+class Batch(msgspec.Struct, Generic[EventT], array_like=True, gc=False):
+    """The whole of a payload."""
+
+    ts: float
+    events: list[EventT]
+    rank: Any = None
+
+
+class StoredFields(msgspec.Struct, Generic[HashT], gc=False):
+    """vLLM 0.33; what stands after `locality` there is of no use here. `cache_salt` is SGLang's."""
+
+    block_hashes: list[HashT]
+    parent_block_hash: HashT | None
+    token_ids: list[Natural]
+    block_size: Natural
+    lora_id: int | None = None
+    medium: str | None = None
+    lora_name: str | dict[str, Any] | None = None
+    """In arrays, SGLang for a while had ``{"cache_salt": ...}`` in this place."""
+    extra_keys: list[list[Any] | None] | None = None
+    group_idx: int | None = None
+    kv_cache_spec_kind: str | None = None
+    kv_cache_spec_sliding_window: Any = None
+    locality: str | None = None
+    cache_salt: str | None = None
+
+
+class RemovedFields(msgspec.Struct, Generic[HashT], gc=False):
+    block_hashes: list[HashT]
+    medium: str | None = None
+    group_idx: int | None = None
+    locality: str | None = None
+
+
+class StoredMap(StoredFields[HashT], Generic[HashT], tag=STORED, gc=False):
+    pass
+
+
+class RemovedMap(RemovedFields[HashT], Generic[HashT], tag=REMOVED, gc=False):
+    pass
+
+
+class ClearedMap(msgspec.Struct, tag=CLEARED, gc=False):
+    pass
+
+
+class StoredArray(StoredFields[HashT], Generic[HashT], tag=STORED, array_like=True, gc=False):
+    pass
+
+
+class RemovedArray(RemovedFields[HashT], Generic[HashT], tag=REMOVED, array_like=True, gc=False):
+    pass
+
+
+class ClearedArray(msgspec.Struct, tag=CLEARED, array_like=True, gc=False):
+    pass
+
+
+WireEvent = StoredFields[Any] | RemovedFields[Any] | ClearedMap | ClearedArray
+
+
+class Form:
+    """One way in which all events of a batch can be written, with what decodes it."""
+
+    def __init__(self, *, batch: Any, event: Any, hashes_are_plain: bool) -> None:
+        self.batch: msgspec.msgpack.Decoder[Batch[WireEvent]] = msgspec.msgpack.Decoder(batch)
+        self.event: msgspec.msgpack.Decoder[WireEvent] = msgspec.msgpack.Decoder(event)
+        self._hashes_are_plain = hashes_are_plain
+
+    def hash(self, engine_hash: OpaqueHash | None) -> int | None:
+        """See `plain_hash`; None stays None."""
+        return None if engine_hash is None else plain_hash(engine_hash)
+
+    def hashes(self, engine_hashes: list[Any]) -> list[int]:
+        """Each of them by `plain_hash`. Costs nothing where the form itself says that they are as they should be."""
+        return engine_hashes if self._hashes_are_plain else [plain_hash(engine_hash) for engine_hash in engine_hashes]
+
+
+def plain_hash(engine_hash: OpaqueHash) -> int:
+    """As an unsigned int of 64 bits: of a digest the last 8 bytes, as vLLM itself shortens them.
+
+    Raises:
+        ValueError: there are no bytes.
+    """
+    if isinstance(engine_hash, int):
+        return engine_hash & _WITHIN_64_BITS
+    if not engine_hash:
+        raise ValueError("an empty hash")
+    return int.from_bytes(engine_hash[-_HASH_BYTES:], "big")
+
+
+_PlainMap = StoredMap[Natural] | RemovedMap[Natural] | ClearedMap
+_OpaqueMap = StoredMap[OpaqueHash] | RemovedMap[OpaqueHash] | ClearedMap
+_PlainArray = StoredArray[Natural] | RemovedArray[Natural] | ClearedArray
+_OpaqueArray = StoredArray[OpaqueHash] | RemovedArray[OpaqueHash] | ClearedArray
+
+FORMS: Final = (
+    Form(batch=Batch[_PlainMap], event=_PlainMap, hashes_are_plain=True),
+    Form(batch=Batch[_OpaqueMap], event=_OpaqueMap, hashes_are_plain=False),
+    Form(batch=Batch[_PlainArray], event=_PlainArray, hashes_are_plain=True),
+    Form(batch=Batch[_OpaqueArray], event=_OpaqueArray, hashes_are_plain=False),
+)
+UNSORTED: Final = msgspec.msgpack.Decoder(Batch[msgspec.Raw])
+"""Takes a batch apart, and leaves the events as they are."""

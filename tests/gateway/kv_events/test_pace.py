@@ -1,0 +1,71 @@
+"""Sharing the event loop."""
+
+import asyncio
+import re
+from collections.abc import Callable
+
+from gateway.kv_events.pace import Pace
+from tests.gateway.examples import Clock
+
+
+def work(clock: Clock, log: list[str], name: str, *, pieces: int, each_s: float) -> Callable[[], bool]:
+    """That many pieces; each takes time by *clock*."""
+    left = pieces
+
+    def piece() -> bool:
+        nonlocal left
+        if left == 0:
+            return False
+        left -= 1
+        clock.now += each_s
+        log.append(name)
+        return True
+
+    return piece
+
+
+async def others(log: list[str]) -> None:
+    while True:
+        await asyncio.sleep(0)
+        log.append("-")
+
+
+async def drained(pace: Pace, log: list[str], *works: Callable[[], bool]) -> str:
+    """What happened, with a stroke where the loop turned, once or more."""
+    async with asyncio.TaskGroup() as tasks:
+        other = tasks.create_task(others(log))
+        await asyncio.gather(*(pace.drain(one) for one in works))
+        other.cancel()
+    return re.sub("-+", "-", "".join(log)).strip("-")
+
+
+async def test_the_loop_turns_after_each_slice() -> None:
+    """Here a slice is two pieces."""
+    clock, log = Clock(), list[str]()
+
+    assert "aa-aa-aa" == await drained(Pace(clock, slice_s=2.0), log, work(clock, log, "a", pieces=6, each_s=1.0))
+
+
+async def test_streams_take_turns() -> None:
+    """Whoever waits comes before who has just had one; the first does not know yet that somebody waits."""
+    clock, log = Clock(), list[str]()
+    works = (work(clock, log, name, pieces=6, each_s=1.0) for name in "ab")
+
+    assert "aa-aa-bb-aa-bb-bb" == await drained(Pace(clock, slice_s=2.0), log, *works)
+
+
+async def test_little_is_done_at_once() -> None:
+    """Several streams together do not exceed a slice."""
+    clock, log = Clock(), list[str]()
+    works = (work(clock, log, name, pieces=1, each_s=1.0) for name in "abc")
+
+    assert "ab-c" == await drained(Pace(clock, slice_s=2.0), log, *works)
+
+
+async def test_the_longest_slice_is_known() -> None:
+    """One piece can be longer than a slice."""
+    clock, log = Clock(), list[str]()
+    pace = Pace(clock, slice_s=2.0)
+    await pace.drain(work(clock, log, "a", pieces=2, each_s=7.0))
+
+    assert 7.0 == pace.longest_s

@@ -1,0 +1,227 @@
+"""Where an engine publishes."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.kv_events.sources import (
+    Source,
+    Sources,
+    by_hand,
+    endpoint_at,
+    find_sources,
+    host_of,
+    of_all_ranks,
+    parse_kv_event_sources,
+    parse_server_info,
+    reachable,
+)
+from gateway.probe import Probe
+from tests.fakes.engine import Answer, Page, fake_engine
+from tests.gateway.kv_events.recorded import RECORDINGS
+
+
+def vllm(**changes: Any) -> dict[str, Any]:
+    """One rank in vLLM's answer."""
+    told = {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": "tcp://*:5557",
+        "replay_endpoint": "tcp://*:5558",
+        "buffer_steps": 10000,
+        "hwm": 100000,
+        "max_queue_size": 100000,
+        "topic": "kv@a@tiny",
+    }
+    return told | changes
+
+
+def parsed(*ranks: dict[str, Any], host: str = "10.0.0.7", dial_in_port: int | None = None) -> Sources | None:
+    body = json.dumps({str(rank): told for rank, told in enumerate(ranks)}).encode()
+    return parse_kv_event_sources(body, host=host, dial_in_port=dial_in_port)
+
+
+def test_a_real_vllm() -> None:
+    """0.32; wildcards are the worker's host."""
+    body = json.dumps(RECORDINGS["int_hashes"]["kv_event_sources"]).encode()
+
+    assert Sources(
+        (Source("tcp://10.0.0.7:25712", "tcp://10.0.0.7:25713", "kv@engine@tiny", 0),)
+    ) == parse_kv_event_sources(body, host="10.0.0.7")
+
+
+def test_ranks_of_vllm_have_their_own_ports() -> None:
+    """Which are already counted in there."""
+    assert Sources(
+        (
+            Source("tcp://h:5557", "tcp://h:6557", "", 0),
+            Source("tcp://h:5558", "tcp://h:6558", "", 1),
+        )
+    ) == parsed(
+        vllm(topic="", replay_endpoint="tcp://*:6557"),
+        vllm(topic="", endpoint="tcp://*:5558", replay_endpoint="tcp://*:6558"),
+        host="h",
+    )
+
+
+def test_events_that_are_switched_off() -> None:
+    """Known, and none."""
+    assert Sources(()) == parsed()
+    assert Sources(()) == parsed(vllm(enable_kv_cache_events=False))
+    assert Sources(()) == parsed(vllm(publisher="null"))
+    assert Sources(()) == parsed(vllm(endpoint=None))
+    assert Sources(()) == parsed(vllm(endpoint="nonsense"))
+
+
+def test_no_replay_endpoint() -> None:
+    """By default vLLM has none."""
+    assert Sources((Source("tcp://10.0.0.7:5557", None, "kv@a@tiny"),)) == parsed(vllm(replay_endpoint=None))
+    assert Sources((Source("tcp://10.0.0.7:5557", None, "kv@a@tiny"),)) == parsed(vllm(replay_endpoint="tcp://*:0"))
+
+
+def test_an_engine_that_dials() -> None:
+    """It names another host than its own, and the port at which we can be dialled; its replays it binds itself."""
+    away = vllm(endpoint="tcp://10.0.0.1:5557")
+
+    assert Sources((Source(None, "tcp://10.0.0.7:5558", "kv@a@tiny"),)) == parsed(away, dial_in_port=5557)
+    assert Sources((Source("tcp://10.0.0.1:5557", "tcp://10.0.0.7:5558", "kv@a@tiny"),)) == parsed(away)
+    assert parsed(away, dial_in_port=7000) == parsed(away)
+
+
+def test_a_port_that_the_system_chose() -> None:
+    """vLLM names its own address then, and has bound it."""
+    own = vllm(endpoint="tcp://10.0.0.7:34567", replay_endpoint="tcp://[fd00::7]:34568")
+
+    assert Sources((Source("tcp://10.0.0.7:34567", "tcp://[fd00::7]:34568", "kv@a@tiny"),)) == parsed(
+        own, dial_in_port=34567
+    )
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"a": {}}', b'{"0": 5}', b'{"detail": "Not Found"}', b'{"0": {"endpoint": 5}}', b"\xff"]
+)
+def test_what_is_not_vllms(body: bytes) -> None:
+    """Then it tells nothing."""
+    assert parse_kv_event_sources(body, host="h") is None
+
+
+def sglang(**changes: Any) -> bytes:
+    """The answer of SGLang, with what matters here."""
+    told = {
+        "publisher": "zmq",
+        "endpoint_host": "*",
+        "endpoint_port_base": 5557,
+        "topic": "kv",
+        "block_size": 64,
+        "dp_size": 2,
+        "replay_endpoint_port_base": 6557,
+    }
+    return json.dumps({"version": "0.5.23", "kv_events": told | changes}).encode()
+
+
+def test_sglang_names_the_first_port() -> None:
+    """Those of the other ranks follow."""
+    assert Sources(
+        (Source("tcp://h:5557", "tcp://h:6557", "kv", 0), Source("tcp://h:5558", "tcp://h:6558", "kv", 1)), 64
+    ) == parse_server_info(sglang(), host="h")
+
+
+def test_sglang_with_less() -> None:
+    """No replays, no ranks, no topic, no page size; and a host of its own."""
+    body = sglang(endpoint_host="10.1.1.1", replay_endpoint_port_base=None, dp_size=None, topic=None, block_size=None)
+
+    assert Sources((Source("tcp://10.1.1.1:5557"),)) == parse_server_info(body, host="h")
+
+
+def test_sglang_without_events() -> None:
+    """Known, and none."""
+    assert Sources(()) == parse_server_info(b'{"kv_events": null}', host="h")
+    assert Sources(()) == parse_server_info(sglang(publisher="null"), host="h")
+    assert Sources(()) == parse_server_info(sglang(endpoint_port_base=None), host="h")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"kv_events": 5}', b"\xff", sglang(endpoint_port_base=70_000)])
+def test_what_is_not_sglangs(body: bytes) -> None:
+    """Then it tells nothing."""
+    assert parse_server_info(body, host="h") is None
+
+
+def test_written_by_hand() -> None:
+    """A wildcard is the worker's host, and ranks count up."""
+    assert Sources(
+        (
+            Source("tcp://[fd00::1]:5557", "tcp://replays:6557", "t", 0),
+            Source("tcp://[fd00::1]:5558", "tcp://replays:6558", "t", 1),
+        )
+    ) == by_hand(
+        url="http://[fd00::1]:8000",
+        endpoint="tcp://*:5557",
+        replay_endpoint="tcp://replays:6557",
+        topic="t",
+        ranks=2,
+    )
+    assert Sources((Source(None, None, "t"),)) == by_hand(
+        url="http://h:8000", endpoint=None, replay_endpoint=None, topic="t"
+    )
+
+
+@pytest.mark.parametrize("endpoint", ["", "5557", "tcp://h", "tcp://h:0", "tcp://h:70000", "http://h:1", "ipc://"])
+def test_what_is_no_endpoint(endpoint: str) -> None:
+    """Whoever wrote it is told which."""
+    with pytest.raises(ValueError, match="endpoint"):
+        by_hand(url="http://h:8000", endpoint="tcp://*:1", replay_endpoint=endpoint, topic="")
+    with pytest.raises(ValueError, match="endpoint"):
+        by_hand(url="http://h:8000", endpoint=endpoint, replay_endpoint=None, topic="")
+
+
+def test_ports_of_ranks() -> None:
+    """inproc gets a suffix as vLLM gives it; ipc has no ranks; nor are there ports beyond the last."""
+    assert ["inproc://x", "inproc://x_dp1"] == [source.endpoint for source in of_all_ranks(Source("inproc://x"), 2)]
+    assert ["ipc:///x"] == [source.endpoint for source in of_all_ranks(Source("ipc:///x"), 2)]
+    assert ["tcp://h:65535"] == [source.endpoint for source in of_all_ranks(Source("tcp://h:65535"), 2)]
+    assert [None, None] == [source.endpoint for source in of_all_ranks(Source(None), 2)]
+
+
+def test_addresses() -> None:
+    """IPv6 has brackets."""
+    assert "tcp://[::1]:5" == endpoint_at("::1", 5)
+    assert "tcp://[::1]:5" == reachable("tcp://[::1]:5", host="h")
+    assert "tcp://[fd00::1]:5" == reachable("tcp://[::]:5", host="fd00::1")
+    assert "tcp://h:5" == reachable("tcp://:::5", host="h")
+    assert "tcp://h:5" == reachable("tcp://0.0.0.0:5", host="h")
+    assert "ipc:///run/kv" == reachable("ipc:///run/kv", host="h")
+    assert ("fd00::1", "h", "") == (host_of("http://[fd00::1]:8000/v1"), host_of("http://h"), host_of("nonsense"))
+
+
+async def found(answers: dict[str, Answer]) -> tuple[Sources | None, list[str]]:
+    """What is found, and what was asked for."""
+    async with fake_engine(answers) as engine, httpx.AsyncClient(verify=False) as client:
+        probe = Probe(client, engine.url, timeout_s=5.0)
+        return await find_sources(probe, host="h"), engine.asked
+
+
+async def test_vllm_is_found() -> None:
+    """At the first question."""
+    page = Page(json.dumps({"0": vllm()}))
+
+    assert (Sources((Source("tcp://h:5557", "tcp://h:5558", "kv@a@tiny"),)), ["/kv_event_sources"]) == await found(
+        {"/kv_event_sources": page}
+    )
+
+
+async def test_sglang_is_found() -> None:
+    """At the second."""
+    sources, asked = await found({"/server_info": Page(sglang(dp_size=1).decode())})
+
+    assert Sources((Source("tcp://h:5557", "tcp://h:6557", "kv"),), 64) == sources
+    assert ["/kv_event_sources", "/server_info"] == asked
+
+
+async def test_others_do_not_tell() -> None:
+    """An older engine, or one whose answer is something else."""
+    assert (None, ["/kv_event_sources", "/server_info"]) == await found({})
+    assert (None, ["/kv_event_sources", "/server_info"]) == await found(
+        {"/kv_event_sources": Page("<html>"), "/server_info": Page("<html>")}
+    )
