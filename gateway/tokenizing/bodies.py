@@ -1,0 +1,32 @@
+"""Which body is read how, by the path that it came to."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from gateway.tokenizing.asked import Asked
+from gateway.tokenizing.chat_body import asked_of_chat
+from gateway.tokenizing.completion_body import asked_of_completion
+from gateway.tokenizing.exactness import Unknowable
+from gateway.tokenizing.messages_body import asked_of_messages
+from gateway.tokenizing.responses_body import asked_of_responses
+
+_READERS: Mapping[str, Callable[[bytes], Asked]] = MappingProxyType(
+    {
+        "/v1/chat/completions": asked_of_chat,
+        "/v1/completions": asked_of_completion,
+        "/v1/messages": asked_of_messages,
+        "/v1/responses": asked_of_responses,
+    }
+)
+
+
+def asked_of(path: str, raw: bytes) -> Asked:
+    """What the body *raw* of a request to *path* asks for. O(bytes).
+
+    Raises:
+        Unknowable: the tokens of such a body cannot be known.
+    """
+    reader = _READERS.get(path)
+    if reader is None:
+        raise Unknowable("endpoint")
+    return reader(raw)
