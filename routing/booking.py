@@ -6,6 +6,7 @@ from enum import Enum
 import msgspec
 
 from cache_index import WorkerId
+from routing.candidate import Source
 from routing.request import Request
 
 
@@ -42,6 +43,11 @@ class Booking:
     service_s: float | None = None
     """Measured seconds of prefill: from its turn to its first byte; known for streams only."""
     first_byte_at: float | None = None
+    plain_tokens: float = 0.0
+    """Tokens of the prompt that were predicted to be cached, before the prediction was corrected."""
+    told_tokens: float | None = None
+    """The same by what the engine had told; None where it had told nothing."""
+    source: Source = "shadow"
     decodes_beside: int = 0
     """Requests that were generating when this one began to."""
 

@@ -28,6 +28,10 @@ class Load(msgspec.Struct, frozen=True, gc=False):
         return self.pending + self.decodes
 
 
+Source = Literal["confirmed", "shadow"]
+"""Where a hit is known from: what the engine tells of its cache, or what was sent there and should still be there."""
+
+
 class Candidate(msgspec.Struct, frozen=True, gc=False):
     """A worker that could answer."""
 
@@ -37,6 +41,13 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
     load: Load
     admits: bool = True
     """False while the worker is being warmed up and has as much as it should have: it comes after the others."""
+    load_s: float = 0.0
+    """Seconds to bring those blocks of the hit to the GPU that are elsewhere."""
+    source: Source = "shadow"
+    plain_tokens: float = 0.0
+    """`hit_tokens` before it was corrected by how far such predictions come true."""
+    told_tokens: float | None = None
+    """The same by what the engine told, trusted or not; None where nothing was told."""
 
 
 WhyNotReady = Literal["down", "asleep", "draining"]

@@ -28,14 +28,33 @@ class Dispatch(msgspec.Struct, frozen=True):
 class Dispatcher(Protocol):
     """Holds requests until they should be sent. Strategies rank at release, when most is known."""
 
-    def submit(self, request: Request, now: float) -> None: ...
+    @property
+    def waiting(self) -> int:
+        """Requests that are held."""
+        ...
+
+    def oldest_wait_s(self, now: float) -> float:
+        """How long the one has been held that is held longest; 0 if none is."""
+        ...
+
+    def submit(self, request: Request, now: float) -> None:
+        """*request* came at *now*, or was waiting since then."""
+        ...
 
     def poll(self, now: float) -> list[Dispatch]:
         """Requests to be sent at *now*, each once. To be called after every submit, release and change of the fleet."""
         ...
 
+    def next_poll_at(self, now: float) -> float | None:
+        """When `poll` should be called although nothing has happened; None: not before something does."""
+        ...
+
     def cancel(self, request: Request) -> None:
         """The caller went away. A request that has been released already is not concerned."""
+        ...
+
+    def hand_over(self) -> list[tuple[Request, float]]:
+        """Whoever waits, and since when: another dispatcher takes its place, and nobody waits here any more."""
         ...
 
     def explain(self, request: Request, now: float) -> Explanation:
@@ -51,12 +70,25 @@ class Immediate:
         self._strategies = strategies
         self._submitted: list[Request] = []
 
+    @property
+    def waiting(self) -> int:
+        return 0
+
+    def oldest_wait_s(self, now: float) -> float:  # noqa: ARG002
+        return 0.0
+
     def submit(self, request: Request, now: float) -> None:  # noqa: ARG002
         self._submitted.append(request)
 
     def poll(self, now: float) -> list[Dispatch]:
         released, self._submitted = self._submitted, []
         return [self._release(request, now) for request in released]
+
+    def next_poll_at(self, now: float) -> float | None:  # noqa: ARG002
+        return None
+
+    def hand_over(self) -> list[tuple[Request, float]]:
+        return []
 
     def cancel(self, request: Request) -> None:
         self._submitted = [other for other in self._submitted if other is not request]

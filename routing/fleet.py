@@ -3,40 +3,49 @@
 What happens to requests is told here: booked, first byte, released. Strategies read it through candidates.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
-from cache_index import CacheIndex, WorkerId
+from cache_index import CacheIndex, Prefix, WorkerId
+from cache_index.confirmed import Confirmed
 from routing.booking import Booking, Ending, Outcome
 from routing.breaker import Breaker
 from routing.candidate import Candidate, Excluded, WhyNot
 from routing.estimates import BytesPerToken, OutputLength
+from routing.knowledge import Knowledge, ToldHit
 from routing.rates import Rates
 from routing.request import Request
+from routing.tiers import TierPrices
 from routing.worker import Worker
 
 
 class Fleet:
     """Workers that serve one model.
 
-    *block_bytes* is how much text one block of the index covers. *lease_s* is how long a booking may last before it is
-    held for lost.
+    *index* is fed by what is sent where; *confirmed* by what engines tell of their caches, and counts for workers that
+    are trusted and requests whose exact tokens are known. *block_bytes* is how much text one block of *index* covers.
+    *lease_s* is how long a booking may last before it is held for lost.
     """
 
     def __init__(
         self,
         index: CacheIndex,
         *,
+        confirmed: Confirmed | None = None,
+        tier_prices: TierPrices = TierPrices(),  # noqa: B008  # frozen
         block_bytes: int,
         prefill_tokens_per_s: float = 2000.0,
         lease_s: float = 2100.0,
         breaker: Callable[[], Breaker] = Breaker,
     ) -> None:
         self._index = index
+        self._confirmed = confirmed
+        self._tier_prices = tier_prices
         self._block_bytes = block_bytes
         self._rates = Rates(prefill_tokens_per_s=prefill_tokens_per_s)
         self._lease_s = lease_s
         self._breaker = breaker
         self._workers: dict[WorkerId, Worker] = {}
+        self._block_sizes: Sequence[int] = ()
         self.bytes_per_token = BytesPerToken()
         self.output_length = OutputLength()
 
@@ -53,6 +62,8 @@ class Fleet:
             del self._workers[gone]
             if gone not in elsewhere:
                 self._index.drop(gone)
+                if self._confirmed is not None:
+                    self._confirmed.drop(gone)
         for worker in wanted:
             if worker not in self._workers:
                 self._workers[worker] = Worker(worker, now, breaker=self._breaker(), rates=self._rates)
@@ -87,12 +98,29 @@ class Fleet:
             state.is_draining = draining
 
     def restarted(self, worker: WorkerId) -> None:
-        """The engine began a new life: its cache is empty."""
+        """The engine began a new life: its cache is empty. What it tells of its cache tells of that by itself."""
         self._index.drop(worker)
         self._fit_capacity(worker)
         state = self._workers.get(worker)
         if state is not None:
             state.warmup.restart()
+            state.told_accuracy.forget()
+            state.shadow_accuracy.forget()
+
+    def set_trusted(self, worker: WorkerId, *, trusted: bool) -> None:
+        """Whether what the engine tells of its cache is complete; until then predictions go by what was sent there."""
+        state = self._workers.get(worker)
+        if state is not None:
+            state.is_trusted = trusted
+            self._note_block_sizes()
+
+    @property
+    def block_sizes(self) -> Sequence[int]:
+        """Tokens per block of the caches that engines tell of, each size once, the smallest first.
+
+        As of the last `tick` or `set_trusted`: it is asked for with every request and hardly ever changes.
+        """
+        return self._block_sizes
 
     def set_capacity(self, worker: WorkerId, *, blocks: int, block_size: int) -> None:
         """The engine's cache has *blocks* blocks of *block_size* tokens."""
@@ -104,9 +132,12 @@ class Fleet:
     def tick(self, now: float) -> list[Booking]:
         """To be called every few seconds: lost bookings expire and are answered, capacities follow the token ratio."""
         lost: list[Booking] = []
+        self._note_block_sizes()
         for worker in self._workers.values():
             lost += worker.expire(now - self._lease_s, now)
             self._fit_capacity(worker.id)
+            for booking in worker.pending:
+                self._predict(worker.id, booking.request, now)
         return lost
 
     def candidates(self, request: Request, now: float) -> list[Candidate]:
@@ -138,8 +169,20 @@ class Fleet:
         if worker is None or not worker.is_ready:
             return None
         uncached = max(1.0, request.prompt_tokens - candidate.hit_tokens)
+        work_s = worker.prefill_s(uncached) + candidate.load_s
         brings = self._index.record(worker.id, request.prefix) if request.writes_cache else 0
-        booking = Booking(worker.id, request, brings, uncached, worker.prefill_s(uncached), now)
+        self._predict(worker.id, request, now)
+        booking = Booking(
+            worker.id,
+            request,
+            brings,
+            uncached,
+            work_s,
+            now,
+            plain_tokens=candidate.plain_tokens,
+            told_tokens=candidate.told_tokens,
+            source=candidate.source,
+        )
         worker.book(booking, now)
         return booking
 
@@ -148,6 +191,7 @@ class Fleet:
         worker = self._workers.get(booking.worker)
         if worker is not None and booking.request.streams:
             worker.first_byte(booking, now)
+            self._predict(worker.id, booking.request, now)
 
     def release(self, booking: Booking, outcome: Outcome, now: float) -> None:
         """The request is over. Must be called once for every booking; what it taught is taken in."""
@@ -160,6 +204,7 @@ class Fleet:
         elif booking.is_uncomputed(failed=outcome.ending is Ending.FAILED):
             prefix = booking.request.prefix
             self._index.trim(worker.id, prefix, prefix.blocks - booking.new_blocks)
+            self._retract(booking)
         if outcome.ending is Ending.FAILED:
             worker.breaker.failed(now)
 
@@ -177,6 +222,8 @@ class Fleet:
                 self.bytes_per_token.learn(request.prompt_bytes, outcome.prompt_tokens)
             if outcome.cached_tokens is not None:
                 uncached = max(1.0, float(outcome.prompt_tokens - outcome.cached_tokens))
+                if request.reads_cache and request.writes_cache:
+                    worker.learn_hit(booking, float(outcome.cached_tokens))
         if request.writes_cache or outcome.cached_tokens is not None:  # else nobody knows how much was computed
             worker.learn(booking, now, uncached_tokens=uncached, completion_tokens=outcome.completion_tokens)
         if request.writes_cache:
@@ -184,18 +231,58 @@ class Fleet:
             self._index.record(worker.id, request.prefix, output_blocks=output_blocks)
 
     def _as_candidates(self, workers: list[Worker], request: Request, now: float) -> list[Candidate]:
-        hits = self._index.match(request.prefix) if request.reads_cache else {}
-        tokens_per_block = self._block_bytes / self.bytes_per_token.ratio
-        return [self._candidate(worker, hits.get(worker.id, 0), tokens_per_block, now) for worker in workers]
+        knowledge = self._knowledge(request, workers, now)
+        return [knowledge.candidate(worker, now) for worker in workers]
 
-    def _candidate(self, worker: Worker, hit_blocks: int, tokens_per_block: float, now: float) -> Candidate:
-        return Candidate(
-            worker.id,
-            hit_blocks,
-            hit_blocks * tokens_per_block,
-            worker.load(now),
-            worker.warmup.admits(worker.in_flight),
-        )
+    def _knowledge(self, request: Request, workers: list[Worker], now: float) -> Knowledge:
+        """What is known of the prompt of *request* in the caches of *workers*, looked up once."""
+        told: dict[WorkerId, ToldHit] | None = None
+        shadow: Mapping[WorkerId, int] = {}
+        if request.reads_cache:
+            if self._confirmed is not None and request.exact:
+                told = {}
+                for prefix in request.exact:
+                    for worker, hit in self._confirmed.match(prefix, now).items():
+                        told[worker] = ToldHit(hit, prefix.block_tokens)
+            if told is None or not all([worker.is_confirmed for worker in workers]):  # noqa: C419  # faster
+                shadow = self._index.match(request.prefix)
+        tokens_per_block = self._block_bytes / self.bytes_per_token.ratio
+        return Knowledge(request, told, shadow, tokens_per_block, self._tier_prices)
+
+    def _predict(self, worker: WorkerId, request: Request, now: float) -> None:
+        """*worker* will soon tell that it holds the prompt of *request*."""
+        if self._confirmed is not None and request.writes_cache:
+            for prefix in self._exact(worker, request):
+                self._confirmed.predict(worker, prefix, now)
+
+    def _retract(self, booking: Booking) -> None:
+        if self._confirmed is not None and booking.request.writes_cache:
+            for prefix in self._exact(booking.worker, booking.request):
+                self._confirmed.retract(booking.worker, prefix, int(booking.told_tokens or 0) // prefix.block_tokens)
+
+    def _exact(self, worker: WorkerId, request: Request) -> list[Prefix]:
+        """The exact prompt of *request* in blocks of the size that *worker* has; none while that is not known."""
+        size = self._block_size(worker) if request.exact else None
+        return [prefix for prefix in request.exact if prefix.block_tokens == size]
+
+    def _note_block_sizes(self) -> None:
+        # Also of those that are not trusted, but tell: only predictions that come true show that they can be.
+        sizes = {
+            self._block_size(worker) if state.is_trusted else self._told_block_size(worker)
+            for worker, state in self._workers.items()
+        }
+        self._block_sizes = sorted(size for size in sizes if size is not None)
+
+    def _block_size(self, worker: WorkerId) -> int | None:
+        """As its engine tells with its blocks, or until it has told of one, with its metrics."""
+        told = self._told_block_size(worker)
+        if told is not None:
+            return told
+        state = self._workers.get(worker)
+        return state.engine_capacity[1] if state is not None and state.engine_capacity is not None else None
+
+    def _told_block_size(self, worker: WorkerId) -> int | None:
+        return self._confirmed.block_size(worker) if self._confirmed is not None else None
 
     def _fit_capacity(self, worker: WorkerId) -> None:
         """Engine blocks of tokens, in index blocks of text."""

@@ -25,5 +25,12 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """False where the engine will not hold `prefix` afterwards: it pools, or the prompt is more than what was read."""
     pinned: WorkerId | None = None
     """The only worker that can answer: it keeps what the request goes on from."""
+    exact: tuple[Prefix, ...] = ()
+    """The same prompt by its exact tokens, once for each size of blocks that the workers have; empty if unknown.
+
+    Then `prompt_tokens` is no estimate.
+    """
+    wanted_in_s: float | None = None
+    """In how many seconds the caller wants the first token; None: it does not say."""
     strategy: str | None = None
     """Name of the strategy that it asks for; None: the model's."""

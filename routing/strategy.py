@@ -10,7 +10,15 @@ from routing.candidate import Candidate
 from routing.request import Request
 
 Effective = Literal[
-    "round_robin", "least_loaded", "session", "prefix_aware", "load_alone", "random", "only_candidate", "none"
+    "round_robin",
+    "least_loaded",
+    "session",
+    "prefix_aware",
+    "kv_aware",
+    "load_alone",
+    "random",
+    "only_candidate",
+    "none",
 ]
 """What a strategy comes to for one request.
 

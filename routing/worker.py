@@ -6,7 +6,10 @@
    high cost 26 % of mean TTFT, one believed twice too low 3 %.
 """
 
+from collections.abc import Iterator
+
 from cache_index import WorkerId
+from routing.accuracy import Accuracy
 from routing.booking import Booking
 from routing.breaker import Breaker
 from routing.busy import BusyShare
@@ -36,6 +39,12 @@ class Worker:
         self.is_asleep = False
         self.is_draining = False
         """An operator wants it empty."""
+        self.is_trusted = False
+        """What its engine tells of its cache is complete at this moment, as far as the stream of it can know."""
+        self.told_accuracy = Accuracy()
+        """Of predictions by what the engine told."""
+        self.shadow_accuracy = Accuracy()
+        """Of predictions by what was sent there."""
         self.breaker = breaker
         self.warmup = WarmUp()
         self.engine_capacity: tuple[int, int] | None = None
@@ -64,6 +73,21 @@ class Worker:
         return "draining" if self.is_draining else None
 
     @property
+    def is_confirmed(self) -> bool:
+        """Whether predictions go by what its engine tells, which has to be complete and to come true."""
+        return self.is_trusted and not self.told_accuracy.is_lying
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """Of the predictions that its engine's reports were last compared with."""
+        return self.told_accuracy if self.is_trusted else self.shadow_accuracy
+
+    @property
+    def pending(self) -> Iterator[Booking]:
+        """What has been given to it and has no first token yet."""
+        return iter(self._pending)
+
+    @property
     def in_flight(self) -> int:
         return len(self._pending) + len(self._decoding)
 
@@ -84,6 +108,14 @@ class Worker:
             prefill_s_per_token=self._prefill_s_per_token,
             decode_s_per_token=self._rates.decode.slope,
         )
+
+    def backlog_falls_to(self, backlog_s: float, now: float) -> float | None:
+        """When the backlog will be as low, if time alone brings it there; None if it takes a first token."""
+        if not self._pending:
+            return now
+        turn = next(iter(self._pending))
+        falls_s = self._pending_s - backlog_s
+        return max(now, self._turn_since + falls_s) if falls_s <= turn.work_s else None
 
     def prefill_s(self, uncached_tokens: float) -> float:
         """Predicted seconds for a prefill that begins at once."""
@@ -125,6 +157,13 @@ class Worker:
             tpot_s = (now - booking.first_byte_at) / (completion_tokens - 1)
             neighbours = (booking.decodes_beside + len(self._decoding)) / 2
             rates.decode.learn(neighbours, min(tpot_s, OUTLIER * rates.decode.predict(neighbours) + TPOT_SLACK_S))
+
+    def learn_hit(self, booking: Booking, reported: float) -> None:
+        """The engine reports *reported* cached tokens of the prompt of *booking*."""
+        if booking.told_tokens is not None:
+            self.told_accuracy.learn(predicted=booking.told_tokens, reported=reported)
+        if booking.source == "shadow":
+            self.shadow_accuracy.learn(predicted=booking.plain_tokens, reported=reported)
 
     def expire(self, before: float, now: float) -> list[Booking]:
         """Release the bookings made before *before*: whoever made them is gone."""

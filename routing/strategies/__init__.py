@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping
 
+from routing.strategies.kv_aware import KvAware
 from routing.strategies.least_loaded import LeastLoaded
 from routing.strategies.prefix_aware import PrefixAware
 from routing.strategies.round_robin import RoundRobin
@@ -14,5 +15,6 @@ STRATEGIES: Mapping[str, Callable[[random.Random], Strategy]] = {
     "least_loaded": LeastLoaded,
     "session": Session,
     "prefix_aware": PrefixAware,
+    "kv_aware": KvAware,
 }
 NAMES = tuple(STRATEGIES)

@@ -55,7 +55,7 @@ def cost_s(request: Request, candidate: Candidate, price: float) -> float:
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
     prefill_s = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token
     slower_s = load.decode_s_per_token * load.in_flight * request.output_tokens
-    return load.backlog_s + prefill_s * price + slower_s * DECODE_PRICE
+    return load.backlog_s + (prefill_s + candidate.load_s) * price + slower_s * DECODE_PRICE
 
 
 def _effective(candidates: Sequence[Candidate], costs_s: set[float]) -> Effective:

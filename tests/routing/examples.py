@@ -36,6 +36,7 @@ def a_request(
     reads_cache: bool = True,
     pinned: WorkerId | None = None,
     strategy: str | None = None,
+    exact: tuple[Prefix, ...] = (),
 ) -> Request:
     """A prompt of one block of 64 bytes, 16 tokens, per letter."""
     return Request(
@@ -47,6 +48,7 @@ def a_request(
         streams=streams,
         reads_cache=reads_cache,
         pinned=pinned,
+        exact=exact,
         strategy=strategy,
     )
 

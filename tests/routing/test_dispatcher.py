@@ -115,3 +115,17 @@ class TestImmediate:
 
         assert ["hit", "cold", "spread"] == reasons
         assert "none" == Immediate(a_fleet(), only(RoundRobin())).explain(a_request(), 0.0).reason
+
+
+def test_immediate_holds_nobody() -> None:
+    """There is nobody to hand over, and nothing to look at later."""
+    dispatcher = Immediate(a_fleet(A), only(PrefixAware(seeded())))
+    dispatcher.submit(a_request(), 0.0)
+    dispatcher.poll(0.0)
+
+    assert (0, 0.0, None, []) == (
+        dispatcher.waiting,
+        dispatcher.oldest_wait_s(9.0),
+        dispatcher.next_poll_at(9.0),
+        dispatcher.hand_over(),
+    )

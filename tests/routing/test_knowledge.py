@@ -1,0 +1,291 @@
+"""What is known of a prompt in the caches of workers, through the fleet that looks it up."""
+
+import msgspec
+import pytest
+
+from cache_index import WorkerId
+from cache_index.event import Stored, Tier
+from routing.booking import Ending, Outcome
+from routing.candidate import Candidate
+from routing.fleet import Fleet
+from routing.request import Request
+from tests.routing.confirmed_examples import MODEL, an_exact_request, exact_prefix, stored, told_fleet
+from tests.routing.examples import ANSWERED, FAILED, A, B, a_fleet, a_request, book
+
+
+def seen(fleet: Fleet, request: Request, now: float = 0.0) -> dict[WorkerId, tuple[int, float, str]]:
+    """Blocks, tokens and source of each worker's hit."""
+    return {c.worker: (c.hit_blocks, c.hit_tokens, c.source) for c in fleet.candidates(request, now)}
+
+
+def candidate(fleet: Fleet, request: Request, worker: WorkerId, now: float = 0.0) -> Candidate:
+    return next(c for c in fleet.candidates(request, now) if c.worker == worker)
+
+
+def answered(prompt_tokens: int, cached_tokens: int) -> Outcome:
+    return Outcome(Ending.ANSWERED, prompt_tokens, cached_tokens, 10)
+
+
+def test_what_engines_tell_goes_before_what_was_sent() -> None:
+    """a was sent the prompt and says that it has less of it; b has it, though nothing was sent there."""
+    fleet, confirmed = told_fleet(A, B)
+    fleet.release(book(fleet, a_request("abcd"), 0.0, A), ANSWERED, 1.0)
+    confirmed.apply(A, stored("a"), model=MODEL)
+    confirmed.apply(B, stored("abc"), model=MODEL)
+
+    assert {A: (1, 16.0, "confirmed"), B: (3, 48.0, "confirmed")} == seen(fleet, an_exact_request("abcd"), 1.0)
+
+
+def test_without_exact_tokens_goes_what_was_sent() -> None:
+    """Blocks of text cannot be compared with blocks of tokens."""
+    fleet, confirmed = told_fleet(A)
+    fleet.release(book(fleet, a_request("ab"), 0.0, A), ANSWERED, 1.0)
+    confirmed.apply(A, stored("abcd"), model=MODEL)
+
+    assert {A: (2, 32.0, "shadow")} == seen(fleet, a_request("abcd"), 1.0)
+
+
+def test_of_a_worker_that_is_not_trusted_goes_what_was_sent() -> None:
+    """Worker by worker; what its engine told is still known, so that it can be compared with what comes true."""
+    fleet, confirmed = told_fleet(A, B)
+    confirmed.apply(A, stored("abc"), model=MODEL)
+    confirmed.apply(B, stored("abc"), model=MODEL)
+    fleet.set_trusted(B, trusted=False)
+    request = an_exact_request("abcd")
+
+    assert {A: (3, 48.0, "confirmed"), B: (0, 0.0, "shadow")} == seen(fleet, request)
+    assert 48.0 == candidate(fleet, request, B).told_tokens
+    assert [16] == fleet.block_sizes
+
+
+def test_nobody_is_trusted_whom_the_fleet_does_not_have() -> None:
+    """A stream may tell of a worker that has just left."""
+    fleet, _ = told_fleet(A)
+    fleet.set_trusted(B, trusted=True)
+
+    assert [A] == [worker.id for worker in fleet]
+
+
+def test_the_last_token_is_always_computed() -> None:
+    """A prompt that ends with its block leaves that block out; one token more, and it counts."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("abc"), model=MODEL)
+
+    assert (2, 32.0, "confirmed") == seen(fleet, an_exact_request("abc", more_tokens=0))[A]
+    assert (3, 48.0, "confirmed") == seen(fleet, an_exact_request("abc", more_tokens=1))[A]
+
+
+def test_a_prompt_that_does_not_read_the_cache_hits_nothing() -> None:
+    """Whatever is there."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("abc"), model=MODEL)
+    request = msgspec.structs.replace(an_exact_request("abc"), reads_cache=False)
+
+    assert (0, 0.0, "shadow") == seen(fleet, request)[A]
+    assert candidate(fleet, request, A).told_tokens is None
+
+
+def test_blocks_in_host_memory_have_a_price() -> None:
+    """Three blocks of 16 tokens at a quarter of their computing time, 1.15 ms per token."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("abc", Tier.CPU), model=MODEL)
+    there = candidate(fleet, an_exact_request("abcd"), A)
+
+    assert (3, 48.0) == (there.hit_blocks, there.hit_tokens)
+    assert pytest.approx(3 * 0.25 * 16 * 0.00115) == there.load_s
+    assert 0.0 < there.load_s
+
+
+def test_loading_counts_as_work() -> None:
+    """It stands before the requests that come after."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("abcdefgh", Tier.DISK), model=MODEL)
+    request = an_exact_request("abcdefgh")
+    load_s = candidate(fleet, request, A).load_s
+    booking = book(fleet, request, 0.0, A)
+
+    assert pytest.approx(0.01 + 0.00115 + load_s) == booking.work_s
+    assert pytest.approx(booking.work_s) == candidate(fleet, request, A).load.backlog_s
+
+
+def test_what_was_sent_a_moment_ago_counts_before_its_engine_tells() -> None:
+    """A burst of the same new prompt sees itself. The prediction ends if the engine never tells."""
+    fleet, confirmed = told_fleet(A, B)
+    for worker in (A, B):
+        confirmed.apply(worker, stored("a"), model=MODEL)
+    booking = book(fleet, an_exact_request("abcd"), 0.0, A)
+
+    assert {A: (4, 64.0, "confirmed"), B: (1, 16.0, "confirmed")} == seen(fleet, an_exact_request("abcd"), 1.0)
+    fleet.first_byte(booking, 3.0)
+    assert (4, 64.0, "confirmed") == seen(fleet, an_exact_request("abcd"), 7.0)[A]
+    assert (1, 16.0, "confirmed") == seen(fleet, an_exact_request("abcd"), 9.0)[A]
+
+
+def test_a_long_prefill_stays_predicted() -> None:
+    """As long as it waits for its first token, however long that takes."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("a"), model=MODEL)
+    book(fleet, an_exact_request("abcd"), 0.0, A)
+    for now in range(2, 30, 2):
+        fleet.tick(float(now))
+
+    assert 4 == seen(fleet, an_exact_request("abcd"), 30.0)[A][0]
+
+
+def test_a_prediction_of_a_failed_request_ends_at_once() -> None:
+    """What the engine told of stays."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("a"), model=MODEL)
+    fleet.release(book(fleet, an_exact_request("abcd"), 0.0, A), FAILED, 0.5)
+
+    assert 1 == seen(fleet, an_exact_request("abcd"), 0.5)[A][0]
+
+
+def test_a_request_that_writes_no_cache_predicts_nothing() -> None:
+    """An embedding, say; and when it fails there is nothing to take back."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("a"), model=MODEL)
+    booking = book(fleet, msgspec.structs.replace(an_exact_request("abcd"), writes_cache=False), 0.0, A)
+
+    assert 1 == seen(fleet, an_exact_request("abcd"), 0.5)[A][0]
+    fleet.release(booking, FAILED, 0.5)
+    assert 1 == seen(fleet, an_exact_request("abcd"), 0.5)[A][0]
+
+
+def test_workers_may_have_blocks_of_different_sizes() -> None:
+    """The prompt is known once for each size, and each worker's hit is counted in its own."""
+    fleet, confirmed = told_fleet(A, B)
+    confirmed.apply(A, stored("abcd"), model=MODEL)
+    confirmed.apply(B, stored("abcd", block_tokens=32), model=MODEL)
+    request = an_exact_request("abcd", block_sizes=(16, 32))
+
+    fleet.tick(0.0)
+    assert [16, 32] == fleet.block_sizes
+    assert {A: (4, 64.0, "confirmed"), B: (2, 64.0, "confirmed")} == seen(fleet, request)
+
+
+def test_a_fleet_of_which_nobody_tells_has_no_block_sizes() -> None:
+    """There is nothing to hash exact tokens for."""
+    for fleet in (a_fleet(A), told_fleet(A)[0]):
+        fleet.tick(0.0)
+
+        assert [] == list(fleet.block_sizes)
+
+
+def test_before_the_first_block_is_told_of_the_metrics_tell_its_size() -> None:
+    """An engine that has just started has nothing to tell; once it does, its word goes."""
+    fleet, confirmed = told_fleet(A)
+    fleet.set_capacity(A, blocks=1000, block_size=32)
+    fleet.tick(0.0)
+    before = list(fleet.block_sizes)
+    confirmed.apply(A, stored("a"), model=MODEL)
+    fleet.tick(1.0)
+
+    assert ([32], [16]) == (before, fleet.block_sizes)
+
+
+def test_a_worker_that_tells_but_is_not_trusted_can_prove_itself() -> None:
+    """Its stream lacks something, as far as anybody knows: exact tokens show whether that matters."""
+    fleet, confirmed = told_fleet(A, trusted=False)
+    confirmed.apply(A, stored("abcdefghijklmnop"), model=MODEL)
+    fleet.tick(0.0)
+    assert [16] == fleet.block_sizes
+
+    booking = book(fleet, an_exact_request("abcdefghijklmnop"), 0.0)
+    (worker,) = fleet
+    for _ in range(40):
+        worker.learn_hit(booking, 256.0)
+
+    assert (256.0, True, False) == (
+        booking.told_tokens,
+        worker.told_accuracy.is_proven,
+        worker.told_accuracy.is_lying,
+    )
+
+
+def test_only_workers_that_are_followed_count_for_the_sizes() -> None:
+    """For the others exact tokens would be made in vain."""
+    fleet, _ = told_fleet(A, trusted=False)
+    fleet.set_capacity(A, blocks=1000, block_size=32)
+    fleet.tick(0.0)
+
+    assert [] == fleet.block_sizes
+
+
+def test_an_index_that_lies_is_corrected_then_left() -> None:
+    """Half of what was told is there: half is believed. Nothing is: what was sent goes, until it comes true again."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("abcdefgh"), model=MODEL)
+    request = an_exact_request("abcdefgh")
+    for i in range(60):
+        fleet.release(book(fleet, request, float(i), A), answered(129, 64), i + 0.5)
+    corrected = candidate(fleet, request, A, 60.0)
+    for i in range(60, 120):
+        fleet.release(book(fleet, request, float(i), A), answered(129, 0), i + 0.5)
+    left = candidate(fleet, request, A, 120.0)
+    for i in range(120, 300):
+        fleet.release(book(fleet, request, float(i), A), answered(129, 128), i + 0.5)
+    believed = candidate(fleet, request, A, 300.0)
+
+    assert (8, "confirmed") == (corrected.hit_blocks, corrected.source)
+    assert pytest.approx(64.0) == corrected.hit_tokens
+    assert ("shadow", 128.0) == (left.source, left.told_tokens)
+    assert (128.0, "confirmed") == (believed.hit_tokens, believed.source)
+
+
+def test_an_engine_that_restarts_is_not_held_to_what_it_was() -> None:
+    """Its stream tells of its new cache by itself; what was sent to it is gone, and so is what was learnt of both."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("abcdefgh"), model=MODEL)
+    request = an_exact_request("abcdefgh")
+    for i in range(60):
+        fleet.release(book(fleet, request, float(i), A), answered(129, 0), i + 0.5)
+    fleet.restarted(A)
+
+    assert (8, 128.0, "confirmed") == seen(fleet, request, 60.0)[A]
+    assert (0, 0.0, "shadow") == seen(fleet, a_request("abcdefgh"), 60.0)[A]
+
+
+def test_a_worker_that_left_is_forgotten() -> None:
+    """Both what it told and what was sent."""
+    fleet, confirmed = told_fleet(A, B)
+    confirmed.apply(A, stored("abc"), model=MODEL)
+    fleet.set_workers([B], 1.0)
+
+    assert 0 == confirmed.held(A)
+
+
+def test_the_shadow_is_corrected_too() -> None:
+    """An engine with less room than is believed: what was sent there is half gone."""
+    fleet = a_fleet(A)
+    fleet.release(book(fleet, a_request("x" * 64), 0.0, A), ANSWERED, 1.0)
+    request = a_request("x" * 64)
+    for i in range(1, 40):
+        fleet.release(book(fleet, request, float(i), A), answered(1024, 512), i + 0.5)
+    there = candidate(fleet, request, A, 50.0)
+
+    assert 64 == there.hit_blocks
+    assert 505.0 < there.hit_tokens < 520.0
+
+
+def test_an_orphan_is_no_hit() -> None:
+    """Blocks whose parent was never told of have no place yet."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("a"), model=MODEL)
+    confirmed.apply(A, Stored([99], 98, [1] * 16, 16), model=MODEL)
+
+    assert (1, 16.0, "confirmed") == seen(fleet, an_exact_request("ab"))[A]
+    assert 4 == exact_prefix("abcd").blocks
+
+
+def test_a_worker_is_judged_by_what_it_was_predicted_by() -> None:
+    """By what its engine told while that is relied on, else by what was sent."""
+    fleet, confirmed = told_fleet(A)
+    confirmed.apply(A, stored("abcdefgh"), model=MODEL)
+    for i in range(10):
+        fleet.release(book(fleet, an_exact_request("abcdefgh"), float(i), A), answered(129, 64), i + 0.5)
+    (worker,) = fleet
+    told = worker.accuracy.value
+    fleet.set_trusted(A, trusted=False)
+
+    assert (0.5, 1.0) == (told, worker.accuracy.value)
