@@ -7,7 +7,9 @@ import secrets
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,10 @@ import httpx
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
-from cache_index import CacheIndex, Hasher, RadixTree
+from cache_index import Hasher, RadixTree
+from cache_index.confirmed import Confirmed
+from cache_index.residency import Residency
+from cache_index.tokens import TokenHasher
 from gateway.api import admin as admin_api
 from gateway.api import explain as explain_api
 from gateway.api import models as models_api
@@ -25,6 +30,8 @@ from gateway.api import responses as responses_api
 from gateway.api.admin_access import AdminAccess
 from gateway.api.explain import Explainer
 from gateway.api.openapi import describe
+from gateway.cache_check import CacheCheck
+from gateway.cache_metrics import CacheCollector
 from gateway.configuration import Configuration, Reloader
 from gateway.disconnects import Disconnects
 from gateway.discovery.discovery import Discovery
@@ -34,11 +41,13 @@ from gateway.endings import Endings, Observer
 from gateway.endpoints.table import ENDPOINTS
 from gateway.endpoints.unserved import INSTEAD
 from gateway.errors import AdminRefused, ClientError, GatewayError, MethodNotAllowed, UnknownRoute
+from gateway.followers import Followers
 from gateway.hangup import told_of_hangups
 from gateway.headers import fields, request_id_of
 from gateway.health import Health
 from gateway.keep_alive import KeepAlive
 from gateway.kept_responses import KeptResponses
+from gateway.kv_events.intake import Intake
 from gateway.live_settings import LiveSettings, OnRefused
 from gateway.metrics import Metrics, StateCollector
 from gateway.models import Models
@@ -46,14 +55,18 @@ from gateway.proxy import Proxy
 from gateway.reloads import Reloads
 from gateway.request_log import RequestLog, Sink
 from gateway.response_owners import ResponseOwners
-from gateway.roster import Roster, rules_of
+from gateway.roster import Knowledge, Roster, rules_of
 from gateway.settings import ModelSettings, Settings
+from gateway.start_checks import StartChecks
+from gateway.tokenizers import Tokenizers
 
 _log = logging.getLogger(__name__)
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+TOKEN_THREADS = 1
+"""That make tokens of long prompts: native code beside the event loop; more would take the core that it has."""
 BYTES_PER_TOKEN = 4.0
 """Until a model's own ratio is learnt; only the room of a worker that does not tell its size depends on it."""
 
@@ -83,17 +96,24 @@ def create_app(
     lines go to *log_sink*, default stdout.
     """
     clock = time.monotonic
-    index = _index(settings)
     client = httpx.AsyncClient(follow_redirects=False, limits=httpx.Limits(max_connections=None))
     models = Models()
     health = Health(rules_of(settings), client=client, clock=clock, rng=random.Random())
-    roster = _roster(settings, models, health, index, client=client, clock=clock)
+    executor = ThreadPoolExecutor(max_workers=TOKEN_THREADS, thread_name_prefix="tokens")
+    knowledge = _knowledge(settings, Tokenizers(executor=executor, client=client, clock=clock), client, clock)
+    index, followers = knowledge.index, knowledge.followers
+    seed = settings.routing.seed  # None: seeded by the operating system
+    roster = Roster(models, health, knowledge=knowledge, client=client, clock=clock, rng=random.Random(seed))
     roster.take(settings)
     reloads = Reloads(wall_clock=time.time)  # noqa: TID251
     live = LiveSettings(settings, take=roster.take, discover=_discovery, reloads=reloads)
     metrics = Metrics()
     metrics.registry.register(reloads)
     metrics.registry.register(StateCollector(models, index, max_index_bytes=settings.index.max_bytes, clock=clock))
+    limit = settings.kv_events.max_bytes
+    metrics.registry.register(CacheCollector(models, followers, knowledge.confirmed, max_confirmed_bytes=limit))
+    check = CacheCheck(client, knowledge.confirmed, clock=clock, nonce=partial(secrets.token_hex, 8))
+    start_checks = StartChecks(models, followers, check, knowledge.tokenizers)
     observers: list[Observer] = [metrics]
     if settings.logging.requests:
         observers.append(RequestLog(log_sink or sys.stdout.buffer, wall_clock=time.time))  # noqa: TID251
@@ -119,7 +139,9 @@ def create_app(
         async with client, asyncio.TaskGroup() as tasks:
             await live.find()
             await health.check()
-            running = (health.run(), live.run(), disconnects.run(), keep_alive.run())
+            running = [health.run(), live.run(), followers.run(), disconnects.run(), keep_alive.run()]
+            if settings.kv_events.check:
+                running.append(start_checks.run())
             loops = [tasks.create_task(loop) for loop in running]
             async with _reloading(live, configuration, tasks):
                 yield
@@ -127,6 +149,7 @@ def create_app(
                 loop.cancel()
             for model in models:
                 await model.aclose()
+            executor.shutdown(wait=False, cancel_futures=True)
         endings.settle()
 
     api = _api(
@@ -134,7 +157,14 @@ def create_app(
         metrics,
         endings,
         KeptResponses(models, owners),
-        Explainer(ENDPOINTS, models, owners, max_body_bytes=settings.server.max_body_bytes),
+        Explainer(
+            ENDPOINTS,
+            models,
+            owners,
+            stream_state=followers.state,
+            max_body_bytes=settings.server.max_body_bytes,
+        ),
+        stream_state=followers.state,
         admin_access=_admin_access(settings),
         lifespan=lifespan,
     )
@@ -146,23 +176,21 @@ def _index(settings: Settings) -> RadixTree:
     return RadixTree(max_bytes=settings.index.max_bytes, default_capacity=int(room_bytes / settings.index.block_bytes))
 
 
-def _roster(
-    settings: Settings,
-    models: Models,
-    health: Health,
-    index: CacheIndex,
-    *,
-    client: httpx.AsyncClient,
-    clock: Callable[[], float],
-) -> Roster:
-    return Roster(
-        models,
-        health,
-        index=index,
+def _knowledge(
+    settings: Settings, tokenizers: Tokenizers, client: httpx.AsyncClient, clock: Callable[[], float]
+) -> Knowledge:
+    events = settings.kv_events
+    token_hasher = TokenHasher(secrets.token_bytes(32))
+    residency = Residency(token_hasher, max_bytes=events.max_bytes)
+    confirmed = Confirmed(residency, lifetime_s=events.prediction_s)
+    intake = Intake(bind=events.bind, client=client, clock=clock, wall_clock=time.time)  # noqa: TID251
+    return Knowledge(
+        index=_index(settings),
         hasher=Hasher(secrets.token_bytes(32), block_bytes=settings.index.block_bytes),
-        client=client,
-        clock=clock,
-        rng=random.Random(settings.routing.seed),  # None: seeded by the operating system
+        confirmed=confirmed,
+        token_hasher=token_hasher,
+        tokenizers=tokenizers,
+        followers=Followers(confirmed, intake),
     )
 
 
@@ -200,11 +228,13 @@ def _api(
     kept_responses: KeptResponses,
     explainer: Explainer,
     *,
+    stream_state: probes.StreamState,
     admin_access: AdminAccess,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
 ) -> FastAPI:
     api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan)
     api.state.models = models
+    api.state.stream_state = stream_state
     api.state.metrics = metrics
     api.state.endings = endings
     api.state.kept_responses = kept_responses

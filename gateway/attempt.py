@@ -142,6 +142,8 @@ class Attempts:
             return False
         exchange.backend = candidate.worker
         exchange.hit_blocks = candidate.hit_blocks
+        exchange.hit_tokens = candidate.hit_tokens
+        exchange.hit_source = candidate.source
         return True
 
     async def _ask(self, backend: Backend, call: Call) -> Attempt:
@@ -187,6 +189,7 @@ class Attempts:
         self.exchange.first_byte = now
         if self._booking is not None:
             self._model.fleet.first_byte(self._booking, now)
+            self._model.turnstile.turn()
         return Attempt(reply, OK, header_rules.downstream(reply.headers), first, tail, tail.response_id)
 
     def _refused(self, backend: Backend, reply: Reply, tail: Tail, failed: bytes) -> Attempt:
@@ -206,6 +209,8 @@ class Attempts:
         exchange = self.exchange
         exchange.backend = fallback.id
         exchange.hit_blocks = 0
+        exchange.hit_tokens = 0.0
+        exchange.hit_source = None
         try:
             attempt = await self._ask(fallback, call)
         except ClientError as error:

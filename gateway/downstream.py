@@ -172,4 +172,5 @@ def _decided(exchange: Exchange) -> Headers:
         (b"x-warmgate-worker", _worker_of(exchange)),
         (b"x-warmgate-strategy", exchange.strategy.encode("ascii")),
         (b"x-warmgate-hit-blocks", b"%d" % exchange.hit_blocks),
+        (b"x-warmgate-hit-tokens", b"%d" % exchange.hit_tokens),
     ]

@@ -3,6 +3,7 @@
 import msgspec
 
 from gateway.sse import Usage
+from routing.candidate import Source
 from routing.reason import Reason
 
 
@@ -22,6 +23,9 @@ class Exchange(msgspec.Struct, eq=False):
     fell_back: bool = False
     """Bedrock answered."""
     hit_blocks: int = 0
+    hit_tokens: float = 0.0
+    """Of the prompt, that the chosen worker was believed to hold."""
+    hit_source: Source | None = None
     prompt_blocks: int = 0
     attempts: int = 0
     status: int = 0

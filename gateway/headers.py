@@ -21,6 +21,7 @@ _OURS = frozenset(
         b"x-warmgate-worker",
         b"x-warmgate-strategy",
         b"x-warmgate-hit-blocks",
+        b"x-warmgate-hit-tokens",
     }
 )
 _OF_THE_BODY = frozenset(

@@ -78,7 +78,7 @@ class _TallyCollector(Collector):
         )
         yield counter(
             "tokens",
-            "Tokens by kind: prompt, cached, completion.",
+            "Tokens by kind: prompt, cached, predicted (to be cached, where the engine tells what was), completion.",
             lambda t: [((kind,), n) for kind, n in t.tokens.items()],
             "kind",
         )
@@ -109,6 +109,7 @@ class StateCollector(Collector):
         yield GaugeMetricFamily("warmgate_index_bytes", "Memory of the prefix index.", self._index.size_bytes)
         yield GaugeMetricFamily("warmgate_index_max_bytes", "Its limit, from settings.", self._max_index_bytes)
         yield from self._of_requests()
+        yield self._policies()
         yield from self._of_workers()
 
     def _of_requests(self) -> Iterator[Metric]:
@@ -116,6 +117,24 @@ class StateCollector(Collector):
         for model in self._models:
             family.add_metric((model.name,), model.in_flight)
         yield family
+        waiting = GaugeMetricFamily(
+            "warmgate_requests_waiting", "Requests that are held until a worker is about to be free.", labels=("model",)
+        )
+        oldest = GaugeMetricFamily(
+            "warmgate_oldest_wait_seconds", "How long the one is held that is held longest.", labels=("model",)
+        )
+        for model in self._models:
+            waiting.add_metric((model.name,), model.turnstile.waiting)
+            oldest.add_metric((model.name,), model.turnstile.oldest_wait_s)
+        yield from (waiting, oldest)
+
+    def _policies(self) -> Metric:
+        family = GaugeMetricFamily(
+            "warmgate_policy_effective", "1 for what the strategy comes to at this moment.", labels=("model", "policy")
+        )
+        for model in self._models:
+            family.add_metric((model.name, model.effective_policy), 1.0)
+        return family
 
     def _of_workers(self) -> Iterator[Metric]:
         families = {
@@ -138,6 +157,9 @@ _WORKER_GAUGES = (
     ("backlog_seconds", "Predicted prefill standing before a new request."),
     ("prefill_tokens_per_second", "Believed prefill rate, on the slow side of what was learnt."),
     ("index_blocks", "Blocks the worker is believed to hold."),
+    ("cache_told", "1 while its engine tells of its cache, and nothing of it is missing."),
+    ("hit_accuracy", "How far predicted hits agree with what the engine reports, 0 to 1."),
+    ("hit_alarm", "1 while predicted hits are mostly wrong: they are not used where the engine told them."),
     ("connections", "Open connections to the worker."),
     ("engine_running", "Requests that the engine computes, by its own account, whoever sent them."),
     ("engine_waiting", "Requests in the engine's queue, by its own account."),

@@ -1,5 +1,6 @@
 """The models that are served, each with its workers, its strategy and its fallback."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from gateway.backends.backend import Backend, WorkerBackend
 from gateway.body import Body
 from gateway.engine_metrics import Observation
 from gateway.errors import InvalidField, UnknownModel
+from gateway.exact_prompts import ExactPrompt, ExactPrompts
 from gateway.model_names import ModelNames
 from gateway.turnstile import Turnstile
 from routing.fleet import Fleet
@@ -17,6 +19,9 @@ from routing.strategies import NAMES
 
 STRATEGY_HEADER = b"x-warmgate-strategy"
 """By which a caller may ask for a strategy of its own choice."""
+
+WANTED_HEADER = b"x-warmgate-wanted-s"
+"""By which a caller says in how many seconds it wants the first token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class Model:
         allows_strategy_header: bool = False,
         session_header: bytes,
         hasher: Hasher,
+        exact_prompts: ExactPrompts | None = None,
         index: CacheIndex,
         fleet: Fleet,
         turnstile: Turnstile,
@@ -71,6 +77,7 @@ class Model:
         if former is not None:
             self._follow(former)
         self._hasher = hasher
+        self.exact_prompts = exact_prompts
         self._plain_scope = upstream_name.encode() + b"\0"
         self._index = index
 
@@ -83,10 +90,27 @@ class Model:
     def in_flight(self, value: int) -> None:
         self._traffic.in_flight = value
 
-    def request(self, body: Body, header: Callable[[bytes], str | None], pinned: WorkerId | None) -> Request:
+    @property
+    def follows(self) -> bool:
+        """Whether it matters to it what engines tell of their caches."""
+        return self.exact_prompts is not None
+
+    async def exact_prompt(self, path: str, raw: bytes, body: Body) -> ExactPrompt | None:
+        """The prompt of *raw*, which came to *path* and was read as *body*, by its exact tokens; None if unknown."""
+        if self.exact_prompts is None or not body.reads_cache:
+            return None
+        return await self.exact_prompts.of(path, raw, body.cache_salt)
+
+    def request(
+        self,
+        body: Body,
+        header: Callable[[bytes], str | None],
+        pinned: WorkerId | None,
+        exact: ExactPrompt | None = None,
+    ) -> Request:
         """What routing is to know of *body*. A *pinned* one goes on from what only that worker keeps.
 
-        *header* gives the caller's header of a name.
+        *header* gives the caller's header of a name, *exact* what `exact_prompt` gave.
 
         Raises:
             InvalidField: a header has a value that cannot be; *param* names it.
@@ -96,15 +120,31 @@ class Model:
         return Request(
             prefix=self._hasher.prefix(prompt, self._scope(body)),
             prompt_bytes=len(prompt),
-            prompt_tokens=len(prompt) / fleet.bytes_per_token.ratio,
+            prompt_tokens=len(prompt) / fleet.bytes_per_token.ratio if exact is None else float(exact.tokens),
             output_tokens=fleet.output_length.expected(body.max_tokens),
             session=header(self.session_header) or body.session,
             streams=body.streams,
             reads_cache=body.reads_cache,
             writes_cache=body.writes_cache,
             pinned=pinned,
+            exact=() if exact is None else exact.prefixes,
+            wanted_in_s=_wanted_in_s(header),
             strategy=_strategy_in(header) if self._allows_strategy_header else None,
         )
+
+    @property
+    def effective_policy(self) -> str:
+        """What the strategy comes to at this moment.
+
+        ``kv_aware`` without any worker whose engine tells of its cache ranks as ``prefix_aware``; ``kv_aware_in_part``
+        where that is so of some.
+        """
+        if self.strategy != "kv_aware":
+            return self.strategy
+        told = [worker.is_confirmed for worker in self.fleet if worker.is_ready]
+        if not any(told):
+            return "prefix_aware"
+        return "kv_aware" if all(told) else "kv_aware_in_part"
 
     def why_not_ready(self) -> str | None:
         """None if somebody could answer a request."""
@@ -156,6 +196,9 @@ class Model:
                     "backlog_seconds": load.backlog_s,
                     "prefill_tokens_per_second": state.prefill_tokens_per_s,
                     "index_blocks": float(self.held_blocks(state.id)),
+                    "cache_told": float(state.is_trusted),
+                    "hit_accuracy": state.accuracy.value,
+                    "hit_alarm": float(state.accuracy.is_lying),
                     "connections": float(self.workers[state.id].connections_open),
                     **self._told(state.id, now),
                 },
@@ -209,6 +252,20 @@ def _strategy_in(header: Callable[[bytes], str | None]) -> str | None:
             f"The header 'x-warmgate-strategy' must be one of {', '.join(NAMES)}", param="x-warmgate-strategy"
         )
     return name
+
+
+def _wanted_in_s(header: Callable[[bytes], str | None]) -> float | None:
+    """In how many seconds the caller wants the first token; None if it does not say."""
+    said = header(WANTED_HEADER)
+    if said is None:
+        return None
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = math.nan
+    if not 0.0 <= seconds < math.inf:
+        raise InvalidField("The header 'x-warmgate-wanted-s' must be a number of seconds", param="x-warmgate-wanted-s")
+    return seconds
 
 
 class Models:

@@ -107,7 +107,8 @@ class Proxy:
             streams=body.streams,
             model=body.model,
         )
-        request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.find))
+        exact = await model.exact_prompt(exchange.path, raw, body)
+        request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.find), exact)
         strip_usage = not body.asks_usage
         del raw, body  # as the attempts do with the call: a stream may go on for long when nobody needs its prompt
         watch = self._disconnects.begin(incoming.receive)

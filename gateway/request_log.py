@@ -35,6 +35,8 @@ class Line(msgspec.Struct):
     reason: str | None
     attempts: int
     hit_blocks: int
+    hit_tokens: int
+    hit_source: str | None
     prompt_blocks: int
     ttft_ms: float | None
     duration_ms: float
@@ -101,6 +103,8 @@ class RequestLog:
             reason=exchange.reason,
             attempts=exchange.attempts,
             hit_blocks=exchange.hit_blocks,
+            hit_tokens=int(exchange.hit_tokens),
+            hit_source=exchange.hit_source,
             prompt_blocks=exchange.prompt_blocks,
             ttft_ms=None if first is None else round((first - exchange.started) * 1000, 1),
             duration_ms=round((now - exchange.started) * 1000, 1),

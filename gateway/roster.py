@@ -13,6 +13,8 @@ from functools import partial
 import httpx
 
 from cache_index import CacheIndex, Hasher, WorkerId
+from cache_index.confirmed import Confirmed
+from cache_index.tokens import TokenHasher
 from gateway.backends.backend import Backend, WorkerBackend
 from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
 from gateway.backends.bedrock.backend import BedrockBackend
@@ -20,17 +22,40 @@ from gateway.backends.bedrock.endpoint import Timeouts as BedrockTimeouts
 from gateway.backends.worker import HttpWorker
 from gateway.checkup import Patient
 from gateway.engine_metrics import Observation
+from gateway.exact_prompts import ExactPrompts
+from gateway.followers import Followers, Subject
 from gateway.health import Health, Rules
+from gateway.kv_events.sources import by_hand
 from gateway.model_names import ModelNames
 from gateway.models import Model, Models
 from gateway.settings import ModelBedrockSettings, ModelSettings, Settings, WorkerSettings
+from gateway.tokenizers import Tokenizers
+from gateway.tokenizing.engine_question import EngineAddress
 from gateway.turnstile import Turnstile
 from gateway.upstream.timeouts import Timeouts
 from routing.breaker import Breaker
-from routing.dispatcher import Immediate
+from routing.dispatcher import Dispatcher, Immediate
 from routing.fleet import Fleet
+from routing.late_binding import LateBinding, Patience
 from routing.strategies import STRATEGIES
 from routing.strategies.by_name import StrategiesByName
+from routing.tiers import TierPrices
+
+FOLLOWING = "kv_aware"
+"""The strategy that needs to know what engines tell of their caches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """How the gateway knows of caches: by what was sent to workers, and by what their engines tell."""
+
+    index: CacheIndex
+    hasher: Hasher
+    confirmed: Confirmed
+    token_hasher: TokenHasher
+    """The one that `confirmed` was made with."""
+    tokenizers: Tokenizers
+    followers: Followers
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +65,8 @@ class _Made:
     model: Model
     settings: ModelSettings
     shared: Settings
+    dispatcher: Dispatcher | None
+    """To be used from now on by the model's turnstile; None: it has the right one."""
 
 
 class Roster:
@@ -50,16 +77,14 @@ class Roster:
         models: Models,
         health: Health,
         *,
-        index: CacheIndex,
-        hasher: Hasher,
+        knowledge: Knowledge,
         client: httpx.AsyncClient,
         clock: Callable[[], float],
         rng: random.Random,
     ) -> None:
         self._models = models
         self._health = health
-        self._index = index
-        self._hasher = hasher
+        self._knowledge = knowledge
         self._client = client
         self._clock = clock
         self._rng = rng
@@ -85,28 +110,42 @@ class Roster:
             return former
         else:
             fleet = former.model.fleet
-        return _Made(self._model(model, settings, fleet, former), model, settings)
+        dispatcher = None
+        if former is None or (former.settings.strategy, follows(former.settings)) != (model.strategy, follows(model)):
+            dispatcher = self._dispatcher(model, settings, fleet)
+        if former is not None:
+            turnstile = former.model.turnstile
+        else:
+            assert dispatcher is not None, "a new model has a new one"
+            turnstile = Turnstile(dispatcher, fleet, clock=self._clock)
+        made = self._model(model, settings, fleet, turnstile, former)
+        return _Made(made, model, settings, None if former is None else dispatcher)
 
-    def _model(self, model: ModelSettings, settings: Settings, fleet: Fleet, former: _Made | None) -> Model:
+    def _model(
+        self, model: ModelSettings, settings: Settings, fleet: Fleet, turnstile: Turnstile, former: _Made | None
+    ) -> Model:
         return Model(
             model.name,
             upstream_name=model.upstream_model,
             strategy=model.strategy,
             allows_strategy_header=model.strategy_header,
             session_header=model.session_header.encode("ascii"),
-            hasher=self._hasher,
-            index=self._index,
+            hasher=self._knowledge.hasher,
+            exact_prompts=self._exact_prompts(model, fleet, former),
+            index=self._knowledge.index,
             fleet=fleet,
-            turnstile=self._turnstile(model, fleet, former),
+            turnstile=turnstile,
             workers=dict(self._workers(model, settings, former)),
             fallback=self._fallback(model, settings, former),
             former=None if former is None else former.model,
         )
 
     def _fleet(self, settings: Settings) -> Fleet:
-        limits = settings.breaker
+        limits, events = settings.breaker, settings.kv_events
         return Fleet(
-            self._index,
+            self._knowledge.index,
+            confirmed=self._knowledge.confirmed,
+            tier_prices=TierPrices(cpu=events.cpu_price, disk=events.disk_price, shared=events.shared_price),
             block_bytes=settings.index.block_bytes,
             prefill_tokens_per_s=settings.routing.initial_prefill_tokens_per_s,
             lease_s=settings.routing.lease_s,
@@ -128,11 +167,40 @@ class Roster:
             else:
                 yield worker_id, an_http_worker(worker, settings)
 
-    def _turnstile(self, model: ModelSettings, fleet: Fleet, former: _Made | None) -> Turnstile:
-        if former is not None and former.settings.strategy == model.strategy:
-            return former.model.turnstile
+    def _dispatcher(self, model: ModelSettings, settings: Settings, fleet: Fleet) -> Dispatcher:
         strategies = StrategiesByName(model.strategy, lambda name: STRATEGIES[name](self._rng))
-        return Turnstile(Immediate(fleet, strategies), fleet, clock=self._clock)
+        if not follows(model):
+            return Immediate(fleet, strategies)
+        held = settings.routing
+        patience = Patience(depth_s=held.depth_s, max_wait_s=held.max_wait_s, most_waiting=held.most_waiting)
+        return LateBinding(fleet, strategies, self._rng, patience)
+
+    def _exact_prompts(self, model: ModelSettings, fleet: Fleet, former: _Made | None) -> ExactPrompts | None:
+        """A tokenizer is large: as long as its settings are the same it is kept, with all that it remembers."""
+        if not follows(model):
+            return None
+        if former is not None and follows(former.settings) and _same_tokens(model, former.settings):
+            return former.model.exact_prompts
+        source = self._knowledge.tokenizers.of(model.name, model.tokenizer, partial(self._addresses, model.name))
+        return ExactPrompts(
+            source.rung,
+            fleet,
+            hasher=self._knowledge.token_hasher,
+            upstream_name=model.upstream_model,
+            base=base_of(model),
+            adapter=None if model.adapter_of is None else model.upstream_model,
+            local=source.local,
+        )
+
+    def _addresses(self, model: str) -> list[EngineAddress]:
+        """The engines of *model* that may be asked something at this moment."""
+        made = self._made.get(model)
+        if made is None:
+            return []
+        up = {state.id for state in made.model.fleet if state.is_ready}
+        return [
+            EngineAddress(worker.url, _authorization(worker)) for worker in made.settings.workers if worker.id in up
+        ]
 
     def _fallback(self, model: ModelSettings, settings: Settings, former: _Made | None) -> Backend | None:
         if model.bedrock is None:
@@ -155,7 +223,10 @@ class Roster:
                 self._man(each.model, former[name].model if name in former else None, everybody)
         self._models.replace({name: each.model for name, each in made.items()}, names)
         self._health.attend(self._patients(), rules)
-        for each in made.values():
+        self._knowledge.followers.attend(self._subjects())
+        for name, each in made.items():
+            if each.dispatcher is not None and each is not former.get(name):
+                each.model.turnstile.use(each.dispatcher)
             each.model.turnstile.turn()
 
     def _man(self, model: Model, former: Model | None, everybody: set[WorkerId]) -> None:
@@ -173,7 +244,6 @@ class Roster:
         for name, each in self._made.items():
             for worker in each.settings.workers:
                 worker_id = WorkerId(worker.id)
-                key = worker.api_key
                 yield Patient(
                     worker_id,
                     worker.url,
@@ -181,8 +251,21 @@ class Roster:
                     name,
                     partial(self._went_down, name, worker_id),
                     partial(self._observed, name, worker_id),
-                    {"authorization": f"Bearer {key.get_secret_value()}"} if key else {},
+                    _authorization(worker),
                 )
+
+    def _subjects(self) -> dict[Subject, list[Fleet]]:
+        """Every worker of which it matters what its engine tells, once, with the fleets that it belongs to.
+
+        Its engine loads one model, whatever adapters of it are served besides.
+        """
+        subjects: dict[WorkerId, Subject] = {}
+        fleets: dict[Subject, list[Fleet]] = {}
+        for each in self._made.values():
+            for worker in each.settings.workers if follows(each.settings) else ():
+                subject = subjects.setdefault(WorkerId(worker.id), _subject(worker, base_of(each.settings)))
+                fleets.setdefault(subject, []).append(each.model.fleet)
+        return fleets
 
     # By name: a worker may be under observation for longer than the model that it was put under observation with.
 
@@ -204,6 +287,41 @@ def rules_of(settings: Settings) -> Rules:
         successes_to_up=health.successes_to_up,
         metrics_interval_s=health.metrics_interval_s,
     )
+
+
+def follows(model: ModelSettings) -> bool:
+    """Whether it matters to *model* what engines tell of their caches."""
+    return model.strategy == FOLLOWING or model.strategy_header
+
+
+def base_of(model: ModelSettings) -> str:
+    """The model that the workers of *model* load."""
+    return model.adapter_of or model.upstream_model
+
+
+def _subject(worker: WorkerSettings, model: str) -> Subject:
+    told = worker.kv_events
+    sources = None
+    if told is not None:
+        sources = by_hand(
+            url=worker.url, endpoint=told.endpoint, replay_endpoint=told.replay_endpoint, topic=told.topic
+        )
+    return Subject(WorkerId(worker.id), worker.url, frozenset(_authorization(worker).items()), model, sources)
+
+
+def _authorization(worker: WorkerSettings) -> dict[str, str]:
+    """The header by which *worker* knows the gateway."""
+    key = worker.api_key
+    return {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+
+
+def _same_tokens(model: ModelSettings, former: ModelSettings) -> bool:
+    """Whether the exact prompts of both are made the same way."""
+
+    def parts(settings: ModelSettings) -> tuple[object, ...]:
+        return settings.tokenizer, settings.upstream_model, settings.adapter_of
+
+    return parts(model) == parts(former)
 
 
 def an_http_worker(worker: WorkerSettings, settings: Settings) -> HttpWorker:

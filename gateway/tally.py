@@ -44,7 +44,7 @@ class Tally:
         self.decisions: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.retries = 0
         self.fallbacks = 0
-        self.tokens = {"prompt": 0, "cached": 0, "completion": 0}
+        self.tokens = {"prompt": 0, "cached": 0, "predicted": 0, "completion": 0}
         self.histograms = {name: Histogram(bounds) for name, _, bounds in HISTOGRAMS}
 
     def observe(self, exchange: Exchange, now: float) -> None:
@@ -65,7 +65,9 @@ class Tally:
         usage, first_byte = exchange.usage, exchange.first_byte
         if usage is not None:
             self.tokens["prompt"] += usage.prompt_tokens
-            self.tokens["cached"] += usage.cached_tokens or 0
+            if usage.cached_tokens is not None:
+                self.tokens["cached"] += usage.cached_tokens
+                self.tokens["predicted"] += int(exchange.hit_tokens)
             self.tokens["completion"] += usage.completion_tokens
         if first_byte is not None:
             self.histograms["ttft_seconds"].observe(first_byte - exchange.started)

@@ -18,6 +18,7 @@ class Turnstile:
         self._fleet = fleet
         self._clock = clock
         self._waiting: dict[int, asyncio.Future[Dispatch]] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     async def admit(self, request: Request) -> Dispatch:
         """The request's dispatch, as soon as it is released. Cancelling it takes the request out of the queue."""
@@ -37,6 +38,22 @@ class Turnstile:
             del self._waiting[id(request)]
             self._dispatcher.cancel(request)
 
+    @property
+    def waiting(self) -> int:
+        """Requests that are held."""
+        return self._dispatcher.waiting
+
+    @property
+    def oldest_wait_s(self) -> float:
+        return self._dispatcher.oldest_wait_s(self._clock())
+
+    def use(self, dispatcher: Dispatcher) -> None:
+        """Let requests pass by *dispatcher* from now on; who waits goes on waiting there, for as long as before."""
+        former, self._dispatcher = self._dispatcher, dispatcher
+        for request, since in former.hand_over():
+            dispatcher.submit(request, since)
+        self.turn()
+
     def explain(self, request: Request) -> Explanation:
         """What *request* would get if it were released at this moment. It changes nothing."""
         return self._dispatcher.explain(request, self._clock())
@@ -48,14 +65,25 @@ class Turnstile:
 
     def _release(self, own: Request | None) -> Dispatch | None:
         mine = None
-        for dispatch in self._dispatcher.poll(self._clock()):
+        now = self._clock()
+        for dispatch in self._dispatcher.poll(now):
             if dispatch.request is own:
                 mine = dispatch
             elif (waiter := self._waiting[id(dispatch.request)]).cancelled():
                 self._give_back(dispatch)
             else:
                 waiter.set_result(dispatch)
+        self._set_timer(now)
         return mine
+
+    def _set_timer(self, now: float) -> None:
+        """A worker may become free by time alone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self._dispatcher.next_poll_at(now)
+        if at is not None:
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, at - now), self.turn)
 
     def _give_back(self, dispatch: Dispatch) -> None:
         """It was released at the moment at which its caller went away; its place is free for the next."""

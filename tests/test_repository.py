@@ -16,11 +16,18 @@ PACKAGES = ("cache_index", "routing", "gateway")
 PAGES = ("README.md", ".github/CONTRIBUTING.md", *(f"{folder}/README.md" for folder in (*PACKAGES, "tests")))
 
 WITHOUT_TEST = {
+    "cache_index/counts.py": "data only",
+    "cache_index/event.py": "data only",
     "cache_index/index.py": "a Protocol; tests/cache_index/test_radix.py holds its implementation to it",
     "gateway/backends/backend.py": "Protocols; tests/contracts/test_backend.py holds every implementation to them",
     "gateway/discovery/discovery.py": "a Protocol; tests/contracts/test_discovery.py holds every implementation to it",
     "gateway/exchange.py": "data only",
+    "gateway/kv_events/counters.py": "data only",
+    "gateway/kv_events/feed.py": "a Protocol; tests/gateway/kv_events/test_worker_feed.py tests its implementation",
     "gateway/server/asgi.py": "names of types only",
+    "gateway/tokenizing/asked.py": "data only",
+    "gateway/tokenizing/engine_flags.py": "data only",
+    "gateway/tokenizing/rung.py": "a Protocol, and data",
     "gateway/upstream/limits.py": "data only",
     "routing/request.py": "data only",
     "routing/strategy.py": "a Protocol; tests/contracts/test_strategy.py holds every implementation to it",

@@ -1,16 +1,18 @@
 """``POST /warmgate/explain``: where a completion would go at this moment and why, without sending it anywhere."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from cache_index import WorkerId
 from gateway.api.admin_access import require_admin
 from gateway.endpoints.endpoint import Endpoint
 from gateway.errors import InvalidField
 from gateway.incoming import CallerGone, Incoming
 from gateway.keeper import keeper_of
+from gateway.kv_events.feed import Trust
 from gateway.models import Model, Models
 from gateway.response_owners import ResponseOwners
 from routing.candidate import Candidate
@@ -33,15 +35,23 @@ _BODY = {
 class Explainer:
     """Reads a body as the proxy does, and asks the dispatcher of its model what it would do. Changes nothing.
 
-    The answer holds nothing of the prompt.
+    The answer holds nothing of the prompt. *stream_state* says how far what a worker's engine tells can be relied on;
+    None: nobody listens to it.
     """
 
     def __init__(
-        self, endpoints: Mapping[str, Endpoint], models: Models, owners: ResponseOwners, *, max_body_bytes: int
+        self,
+        endpoints: Mapping[str, Endpoint],
+        models: Models,
+        owners: ResponseOwners,
+        *,
+        stream_state: Callable[[WorkerId], Trust | None],
+        max_body_bytes: int,
     ) -> None:
         self._endpoints = endpoints
         self._models = models
         self._owners = owners
+        self._stream_state = stream_state
         self._max_body_bytes = max_body_bytes
 
     async def explain(self, path: str, incoming: Incoming) -> dict[str, Any]:
@@ -55,14 +65,65 @@ class Explainer:
         raw = await incoming.body(endpoint.media, most_bytes=self._max_body_bytes)
         body = endpoint.parse(raw, incoming.content_type)
         model = self._models.find(body.model)
-        request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.peek))
-        return _told(model, model.turnstile.explain(request))
+        exact = await model.exact_prompt(path, raw, body)
+        request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.peek), exact)
+        return self._told(model, model.turnstile.explain(request))
 
     def _endpoint(self, path: str) -> Endpoint:
         endpoint = self._endpoints.get(path)
         if endpoint is None:
             raise InvalidField(f"'path' must be one of {', '.join(self._endpoints)}", param="path")
         return endpoint
+
+    def _told(self, model: Model, explanation: Explanation) -> dict[str, Any]:
+        request = explanation.request
+        return {
+            "model": model.name,
+            "configured_strategy": model.strategy,
+            "strategy": explanation.strategy,
+            "effective_strategy": explanation.effective,
+            "reason": explanation.reason,
+            "fallback": model.fallback.id if model.fallback is not None else None,
+            "prompt_bytes": request.prompt_bytes,
+            "prompt_tokens": round(request.prompt_tokens, 1),
+            "prompt_blocks": request.prefix.blocks,
+            "exact_tokens": bool(request.exact),
+            "workers": [
+                *(
+                    self._worker(place.candidate)
+                    | {
+                        "rank": place.rank,
+                        "predicted_ttft_s": _seconds(place.predicted_ttft_s),
+                        "cost_s": None if place.cost_s is None else _seconds(place.cost_s),
+                    }
+                    for place in explanation.places
+                ),
+                *(self._worker(each.candidate) | {"why_not": each.why_not} for each in explanation.excluded),
+            ],
+        }
+
+    def _worker(self, candidate: Candidate) -> dict[str, Any]:
+        """A worker as it stands outside of every order."""
+        load = candidate.load
+        return {
+            "worker": candidate.worker,
+            "rank": None,
+            "hit_blocks": candidate.hit_blocks,
+            "hit_tokens": round(candidate.hit_tokens, 1),
+            "hit_source": candidate.source,
+            "hit_load_s": _seconds(candidate.load_s),
+            "kv_stream": self._stream_state(candidate.worker),
+            "load": {
+                "backlog_s": _seconds(load.backlog_s),
+                "pending": load.pending,
+                "decodes": load.decodes,
+                "busy_share": round(load.busy_share, 4),
+            },
+            "predicted_ttft_s": None,
+            "cost_s": None,
+            "admits": candidate.admits,
+            "why_not": None,
+        }
 
 
 @router.post(
@@ -79,54 +140,6 @@ async def explain(
         return JSONResponse(await explainer.explain(path, Incoming(request.scope, request.receive)))
     except CallerGone:
         return Response()  # for nobody
-
-
-def _told(model: Model, explanation: Explanation) -> dict[str, Any]:
-    request = explanation.request
-    return {
-        "model": model.name,
-        "configured_strategy": model.strategy,
-        "strategy": explanation.strategy,
-        "effective_strategy": explanation.effective,
-        "reason": explanation.reason,
-        "fallback": model.fallback.id if model.fallback is not None else None,
-        "prompt_bytes": request.prompt_bytes,
-        "prompt_tokens": round(request.prompt_tokens, 1),
-        "prompt_blocks": request.prefix.blocks,
-        "workers": [
-            *(
-                _worker(place.candidate)
-                | {
-                    "rank": place.rank,
-                    "predicted_ttft_s": _seconds(place.predicted_ttft_s),
-                    "cost_s": None if place.cost_s is None else _seconds(place.cost_s),
-                }
-                for place in explanation.places
-            ),
-            *(_worker(each.candidate) | {"why_not": each.why_not} for each in explanation.excluded),
-        ],
-    }
-
-
-def _worker(candidate: Candidate) -> dict[str, Any]:
-    """A worker as it stands outside of every order."""
-    load = candidate.load
-    return {
-        "worker": candidate.worker,
-        "rank": None,
-        "hit_blocks": candidate.hit_blocks,
-        "hit_tokens": round(candidate.hit_tokens, 1),
-        "load": {
-            "backlog_s": _seconds(load.backlog_s),
-            "pending": load.pending,
-            "decodes": load.decodes,
-            "busy_share": round(load.busy_share, 4),
-        },
-        "predicted_ttft_s": None,
-        "cost_s": None,
-        "admits": candidate.admits,
-        "why_not": None,
-    }
 
 
 def _seconds(seconds: float) -> float:

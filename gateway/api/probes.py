@@ -1,14 +1,20 @@
 """What an orchestrator and a scraper ask: does it live, can it serve, what has it counted, which version is it."""
 
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
+from cache_index import WorkerId
 from gateway.endings import Endings
+from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
-from gateway.models import Models
+from gateway.models import Model, Models
+
+StreamState = Callable[[WorkerId], Trust | None]
+"""See `gateway.followers.Followers.state`."""
 
 router = APIRouter()
 
@@ -27,13 +33,16 @@ async def livez() -> dict[str, str]:
 @router.get("/ping", summary="The same, where SageMaker asks", responses=_NOT_READY)
 async def readyz(request: Request, response: Response) -> dict[str, Any]:
     models: Models = request.app.state.models
+    stream_state: StreamState = request.app.state.stream_state
     reasons = {model.name: model.why_not_ready() for model in models}
     ready = any(reason is None for reason in reasons.values())
     response.status_code = 200 if ready else 503
-    return {
+    told: dict[str, Any] = {
         "status": "ready" if ready else "not ready",
         "models": {name: reason or "ready" for name, reason in reasons.items()},
     }
+    streams = {model.name: _streams(model, stream_state) for model in models if model.follows}
+    return told | {"kv_events": streams} if streams else told
 
 
 @router.get("/version", summary="The version of the gateway, not of an engine")
@@ -47,3 +56,9 @@ async def metrics(request: Request) -> Response:
     endings.settle()  # a scrape sees every request that has ended before it
     counted: Metrics = request.app.state.metrics
     return Response(counted.exposition(), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
+
+
+def _streams(model: Model, stream_state: StreamState) -> dict[str, Trust]:
+    """How far each worker's engine can be relied on in what it tells of its cache."""
+    states = {worker: stream_state(worker) for worker in model.workers}
+    return {worker: state for worker, state in states.items() if state is not None}

@@ -22,6 +22,7 @@ from gateway.settings.schema import (
     BreakerSettings,
     HealthSettings,
     IndexSettings,
+    KvEventsSettings,
     LoggingSettings,
     ModelBedrockSettings,
     ModelSettings,
@@ -30,6 +31,8 @@ from gateway.settings.schema import (
     ServerSettings,
     Settings,
     TimeoutSettings,
+    TokenizerSettings,
+    WorkerEventsSettings,
     WorkerSettings,
 )
 from gateway.settings.source import build, environment, load, masked
@@ -42,6 +45,7 @@ __all__ = [
     "Change",
     "HealthSettings",
     "IndexSettings",
+    "KvEventsSettings",
     "LoggingSettings",
     "ModelBedrockSettings",
     "ModelSettings",
@@ -52,6 +56,8 @@ __all__ = [
     "Settings",
     "SettingsError",
     "TimeoutSettings",
+    "TokenizerSettings",
+    "WorkerEventsSettings",
     "WorkerSettings",
     "applicable",
     "build",

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from gateway.settings.names import Place, dotted
 from gateway.settings.schema import Settings
 
-FIXED: Final = ("server", "routing", "index", "breaker", "retry", "logging")
+FIXED: Final = ("server", "routing", "index", "kv_events", "breaker", "retry", "logging")
 """Groups that count from the start on; the others are `models`, `timeouts`, `health` and `bedrock`."""
 
 

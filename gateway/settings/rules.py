@@ -95,6 +95,14 @@ def _check_file(value: str) -> str:
     return value
 
 
+def _check_zmq(value: str) -> str:
+    """As ZeroMQ writes addresses; ``*`` for every interface, where something is bound."""
+    found = re.fullmatch(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})|ipc://[!-~]+", value)
+    if found is None or not 0 < int(found[2] or 1) < 65536:
+        raise _rule("it must be a ZeroMQ address such as tcp://10.0.0.5:5557")
+    return value
+
+
 Url = Annotated[str, AfterValidator(_check_url)]
 WorkerUrl = Annotated[Url, AfterValidator(_check_worker_url)]
 Token = Annotated[str, AfterValidator(_check_token)]
@@ -105,6 +113,8 @@ Alias = Annotated[str, AfterValidator(_check_alias)]
 HeaderName = Annotated[str, AfterValidator(_check_header)]
 FileName = Annotated[str, AfterValidator(_check_file)]
 UrlPath = Annotated[str, AfterValidator(_check_path)]
+ZmqAddress = Annotated[str, AfterValidator(_check_zmq)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 

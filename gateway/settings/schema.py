@@ -17,11 +17,13 @@ from gateway.settings.rules import (
     ModelName,
     Positive,
     Secret,
+    Share,
     StrategyName,
     Token,
     Url,
     UrlPath,
     WorkerUrl,
+    ZmqAddress,
     ambiguous,
     endpoint,
     repeated,
@@ -68,6 +70,19 @@ class ServerSettings(_Group):
     )
 
 
+class WorkerEventsSettings(_Group):
+    endpoint: ZmqAddress | None = Field(
+        default=None, description="where it publishes, e.g. tcp://10.0.0.5:5557; null: it dials kv_events.bind"
+    )
+    replay_endpoint: ZmqAddress | None = Field(
+        default=None, description="where it can be asked for what was missed; null: nowhere, and gaps stay"
+    )
+    topic: str = Field(
+        default="",
+        description="of its messages; empty: any, and of one that dials kv@NAME@..., NAME being its id or host",
+    )
+
+
 class WorkerSettings(_Group):
     url: WorkerUrl = Field(description="address of the model server, e.g. http://10.0.0.5:8000")
     id: Token = Field(
@@ -77,6 +92,10 @@ class WorkerSettings(_Group):
     max_connections: Count | None = Field(
         default=None, description="connections to this worker at once; null: no limit"
     )
+    kv_events: WorkerEventsSettings | None = Field(
+        default=None,
+        description="where its engine tells of its cache; null: the engine is asked (vLLM from 0.31, SGLang)",
+    )
 
 
 class ModelBedrockSettings(_Group):
@@ -85,6 +104,24 @@ class ModelBedrockSettings(_Group):
     endpoint_url: Url | None = Field(default=None, description="endpoint of the runtime; null: bedrock.endpoint_url")
     default_max_tokens: Count = Field(default=4096, description="output limit, tokens, when a request sets none")
     first_event_timeout_s: Positive = Field(default=60, description="wait for the first event of Bedrock's answer")
+
+
+class TokenizerSettings(_Group):
+    source: Literal["auto", "local", "engine", "none"] = Field(
+        default="auto",
+        description="who tells the exact tokens: local (from path), engine (asked), auto (the first that can), none",
+    )
+    path: FileName | None = Field(
+        default=None,
+        description="folder with tokenizer.json, tokenizer_config.json and chat template; needs warmgate[tokenizer]",
+    )
+    budget_s: Positive = Field(default=0.05, description="longest wait for tokens; then text has to do")
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.source == "local" and self.path is None:
+            return unless_contradictory(self, [Contradiction(("path",), "is needed where source is local")])
+        return self
 
 
 class ModelSettings(_Group):
@@ -100,6 +137,9 @@ class ModelSettings(_Group):
     upstream_model: ModelName = Field(
         default_factory=lambda fields: fields["name"], description="name sent to the workers; default: name"
     )
+    adapter_of: ModelName | None = Field(
+        default=None, description="upstream_model is a LoRA adapter of this model; null: it is a model of its own"
+    )
     session_header: HeaderName = Field(
         default="x-session-id", description="request header that names the session, for the session strategy"
     )
@@ -108,6 +148,10 @@ class ModelSettings(_Group):
     )
     workers_file: FileName | None = Field(
         default=None, description="YAML or JSON file with a list of more workers, followed while running"
+    )
+    tokenizer: TokenizerSettings = Field(
+        default=TokenizerSettings(),
+        description="exact tokens of prompts, which kv_aware compares with what engines tell",
     )
     bedrock: ModelBedrockSettings | None = Field(
         default=None, description="answers when no worker can; null: nobody does"
@@ -132,6 +176,13 @@ class RoutingSettings(_Group):
     initial_prefill_tokens_per_s: Positive = Field(
         default=2000, description="assumed prefill speed of a worker until its own is learnt; too low is the safe side"
     )
+    depth_s: Positive = Field(
+        default=0.05, description="kv_aware: a worker with no more backlog than this is sent the next request"
+    )
+    max_wait_s: Positive = Field(
+        default=120, description="kv_aware: a request held for so long comes before all others"
+    )
+    most_waiting: Count = Field(default=4096, description="kv_aware: with so many held, more are sent at once")
     seed: int | None = Field(default=None, description="makes random ties repeatable; null: by chance")
 
 
@@ -144,6 +195,24 @@ class IndexSettings(_Group):
     default_block_size: Count = Field(
         default=16, description="tokens in one engine block when the worker's metrics do not tell"
     )
+
+
+class KvEventsSettings(_Group):
+    bind: ZmqAddress | None = Field(
+        default=None, description="where engines that dial out are awaited, e.g. tcp://*:5557; null: none does"
+    )
+    check: bool = Field(
+        default=True, description="try each worker out with tiny completions when its engine begins to tell"
+    )
+    prediction_s: Positive = Field(
+        default=5, description="what was sent to a worker counts as cached for so long before its engine tells"
+    )
+    max_bytes: Count = Field(default=2**30, description="memory for the blocks that engines tell of")
+    cpu_price: Share = Field(
+        default=0.25, description="time to load a block from host memory, as a share of the time to compute it"
+    )
+    disk_price: Share = Field(default=0.75, description="the same for disks")
+    shared_price: Share = Field(default=0.5, description="the same for stores that all workers share")
 
 
 class TimeoutSettings(_Group):
@@ -198,6 +267,9 @@ class Settings(_Group):
     )
     routing: RoutingSettings = Field(default=RoutingSettings(), description="choice of a worker")
     index: IndexSettings = Field(default=IndexSettings(), description="memory of who holds which prefix")
+    kv_events: KvEventsSettings = Field(
+        default=KvEventsSettings(), description="what engines tell of their caches, for kv_aware"
+    )
     timeouts: TimeoutSettings = Field(default=TimeoutSettings(), description="patience with workers")
     health: HealthSettings = Field(default=HealthSettings(), description="asking workers how they are")
     breaker: BreakerSettings = Field(default=BreakerSettings(), description="leaving a failing worker alone")
@@ -228,6 +300,15 @@ class Settings(_Group):
             for i, model in enumerate(self.models)
             if model.bedrock is not None and model.bedrock.region is None and self.bedrock.region is None
         )
+        if self.kv_events.bind is None:
+            found.extend(
+                Contradiction(
+                    ("models", i, "workers", j, "kv_events", "endpoint"), "is needed: kv_events.bind is not set"
+                )
+                for i, model in enumerate(self.models)
+                for j, worker in enumerate(model.workers)
+                if worker.kv_events is not None and worker.kv_events.endpoint is None
+            )
         if self.routing.lease_s < self.timeouts.total_s:
             text = "is shorter than timeouts.total_s: a long answer would lose its place on its worker"
             found.append(Contradiction(("routing", "lease_s"), text))

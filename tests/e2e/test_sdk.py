@@ -401,7 +401,7 @@ async def test_a_caller_that_waits_no_longer_gets_a_timeout_and_frees_the_worker
     await slowly.fault(slowly.workers[0], "slow", factor=100)
     client = slowly.openai.with_options(timeout=1.0)
     with pytest.raises(APITimeoutError):
-        await client.chat.completions.create(**chat("x " * 50_000, stream=streams))
+        await client.chat.completions.create(**chat("e " * 50_000, stream=streams))
 
     await until_free(slowly)
     assert ["aborted"] == [entry["state"] for entry in await slowly.served(slowly.workers[0])]

@@ -13,12 +13,14 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from cache_index import WorkerId
 from gateway import app as app_module
 from gateway.api.admin_access import AdminAccess
 from gateway.api.explain import Explainer
 from gateway.app import Gateway, create_app
 from gateway.endings import Endings
 from gateway.kept_responses import KeptResponses
+from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
 from gateway.response_owners import ResponseOwners
 from gateway.settings import build
@@ -137,12 +139,20 @@ async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
 
     models = the_models()
     kept = KeptResponses(models, ResponseOwners())
-    explainer = Explainer({}, models, ResponseOwners(), max_body_bytes=1)
+    streams: dict[WorkerId, Trust] = {}
+    explainer = Explainer({}, models, ResponseOwners(), stream_state=streams.get, max_body_bytes=1)
     caller = Caller(method="GET", path="/metrics")
     with pytest.raises(ZeroDivisionError):
         await caller.call(
             app_module._api(
-                models, metrics, Endings([metrics]), kept, explainer, admin_access=AdminAccess(None), lifespan=lifespan
+                models,
+                metrics,
+                Endings([metrics]),
+                kept,
+                explainer,
+                stream_state=streams.get,
+                admin_access=AdminAccess(None),
+                lifespan=lifespan,
             )
         )
 

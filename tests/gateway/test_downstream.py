@@ -16,7 +16,7 @@ CHAT = ENDPOINTS["/v1/chat/completions"]
 
 
 def decided() -> Exchange:
-    return an_exchange(backend="w1", strategy="prefix_aware", hit_blocks=3)
+    return an_exchange(backend="w1", strategy="prefix_aware", hit_blocks=3, hit_tokens=48.9)
 
 
 async def test_the_decision_stands_in_the_headers() -> None:
@@ -30,6 +30,7 @@ async def test_the_decision_stands_in_the_headers() -> None:
         (b"x-warmgate-worker", b"w1"),
         (b"x-warmgate-strategy", b"prefix_aware"),
         (b"x-warmgate-hit-blocks", b"3"),
+        (b"x-warmgate-hit-tokens", b"48"),
     ] == caller.header_list
     assert 200 == caller.status == exchange.status
 

@@ -81,6 +81,7 @@ def test_a_backends_headers_pass_down_but_for_those_of_the_gateway() -> None:
         (b"x-warmgate-worker", b"w"),
         (b"x-warmgate-strategy", b"session"),
         (b"x-warmgate-hit-blocks", b"9"),
+        (b"x-warmgate-hit-tokens", b"144"),
         (b"x-engine", b"1"),
     ]
 

@@ -36,6 +36,7 @@ ANSWERED = {
     "streams": True,
     "backend": "a",
     "hit_blocks": 3,
+    "hit_tokens": 40.5,
     "attempts": 1,
     "status": 200,
     "first_byte": 100.5,
@@ -63,6 +64,9 @@ def test_the_families_are_these() -> None:
         ("gauge", "warmgate_index_bytes"),
         ("gauge", "warmgate_index_max_bytes"),
         ("gauge", "warmgate_requests_in_flight"),
+        ("gauge", "warmgate_requests_waiting"),
+        ("gauge", "warmgate_oldest_wait_seconds"),
+        ("gauge", "warmgate_policy_effective"),
         ("gauge", "warmgate_worker_up"),
         ("gauge", "warmgate_worker_asleep"),
         ("gauge", "warmgate_worker_draining"),
@@ -71,6 +75,9 @@ def test_the_families_are_these() -> None:
         ("gauge", "warmgate_worker_backlog_seconds"),
         ("gauge", "warmgate_worker_prefill_tokens_per_second"),
         ("gauge", "warmgate_worker_index_blocks"),
+        ("gauge", "warmgate_worker_cache_told"),
+        ("gauge", "warmgate_worker_hit_accuracy"),
+        ("gauge", "warmgate_worker_hit_alarm"),
         ("gauge", "warmgate_worker_connections"),
         ("gauge", "warmgate_worker_engine_running"),
         ("gauge", "warmgate_worker_engine_waiting"),
@@ -87,9 +94,12 @@ def test_an_answered_stream_is_counted_and_timed() -> None:
 
     assert {("tiny", "200"): 1.0} == samples(metrics, "warmgate_requests_total")
     assert {("tiny", "hit", "prefix_aware"): 1.0} == samples(metrics, "warmgate_decisions_total")
-    assert {("cached", "tiny"): 48.0, ("completion", "tiny"): 11.0, ("prompt", "tiny"): 64.0} == samples(
-        metrics, "warmgate_tokens_total"
-    )
+    assert {
+        ("cached", "tiny"): 48.0,
+        ("completion", "tiny"): 11.0,
+        ("predicted", "tiny"): 40.0,
+        ("prompt", "tiny"): 64.0,
+    } == samples(metrics, "warmgate_tokens_total")
     assert {("tiny",): 0.5} == samples(metrics, "warmgate_ttft_seconds_sum")
     assert {("tiny",): pytest.approx(0.1)} == samples(metrics, "warmgate_tpot_seconds_sum")
     assert {("tiny",): 1.5} == samples(metrics, "warmgate_e2e_seconds_sum")

@@ -243,10 +243,27 @@ def test_readings_are_the_state_of_each_worker() -> None:
         "backlog_seconds": pytest.approx(0.084, abs=0.01),
         "prefill_tokens_per_second": pytest.approx(870, abs=1),
         "index_blocks": 4.0,
+        "cache_told": 0.0,
+        "hit_accuracy": 1.0,
+        "hit_alarm": 0.0,
         "connections": 0.0,
     } == a.values
     assert ("a", "b") == (a.worker, b.worker)
     assert (0.0, 0.0, 0.0, 3.0) == tuple(b.values[n] for n in ("up", "in_flight", "index_blocks", "connections"))
+
+
+def test_kv_aware_is_what_its_workers_engines_tell() -> None:
+    """Without any that tells it ranks by what was sent; other strategies are what they are."""
+    model = a_model(Answers(), Answers(), strategy_name="kv_aware")
+    policies = [model.effective_policy]
+    for worker in ("a", "b"):
+        model.fleet.set_trusted(WorkerId(worker), trusted=True)
+        policies.append(model.effective_policy)
+    (a, _) = model.readings(0.0)
+
+    assert ["prefix_aware", "kv_aware_in_part", "kv_aware"] == policies
+    assert 1.0 == a.values["cache_told"]
+    assert "session" == a_model(Answers(), strategy_name="session").effective_policy
 
 
 def test_a_model_whose_workers_drain_is_not_ready() -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from cache_index import WorkerId
+from cache_index.tokens import pack, scope_of
 from gateway.body import Body
 from gateway.disconnects import Disconnects
 from gateway.endings import Endings
@@ -29,13 +30,17 @@ from gateway.models import Model
 from gateway.proxy import Proxy
 from gateway.request_log import RequestLog
 from gateway.response_owners import Owner, ResponseOwners
+from gateway.tokenizing.exactness import Exact, NotExact
+from gateway.tokenizing.rung import RawPrompt
 from routing.booking import Ending
+from routing.candidate import Candidate
 from routing.dispatcher import Dispatch
 from routing.explanation import Explanation
 from routing.request import Request
 from tests.fakes.backends import EVENTS, Answers, BreaksAfter, Fake, Hangs, Raises, Refuses, ScriptedReply, Streams
 from tests.gateway.asgi import App, Caller, Message
 from tests.gateway.endpoints.streams import event
+from tests.gateway.exact_examples import Tells, follow
 from tests.gateway.examples import (
     CHAT,
     CHAT_STREAM,
@@ -46,11 +51,13 @@ from tests.gateway.examples import (
     WHOLE,
     WORLD,
     Clock,
+    InGivenOrder,
     WatchedFleet,
     a_model,
     in_flight,
     the_models,
 )
+from tests.routing.confirmed_examples import MODEL, TOKEN_HASHER, ids_of, stored, told_fleet
 
 CHAT_PATH = "/v1/chat/completions"
 STREAM_ASKING_USAGE = (
@@ -161,6 +168,7 @@ async def test_a_request_is_answered() -> None:
         (b"x-warmgate-worker", b"a"),
         (b"x-warmgate-strategy", b"prefix_aware"),
         (b"x-warmgate-hit-blocks", b"0"),
+        (b"x-warmgate-hit-tokens", b"0"),
     ] == caller.header_list
     assert (200, None) == stage.told()
 
@@ -232,6 +240,60 @@ async def test_an_unknown_strategy_is_the_callers_fault() -> None:
     assert (400, "x-warmgate-strategy") == (caller.status, caller.json["error"]["param"])
     assert (400, "InvalidField") == stage.told()
     assert [] == worker.calls
+
+
+class Remembers(InGivenOrder):
+    """Every request that it was to rank for."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
+        self.requests.append(request)
+        return super().rank(request, candidates)
+
+
+def a_told_model(outcome: Exact | NotExact) -> tuple[Model, Tells, Remembers]:
+    """Whose worker tells of blocks of 16 tokens; who is asked for tokens, and who ranks."""
+    fleet, confirmed = told_fleet(WorkerId("a"))
+    confirmed.apply(WorkerId("a"), stored("a"), model=MODEL)
+    fleet.tick(0.0)
+    ranking = Remembers()
+    model = a_model(Answers(), fleet=fleet, upstream_name="engine-tiny", strategy=ranking)
+    return model, follow(model, outcome), ranking
+
+
+async def test_routing_knows_a_prompt_by_its_exact_tokens() -> None:
+    """Two blocks and a token, in the scope of the caller's salt; who tells them gets the body as it came."""
+    model, rung, ranking = a_told_model(Exact(pack(ids_of("ab")) + pack([7]), 33))
+    raw = CHAT[:-1] + b',"cache_salt":"pepper"}'
+    stage = Stage(model)
+    caller = await stage.ask(raw)
+    (request,) = ranking.requests
+    scope = scope_of(MODEL, None, "pepper")
+
+    assert [RawPrompt(CHAT_PATH, raw, "engine-tiny")] == rung.asked
+    assert (TOKEN_HASHER.prefix(pack(ids_of("ab")), block_size=16, scope=scope),) == request.exact
+    assert (33.0, 2) == (request.prompt_tokens, request.exact[0].blocks)
+    assert (200, (200, None)) == (caller.status, stage.told())
+
+
+async def test_without_exact_tokens_text_has_to_do() -> None:
+    """The request is served all the same, its tokens estimated."""
+    model, _, ranking = a_told_model(NotExact("slow"))
+    caller = await Stage(model).ask(CHAT)
+    (request,) = ranking.requests
+
+    assert (200, ()) == (caller.status, request.exact)
+    assert request.prompt_bytes / model.fleet.bytes_per_token.ratio == request.prompt_tokens
+
+
+async def test_who_reads_no_cache_is_not_asked_for_its_tokens() -> None:
+    """An embedding is computed whole."""
+    model, rung, ranking = a_told_model(Exact(pack(ids_of("ab")), 32))
+    caller = await Stage(model).ask(b'{"model":"tiny","input":"hello"}', path="/v1/embeddings")
+
+    assert (200, [], ()) == (caller.status, rung.asked, ranking.requests[0].exact)
 
 
 async def test_one_request_id_stands_everywhere() -> None:
@@ -951,11 +1013,24 @@ class NeverYet:
     def __init__(self) -> None:
         self.held: list[Request] = []
 
+    @property
+    def waiting(self) -> int:
+        return len(self.held)
+
+    def oldest_wait_s(self, now: float) -> float:
+        return 0.0
+
     def submit(self, request: Request, now: float) -> None:
         self.held.append(request)
 
     def poll(self, now: float) -> list[Dispatch]:
         return []
+
+    def next_poll_at(self, now: float) -> float | None:
+        return None
+
+    def hand_over(self) -> list[tuple[Request, float]]:
+        raise NotImplementedError
 
     def cancel(self, request: Request) -> None:
         self.held.remove(request)

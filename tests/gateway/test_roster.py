@@ -2,8 +2,10 @@
 
 import asyncio
 import gc
+import json
 import random
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,23 +14,36 @@ import httpx
 import pytest
 
 from cache_index import Hasher, WorkerId
+from cache_index.confirmed import Confirmed
+from cache_index.hit import Hit
 from cache_index.radix import RadixTree
+from cache_index.residency import Residency
+from cache_index.tokens import TokenHasher
 from gateway.backends.backend import Call, Reply
 from gateway.errors import ConnectFailed
+from gateway.exact_prompts import ExactPrompts
+from gateway.followers import Followers, Subject
 from gateway.health import Health
+from gateway.kv_events.feed import Feed
+from gateway.kv_events.sources import Source, Sources
 from gateway.models import Model, Models
-from gateway.roster import Roster, rules_of
+from gateway.roster import Knowledge, Roster, rules_of
 from gateway.settings import Settings, build
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
+from gateway.tokenizers import Tokenizers
 from routing.booking import Booking
 from routing.worker import Worker
 from tests.fakes.engine import FakeEngine, Hangs, Page, fake_engine
+from tests.fakes.intake import FakeIntake
 from tests.gateway.examples import CHAT, CHAT_STREAM, Clock
+from tests.gateway.kv_events.examples import until
+from tests.routing.confirmed_examples import ids_of, stored
 from tests.routing.examples import ANSWERED, a_request, an_index, book
 
 A, B = WorkerId("a"), WorkerId("b")
 JSON = [(b"content-type", b"application/json")]
+TEXT = b'{"model":"tiny","prompt":"hello"}'
 CALL = Call(b"POST", b"/v1/chat/completions", JSON, CHAT[:-1] + b',"max_tokens":1}', streams=False, model="tiny")
 CALL_STREAM = Call(b"POST", b"/v1/chat/completions", JSON, CHAT_STREAM, streams=True, model="tiny")
 
@@ -51,7 +66,17 @@ class Stage:
     roster: Roster
     models: Models
     health: Health
+    knowledge: Knowledge
+    intake: FakeIntake
     index: RadixTree
+
+    @property
+    def followers(self) -> Followers:
+        return self.knowledge.followers
+
+    @property
+    def confirmed(self) -> Confirmed:
+        return self.knowledge.confirmed
 
     def take(self, models: Mapping[str, Any], **groups: Any) -> Model:
         """Take the settings; the first model of them, with all its workers up."""
@@ -60,6 +85,29 @@ class Stage:
         for state in model.fleet:
             model.fleet.set_up(state.id, up=True)
         return model
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Feed]:
+        """What the stream of the only worker that is followed tells."""
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(self.followers.run())
+            await until(lambda: self.intake.running)
+            yield self.intake.running[0].feed
+            running.cancel()
+
+
+def knowledge_of(index: RadixTree, client: httpx.AsyncClient, clock: Clock, intake: FakeIntake) -> Knowledge:
+    """As the gateway has it, with nobody running."""
+    token_hasher = TokenHasher(bytes(32))
+    confirmed = Confirmed(Residency(token_hasher, max_bytes=1_000_000))
+    return Knowledge(
+        index=index,
+        hasher=Hasher(bytes(32), block_bytes=64),
+        confirmed=confirmed,
+        token_hasher=token_hasher,
+        tokenizers=Tokenizers(executor=ThreadPoolExecutor(1), client=client, clock=clock),
+        followers=Followers(confirmed, intake),
+    )
 
 
 @pytest.fixture
@@ -74,13 +122,10 @@ async def a_stage() -> AsyncIterator[Stage]:
     async with httpx.AsyncClient(verify=False, limits=httpx.Limits(max_connections=None)) as client:
         index, models, clock = an_index(), Models(), Clock()
         health = Health(rules, client=client, clock=clock, rng=random.Random(0))
-        hasher = Hasher(bytes(32), block_bytes=64)
-        yield Stage(
-            Roster(models, health, index=index, hasher=hasher, client=client, clock=clock, rng=random.Random(0)),
-            models,
-            health,
-            index,
-        )
+        intake = FakeIntake({"http://a:1": Sources((Source("tcp://a:5557"),))})
+        knowledge = knowledge_of(index, client, clock, intake)
+        roster = Roster(models, health, knowledge=knowledge, client=client, clock=clock, rng=random.Random(0))
+        yield Stage(roster, models, health, knowledge, intake, index)
 
 
 def state_of(model: Model, worker: WorkerId) -> Worker:
@@ -189,14 +234,17 @@ async def test_how_a_worker_is_asked_may_change(stage: Stage, worker: dict[str, 
 
 
 async def test_strategies_keep_their_turn_while_they_stay(stage: Stage) -> None:
-    """Round robin goes on where it was when a worker comes, and begins anew when it is chosen."""
+    """Round robin goes on where it was when a worker comes; another strategy goes for all who come after its choice."""
     rr = {"strategy": "round_robin"}
-    before = stage.take({"tiny": rr | {"workers": workers("a")}})
-    more = stage.take({"tiny": rr | {"workers": workers("a", "b")}})
-    other = stage.take({"tiny": {"workers": workers("a", "b")}})
+    model = stage.take({"tiny": rr | {"workers": workers("a", "b")}})
+    first = [(await model.turnstile.admit(a_request())).order[0].worker for _ in range(2)]
+    model = stage.take({"tiny": rr | {"workers": workers("a", "b", "c")}})
+    then = await model.turnstile.admit(a_request())
+    model = stage.take({"tiny": {"workers": workers("a", "b", "c")}})
+    other = await model.turnstile.admit(a_request())
 
-    assert before.turnstile is more.turnstile
-    assert more.turnstile is not other.turnstile
+    assert (["a", "b"], "c") == (first, then.order[0].worker)
+    assert ("round_robin", "prefix_aware") == (then.strategy, other.strategy)
 
 
 async def test_bedrock_comes_changes_and_goes(stage: Stage) -> None:
@@ -239,6 +287,148 @@ async def test_what_cannot_be_made_changes_nothing(stage: Stage) -> None:
         stage.roster.take(bad.model_copy(update={"models": (bad.models[0], tiny)}))
     assert [before] == list(stage.models)
     assert [A] == [state.id for state in before.fleet]
+
+
+# ---- what engines tell
+
+
+AWARE = {"strategy": "kv_aware"}
+
+
+def followed(stage: Stage) -> dict[str, Subject]:
+    return {str(worker): subject for worker, subject in stage.followers.subjects().items()}
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [({}, []), ({"strategy": "session"}, []), (AWARE, ["a", "b"]), ({"strategy_header": True}, ["a", "b"])],
+)
+async def test_engines_are_followed_where_that_matters(
+    stage: Stage, model: dict[str, Any], expected: list[str]
+) -> None:
+    """By the strategy of a model, or because a caller may ask for it; then its prompts are known by their tokens."""
+    made = stage.take({"tiny": model | {"workers": workers("a", "b")}, "big": ["c"]})
+
+    assert (expected, bool(expected)) == (list(followed(stage)), made.follows)
+
+
+async def test_who_is_followed_goes_with_the_settings(stage: Stage) -> None:
+    """Workers and strategies come and go; whoever stays is the same subject."""
+    stage.take({"tiny": AWARE | {"workers": workers("a", "b")}})
+    before = followed(stage)["a"]
+    stage.take({"tiny": AWARE | {"workers": workers("c", "a"), "aliases": ["x"]}})
+    now = followed(stage)
+    stage.take({"tiny": ["a", "c"]})
+
+    assert (["c", "a"], before) == (list(now), now["a"])
+    assert {} == followed(stage)
+
+
+async def test_how_a_worker_is_asked_is_part_of_the_subject(stage: Stage) -> None:
+    """Its address and key, and the model that its engine loads, by the workers' name for it."""
+    worker = workers("a")[0] | {"api_key": "k-1"}
+    stage.take({"tiny": AWARE | {"workers": [worker], "upstream_model": "org/tiny"}})
+
+    assert {"a": Subject(A, "http://a:1", frozenset({("authorization", "Bearer k-1")}), "org/tiny", None)} == followed(
+        stage
+    )
+
+
+async def test_where_an_engine_tells_can_be_written_down(stage: Stage) -> None:
+    """A wildcard is the worker's host; without an endpoint it dials."""
+    tells = {"endpoint": "tcp://*:5557", "replay_endpoint": "tcp://r:5558", "topic": "kv"}
+    by_hand = [workers("a")[0] | {"kv_events": tells}, workers("b")[0] | {"kv_events": {}}]
+    stage.take({"tiny": AWARE | {"workers": by_hand}}, kv_events={"bind": "tcp://*:5559"})
+
+    assert {
+        "a": Sources((Source("tcp://a:5557", "tcp://r:5558", "kv"),)),
+        "b": Sources((Source(None),)),
+    } == {worker: subject.sources for worker, subject in followed(stage).items()}
+
+
+async def test_a_worker_of_two_models_is_followed_once(stage: Stage) -> None:
+    """Both rely on it: its engine loads one model, and the other is an adapter of that."""
+    both = {
+        "tiny": AWARE | {"workers": workers("a")},
+        "sql": AWARE | {"workers": workers("a"), "adapter_of": "tiny"},
+    }
+    tiny = stage.take(both)
+    sql = stage.models.find("sql")
+    assert {"a": Subject(A, "http://a:1", frozenset(), "tiny", None)} == followed(stage)
+
+    async with stage.listening() as feed:
+        feed.trusted("live")
+        assert [True, True] == [state_of(model, A).is_trusted for model in (tiny, sql)]
+
+        feed.apply([stored("ab")])
+        for model in (tiny, sql):
+            model.fleet.tick(0.0)
+        assert [{A: Hit(2)}, {}] == [await found(stage, model, "ab") for model in (tiny, sql)]
+
+        stage.take({"sql": both["sql"]})
+        assert ("live", True) == (stage.followers.state(A), state_of(stage.models.find("sql"), A).is_trusted)
+
+
+async def found(stage: Stage, model: Model, letters: str) -> Mapping[WorkerId, Hit]:
+    """What engines are known to hold of a prompt for *model*."""
+    assert model.exact_prompts is not None
+    body = json.dumps({"model": model.name, "prompt": ids_of(letters)}).encode()
+    prompt = await model.exact_prompts.of("/v1/completions", body, None)
+    assert prompt is not None
+    return stage.confirmed.match(prompt.prefixes[0], 0.0)
+
+
+async def test_a_tokenizer_is_kept_while_its_settings_are_the_same(stage: Stage) -> None:
+    """It is large, and remembers much; so are the counts of its prompts."""
+    none = {"source": "none"}
+    made = [
+        stage.take({"tiny": model}).exact_prompts
+        for model in (
+            AWARE | {"workers": workers("a"), "tokenizer": none},
+            AWARE | {"workers": workers("b", "a"), "tokenizer": none, "aliases": ["x"]},
+            {"workers": workers("a"), "strategy_header": True, "tokenizer": none},
+            AWARE | {"workers": workers("a"), "tokenizer": {"source": "engine"}},
+            AWARE | {"workers": workers("a"), "tokenizer": {"source": "engine"}, "upstream_model": "other"},
+            AWARE
+            | {
+                "workers": workers("a"),
+                "tokenizer": {"source": "engine"},
+                "upstream_model": "other",
+                "adapter_of": "x",
+            },
+            {"workers": workers("a")},
+        )
+    ]
+
+    assert made[-1] is None
+    assert [0, 0, 0, 1, 2, 3] == [_first(made, prompts) for prompts in made[:-1]]
+
+
+def _first(made: list[ExactPrompts | None], prompts: ExactPrompts | None) -> int:
+    """How many different ones came before *prompts*."""
+    return list(dict.fromkeys(made)).index(prompts)
+
+
+async def test_only_engines_that_are_ready_are_asked_for_tokens(stage: Stage) -> None:
+    """With the worker's key, at its present address."""
+    async with fake_engine({"/tokenize": Page('{"tokens":[5],"count":1,"max_model_len":9}')}) as engine:
+        worker = {"url": engine.url, "id": "a", "api_key": "k-1"}
+        model = stage.take({"tiny": AWARE | {"workers": [worker], "tokenizer": {"source": "engine", "budget_s": 10}}})
+        stage.intake.found[engine.url] = Sources((Source("tcp://a:5557"),))
+        async with stage.listening() as feed:
+            feed.trusted("live")
+            feed.apply([stored("ab")])
+            model.fleet.tick(0.0)
+            prompts = model.exact_prompts
+            assert prompts is not None
+            known = await prompts.of("/v1/completions", TEXT, None)
+            model.fleet.set_up(A, up=False)
+            unknown = await prompts.of("/v1/completions", TEXT, None)
+
+    assert known is not None
+    assert (1, None) == (known.tokens, unknown)
+    assert ["/v1/completions/render", "/tokenize"] == engine.asked
+    assert "authorization: bearer k-1" in engine.heads[1]
 
 
 # ---- checks

@@ -29,4 +29,4 @@ def test_time_per_output_token_leaves_the_first_token_out() -> None:
     tally.observe(an_exchange(status=200, first_byte=100.5, usage=Usage(64, 11, 48)), 101.5)
 
     assert 0.1 == tally.histograms["tpot_seconds"].total
-    assert {"prompt": 64, "cached": 48, "completion": 11} == tally.tokens
+    assert {"prompt": 64, "cached": 48, "predicted": 0, "completion": 11} == tally.tokens

@@ -22,6 +22,7 @@ class Holds:
         self.held: list[Request] = []
         self.cancelled: list[Request] = []
         self.times: list[float] = []
+        self.poll_at: float | None = None
 
     def submit(self, request: Request, now: float) -> None:
         self.times.append(now)
@@ -32,6 +33,20 @@ class Holds:
         released, self.held = self.held[: self.open], self.held[self.open :]
         self.open -= len(released)
         return [self._dispatch(request, now) for request in released]
+
+    @property
+    def waiting(self) -> int:
+        return len(self.held)
+
+    def oldest_wait_s(self, now: float) -> float:
+        return now - self.times[0] if self.held else 0.0
+
+    def next_poll_at(self, now: float) -> float | None:
+        return self.poll_at
+
+    def hand_over(self) -> list[tuple[Request, float]]:
+        held, self.held = self.held, []
+        return [(request, self.times[0]) for request in held]
 
     def cancel(self, request: Request) -> None:
         self.cancelled.append(request)
@@ -187,3 +202,58 @@ async def test_a_caller_that_is_released_as_it_leaves_gives_its_place_back() -> 
     assert second is staying.result().request
     assert [("a", Ending.ABORTED)] == scene.fleet.endings
     assert 1 == scene.load
+
+
+async def test_it_looks_again_when_the_dispatcher_says_so() -> None:
+    """A worker may become free by time alone; nothing else has to happen."""
+    scene = Scene()
+    async with asyncio.TaskGroup() as tasks:
+        scene.dispatcher.poll_at = 5.01
+        task = await scene.waiting(tasks, a_request())
+        scene.dispatcher.open = 1
+        scene.dispatcher.poll_at = None
+        async with asyncio.timeout(10):
+            dispatch = await task
+
+    assert dispatch.booking is not None
+    assert (0, 0.0) == (scene.turnstile.waiting, scene.turnstile.oldest_wait_s)
+
+
+async def test_a_later_look_is_not_taken_for_nobody() -> None:
+    """Each look sets the next one anew; the one that was set before is given up."""
+    scene = Scene(open_=1)
+    scene.dispatcher.poll_at = 5.0
+    await scene.turnstile.admit(a_request())
+    looks = len(scene.dispatcher.times)
+    scene.dispatcher.poll_at = None
+    await asyncio.sleep(0.01)
+
+    assert looks == len(scene.dispatcher.times)
+
+
+async def test_who_waits_goes_on_waiting_at_another_dispatcher() -> None:
+    """As long as before; and passes when that lets it."""
+    scene = Scene()
+    async with asyncio.TaskGroup() as tasks:
+        task = await scene.waiting(tasks, a_request())
+        scene.clock.now = 9.0
+        other = Holds(scene.fleet)
+        scene.turnstile.use(other)
+        assert ([], 1, 4.0) == (scene.dispatcher.held, scene.turnstile.waiting, scene.turnstile.oldest_wait_s)
+        other.open = 1
+        scene.turnstile.turn()
+
+        assert (await task).booking is not None
+
+
+async def test_who_waits_at_another_dispatcher_can_still_go_away() -> None:
+    """It is cancelled there."""
+    scene = Scene()
+    async with asyncio.TaskGroup() as tasks:
+        task = await scene.waiting(tasks, a_request())
+        other = Holds(scene.fleet)
+        scene.turnstile.use(other)
+        task.cancel()
+        await asyncio.sleep(0)
+
+    assert (0, 1) == (other.waiting, len(other.cancelled))

@@ -1,5 +1,6 @@
 """What an operator is told of a request that is not sent."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from gateway.api.explain import Explainer, router
 from gateway.body import parse_chat
 from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import GatewayError
+from gateway.kv_events.feed import Trust
 from gateway.models import Model
 from gateway.response_owners import Owner, ResponseOwners
 from routing.booking import Ending, Outcome
@@ -38,6 +40,7 @@ class Stage:
         allows_strategy_header: bool = False,
         fallback: Fake | None = None,
         max_body_bytes: int = 10_000,
+        streams: Mapping[WorkerId, Trust] | None = None,
     ) -> None:
         self.clock = Clock(0.0)
         self.fleet = WatchedFleet(3)
@@ -57,7 +60,9 @@ class Stage:
         self.api.include_router(router)
         models = the_models(self.model, aliases={"tiny": ["gpt-4o"]})
         self.api.state.admin_access = AdminAccess("the-admins")
-        self.api.state.explainer = Explainer(ENDPOINTS, models, self.owners, max_body_bytes=max_body_bytes)
+        self.api.state.explainer = Explainer(
+            ENDPOINTS, models, self.owners, stream_state=(streams or {}).get, max_body_bytes=max_body_bytes
+        )
         self.api.add_exception_handler(GatewayError, _in_openais_shape)
 
     async def post(self, body: bytes = CHAT, *, query: str = "", **headers: str) -> httpx.Response:
@@ -112,12 +117,16 @@ async def test_the_whole_answer() -> None:
         "prompt_bytes": 1406,
         "prompt_tokens": 351.5,
         "prompt_blocks": 21,
+        "exact_tokens": False,
         "workers": [
             {
                 "worker": home,
                 "rank": 1,
                 "hit_blocks": 21,
                 "hit_tokens": 336.0,
+                "hit_source": "shadow",
+                "hit_load_s": 0.0,
+                "kv_stream": None,
                 "load": idle,
                 "predicted_ttft_s": 0.027825,
                 "cost_s": 0.027825,
@@ -129,6 +138,9 @@ async def test_the_whole_answer() -> None:
                 "rank": 2,
                 "hit_blocks": 0,
                 "hit_tokens": 0.0,
+                "hit_source": "shadow",
+                "hit_load_s": 0.0,
+                "kv_stream": None,
                 "load": idle,
                 "predicted_ttft_s": 0.414225,
                 "cost_s": 0.414225,
@@ -140,6 +152,9 @@ async def test_the_whole_answer() -> None:
                 "rank": None,
                 "hit_blocks": 0,
                 "hit_tokens": 0.0,
+                "hit_source": "shadow",
+                "hit_load_s": 0.0,
+                "kv_stream": None,
                 "load": idle,
                 "predicted_ttft_s": None,
                 "cost_s": None,
@@ -148,6 +163,15 @@ async def test_the_whole_answer() -> None:
             },
         ],
     } == await stage.explain(LONG)
+
+
+async def test_how_far_each_engine_can_be_relied_on_is_told() -> None:
+    """In what it tells of its cache, also of a worker that is no candidate; none where nobody listens."""
+    stage = Stage(streams={A: "live", B: "stale"})
+    stage.fleet.set_up(B, up=False)
+    told = await stage.explain()
+
+    assert {"a": "live", "b": "stale", "c": None} == {w["worker"]: w["kv_stream"] for w in told["workers"]}
 
 
 async def test_nothing_of_the_prompt_is_told() -> None:
@@ -302,7 +326,7 @@ async def test_an_unknown_strategy_in_the_header_is_refused() -> None:
 
     assert (
         400,
-        "The header 'x-warmgate-strategy' must be one of round_robin, least_loaded, session, prefix_aware",
+        "The header 'x-warmgate-strategy' must be one of round_robin, least_loaded, session, prefix_aware, kv_aware",
         "x-warmgate-strategy",
     ) == told
 

@@ -1,6 +1,6 @@
 """What an orchestrator and a scraper ask."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import httpx
@@ -10,9 +10,12 @@ from fastapi import FastAPI
 from cache_index import WorkerId
 from gateway.api.probes import router
 from gateway.endings import Endings
+from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
 from gateway.models import Model
+from gateway.tokenizing.exactness import NotExact
 from tests.fakes.backends import Answers
+from tests.gateway.exact_examples import follow
 from tests.gateway.examples import a_model, an_exchange, the_models
 
 Serve = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -20,11 +23,15 @@ Serve = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 @asynccontextmanager
 async def serving(
-    *models: Model, metrics: Metrics | None = None, endings: Endings | None = None
+    *models: Model,
+    metrics: Metrics | None = None,
+    endings: Endings | None = None,
+    streams: Mapping[WorkerId, Trust] | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
     api = FastAPI()
     api.include_router(router)
     api.state.models = the_models(*models)
+    api.state.stream_state = (streams or {}).get
     api.state.metrics = metrics or Metrics()
     api.state.endings = endings or Endings([])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://gateway") as client:
@@ -65,6 +72,22 @@ async def test_without_any_it_is_not_ready() -> None:
 
     assert 503 == response.status_code
     assert {"status": "not ready", "models": {"tiny": "none of 2 workers is up"}} == response.json()
+
+
+async def test_how_far_engines_can_be_relied_on_is_a_detail_of_readiness() -> None:
+    """Of the models that follow what engines tell of their caches, and the workers that somebody listens to."""
+    following = a_model(Answers(), Answers(), Answers(), name="tiny")
+    follow(following, NotExact("unavailable"))
+    streams: dict[WorkerId, Trust] = {WorkerId("a"): "live", WorkerId("b"): "untrusted"}
+    async with serving(following, a_model(Answers(), name="big"), streams=streams) as client:
+        response = await client.get("/readyz")
+
+    assert 200 == response.status_code
+    assert {
+        "status": "ready",
+        "models": {"tiny": "ready", "big": "ready"},
+        "kv_events": {"tiny": {"a": "live", "b": "untrusted"}},
+    } == response.json()
 
 
 async def test_metrics_come_in_the_format_that_they_say() -> None:

@@ -38,6 +38,24 @@ def test_the_address_of_a_worker_is_not_an_sdks_base_url() -> None:
     ] == sentences(with_worker(url="http://a/v1/"))
 
 
+@pytest.mark.parametrize("address", ["10.0.0.5:5557", "http://a:1", "tcp://a", "tcp://a:0", "tcp://a:65536", "ipc://"])
+def test_events_come_from_an_address_of_zeromq(address: str) -> None:
+    """Anything else could not be connected to."""
+    assert [
+        f"models[0].workers[0].kv_events.endpoint is {address!r}; "
+        f"it must be a ZeroMQ address such as tcp://10.0.0.5:5557."
+    ] == sentences(with_worker(kv_events={"endpoint": address}))
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.5:5557", "tcp://[::1]:5557", "tcp://*:5557", "ipc:///run/a"])
+def test_a_good_address_of_zeromq_stays_as_it_is(address: str) -> None:
+    """A star stands for the worker's own host."""
+    told = parsed(with_worker(kv_events={"endpoint": address})).models[0].workers[0].kv_events
+
+    assert told is not None
+    assert address == told.endpoint
+
+
 class TestRepetition:
     def test_a_name_belongs_to_one_model(self) -> None:
         """Names, aliases and patterns of all models differ."""

@@ -17,7 +17,7 @@ from gateway.settings import (
     describe,
     load,
 )
-from tests.gateway.settings.examples import EXAMPLE, SMALLEST, parsed, sentences
+from tests.gateway.settings.examples import EXAMPLE, SMALLEST, parsed, sentences, with_model, with_worker
 
 
 def test_the_example_shows_every_setting_with_its_default() -> None:
@@ -106,3 +106,18 @@ def test_a_lease_is_not_shorter_than_the_longest_answer() -> None:
     assert [
         "routing.lease_s is shorter than timeouts.total_s: a long answer would lose its place on its worker."
     ] == sentences(f"{SMALLEST}\nrouting: {{lease_s: 60}}\n")
+
+
+def test_an_engine_that_dials_needs_somebody_who_waits_for_it() -> None:
+    """The address is one for all engines that do."""
+    assert ["models[0].workers[0].kv_events.endpoint is needed: kv_events.bind is not set."] == sentences(
+        with_worker(kv_events={"topic": "kv@a"})
+    )
+
+
+def test_a_local_tokenizer_needs_its_folder() -> None:
+    """Where the engine may be asked instead, it does not."""
+    assert ["models[0].tokenizer.path is needed where source is local."] == sentences(
+        with_model(tokenizer={"source": "local"})
+    )
+    assert "auto" == parsed(with_model(tokenizer={})).models[0].tokenizer.source

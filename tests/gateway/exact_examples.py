@@ -1,0 +1,28 @@
+"""Exact prompts without a tokenizer, for tests of what is done with them."""
+
+from gateway.exact_prompts import ExactPrompts
+from gateway.models import Model
+from gateway.tokenizing.exactness import Exact, NotExact
+from gateway.tokenizing.rung import RawPrompt
+from tests.routing.confirmed_examples import MODEL, TOKEN_HASHER
+
+
+class Tells:
+    """A rung that gives the same answer to all."""
+
+    def __init__(self, outcome: Exact | NotExact) -> None:
+        self.outcome = outcome
+        self.asked: list[RawPrompt] = []
+
+    async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
+        self.asked.append(prompt)
+        return self.outcome
+
+
+def follow(model: Model, outcome: Exact | NotExact) -> Tells:
+    """From now on *model* follows what its engines tell; who is asked for the tokens of its prompts."""
+    rung = Tells(outcome)
+    model.exact_prompts = ExactPrompts(
+        rung, model.fleet, hasher=TOKEN_HASHER, upstream_name=model.upstream_name, base=MODEL, adapter=None
+    )
+    return rung
