@@ -11,7 +11,7 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test test-compiled engine-test fuzz sdk-smoke lint bench wheel clean
+.PHONY: run test test-compiled engine-test fuzz sdk-smoke lint bench replay wheel clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -51,16 +51,21 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.test
+bench: $(VENV)/.test replay
 	$(BIN)/python -m benchmarks.index
-	$(BIN)/python -m benchmarks.replay --capacity-search
+	$(BIN)/python -m benchmarks.tokenizing
+	$(BIN)/python -m benchmarks.decision
 	$(BIN)/python -m benchmarks.live
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.streams
 	$(BIN)/python -m benchmarks.overhead
 
+# Every table of strategies on recorded traffic; virtual time, so any machine will do.
+replay: $(VENV)/.test
+	$(BIN)/python -m benchmarks.replay --seeds 5 --processes 2
+
 clean:
-	rm -rf $(VENV) .venv-sdk .venv-vllm build dist
+	rm -rf $(VENV) .venv-sdk .venv-vllm .peers build dist
 
 $(VENV)/.run: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Warmgate needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }

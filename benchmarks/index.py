@@ -1,10 +1,15 @@
-"""What the prefix index costs: time per match, time per recorded block, bytes per held block, and `pygtrie` beside it.
+"""What the indexes of cached prefixes cost, in time and bytes, with `pygtrie` and Dynamo's `RadixTree` beside them.
 
-64 workers hold a million blocks of 16 tokens (64 bytes of text). Prompts of 8,192 tokens share one of 8 system prompts
-of 1,024 tokens, and a third of them is a later turn of one that was seen. `pygtrie` gets the same prompts as one trie
-per worker, keyed by the same block hashes, without any eviction; it is asked less often, because it takes longer.
+The index of what was sent where: 64 workers hold a million blocks of 16 tokens (64 bytes of text). Prompts of 8,192
+tokens share one of 8 system prompts of 1,024 tokens, and a third of them is a later turn of one that was seen.
+`pygtrie` gets the same prompts as one trie per worker, keyed by the same block hashes, without any eviction; it is
+asked less often, because it takes longer.
 
-Exit status: 0 the bar is met, 1 it is missed.
+The index of what engines told: 64 workers tell of half a million blocks of 16 tokens, in events of 16 to 272 of them.
+Ours gets the msgpack that vLLM sends, decodes it and hashes the tokens; Dynamo's gets the JSON that its Python binding
+takes, with the tokens hashed beforehand. Both take turns, each time in a fresh process, and are asked the same.
+
+Exit status: 0 the bars are met, 1 one is missed, 2 it could not run (Dynamo could not be installed, perhaps).
 """
 
 import argparse
@@ -17,6 +22,9 @@ from contextlib import contextmanager
 
 import pygtrie
 
+from benchmarks import told
+from benchmarks.peers.environment import NotInstalledError
+from benchmarks.processes import ChildFailedError
 from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser, conclude
 from cache_index import Hasher, Prefix, RadixTree, WorkerId
 
@@ -85,8 +93,9 @@ def main() -> int:
     arguments = parse_arguments()
     return conclude(
         "index",
-        lambda: run(arguments.workers, arguments.blocks, arguments.matches, arguments.seed),
+        lambda: run(arguments),
         results=arguments.results,
+        cannot_run=[NotInstalledError, ChildFailedError],
     )
 
 
@@ -124,9 +133,19 @@ class Bench:
         self.trie_bytes += kept[0]
 
 
-def run(worker_count: int, blocks: int, matches: int, seed: int) -> Report:
+def run(arguments: argparse.Namespace) -> Report:
     """Measure, and tell."""
-    report = Report("index", "The prefix index", Circumstances.observe(seed=seed, packages=PACKAGES))
+    tools = {} if arguments.without_dynamo else {"Dynamo": ", ".join(told.DYNAMO.requirements)}
+    circumstances = Circumstances.observe(seed=arguments.seed, packages=PACKAGES, tools=tools)
+    report = Report("index", "The prefix indexes", circumstances)
+    beside_pygtrie(report, arguments.workers, arguments.blocks, arguments.matches, arguments.seed)
+    if not arguments.without_dynamo:
+        told.beside_dynamo(report, arguments)
+    return report
+
+
+def beside_pygtrie(report: Report, worker_count: int, blocks: int, matches: int, seed: int) -> None:
+    """Add to *report* what the index of what was sent where takes."""
     bench = Bench(worker_count, blocks, seed)
     tree, tries, hasher, held = bench.tree, bench.tries, bench.hasher, bench.held
     memory = [
@@ -149,18 +168,17 @@ def run(worker_count: int, blocks: int, matches: int, seed: int) -> Report:
         _row("record, per block", [_timed_us(tree.record, *one) / PROMPT_BLOCKS for one in fresh]),
         _row("record, per block, pygtrie", [_timed_us(tries.record, *one) / PROMPT_BLOCKS for one in fresh]),
     ]
-    report.bars = [
+    report.bars += [
         Bar("hash and match of an 8,192-token prompt, p50, microseconds", _percentile(both_us, 50), "<=", MATCH_BAR_US),
         Bar("matches that differ from pygtrie's", differing, "==", 0),
     ]
-    times = f"{worker_count} workers, {held:,} held blocks, prompts of {PROMPT_BLOCKS} blocks (microseconds)"
-    report.tables = [
+    times = f"What was sent: {worker_count} workers, {held:,} blocks, prompts of {PROMPT_BLOCKS} blocks (microseconds)"
+    report.tables += [
         Table(times, ("", "p50", "p90", "p99"), rows),
-        Table("Memory", ("", "bytes per held block", "MiB"), memory),
+        Table("What was sent: memory", ("", "bytes per held block", "MiB"), memory),
     ]
-    report.notes = ["Held blocks count a block once for each worker that holds it. pygtrie evicts nothing."]
-    report.figures = {"held_blocks": held, "both_us": both_us}
-    return report
+    report.notes.append("Held blocks count a block once for each worker that holds it. pygtrie evicts nothing.")
+    report.figures |= {"held_blocks": held, "both_us": both_us}
 
 
 def _timed_us(do: Callable[..., object], *arguments: object) -> float:
@@ -195,6 +213,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--blocks", type=int, default=1_000_000, help="held blocks, over all workers")
     parser.add_argument("--matches", type=int, default=2_000)
+    parser.add_argument("--without-dynamo", action="store_true", help="only what needs no installation")
+    told.add_options(parser)
     return parser.parse_args()
 
 

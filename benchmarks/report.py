@@ -1,5 +1,7 @@
 """What a benchmark found, as two files: ``NAME.json`` with every figure, ``NAME.md`` with the tables a reader wants.
 
+A chart is one more file beside them, ``NAME-1.svg`` and so on.
+
 A report says how it was made: command, commit, versions, machine, how busy the machine was. It never says where: no
 path and no host name of the machine gets into it.
 
@@ -20,6 +22,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
+
+from benchmarks.chart import LineChart
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -128,6 +132,7 @@ class Report:
         self.title = title
         self.circumstances = circumstances
         self.tables: list[Table] = []
+        self.charts: list[LineChart] = []
         self.bars: list[Bar] = []
         self.notes: list[str] = []
         self.figures: dict[str, Any] = {}
@@ -144,6 +149,7 @@ class Report:
         if self.bars:
             parts.append(_table(_bars(self.bars)))
         parts += [_table(table) for table in self.tables]
+        parts += [f"![{chart.title}]({self._chart_name(number)})" for number, chart in enumerate(self.charts, start=1)]
         if self.notes:
             parts.append("\n".join(f"* {note}" for note in self.notes))
         parts.append(_how_it_was_made(self.circumstances))
@@ -163,12 +169,17 @@ class Report:
         return json.dumps(value, indent=1, ensure_ascii=False, default=_plain) + "\n"
 
     def write(self, directory: Path = RESULTS) -> Path:
-        """Write both files and return the readable one."""
+        """Write both files, and one for each chart; return the readable one."""
         directory.mkdir(parents=True, exist_ok=True)
+        for number, chart in enumerate(self.charts, start=1):
+            (directory / self._chart_name(number)).write_text(chart.svg())
         (directory / f"{self.name}.json").write_text(self.as_json())
         readable = directory / f"{self.name}.md"
         readable.write_text(self.markdown())
         return readable
+
+    def _chart_name(self, number: int) -> str:
+        return f"{self.name}-{number}.svg"
 
 
 def argument_parser(name: str, doc: str) -> argparse.ArgumentParser:

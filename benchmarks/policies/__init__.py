@@ -1,0 +1,1 @@
+"""Published routing policies, written from their descriptions, to be replayed beside ours."""

@@ -1,0 +1,56 @@
+"""What is compared: a policy, or one of ours, and the engines that it is given."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from benchmarks.policies.names import BOUNDS, POLICIES
+from benchmarks.policies.policy import Policy, Setup
+from benchmarks.policies.shared_cache import Order, SharedCache, ToTheOne
+from benchmarks.replay.gateway import Gateway
+from benchmarks.replay.setting import Setting
+from gateway.simulator.blocks import BlockPool
+from gateway.simulator.chunked import ChunkedEngine
+from gateway.simulator.engine import Engine
+from gateway.simulator.fifo import FifoEngine
+from gateway.simulator.timing import Timing
+from routing.strategies import NAMES
+
+REAL_TOKENS_PER_S = Timing().prefill_tokens_per_s
+GATEWAY_TOKENS_PER_S = 2000.0
+"""What a gateway believes of engines before it has measured any: the default of `Fleet`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    policy: Callable[[Setup], Policy]
+    tokens_per_s: float = REAL_TOKENS_PER_S
+    """What it believes of the engines' prefill at first, where the setting does not say."""
+    order: Order | None = None
+    """Of the one queue before one cache of all workers; None: each worker has its own."""
+
+    def workers(self, setting: Setting) -> int:
+        return 1 if self.order is not None else setting.workers
+
+    def blocks(self, setting: Setting) -> int:
+        """Of the cache of each worker."""
+        return setting.workers * setting.blocks if self.order is not None else setting.blocks
+
+    def engine(self, setting: Setting, pool: BlockPool) -> Engine:
+        if self.order is not None:
+            return SharedCache(pool, setting.workers, self.order)
+        return FifoEngine(pool) if setting.timing == "fifo" else ChunkedEngine(pool)
+
+    def believed_tokens_per_s(self, setting: Setting) -> float:
+        return self.tokens_per_s if setting.rate_error is None else REAL_TOKENS_PER_S * setting.rate_error
+
+
+def _ours(strategy: str) -> Entrant:
+    return Entrant(lambda setup: Gateway(setup, strategy), GATEWAY_TOKENS_PER_S)
+
+
+ENTRANTS: Mapping[str, Entrant] = {
+    **{name: Entrant(policy) for name, policy in POLICIES.items()},
+    **{name: Entrant(lambda _: ToTheOne(), order=order) for name, order in BOUNDS.items()},
+    # Where others have a name that we have too, it is ours that is meant.
+    **{name: _ours(name) for name in NAMES},
+}

@@ -1,0 +1,149 @@
+"""One policy before one workload, in virtual time."""
+
+import heapq
+import itertools
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.policies.policy import Ask, Setup, Usage
+from benchmarks.replay.entrant import Entrant
+from benchmarks.replay.event_line import BlocksStored, EventLine, WorkerSink
+from benchmarks.replay.setting import Setting
+from benchmarks.replay.trace import Recorded, Trace
+from benchmarks.replay.workload import workload_of
+from gateway.simulator.blocks import BlockPool
+from gateway.simulator.engine import EngineEvent, Finished, FirstToken
+from gateway.simulator.request import EngineRequest
+from gateway.simulator.virtual import VirtualFleet
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A request's end. Its place in the order of arrivals decides whether it counts."""
+
+    arrival: int
+    worker: int
+    ttft_s: float
+    waited_s: float
+    """The part of `ttft_s` in which the router held it."""
+    prompt_tokens: int
+    cached_tokens: int
+    begins_session: bool = False
+    """It is the first of a session of a closed loop."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request under way."""
+
+    recorded: Recorded
+    ask: Ask
+    arrival: int
+    begins_session: bool
+    worker: int = -1
+    sent_at: float = math.nan
+    ttft_s: float = math.nan
+    cached_tokens: int = 0
+
+
+class Run:
+    """*entrant* before the workload of *trace* in *setting*."""
+
+    def __init__(self, trace: Trace, setting: Setting, entrant: Entrant, *, seed: int) -> None:
+        workers, blocks = entrant.workers(setting), entrant.blocks(setting)
+        self._workload = workload_of(trace, setting, seed)
+        self._line = EventLine(workers, random.Random(seed), lag_s=setting.event_lag_s, loss=setting.event_loss)
+        pools = [BlockPool(blocks, trace.block_tokens, sink=self._sink(worker)) for worker in range(workers)]
+        self._engines = VirtualFleet({str(worker): entrant.engine(setting, pool) for worker, pool in enumerate(pools)})
+        believed = entrant.believed_tokens_per_s(setting)
+        self._policy = entrant.policy(Setup(workers, blocks, trace.block_tokens, believed, random.Random(seed)))
+        self._now = 0.0
+        self._serial = itertools.count()
+        self._arrivals: list[tuple[float, int, Recorded]] = []
+        self._begun: set[str] = set()
+        self._asked: dict[int, _Asked] = {}
+        self._answers: list[Answer] = []
+
+    def answers(self) -> list[Answer]:
+        """All answers, in the order in which they ended. To be called once."""
+        for at, recorded in self._workload.begin():
+            self._expect(at, recorded)
+        while (now := self._next_at()) < math.inf:
+            self._now = now
+            events = self._engines.advance(now)
+            self._hear_blocks()
+            for _, event in events:
+                self._hear(event)
+            while self._arrivals and self._arrivals[0][0] <= now:
+                self._ask(heapq.heappop(self._arrivals)[2])
+            self._send(self._policy.poll(now))
+        return self._answers
+
+    def _sink(self, worker: int) -> WorkerSink:
+        return WorkerSink(lambda event: self._line.tell(worker, event, self._now))
+
+    def _next_at(self) -> float:
+        """When something happens next: in an engine, on the line, in the policy, or outside."""
+        times = [self._engines.next_event_at(), self._line.next_at(), self._policy.next_poll_at(self._now)]
+        if self._arrivals:
+            times.append(self._arrivals[0][0])
+        return min([time for time in times if time is not None], default=math.inf)
+
+    def _expect(self, at: float, recorded: Recorded) -> None:
+        heapq.heappush(self._arrivals, (at, next(self._serial), recorded))
+
+    def _ask(self, recorded: Recorded) -> None:
+        ask = Ask(recorded.number, recorded.session, recorded.prompt_tokens, recorded.blocks, self._now)
+        begins_session = recorded.session is not None and recorded.session not in self._begun
+        if recorded.session is not None:
+            self._begun.add(recorded.session)
+        self._asked[recorded.number] = _Asked(recorded, ask, len(self._asked), begins_session)
+        self._policy.submit(ask, self._now)
+
+    def _send(self, released: Sequence[tuple[Ask, int]]) -> None:
+        for ask, worker in released:
+            asked = self._asked[ask.number]
+            assert asked.worker == -1, "a request is released once"
+            asked.worker, asked.sent_at = worker, self._now
+            recorded = asked.recorded
+            self._engines.submit(
+                str(worker),
+                EngineRequest(str(recorded.number), recorded.prompt_tokens, recorded.output_tokens, recorded.blocks),
+                self._now,
+            )
+
+    def _hear_blocks(self) -> None:
+        for worker, event in self._line.due(self._now):
+            if isinstance(event, BlocksStored):
+                self._policy.stored(worker, event.blocks, event.parent, self._now)
+            else:
+                self._policy.removed(worker, event.blocks, self._now)
+
+    def _hear(self, event: EngineEvent) -> None:
+        asked = self._asked[int(event.request_id)]
+        match event:
+            case FirstToken(at=at, cached_tokens=cached_tokens):
+                asked.ttft_s, asked.cached_tokens = at - asked.ask.arrival, cached_tokens
+                self._policy.first_token(asked.ask, at)
+            case Finished(at=at):
+                self._finish(asked, at)
+
+    def _finish(self, asked: _Asked, now: float) -> None:
+        recorded = asked.recorded
+        self._policy.finished(asked.ask, Usage(asked.cached_tokens, recorded.output_tokens), now)
+        self._answers.append(
+            Answer(
+                asked.arrival,
+                asked.worker,
+                asked.ttft_s,
+                asked.sent_at - asked.ask.arrival,
+                recorded.prompt_tokens,
+                asked.cached_tokens,
+                asked.begins_session,
+            )
+        )
+        following = self._workload.answered(recorded, now)
+        if following is not None:
+            self._expect(*following)

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from benchmarks.policies.names import BOUNDS, POLICIES
+from benchmarks.policies.shared_cache import SharedCache
+from benchmarks.replay.entrant import ENTRANTS
+from benchmarks.replay.setting import Setting, TimingModel
+from gateway.simulator.blocks import BlockPool
+from gateway.simulator.chunked import ChunkedEngine
+from gateway.simulator.fifo import FifoEngine
+from routing.strategies import NAMES
+
+SETTING = Setting("", Path(), 4, 100)
+POOL = BlockPool(100, 16)
+
+
+def test_all_that_have_a_name_can_be_compared() -> None:
+    """Strategies, policies of others, and bounds."""
+    assert {*NAMES, *POLICIES, *BOUNDS} == set(ENTRANTS)
+
+
+@pytest.mark.parametrize(("timing", "engine"), [("fifo", FifoEngine), ("chunked", ChunkedEngine)])
+def test_each_worker_has_a_cache_of_its_own(timing: TimingModel, engine: type) -> None:
+    """Four workers of 100 blocks, of the timing model that the setting says."""
+    setting = Setting("", Path(), 4, 100, timing=timing)
+    entrant = ENTRANTS["prefix_aware"]
+
+    assert (4, 100) == (entrant.workers(setting), entrant.blocks(setting))
+    assert type(entrant.engine(setting, POOL)) is engine
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_bound_is_one_worker_with_all_blocks(bound: str) -> None:
+    """One of 400, which computes as four do."""
+    entrant = ENTRANTS[bound]
+
+    assert (1, 400) == (entrant.workers(SETTING), entrant.blocks(SETTING))
+    assert type(entrant.engine(SETTING, POOL)) is SharedCache
+
+
+def test_ours_begin_with_what_a_gateway_believes() -> None:
+    """Others know the truth, 10,000 tokens per second, unless the setting is wrong for all."""
+    wrong = Setting("", Path(), 4, 100, rate_error=0.5)
+    ours, other = ENTRANTS["kv_aware"], ENTRANTS["llm_d"]
+
+    assert (2000.0, 10_000.0) == (ours.believed_tokens_per_s(SETTING), other.believed_tokens_per_s(SETTING))
+    assert (5000.0, 5000.0) == (ours.believed_tokens_per_s(wrong), other.believed_tokens_per_s(wrong))

@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import pytest
+
+from benchmarks.replay.entrant import ENTRANTS
+from benchmarks.replay.setting import Setting
+from gateway.simulator.engine import EngineError
+from tests.benchmarks.replay.examples import answers, asked, session, three, written
+
+
+def test_times_and_hits_are_the_engine_s(tmp_path: Path) -> None:
+    """10 ms and 10,000 uncached tokens per second; the second prompt finds one block, the third two."""
+    found = answers(Setting("", three(tmp_path), 1, 100))
+
+    assert [0, 1, 2] == [answer.arrival for answer in found]
+    assert [0, 512, 1024] == [answer.cached_tokens for answer in found]
+    assert pytest.approx([0.12, 0.0688, 0.0176]) == [answer.ttft_s for answer in found]
+
+
+@pytest.mark.parametrize(("strategy", "waited_s"), [("prefix_aware", 0.0), ("kv_aware", 1.01)])
+def test_ttft_counts_from_arrival(tmp_path: Path, strategy: str, waited_s: float) -> None:
+    """Two prompts at nearly the same moment: the second waits for the first, in the engine or in the router."""
+    path = written(tmp_path, asked(0, 10_000, range(20)), asked(1, 10_000, range(100, 120)))
+    first, second = answers(Setting("", path, 1, 100, rate_error=1.0), strategy)
+
+    assert pytest.approx(1.01) == first.ttft_s
+    assert 0.0 == first.waited_s
+    assert pytest.approx(2.02, abs=0.1) == second.ttft_s
+    assert pytest.approx(waited_s, abs=0.1) == second.waited_s
+
+
+@pytest.mark.parametrize("strategy", ["prefix_aware", "kv_aware"])
+def test_a_prompt_is_asked_again_where_it_was_asked_before(tmp_path: Path, strategy: str) -> None:
+    """The repeated prompt goes to the worker that computed it."""
+    found = answers(Setting("", three(tmp_path), 4, 100), strategy)
+
+    assert found[1].worker == found[2].worker
+    assert 1024 == found[2].cached_tokens
+
+
+def test_round_robin_does_not(tmp_path: Path) -> None:
+    """Three requests, three workers, no hit."""
+    found = answers(Setting("", three(tmp_path), 4, 100), "round_robin")
+
+    assert 3 == len({answer.worker for answer in found})
+    assert 0 == sum(answer.cached_tokens for answer in found)
+
+
+@pytest.mark.parametrize("strategy", ENTRANTS)
+def test_every_request_is_answered_once(tmp_path: Path, strategy: str) -> None:
+    """All there are, at a load that they cannot bear, with events that are late or lost."""
+    lines = (asked(20 * n, 2000, [n % 7, 100 + n % 31, 1000 + n, 2000 + n], output=20) for n in range(150))
+    setting = Setting("", written(tmp_path, *lines), 3, 60, event_lag_s=0.3, event_loss=0.2)
+    found = answers(setting, strategy)
+
+    assert list(range(150)) == sorted(answer.arrival for answer in found)
+    assert all(answer.ttft_s > 0.01 for answer in found)
+    assert all(0.0 <= answer.waited_s < answer.ttft_s for answer in found)
+
+
+@pytest.mark.parametrize("strategy", ["prefix_aware", "kv_aware"])
+def test_the_same_seed_gives_the_same_answers(tmp_path: Path, strategy: str) -> None:
+    """A figure can be made again, whatever events are lost; another seed makes another."""
+    path = written(tmp_path, *(asked(100 * number, 1000, [number % 9, 900 + number]) for number in range(50)))
+    setting = Setting("", path, 8, 100, event_loss=0.3)
+    first, again, other = [answers(setting, strategy, seed=seed) for seed in (1, 1, 2)]
+
+    assert first == again
+    assert first != other
+
+
+def test_a_closed_loop_asks_every_request_of_every_session(tmp_path: Path) -> None:
+    """Three sessions of two requests each for two users; the second of a session finds the first one's blocks."""
+    path = written(tmp_path, *(session(number) for number in range(3)))
+    found = answers(Setting("", path, 2, 100, users=2))
+
+    assert 6 == len(found)
+    assert 3 == sum(answer.begins_session for answer in found)
+    assert 3 * 2048 == sum(answer.cached_tokens for answer in found)
+
+
+def test_a_prompt_that_no_cache_can_hold_ends_the_replay(tmp_path: Path) -> None:
+    """Three blocks of 512 tokens are needed, there are two."""
+    with pytest.raises(EngineError, match="request 0 needs 3 blocks, the cache has 2"):
+        answers(Setting("", three(tmp_path), 1, 2))
