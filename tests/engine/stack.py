@@ -74,21 +74,41 @@ def stack(processes: Processes, model: Path) -> Iterator[Stack]:
         yield Stack(engines, http, clients.enter_context(openai), gateway)
 
 
-def start_engine(processes: Processes, name: str, model: Path, port: int) -> Child:
-    """One engine, not ready yet. 1,024 blocks hold 32,768 tokens; one thread each, as two share a small machine."""
+def start_engine(
+    processes: Processes,
+    name: str,
+    model: Path,
+    port: int,
+    *,
+    blocks: int = 1024,
+    context_tokens: int = CONTEXT_TOKENS,
+    events: tuple[int, int] | None = None,
+) -> Child:
+    """One engine, not ready yet. 1,024 blocks hold 32,768 tokens; one thread each, as two share a small machine.
+
+    *events* are the ports at which it tells of its cache, and replays what it told.
+    """
     structured_outputs = {"backend": "xgrammar", "disable_any_whitespace": True}
     flags = {
         "dtype": "float32",
         "served-model-name": MODEL,
         "host": "127.0.0.1",
         "port": str(port),
-        "max-model-len": str(CONTEXT_TOKENS),
+        "max-model-len": str(context_tokens),
         "block-size": str(BLOCK_TOKENS),
-        "num-gpu-blocks-override": "1024",
+        "num-gpu-blocks-override": str(blocks),
         "tool-call-parser": "hermes",
         # Else this model, which knows no sense, fills JSON with blanks until its tokens run out.
         "structured-outputs-config": json.dumps(structured_outputs),
     }
+    if events is not None:
+        publisher = {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": f"tcp://*:{events[0]}",
+            "replay_endpoint": f"tcp://*:{events[1]}",
+        }
+        flags["kv-events-config"] = json.dumps(publisher)
     switches = ("enforce-eager", "enable-prompt-tokens-details", "enable-auto-tool-choice")
     environment = {
         "VLLM_CPU_KVCACHE_SPACE": "1",
