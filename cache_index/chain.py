@@ -31,8 +31,8 @@ class BlockHash:
         mixed = np.ndarray((blocks, self._words), self._word, data) + self._addends
         # Without the shift a sum of products forgets high bits: two flipped top bits would cancel for any factors.
         np.bitwise_xor(mixed, np.right_shift(mixed, _HALF), mixed)
-        # Measured: one call is faster than two until a thousand blocks, then the plainer loops win.
-        each: Words = mixed.dot(self._factors) if blocks < 1000 else np.add.reduce(mixed * self._factors, axis=1)
+        # Measured: dot begins earlier, vecdot goes faster, above all where a block is one or two words.
+        each: Words = mixed.dot(self._factors) if blocks < 100 else np.vecdot(mixed, self._factors)
         return each
 
 

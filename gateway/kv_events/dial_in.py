@@ -23,7 +23,7 @@ TOPICS_KEPT = 1024
 
 
 class Listener(Protocol):
-    """Hears one rank of one engine through a `DialIn`."""
+    """Hears one rank of one engine through a `DialIn`. Never raises: that would end the others' hearing."""
 
     def published(self, frames: list[bytes]) -> None:
         """The engine has published *frames*."""
@@ -88,6 +88,8 @@ class DialIn:
         finally:
             self._seats.remove(seat)
             self._by_topic.clear()
+            if seat in self._working:
+                self._working.remove(seat)
 
     async def run(self) -> None:
         """Hear whoever dials until cancelled. What goes wrong ends one attempt, and another begins."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 import zmq.asyncio
 
@@ -15,6 +16,8 @@ from gateway.kv_events.sequencing import Ask, Patience
 from gateway.kv_events.sockets import Link, Replay, Subscription, replay, subscription
 from gateway.kv_events.sources import Source
 from gateway.kv_events.stream import Stream
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -83,13 +86,16 @@ class Subscriber:
 
     async def run(self) -> None:
         """Listen until cancelled. What goes wrong ends one attempt, and another begins."""
+        has_failed = False
         while True:
             try:
+                if has_failed:
+                    self._stream.disconnected(self._clock())
+                    self._stream.doubt(self._clock())
                 await self._follow()
             except Exception:  # noqa: BLE001  # what one engine brings about must not end the others' streams
                 _log.exception("following the KV events of %s failed", self._source.endpoint or self._source.topic)
-                self._stream.disconnected(self._clock())
-                self._stream.doubt(self._clock())
+                has_failed = True
             await asyncio.sleep(AFTER_FAULT_S)
 
     async def _follow(self) -> None:
@@ -108,7 +114,7 @@ class Subscriber:
             await asyncio.sleep(TICK_S)
             self._stream.tick(self._clock())
             self._look_at_ask()
-            await self._pace.drain(self.work)
+            await self._pace.drain(self._work)
 
     # ---- what is published
 
@@ -118,16 +124,17 @@ class Subscriber:
             try:
                 while True:
                     await opened.ready()
-                    await self._pace.drain(lambda: self.work() or self._read_link(opened) or self._read(opened))
+                    await self._pace.drain(lambda: self._work() or self._read_link(opened) or self._read(opened))
             finally:
                 self._stream.disconnected(self._clock())
 
     async def _be_dialled(self, dial_in: DialIn) -> None:
         source = self._source
+        line = _Line(self._stream, self._clock, self._look_at_ask)
         replays = source.replay_endpoint is not None
-        with dial_in.hear(self, topic=source.topic, names=self._names, rank=source.rank, replays=replays):
+        with dial_in.hear(line, topic=source.topic, names=self._names, rank=source.rank, replays=replays):
             try:
-                await asyncio.Event().wait()
+                await line.fault
             finally:
                 self._stream.disconnected(self._clock())
 
@@ -150,27 +157,9 @@ class Subscriber:
         frames = opened.read()
         if frames is None:
             return False
-        self.published(frames)
-        return True
-
-    # ---- what a `DialIn` tells
-
-    def published(self, frames: list[bytes]) -> None:
-        """The engine has published *frames*."""
         self._stream.published(frames, self._clock())
         self._look_at_ask()
-
-    def linked(self, link: Link) -> None:
-        """It can be heard, or it cannot be heard any more."""
-        if link is Link.UP:
-            self._stream.connected(self._clock())
-        else:
-            self._stream.disconnected(self._clock())
-        self._look_at_ask()
-
-    def work(self) -> bool:
-        """Do one slice of what that came to; False if there was nothing to do."""
-        return self._stream.work(self._clock())
+        return True
 
     # ---- replays
 
@@ -191,7 +180,7 @@ class Subscriber:
             await opened.ask(endpoint, replay_request(ask.start))
             while True:
                 await opened.ready()
-                await self._pace.drain(lambda: self.work() or self._read_answer(opened, ask))
+                await self._pace.drain(lambda: self._work() or self._read_answer(opened, ask))
 
     def _read_answer(self, opened: Replay, ask: Ask) -> bool:
         frames = opened.read()
@@ -205,3 +194,40 @@ class Subscriber:
         """Called after everything that may change what is asked for."""
         if self._stream.ask != self._answering:
             self._asked.set()
+
+    def _work(self) -> bool:
+        return self._stream.work(self._clock())
+
+
+class _Line:
+    """What a `DialIn` tells of one engine; a `Listener`. A fault ends it, and is nobody else's.
+
+    `fault` is done when there was one; it has to be awaited.
+    """
+
+    def __init__(self, stream: Stream, clock: Callable[[], float], look_at_ask: Callable[[], None]) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._look_at_ask = look_at_ask
+        self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def published(self, frames: list[bytes]) -> None:
+        self._try(lambda: self._stream.published(frames, self._clock()))
+
+    def linked(self, link: Link) -> None:
+        tell = self._stream.connected if link is Link.UP else self._stream.disconnected
+        self._try(lambda: tell(self._clock()))
+
+    def work(self) -> bool:
+        return self._try(lambda: self._stream.work(self._clock())) or False
+
+    def _try(self, deed: Callable[[], T]) -> T | None:
+        if self.fault.done():
+            return None
+        try:
+            done = deed()
+            self._look_at_ask()
+        except Exception as fault:  # noqa: BLE001  # it is raised where `fault` is awaited
+            self.fault.set_exception(fault)
+            return None
+        return done

@@ -64,6 +64,13 @@ def recordings(*, turns: int) -> Iterator[Recording]:
                 yield Recording(recorded["session"], said[:turns])
 
 
+def of_its_own(recording: Recording) -> Recording:
+    """The same conversation under a name that its system prompt begins with, so that it shares nothing with others."""
+    (system, *rest), *others = recording.said
+    named = {**system, "content": f"You are the agent {recording.name}.\n\n{system['content']}"}
+    return Recording(f"agent {recording.name}", [[named, *rest], *others])
+
+
 def hold(served: Stack, recording: Recording) -> Iterator[Turn]:
     """Ask turn after turn, each with all before it and the model's own answers, as an application does."""
     messages: list[Message] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.report import Circumstances
-from tests.engine.conversations import Recording, Turn, hold, recordings
+from tests.engine.conversations import Turn, hold, of_its_own, recordings
 from tests.engine.environment import VLLM_CPU
 from tests.engine.shares import BAR, NEAR, later, report
 from tests.engine.stack import BLOCK_TOKENS, Stack
@@ -16,13 +16,6 @@ from tests.engine.stack import BLOCK_TOKENS, Stack
 CONVERSATIONS = 10
 TURNS = 6  # the first, which finds little, and five later ones
 IN_FLIGHT = 4  # conversations at once: both engines are used
-
-
-def of_its_own(recording: Recording) -> Recording:
-    """The same conversation under a name that its system prompt begins with, so that it shares nothing with others."""
-    (system, *rest), *others = recording.said
-    named = {**system, "content": f"You are the agent {recording.name}.\n\n{system['content']}"}
-    return Recording(f"agent {recording.name}", [[named, *rest], *others])
 
 
 def _held(conversation: Iterator[Turn]) -> list[Turn]:

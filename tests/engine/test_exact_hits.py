@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from benchmarks.processes import Child, Processes, free_port, start_gateway
-from tests.engine.conversations import ANSWER_TOKENS, Recording, recordings
+from tests.engine.conversations import ANSWER_TOKENS, Recording, of_its_own, recordings
 from tests.engine.environment import BIN, model_folder
 from tests.engine.stack import MODEL, START_TIMEOUT_S, start_engine
 
@@ -158,7 +158,8 @@ def wrong(hits: Sequence[Hit]) -> list[Hit]:
 @pytest.mark.timeout(TIMEOUT_S, func_only=True)
 def test_predicted_hits_are_those_that_vllm_reports(site: Site) -> None:
     """Forty conversations, most of them longer than what is left of the cache; an engine and the gateway restart."""
-    conversations = list(islice(recordings(turns=TURNS), CONVERSATIONS))
+    # With a beginning of their own: else all would go to the one engine that has their common one.
+    conversations = [of_its_own(recording) for recording in islice(recordings(turns=TURNS), CONVERSATIONS)]
     with site.gateway() as caller:
         hits = held(caller, conversations[:25])
         evicted = sum(

@@ -131,9 +131,10 @@ class DictEngine:
 
     def _store(self) -> list[Any]:
         held = [block for block, tier in self.content if tier is Tier.GPU]
-        inner = [block for block in held if self.parents[block] is not None]
+        # Equal content once more: computed by a request that holds all before it.
+        inner = [block for block in held if self.parents[block] in held]
         if inner and self._rng.random() < 0.3:
-            return self._stored([self._rng.choice(inner)], "GPU")  # equal content once more
+            return self._stored([self._rng.choice(inner)], "GPU")
         parent = self._rng.choice(held) if held and self._rng.random() < 0.7 else None
         return self._stored(self._new_blocks(self._rng.randint(1, 3), parent), "GPU")
 

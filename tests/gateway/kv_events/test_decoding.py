@@ -365,6 +365,7 @@ FIELDS = st.sampled_from(
 )
 
 
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(

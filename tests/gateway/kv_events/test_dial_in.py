@@ -17,7 +17,7 @@ from gateway.kv_events.subscriber import Subscriber
 from tests.fakes.event_publisher import EventPublisher, event_publisher
 from tests.gateway.kv_events.engines import DictFeed
 from tests.gateway.kv_events.examples import batch, stored, until
-from tests.gateway.kv_events.test_subscriber import HURRIED, holding, running
+from tests.gateway.kv_events.test_subscriber import HURRIED, Stumbles, holding, running
 
 
 class Hears:
@@ -145,34 +145,66 @@ async def test_who_comes_later_is_linked(context: zmq.asyncio.Context) -> None:
             await say(engine, b"1", first)
             with dial_in.hear(second, topic="t", replays=True):
                 assert [Link.UP] == second.links
-    assert [Link.UP, Link.DOWN] == first.links
+    # Who has left is told nothing.
+    assert [Link.UP] == first.links
+
+
+def a_subscriber(
+    engine: EventPublisher, feed: DictFeed, context: zmq.asyncio.Context, dial_in: DialIn, *, replays: bool = True
+) -> Subscriber:
+    """Of an engine that calls itself w."""
+    clock = time.monotonic
+    return Subscriber(
+        Source(None, engine.replay_endpoint if replays else None),
+        feed,
+        context=context,
+        clock=clock,
+        wall_clock=lambda: 1000.0,
+        pace=Pace(clock),
+        dial_in=dial_in,
+        names=frozenset({"w"}),
+        patience=HURRIED,
+    )
 
 
 async def test_a_subscriber_that_is_dialled(context: zmq.asyncio.Context) -> None:
     """Replays it asks for itself."""
-    feed, clock = DictFeed(), time.monotonic
+    feed = DictFeed()
     async with (
         dialled(context) as (dial_in, address),
         event_publisher(context, dials=address, topic=b"kv@w@tiny", first_seq=1) as engine,
     ):
         engine.keep(batch(stored(1)))
-        subscriber = Subscriber(
-            Source(None, engine.replay_endpoint),
-            feed,
-            context=context,
-            clock=clock,
-            wall_clock=lambda: 1000.0,
-            pace=Pace(clock),
-            dial_in=dial_in,
-            names=frozenset({"w"}),
-            patience=HURRIED,
-        )
-        async with running(subscriber):
+        async with running(subscriber := a_subscriber(engine, feed, context, dial_in)):
             await until(lambda: subscriber.trust == "live")
             await engine.publish(batch(stored(2)))
             await until(lambda: feed.content == holding([1, 2]))
 
             assert 2 == subscriber.counters.batches
+
+
+async def test_a_fault_of_one_feed_is_nobody_elses(
+    context: zmq.asyncio.Context, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others go on hearing, and that one begins anew."""
+    feed, hears = Stumbles(), Hears()
+    async with (
+        dialled(context) as (dial_in, address),
+        event_publisher(context, dials=address, topic=b"kv@w@tiny") as engine,
+    ):
+        with caplog.at_level(logging.ERROR), dial_in.hear(hears, topic="kv@w@tiny", replays=False):
+            async with running(subscriber := a_subscriber(engine, feed, context, dial_in, replays=False)):
+                await say(engine, batch(stored(1)), hears)
+                await until(lambda: feed.applied)
+                for block in range(2, 1000):
+                    if feed.content:
+                        break
+                    await say(engine, batch(stored(block)), hears)
+                    await asyncio.sleep(0.05)
+                await until(lambda: subscriber.trust == "stale")
+
+                assert feed.content
+                assert "a fault of ours" in caplog.text
 
 
 async def test_an_address_that_is_taken(context: zmq.asyncio.Context, caplog: pytest.LogCaptureFixture) -> None:
