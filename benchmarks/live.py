@@ -274,7 +274,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--conversations", type=int, default=100)
     parser.add_argument("--in-flight", type=int, default=20)
     parser.add_argument("--workers", type=int, default=3)
-    parser.add_argument("--blocks", type=int, default=2048)
+    parser.add_argument("--blocks", type=int, default=3072)
     parser.add_argument("--prefill-tokens-per-s", type=float, default=2000.0)
     parser.add_argument("--timing", choices=("chunked", "fifo"), default="chunked")
     parser.add_argument("--strategies", type=lambda text: text.split(","), default=list(NAMES))

@@ -178,8 +178,12 @@ class Model:
         self.turnstile.turn()
 
     def observed(self, worker: WorkerId, observation: Observation) -> None:
-        """Show *observation* among the gauges of *worker*; routing has its own account of load."""
+        """Show *observation* among the gauges of *worker*, and let it correct what routing knows of its queue."""
         self._observations[worker] = observation
+        waiting = observation.reading.waiting
+        if waiting is not None:
+            self.fleet.told(worker, waiting, observation.read_at)
+            self.turnstile.turn()
 
     def readings(self, now: float) -> Iterator[Reading]:
         """Gauges of every worker at *now*."""

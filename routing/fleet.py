@@ -122,6 +122,12 @@ class Fleet:
         """
         return self._block_sizes
 
+    def told(self, worker: WorkerId, waiting: float, now: float) -> None:
+        """The engine of *worker* tells that *waiting* requests are in its queue."""
+        state = self._workers.get(worker)
+        if state is not None:
+            state.told(waiting, now)
+
     def set_capacity(self, worker: WorkerId, *, blocks: int, block_size: int) -> None:
         """The engine's cache has *blocks* blocks of *block_size* tokens."""
         state = self._workers.get(worker)

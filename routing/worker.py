@@ -2,6 +2,8 @@
 
 1. A booking counts from the moment of selection, so a burst between two readings of anything sees itself.
 2. The backlog shrinks as time passes, but never by more than the work of the booking whose turn it is.
+   What the engine tells of its queue corrects it where no first byte can: of answers that do not stream, and of
+   requests that came by another way.
 3. Rates are learnt from what was observed and err on the slow side: over real traces, a rate believed twice too
    high cost 26 % of mean TTFT, one believed twice too low 3 %.
 """
@@ -25,6 +27,10 @@ OUTLIER = 4.0
 """A sample that took longer than this many times the prediction, plus some slack, is taken as that long."""
 PREFILL_SLACK_S = 1.0
 TPOT_SLACK_S = 0.02
+USUAL_SHARE = 0.1
+"""What one booking counts in the work that is usual."""
+TELLS_LATE_S = 1.0
+"""What came within it may be missing in what an engine tells: it takes a while to be asked and to answer."""
 SAME_STEP_S = 0.005
 """First bytes closer than this left the engine in one step: they share its time, whichever was read first."""
 
@@ -56,6 +62,11 @@ class Worker:
         self._decoding: dict[Booking, None] = {}
         self._pending_s = 0.0
         self._turn_since = now
+        self._usual_s = 0.0
+        """Work of a booking, of late."""
+        self._unseen_s = 0.0
+        """Work in the engine's queue that is none of the pending, when it last told."""
+        self._told_at = now
         self._same_step: list[Booking] = []
 
     @property
@@ -112,7 +123,7 @@ class Worker:
     def backlog_falls_to(self, backlog_s: float, now: float) -> float | None:
         """When the backlog will be as low, if time alone brings it there; None if it takes a first token."""
         if not self._pending:
-            return now
+            return now + max(0.0, self._unseen_left_s(now) - backlog_s)
         turn = next(iter(self._pending))
         falls_s = self._pending_s - backlog_s
         return max(now, self._turn_since + falls_s) if falls_s <= turn.work_s else None
@@ -128,6 +139,7 @@ class Worker:
             self._turn_since = now
         self._pending[booking] = None
         self._pending_s += booking.work_s
+        self._usual_s += (booking.work_s - self._usual_s) * (USUAL_SHARE if self._usual_s else 1.0)
         self.breaker.sent(now)
 
     def first_byte(self, booking: Booking, now: float) -> None:
@@ -144,6 +156,21 @@ class Worker:
         if booking in self._pending:
             self._leave_queue(booking, now)
         self._decoding.pop(booking, None)
+
+    def told(self, waiting: float, now: float) -> None:
+        """The engine tells that *waiting* requests are in its queue, whatever came in the last `TELLS_LATE_S`.
+
+        It computes at most one prompt that is not: what stands before is over, also if nobody saw a first byte. If it
+        has more in its queue than is pending here, the others came by another way, or were taken as over too early.
+        """
+        self._pass_turns(now)
+        known = [booking for booking in self._pending if booking.booked_at <= now - TELLS_LATE_S]
+        for booking in known[: max(0, len(known) - int(waiting) - 1)]:
+            if booking.request.streams:
+                break
+            self._begin_decode(booking, now)
+        self._unseen_s = max(0.0, waiting - len(self._pending)) * self._usual_s
+        self._told_at = now
 
     def learn(self, booking: Booking, now: float, *, uncached_tokens: float, completion_tokens: int | None) -> None:
         """Take the measured times of an answered *booking* into the rates."""
@@ -188,10 +215,15 @@ class Worker:
             other.service_s = together_s * other.work_s / work_s
 
     def _backlog_s(self, now: float) -> float:
+        unseen_s = self._unseen_left_s(now)
         if not self._pending:
-            return 0.0
+            return unseen_s
         turn = next(iter(self._pending))
-        return max(0.0, self._pending_s - min(now - self._turn_since, turn.work_s))
+        return max(0.0, self._pending_s - min(now - self._turn_since, turn.work_s)) + unseen_s
+
+    def _unseen_left_s(self, now: float) -> float:
+        """The engine works it off, beside what is pending: it errs low, until the engine tells again."""
+        return max(0.0, self._unseen_s - (now - self._told_at))
 
     def _pass_turns(self, now: float) -> None:
         """An answer that does not stream shows no first byte: its prefill is over when the prediction says so."""

@@ -9,6 +9,7 @@ from gateway.engine_metrics import EngineReading, Observation
 from gateway.errors import InvalidField, UnknownModel
 from gateway.model_names import ModelNames
 from gateway.models import Model, Models
+from routing.booking import Ending, Outcome
 from routing.request import Request
 from tests.fakes.backends import Answers
 from tests.gateway.examples import CHAT, CHAT_STREAM, a_model, the_models
@@ -309,13 +310,24 @@ def test_what_an_engine_does_not_tell_is_not_shown() -> None:
     assert not {"engine_waiting", "engine_kv_usage"} & a.values.keys()
 
 
-def test_what_an_engine_tells_is_not_the_load_that_routing_uses() -> None:
+def test_what_an_engine_computes_is_not_the_load_that_routing_uses() -> None:
     """Readings lag behind; the gateway knows what it sent."""
     model = a_model(Answers())
-    model.observed(WorkerId("a"), Observation(EngineReading(running=50.0, waiting=50.0), read_at=0.0, kept_s=20.0))
+    model.observed(WorkerId("a"), Observation(EngineReading(running=50.0), read_at=0.0, kept_s=20.0))
     (a,) = model.readings(0.0)
 
     assert (0.0, 0.0) == (a.values["in_flight"], a.values["backlog_seconds"])
+
+
+def test_what_waits_in_an_engine_by_another_way_is_backlog() -> None:
+    """Five requests that the gateway did not send, each as long as those that it sends."""
+    model = a_model(Answers())
+    booking = book(model.fleet, a_request(prompt_tokens=1000.0), 0.0)
+    model.fleet.release(booking, Outcome(Ending.ABORTED), 0.0)
+    model.observed(WorkerId("a"), Observation(EngineReading(waiting=5.0), read_at=0.0, kept_s=20.0))
+    (a,) = model.readings(0.0)
+
+    assert pytest.approx(5 * booking.work_s) == a.values["backlog_seconds"]
 
 
 @pytest.mark.parametrize(

@@ -886,3 +886,14 @@ class TestExcluded:
 
 def reasons(fleet: Fleet, request: Request) -> list[tuple[WorkerId, str]]:
     return [(each.candidate.worker, each.why_not) for each in fleet.excluded(request, 0.0)]
+
+
+def test_what_an_engine_tells_of_its_queue_is_its_worker_s() -> None:
+    """Nobody else has it; of a worker that left nothing is to be told."""
+    fleet = a_fleet(A, B)
+    book(fleet, a_request("abc"), 0.0, A)
+    fleet.told(A, 3.0, 0.0)
+    fleet.told(C, 3.0, 0.0)
+    backlogs_s = {c.worker: c.load.backlog_s for c in fleet.candidates(a_request(), 0.0)}
+
+    assert backlogs_s[A] > 0.0 == backlogs_s[B]

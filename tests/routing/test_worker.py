@@ -298,6 +298,90 @@ def test_reading_the_load_changes_nothing(steps: list[tuple[str, int, bool, floa
     assert [one.service_s for one, _ in pairs] == [other.service_s for _, other in pairs]
 
 
+class TestWhatTheEngineTells:
+    def test_an_empty_queue_ends_prefills_that_nobody_saw_end(self) -> None:
+        """Of three answers that do not stream at most one is still being computed; two wait for their last token."""
+        worker = a_worker()
+        for _ in range(3):
+            booked(worker, 0.0, 10.0, streams=False)
+        worker.told(0.0, 1.0)
+
+        assert (10.0, 1, 2) == counts(worker, 1.0)
+
+    def test_what_is_in_the_queue_has_not_begun(self) -> None:
+        """Two wait, one is being computed: nothing is over."""
+        worker = a_worker()
+        for _ in range(3):
+            booked(worker, 0.0, 10.0, streams=False)
+        worker.told(2.0, 1.0)
+
+        assert (29.0, 3, 0) == counts(worker, 1.0)
+
+    def test_it_cannot_tell_of_what_was_sent_since(self) -> None:
+        """Two were sent within the last second."""
+        worker = a_worker()
+        for at in (0.0, 2.5, 2.5):
+            booked(worker, at, 10.0, streams=False)
+        worker.told(0.0, 3.0)
+
+        assert (27.0, 3, 0) == counts(worker, 3.0)
+
+    def test_a_stream_shows_its_first_byte_itself(self) -> None:
+        """It may be on its way; what stands behind it is not told of before."""
+        worker = a_worker()
+        booked(worker, 0.0, 10.0, streams=False)
+        booked(worker, 0.0, 10.0)
+        booked(worker, 0.0, 10.0, streams=False)
+        booked(worker, 0.0, 10.0, streams=False)
+        worker.told(0.0, 1.0)
+
+        assert (30.0, 3, 1) == counts(worker, 1.0)
+
+    def test_a_queue_longer_than_known_is_backlog(self) -> None:
+        """Four more than the one sent here wait, of the usual work; time takes from both."""
+        worker = a_worker()
+        booked(worker, 0.0, 2.0)
+        worker.told(5.0, 0.0)
+
+        assert (10.0, 1, 0) == counts(worker, 0.0)
+        assert (9.0, 1, 0) == counts(worker, 0.5)
+
+    def test_usual_is_what_was_booked_of_late(self) -> None:
+        """One tenth of the latest, nine of what was usual before: 1.9 s."""
+        worker = a_worker()
+        for work_s in (2.0, 1.0):
+            worker.release(booked(worker, 0.0, work_s), 0.0)
+        worker.told(1.0, 0.0)
+
+        assert (1.9, 0, 0) == counts(worker, 0.0)
+
+    def test_what_is_unseen_is_worked_off(self) -> None:
+        """Nothing of it is left after its time, or when the engine tells of an empty queue."""
+        worker = a_worker()
+        worker.release(booked(worker, 0.0, 2.0), 0.0)
+        worker.told(5.0, 0.0)
+
+        assert [10.0, 4.0, 0.0] == [counts(worker, at)[0] for at in (0.0, 6.0, 20.0)]
+        assert 7.0 == worker.backlog_falls_to(3.0, 0.0)
+        assert 9.0 == worker.backlog_falls_to(3.0, 9.0)
+
+        worker.told(0.0, 0.5)
+
+        assert (0.0, 0, 0) == counts(worker, 0.5)
+
+    def test_a_prefill_taken_as_over_too_early_counts_again(self) -> None:
+        """The prediction said a second for each of two, but both are still in the queue."""
+        worker = a_worker()
+        for _ in range(2):
+            booked(worker, 0.0, 1.0, streams=False)
+
+        assert (0.0, 0, 2) == counts(worker, 2.0)
+
+        worker.told(2.0, 2.0)
+
+        assert (2.0, 0, 2) == counts(worker, 2.0)
+
+
 class TestRates:
     def test_the_prior_speaks_before_any_answer(self) -> None:
         """Two thousand tokens per second, believed 15 % slower, and 10 ms for each request."""
