@@ -26,6 +26,7 @@ from routing.explanation import Explanation
 from routing.fleet import Fleet
 from routing.reason import reason_of
 from routing.request import Request
+from routing.sessions import Sessions
 from routing.strategies.by_name import StrategiesByName
 from routing.strategies.prefix_aware import DECODE_PRICE
 
@@ -46,7 +47,12 @@ class Patience:
     depth_s: float = 0.05
     """A worker with no more backlog is about to be free: what is sent now begins when it is."""
     max_wait_s: float = 120.0
-    """Who has waited so long comes before all who have not; so does who would be late for when it is wanted."""
+    """A session's first request that has waited so long comes before all others; so does whatever would be late for
+    when it is wanted.
+
+    Not so the requests that follow: those that wait so long are cold, and where many are they would cost the warm ones
+    their caches, until the queue is one of cold requests in the order in which they came. Their wait moves them up.
+    """
     head_start_s: float = 30.0
     """How much waiting counts little beside what a prompt costs."""
     price: float = 3.0
@@ -62,10 +68,11 @@ class Patience:
 class _Waiting:
     """A request in the queue; seconds of prefill by the place of the worker in the fleet."""
 
-    __slots__ = ("least_s", "order", "prefill_s", "request", "seen_at", "since", "wanted_in_s")
+    __slots__ = ("begins_session", "least_s", "order", "prefill_s", "request", "seen_at", "since", "wanted_in_s")
 
-    def __init__(self, request: Request, since: float) -> None:
+    def __init__(self, request: Request, since: float, *, begins_session: bool) -> None:
         self.request = request
+        self.begins_session = begins_session
         self.since = since
         self.seen_at = float("-inf")
         self.order: list[Candidate] = []
@@ -92,6 +99,7 @@ class LateBinding:
         self._immediate = Immediate(fleet, strategies)
         self._patience = patience
         self._rng = np.random.default_rng(rng.getrandbits(64))
+        self._sessions = Sessions()
         self._waiting: dict[int, _Waiting] = {}
         self._workers: list[WorkerId] = []
         self._places: dict[WorkerId, int] = {}
@@ -110,7 +118,8 @@ class LateBinding:
         if name not in LATE or request.pinned is not None or len(self._waiting) >= self._patience.most_waiting:
             self._immediate.submit(request, now)
         else:
-            self._waiting[id(request)] = _Waiting(request, now)
+            begins_session = self._sessions.begins(request)
+            self._waiting[id(request)] = _Waiting(request, now, begins_session=begins_session)
 
     def poll(self, now: float) -> list[Dispatch]:
         released = self._immediate.poll(now)
@@ -205,7 +214,8 @@ class LateBinding:
 
         def rank(each: _Waiting) -> tuple[bool, float]:
             waited_s = now - each.since
-            if waited_s >= patience.max_wait_s or waited_s + each.least_s >= each.wanted_in_s:
+            is_overdue = each.begins_session and waited_s >= patience.max_wait_s
+            if is_overdue or waited_s + each.least_s >= each.wanted_in_s:
                 return False, each.since
             return True, each.least_s / (waited_s + patience.head_start_s)
 

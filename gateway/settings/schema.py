@@ -180,7 +180,7 @@ class RoutingSettings(_Group):
         default=0.05, description="kv_aware: a worker with no more backlog than this is sent the next request"
     )
     max_wait_s: Positive = Field(
-        default=120, description="kv_aware: a request held for so long comes before all others"
+        default=120, description="kv_aware: a session's first request held for so long comes before all others"
     )
     most_waiting: Count = Field(default=4096, description="kv_aware: with so many held, more are sent at once")
     seed: int | None = Field(default=None, description="makes random ties repeatable; null: by chance")

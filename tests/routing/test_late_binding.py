@@ -190,6 +190,14 @@ class TestOrder:
             (huge, 0.0), (large, 10.0), (short, 129.0), now=130.0, max_wait_s=120.0
         )
 
+    def test_who_goes_on_with_a_session_does_not_go_first_for_having_waited(self) -> None:
+        """There may be many, all cold: they would take the place of all that is warm."""
+        begun, large, short = asked("l", "large"), asked("l" * 300, "large"), asked("s", "short")
+
+        assert ["large", "short", "large"] == self.queued(
+            (begun, 0.0), (large, 10.0), (short, 129.0), now=130.0, max_wait_s=120.0
+        )
+
     def test_who_would_be_late_goes_first(self) -> None:
         """The caller wants its first token in six seconds, of which four are over and two are work."""
         wanted = asked("l" * 110, "wanted", wanted_in_s=6.0)
