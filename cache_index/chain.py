@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 U64 = np.uint64
+U64_BYTES = 8
 Words = npt.NDArray[np.uint64]
 
 _HALF = np.array([32], dtype=U64)  # an array: numpy takes longer to convert a scalar than to shift by it
@@ -22,6 +23,8 @@ class BlockHash:
         self._word = np.dtype(word)
         self._addends = keyed.integers(0, 2**64, size=words, dtype=U64)
         self._factors = keyed.integers(0, 2**64, size=words, dtype=U64) | U64(1)
+        self.addends = self._addends.tobytes()
+        self.factors = self._factors.tobytes()
 
     def each(self, data: bytes, blocks: int) -> Words:
         """The hash of each of the first *blocks* blocks of *data*, by itself.
@@ -42,6 +45,7 @@ class Positions:
     def __init__(self, keyed: np.random.Generator) -> None:
         self._keyed = keyed
         self._factors: Words = np.empty(0, dtype=U64)
+        self._packed = b""
 
     def link(self, each: Words, start: int, after: Words) -> Words:
         """The chain of blocks with the hashes *each*, the first at position *start*; *after* is what it goes on from.
@@ -61,6 +65,14 @@ class Positions:
         factor: int = self._factors.item(position)
         return factor
 
+    def packed(self, start: int, blocks: int) -> bytes:
+        """The factors of *blocks* positions from *start* on, 8 bytes each."""
+        end = start + blocks
+        if end > len(self._factors):
+            self._extend(end)
+        return self._packed[start * U64_BYTES : end * U64_BYTES]
+
     def _extend(self, positions: int) -> None:
         more = self._keyed.integers(0, 2**64, size=max(1024, positions - len(self._factors)), dtype=U64) | U64(1)
         self._factors = np.concatenate([self._factors, more])
+        self._packed = self._factors.tobytes()

@@ -1,79 +1,111 @@
 """Where the blocks of one worker stand, by the hashes of its engine: 16 bytes a block."""
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 import numpy as np
 
 from cache_index.chain import U64, Words
+from cache_index.column import ROW_BYTES, Column, Rows
 
 NEW_BYTES = 120
 """Of one in the dict: two ints (48 and 32) and an entry. Measured on CPython 3.11."""
-COLUMN_BYTES = 16
 
 _LONG = 16
 """Blocks of a run that is worth an array of its own."""
 _FEWEST_WAITING = 1024
+_MOST_WAITING = 1 << 17
+"""Sorted in one go, which takes 5 ms."""
 _WAITING_SHARE = 1 / 3
 """Of the sorted ones, that may wait: fewer take less memory, more take less time, because sorting in moves all."""
-_NOWHERE = 0
 _LAST = U64(2**64 - 1)
 
 
 class Places:
     """Engine's hash -> place, both below 2**64; no place is 0.
 
-    Most are in two columns, sorted by hash. New ones wait until enough of them have come to be sorted in: short runs in
-    a dict, long ones as they came, and those go into the dict when a hash is looked up that might be theirs.
+    1. New blocks wait until enough of them have come: short runs in a dict, long ones as they came, and those go into
+       the dict when a hash is looked up that might be theirs.
+    2. Then they are sorted, and merged into the columns that hold all others: one column with each `put`, so that none
+       takes long. A column has all hashes from its bound up to that of the next.
     """
 
-    __slots__ = ("_ends", "_gone", "_hashes", "_lost", "_new", "_places", "_runs", "_waiting")
+    __slots__ = (
+        "_bounds",
+        "_columns",
+        "_ends",
+        "_gone",
+        "_lost",
+        "_merged",
+        "_new",
+        "_rows",
+        "_run_hashes",
+        "_runs",
+        "_sorted",
+    )
 
     def __init__(self) -> None:
-        self._hashes = array("Q")
-        self._places = array("Q")
+        self._lost: list[int] = []
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._columns = [Column()]
+        self._bounds: list[int] = []
+        """Of each column but the first, the lowest hash that belongs there."""
+        self._sorted: Column | None = None
+        """What waited, while it is being merged."""
+        self._merged = 0
+        """Rows of it that are in the columns by now."""
+        self._rows = 0
+        """Of the columns, and of what is being merged."""
         self._gone = 0
-        """How many of the places are nowhere."""
+        """How many of those are taken out."""
         self._new: dict[int, int] = {}
-        self._runs: list[tuple[array[int], int]] = []
-        """Hashes, and the place of the first of them."""
+        self._leave_runs()
+
+    def _leave_runs(self) -> None:
+        self._run_hashes = array("Q")
+        """Of all long runs that wait, one after the other."""
+        self._runs: list[tuple[int, int]] = []
+        """How many blocks each has, and the place of the first of them."""
         self._ends: dict[int, int] = {}
         """Of the last block of each run: what comes next names it as its parent."""
-        self._waiting = 0
-        """Blocks of the runs."""
-        self._lost: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._hashes) - self._gone + len(self._new) + self._waiting
+        return self._rows - self._gone + len(self._new) + len(self._run_hashes)
 
     @property
     def size_bytes(self) -> int:
-        return (len(self._hashes) + self._waiting) * COLUMN_BYTES + len(self._new) * NEW_BYTES
+        return (self._rows + len(self._run_hashes)) * ROW_BYTES + len(self._new) * NEW_BYTES
 
     def get(self, engine_hash: int) -> int | None:
         """O(log blocks), amortised."""
         place = self._new.get(engine_hash) or self._ends.get(engine_hash)
         if place is not None:
             return place
-        at = self._find(engine_hash)
-        if at is not None:
-            return self._places[at]
+        found = self._find(engine_hash)
+        if found is not None:
+            return found[0].places[found[1]]
         if self._runs:
             self._open_runs()
             return self._new.get(engine_hash)
         return None
 
     def put(self, hashes: list[int], first: int) -> None:
-        """*hashes* stand at *first* and the places after it. Amortised O(hashes)."""
+        """*hashes* stand at *first* and the places after it. O(hashes), amortised, and never long."""
         if len(hashes) < _LONG:
             self._add(hashes, first)
         else:
-            self._runs.append((array("Q", hashes), first))
+            self._run_hashes.extend(array("Q", hashes))
+            self._runs.append((len(hashes), first))
             self._ends[hashes[-1]] = first + len(hashes) - 1
-            self._waiting += len(hashes)
-        if len(self._new) + self._waiting > max(_FEWEST_WAITING, len(self._hashes) * _WAITING_SHARE):
-            self._sort_in()
+        if self._sorted is not None:
+            self._merge_some(self._sorted)
+        elif len(self._new) + len(self._run_hashes) > max(
+            _FEWEST_WAITING, min(_MOST_WAITING, self._rows * _WAITING_SHARE)
+        ):
+            self._sort()
 
     def lost(self) -> list[int]:
         """Places whose hash came to stand for another, since the last call; of some it takes a while to find out."""
@@ -89,13 +121,13 @@ class Places:
         place = self._new.pop(engine_hash, None)
         if place is not None:
             return place
-        at = self._find(engine_hash)
-        if at is not None:
-            place = self._places[at]
-            self._places[at] = _NOWHERE
+        found = self._find(engine_hash)
+        if found is not None:
+            column, at = found
+            place = column.take(at)
             self._gone += 1
-            if self._gone > max(_FEWEST_WAITING, len(self._hashes) // 2) or self._gone == len(self._hashes):
-                self._sort_in()
+            if column is self._sorted or column.is_sparse:
+                self._tidy(column)
         elif self._runs:
             self._open_runs()
             place = self._new.pop(engine_hash, None)
@@ -104,22 +136,31 @@ class Places:
     def oldest(self, count: int) -> list[int]:
         """Hashes of the *count* lowest places, those that wait after all others. O(blocks)."""
         self._open_runs()
-        places = np.frombuffer(self._places, U64)
-        lowest = np.where(places == _NOWHERE, _LAST, places).argsort()[: min(count, len(places) - self._gone)]
+        hashes, places = self._in_order()
+        lowest = places.argsort()[:count]
         waiting = sorted(self._new, key=self._new.__getitem__)
-        return [*np.frombuffer(self._hashes, U64)[lowest].tolist(), *waiting[: count - len(lowest)]]
+        return [*hashes[lowest].tolist(), *waiting[: count - len(lowest)]]
 
     def all(self) -> Words:
         """Every place. O(blocks)."""
-        places = np.frombuffer(self._places, U64)
-        return np.concatenate([places[places != _NOWHERE], self._unsorted()[1]])
+        return np.concatenate([self._in_order()[1], self._unsorted()[1]])
 
-    def _find(self, engine_hash: int) -> int | None:
-        hashes = self._hashes
-        at = bisect_left(hashes, engine_hash)
-        if at < len(hashes) and hashes[at] == engine_hash and self._places[at] != _NOWHERE:
-            return at
-        return None
+    def _in_order(self) -> Rows:
+        """What does not wait: the columns, and what is not merged into them yet."""
+        rows = [column.kept() for column in self._columns]
+        if self._sorted is not None:
+            rows.append(self._sorted.kept(self._merged))
+        return np.concatenate([hashes for hashes, _ in rows]), np.concatenate([places for _, places in rows])
+
+    def _find(self, engine_hash: int) -> tuple[Column, int] | None:
+        """Column and row; what is being merged counts more than what is there, because it was told later."""
+        if self._sorted is not None:
+            at = self._sorted.find(engine_hash, self._merged)
+            if at is not None:
+                return self._sorted, at
+        column = self._columns[bisect_right(self._bounds, engine_hash) if self._bounds else 0]
+        at = column.find(engine_hash, 0)
+        return None if at is None else (column, at)
 
     def _add(self, hashes: Iterable[int], first: int) -> None:
         """Into the dict."""
@@ -131,56 +172,72 @@ class Places:
 
     def _open_runs(self) -> None:
         """Runs into the dict: each block at most once."""
-        for hashes, first in self._runs:
-            self._add(hashes, first)
+        begin = 0
+        for blocks, first in self._runs:
+            self._add(self._run_hashes[begin : begin + blocks], first)
+            begin += blocks
         self._leave_runs()
 
-    def _leave_runs(self) -> None:
-        self._runs = []
-        self._ends = {}
-        self._waiting = 0
-
-    def _sort_in(self) -> None:
-        """Leave nothing waiting and nothing that is gone. O(blocks)."""
-        new_hashes, new_places = self._sorted_new()
-        hashes, places = np.frombuffer(self._hashes, U64), np.frombuffer(self._places, U64)
-        at = hashes.searchsorted(new_hashes)
-        inside = at < len(hashes)
-        same = at[inside][hashes[at[inside]] == new_hashes[inside]]
-        if self._gone or len(same):
-            kept = places != _NOWHERE
-            self._lost += places[same][kept[same]].tolist()
-            kept[same] = False
-            hashes, places = hashes[kept], places[kept]
-            at = hashes.searchsorted(new_hashes)
-        self._hashes = _column(np.insert(hashes, at, new_hashes))
-        self._places = _column(np.insert(places, at, new_places))
-        self._gone = 0
-        self._new = {}
-        self._leave_runs()
-
-    def _unsorted(self) -> tuple[Words, Words]:
-        """Hashes and places of all that wait."""
-        count = len(self._new)
-        hashes = [np.frombuffer(run, U64) for run, _ in self._runs]
-        places = [np.arange(first, first + len(run), dtype=U64) for run, first in self._runs]
-        return (
-            np.concatenate([*hashes, np.fromiter(self._new, U64, count)]),
-            np.concatenate([*places, np.fromiter(self._new.values(), U64, count)]),
-        )
-
-    def _sorted_new(self) -> tuple[Words, Words]:
-        """The same by hash; of equal hashes one of them."""
+    def _sort(self) -> None:
+        """Leave nothing waiting, and begin to merge it."""
         hashes, places = self._unsorted()
         order = hashes.argsort()
         hashes, places = hashes[order], places[order]
         again = hashes[1:] == hashes[:-1]
         if again.any():
             self._lost += places[:-1][again].tolist()
-            kept = np.append(~again, [True])
-            hashes, places = hashes[kept], places[kept]
-        return hashes, places
+            last = np.append(~again, [True])
+            hashes, places = hashes[last], places[last]
+        self._sorted = Column(hashes, places)
+        self._merged = 0
+        self._rows += len(hashes)
+        self._new = {}
+        self._leave_runs()
+        self._merge_some(self._sorted)
+
+    def _merge_some(self, waiting: Column) -> None:
+        """Merge the next rows of *waiting*, those of one column."""
+        begin = self._merged
+        at = bisect_right(self._bounds, waiting.hashes[begin])
+        end = bisect_left(waiting.hashes, self._bounds[at], begin) if at < len(self._bounds) else len(waiting.hashes)
+        hashes, places = waiting.kept(begin, end)
+        self._rows -= end - begin
+        self._gone -= end - begin - len(hashes)
+        if end < len(waiting.hashes):
+            self._merged = end
+        else:
+            self._sorted = None
+        column = self._columns[at]
+        merged, lost = column.merged(hashes, places)
+        self._lost += lost
+        self._replace(column, merged)
+
+    def _replace(self, column: Column, rows: Rows) -> None:
+        """Put *rows* there instead of *column*, as two columns if they are too many for one."""
+        at = self._columns.index(column)
+        columns = Column.of(rows)
+        self._rows += len(rows[0]) - len(column.hashes)
+        self._gone -= column.gone
+        self._columns[at : at + 1] = columns
+        self._bounds[at:at] = [column.hashes[0] for column in columns[1:]]
+
+    def _tidy(self, column: Column) -> None:
+        """Move what is left together; what is being merged is left alone."""
+        if not len(self):
+            self._forget_all()
+        elif column is not self._sorted:
+            self._replace(column, column.kept())
+
+    def _unsorted(self) -> Rows:
+        """All that wait."""
+        count = len(self._new)
+        hashes = [np.frombuffer(self._run_hashes, U64), np.fromiter(self._new, U64, count)]
+        places = [_consecutive(self._runs), np.fromiter(self._new.values(), U64, count)]
+        return np.concatenate(hashes), np.concatenate(places)
 
 
-def _column(values: Words) -> "array[int]":
-    return array("Q", values.tobytes())
+def _consecutive(runs: list[tuple[int, int]]) -> Words:
+    """The places of runs, of each of which there is the number of its blocks and the first place."""
+    lengths, firsts = np.array(runs, U64).reshape(-1, 2).T
+    ends = lengths.cumsum()
+    return np.repeat(firsts - ends + lengths, lengths.astype(np.intp)) + np.arange(lengths.sum(), dtype=U64)

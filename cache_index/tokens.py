@@ -14,6 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from cache_index.chain import U64, BlockHash, Positions, keyed_generator
+from cache_index.chaining import chained
+from cache_index.compiled import IS_COMPILED
 from cache_index.prefix import HASH_BYTES, Prefix
 
 TokenIds = bytes
@@ -25,6 +27,8 @@ Extras = Sequence[bytes | None]
 """Per block, what it holds beside its tokens; None: nothing."""
 
 _LARGEST = 2**64 - 1
+_MOST_LOOPED = 512
+"""Blocks that a compiled loop hashes faster than numpy, or as fast."""
 
 
 def pack(ids: Sequence[int]) -> TokenIds:
@@ -56,10 +60,14 @@ def scope_of(model: str, adapter: str | None = None, salt: str | None = None) ->
 
 
 class TokenHasher:
-    """Cuts token ids into blocks of any size and hashes each with all before it. *key* is 32 random bytes."""
+    """Cuts token ids into blocks of any size and hashes each with all before it. *key* is 32 random bytes.
 
-    def __init__(self, key: bytes) -> None:
+    How it goes about it depends on whether the core *is_compiled*, the hashes do not.
+    """
+
+    def __init__(self, key: bytes, *, is_compiled: bool = IS_COMPILED) -> None:
         self._key = key
+        self._is_compiled = is_compiled
         self._number = int.from_bytes(key, "little")
         self._positions = Positions(keyed_generator(self._number, 0))
         self._block_hashes: dict[int, BlockHash] = {}
@@ -87,7 +95,18 @@ class TokenHasher:
         The first block is at *position* of its sequence; *after* is the hash of the block before it, or the `root`.
         """
         blocks = len(ids) // (block_size * TOKEN_BYTES)
-        each = self._block_hash(block_size).each(ids, blocks)
+        block_hash = self._block_hash(block_size)
+        if self._is_compiled and extras is None and blocks <= _MOST_LOOPED:
+            return chained(
+                ids,
+                blocks,
+                is_of_pairs=block_size % 2 == 0,
+                addends=block_hash.addends,
+                factors=block_hash.factors,
+                positions=self._positions.packed(position, blocks),
+                after=after - (after >> 63 << 64),
+            )
+        each = block_hash.each(ids, blocks)
         if extras is not None:
             each += np.array([0 if extra is None else self._digest(extra) for extra in extras[:blocks]], dtype=U64)
         if blocks == 1:  # generated tokens complete blocks one by one: numpy would take four times as long

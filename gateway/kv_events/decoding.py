@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from cache_index.event import Cleared, Event, Removed, Stored, Tier
+from cache_index.tokens import TOKEN_BYTES
 from gateway.kv_events.identity import read_extra_keys
 from gateway.kv_events.media import tier_of
 from gateway.kv_events.wire import (
@@ -25,6 +26,7 @@ from gateway.kv_events.wire import (
     RemovedFields,
     StoredFields,
     WireEvent,
+    packed_ids,
 )
 
 PIECE_BLOCKS = 512
@@ -68,7 +70,7 @@ class Decoder:
         """The events of *payload* in order, in lists of `PIECE_BLOCKS` blocks or so; a longer run of blocks is cut.
 
         Lazily: each list is worked out when it is asked for.
-        O(bytes): 0.4 us for a block of 16 tokens, 2 us where it is alone in its event.
+        O(bytes): 0.25 us for a block of 16 tokens with the core compiled, else 0.5; 2 us where it comes alone.
 
         Raises:
             UndecodableError: at the first list, if this is no batch.
@@ -123,9 +125,6 @@ class Decoder:
 
     def _count_useless(self, raw: msgspec.Raw) -> None:
         match _loosely(raw):
-            case {"type": str(name), "token_ids": token_ids} | [str(name), _, _, token_ids, *_] if name == STORED:
-                is_bigram = isinstance(token_ids, list) and any(isinstance(token, list) for token in token_ids)
-                self.refused["bigram" if is_bigram else "malformed"] += 1
             case {"type": str(name)} | [str(name), *_] if name not in (STORED, REMOVED, CLEARED):
                 self.ignored["unknown_type"] += 1
             case _:
@@ -161,11 +160,12 @@ class Decoder:
         try:
             hashes, parent = form.hashes(event.block_hashes), form.hash(event.parent_block_hash)
             salt, extras = _beside(event, adapter)
-            block_size = _block_size(event)
+            ids = packed_ids(event.token_ids)
+            block_size = _block_size(event) if ids else 0
         except ValueError:
-            self.refused["malformed"] += 1
+            self.refused["bigram" if _has_pairs(event.token_ids) else "malformed"] += 1
             return None
-        return Stored(hashes, parent, event.token_ids, block_size, tier, adapter, salt, extras)
+        return Stored(hashes, parent, ids, block_size, tier, adapter, salt, extras)
 
     def _removed(self, form: Form, event: RemovedFields[OpaqueHash]) -> Removed | None:
         if event.group_idx in self._useless_groups:
@@ -215,20 +215,22 @@ def cut(event: Event, blocks: int) -> Iterator[Event]:
             yield Removed(event.hashes[begin : begin + blocks], event.tier)
         return
     begins_a_sequence = event.parent is None and bool(event.token_ids)
-    if begins_a_sequence or len(event.token_ids) != len(event.hashes) * event.block_size:
+    block = event.block_size * (TOKEN_BYTES if isinstance(event.token_ids, bytes) else 1)
+    if begins_a_sequence or len(event.token_ids) != len(event.hashes) * block:
         yield event
         return
     for begin in range(0, len(event.hashes), blocks):
-        yield _run(event, begin, begin + blocks)
+        yield _run(event, begin, begin + blocks, block)
 
 
-def _run(event: Stored, begin: int, end: int) -> Stored:
+def _run(event: Stored, begin: int, end: int, block: int) -> Stored:
+    """Its blocks from *begin* to *end*; the tokens of one are *block* elements of `token_ids`."""
     # Blocks that are named by hash alone follow nothing.
     follows = event.parent if begin == 0 or not event.token_ids else event.hashes[begin - 1]
     return Stored(
         event.hashes[begin:end],
         follows,
-        event.token_ids[begin * event.block_size : end * event.block_size],
+        event.token_ids[begin * block : end * block],
         event.block_size,
         event.tier,
         event.adapter,
@@ -258,12 +260,15 @@ def _beside(event: StoredFields[OpaqueHash], adapter: str | None) -> tuple[str |
 
 
 def _block_size(event: StoredFields[OpaqueHash]) -> int:
-    """Raises ValueError if there are tokens, but no blocks of them."""
-    if not event.token_ids:
-        return 0
+    """Raises ValueError if there are no blocks of it."""
     if not event.block_size or not event.block_hashes:
         raise ValueError("tokens of no block")
     return event.block_size
+
+
+def _has_pairs(token_ids: msgspec.Raw) -> bool:
+    ids = _loosely(token_ids)
+    return isinstance(ids, list) and any(isinstance(token, list) for token in ids)
 
 
 def _loosely(raw: msgspec.Raw) -> object:

@@ -9,6 +9,10 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
+from cache_index.compiled import IS_COMPILED
+from cache_index.tokens import TokenIds, pack
+from cache_index.unpacking import unpack
+
 HashT = TypeVar("HashT")
 EventT = TypeVar("EventT")
 
@@ -41,7 +45,8 @@ class StoredFields(msgspec.Struct, Generic[HashT], gc=False):
 
     block_hashes: list[HashT]
     parent_block_hash: HashT | None
-    token_ids: list[Natural]
+    token_ids: msgspec.Raw
+    """See `packed_ids`: what costs most of all is not done for events that are of no use."""
     block_size: Natural
     lora_id: int | None = None
     medium: str | None = None
@@ -119,6 +124,18 @@ def plain_hash(engine_hash: OpaqueHash) -> int:
     return int.from_bytes(engine_hash[-_HASH_BYTES:], "big")
 
 
+def packed_ids(array: msgspec.Raw, *, is_compiled: bool = IS_COMPILED) -> TokenIds:
+    """The token ids in *array*, a field `token_ids`; those beyond 32 bits are folded. O(ids).
+
+    4 ns for each where the core *is_compiled*, 20 else, and the same result.
+
+    Raises:
+        ValueError: one of them is negative, or no int, or this is no array.
+    """
+    packed = unpack(bytes(array)) if is_compiled else None
+    return pack(_IDS.decode(array)) if packed is None else packed
+
+
 _PlainMap = StoredMap[Natural] | RemovedMap[Natural] | ClearedMap
 _OpaqueMap = StoredMap[OpaqueHash] | RemovedMap[OpaqueHash] | ClearedMap
 _PlainArray = StoredArray[Natural] | RemovedArray[Natural] | ClearedArray
@@ -130,5 +147,6 @@ FORMS: Final = (
     Form(batch=Batch[_PlainArray], event=_PlainArray, hashes_are_plain=True),
     Form(batch=Batch[_OpaqueArray], event=_OpaqueArray, hashes_are_plain=False),
 )
+_IDS: Final = msgspec.msgpack.Decoder(list[Natural])
 UNSORTED: Final = msgspec.msgpack.Decoder(Batch[msgspec.Raw])
 """Takes a batch apart, and leaves the events as they are."""

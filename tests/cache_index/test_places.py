@@ -4,7 +4,11 @@ import random
 
 import pytest
 
+from cache_index.column import MOST_ROWS
 from cache_index.places import Places
+
+MANY = 5 * MOST_ROWS
+"""Blocks that take several columns."""
 
 
 def filled(blocks: int, *, first: int = 1000, run: int = 40) -> Places:
@@ -108,6 +112,88 @@ def test_a_hash_may_come_again_before_it_is_sorted_in() -> None:
     assert [10, 20] == [places.get(1), places.get(2)]
 
 
+def is_merging(places: Places) -> bool:
+    return places._sorted is not None
+
+
+def test_many_blocks_are_in_several_columns() -> None:
+    """And found there, at both ends of each, as long as they are not taken out."""
+    places = filled(MANY, run=1000)
+    bounds = places._bounds
+
+    assert len(bounds) >= 3
+    for bound in bounds:
+        assert [1000 + bound - 1, 1000 + bound] == [places.get(bound - 1), places.get(bound)]
+        assert [1000 + bound - 1, 1000 + bound] == [places.pop(bound - 1), places.pop(bound)]
+        assert [None, None] == [places.get(bound - 1), places.pop(bound)]
+    assert MANY - 2 * len(bounds) == len(places) == len(places.all()) == len(places.oldest(MANY))
+
+
+def test_one_column_is_merged_with_each_put() -> None:
+    """So none takes long; what is not merged yet is found, taken out, and counted."""
+    rng = random.Random(1)
+    places = Places()
+    hashes = [rng.getrandbits(64) for _ in range(MANY)]
+    at, puts = 0, 0
+    while at < MANY:
+        was_merging = places._sorted is not None
+        merged = places._merged
+        places.put(hashes[at : at + 100], 1 + at)
+        at += 100
+        if was_merging:
+            puts += 1
+            assert places._sorted is None or places._merged > merged
+            assert [1 + at - 100, 1 + at - 1] == [places.get(hashes[at - 100]), places.get(hashes[at - 1])]
+            assert [at // 2, at // 3] == [places.get(hashes[at // 2 - 1]), places.get(hashes[at // 3 - 1])]
+            assert at == len(places) == len(places.all())
+            assert [hashes[0]] == places.oldest(1)
+
+    assert puts >= 3
+    assert {*range(1, MANY + 1)} == set(places.all().tolist())
+
+
+def test_what_is_taken_out_while_it_is_merged_is_gone() -> None:
+    """From the columns, from what is merged already, and from what is not yet."""
+    rng = random.Random(2)
+    hashes = [rng.getrandbits(64) for _ in range(MANY)]
+    places = Places()
+    at = 0
+    while not is_merging(places):
+        places.put(hashes[at : at + 100], 1 + at)
+        at += 100
+    gone = rng.sample(range(at), at // 2)
+
+    assert [1 + i for i in gone] == [places.pop(hashes[i]) for i in gone]
+    assert [None] * len(gone) == [places.get(hashes[i]) for i in gone]
+
+    while is_merging(places):
+        places.put(hashes[at : at + 1], 1 + at)
+        at += 1
+    left = {*range(at)} - {*gone}
+
+    assert {1 + i for i in left} == set(places.all().tolist())
+    assert [1 + i for i in left] == [places.get(hashes[i]) for i in left]
+
+
+def test_all_may_be_taken_out_while_some_is_merged() -> None:
+    """Nothing is left then, and no memory in use."""
+    rng = random.Random(3)
+    hashes = [rng.getrandbits(64) for _ in range(MANY)]
+    places = Places()
+    at = 0
+    while not is_merging(places):
+        places.put(hashes[at : at + 100], 1 + at)
+        at += 100
+    for engine_hash in hashes[:at]:
+        places.pop(engine_hash)
+
+    assert (0, 0, []) == (len(places), places.size_bytes, places.all().tolist())
+
+    places.put([7], 70)
+
+    assert 70 == places.get(7)
+
+
 def test_random_calls_do_what_a_dict_does() -> None:
     """Ten thousand hashes come, in runs of all lengths, and go."""
     rng = random.Random(1)
@@ -127,3 +213,46 @@ def test_random_calls_do_what_a_dict_does() -> None:
     assert expected == {engine_hash: places.get(engine_hash) for engine_hash in expected}
     assert sorted(expected.values()) == sorted(places.all().tolist())
     assert [] == places.lost()
+
+
+def test_random_calls_do_what_a_dict_does_in_several_columns() -> None:
+    """A hundred thousand hashes come and go, and some come again with another place."""
+    rng = random.Random(4)
+    places, expected = Places(), dict[int, int]()
+    told: list[int] = []
+    first = 1
+    for _ in range(800):
+        hashes = [rng.getrandbits(64) for _ in range(rng.choice([1, 100, 300]))]
+        some = rng.sample(told, min(len(told), 8))
+        for gone in some[:6]:
+            # Which place a hash leads to that came again is known when all is sorted in.
+            assert (expected.pop(gone, None) is None) == (places.pop(gone) is None)
+        hashes += [again for again in some[6:] if again not in expected]
+        places.put(hashes, first)
+        expected |= zip(hashes, range(first, first + len(hashes)), strict=True)
+        told += hashes
+        first += len(hashes)
+        assert len(expected) == len(places)
+
+    assert expected == {engine_hash: places.get(engine_hash) for engine_hash in expected}
+    assert sorted(expected.values()) == sorted(places.all().tolist())
+    assert [] == places.lost()
+
+
+def test_a_hash_that_comes_again_is_found_out_in_several_columns() -> None:
+    """At the latest when it is merged into the column that has the other. One of its places is lost, one stays."""
+    rng = random.Random(5)
+    hashes = [rng.getrandbits(64) for _ in range(MANY)]
+    places = Places()
+    for begin in range(0, MANY, 1000):
+        places.put(hashes[begin : begin + 1000], 1 + begin)
+    again = hashes[::7]
+    places.put(again, 10**9)
+    lost: list[int] = []
+    while len(lost) < len(again):
+        places.put([rng.getrandbits(64) for _ in range(1000)], 2 * 10**9)
+        lost += places.lost()
+    left = [place for engine_hash in again if (place := places.get(engine_hash)) is not None]
+
+    assert sorted([*range(1, MANY, 7), *range(10**9, 10**9 + len(again))]) == sorted([*lost, *left])
+    assert list(range(10**9, 10**9 + 1000)) == left[:1000]

@@ -66,6 +66,27 @@ def test_a_chain_does_not_depend_on_where_it_is_cut(ids: list[int], size: int, c
     assert HASHER.prefix(packed, block_size=size, scope=b"scope", extras=extras).hashes == head + tail
 
 
+@given(IDS, st.integers(1, 5), st.integers(0, 2000), st.integers(0, 2**64 - 1))
+def test_the_compiled_core_makes_the_same_chain(ids: list[int], size: int, position: int, after: int) -> None:
+    """In a loop of its own instead of numpy's."""
+    by_numpy, by_loop = TokenHasher(KEY, is_compiled=False), TokenHasher(KEY, is_compiled=True)
+    extras = [b"image"] * len(ids)
+
+    for beside in (None, extras):
+        assert by_numpy.chain(after, position, pack(ids), block_size=size, extras=beside) == by_loop.chain(
+            after, position, pack(ids), block_size=size, extras=beside
+        )
+
+
+@pytest.mark.parametrize("blocks", [1, 511, 512, 513, 600])
+def test_the_compiled_core_makes_the_same_long_chain(blocks: int) -> None:
+    """In its loop, and as numpy where that is faster."""
+    by_numpy, by_loop = TokenHasher(KEY, is_compiled=False), TokenHasher(KEY, is_compiled=True)
+    ids = pack(range(4 * blocks))
+
+    assert by_numpy.prefix(ids, block_size=4) == by_loop.prefix(ids, block_size=4)
+
+
 def test_block_sizes_scopes_and_keys_keep_prompts_apart() -> None:
     """None of them shares a hash with another."""
     packed = pack([1] * 24)

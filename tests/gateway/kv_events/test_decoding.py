@@ -1,6 +1,7 @@
 """Payloads to events."""
 
 import contextlib
+from array import array
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cache_index.event import Cleared, Event, Removed, Stored, Tier
+from cache_index.tokens import pack
 from gateway.kv_events.decoding import PIECE_BLOCKS, Decoder, UndecodableError, cut
 from gateway.kv_events.identity import Item, identity_of
 from tests.gateway.kv_events.examples import batch, removed, stored
@@ -18,6 +20,11 @@ from tests.gateway.kv_events.recorded import KINDS, frames
 
 def events_in(payload: bytes, decoder: Decoder | None = None) -> list[Event]:
     return [event for piece in (decoder or Decoder()).decode(payload) for event in piece]
+
+
+def ids_in(event: Stored) -> list[int]:
+    assert isinstance(event.token_ids, bytes)
+    return array("I", event.token_ids).tolist()
 
 
 def named(counts: Mapping[Any, int]) -> dict[str, int]:
@@ -52,17 +59,17 @@ def test_a_real_engine(kind: str) -> None:
     after_eviction = batches[4][4]
     assert isinstance(after_eviction, Stored)
 
-    assert [Stored([A, B], None, prompt[:64], 32)] == batches[0]
-    assert ([C], B, prompt[64:], 32) == (answer.hashes, answer.parent, answer.token_ids[:8], len(answer.token_ids))
-    assert [Stored([D], B, [1000] * 32, 32)] == batches[2]
-    assert [Stored([E, F], None, prompt[:64], 32, salt="team-a")] == batches[3]
+    assert [Stored([A, B], None, pack(prompt[:64]), 32)] == batches[0]
+    assert ([C], B, prompt[64:], 32) == (answer.hashes, answer.parent, ids_in(answer)[:8], len(ids_in(answer)))
+    assert [Stored([D], B, pack([1000] * 32), 32)] == batches[2]
+    assert [Stored([E, F], None, pack(prompt[:64]), 32, salt="team-a")] == batches[3]
     assert [Removed([C]), Removed([D]), Removed([B]), Removed([A])] == batches[4][:4]
     assert (8, None, [*range(2000, 2256)]) == (
         len(after_eviction.hashes),
         after_eviction.parent,
-        after_eviction.token_ids,
+        ids_in(after_eviction),
     )
-    assert [Cleared(), Stored([13907755898995373680], None, [*range(32)], 32)] == batches[5]
+    assert [Cleared(), Stored([13907755898995373680], None, pack([*range(32)]), 32)] == batches[5]
     assert (6, 15) == (decoder.stored_events, decoder.stored_blocks)
     assert (4, 4, 1) == (decoder.removed_events, decoder.removed_blocks, decoder.cleared_events)
     assert ({}, {}) == (decoder.ignored, decoder.refused)
@@ -72,7 +79,7 @@ def test_arrays_of_the_oldest_vllm() -> None:
     """0.9: no medium, nothing beyond."""
     events = (["BlockStored", [1, 2], None, [5, 6, 7, 8], 2, None], ["BlockRemoved", [1]], ["AllBlocksCleared"])
 
-    assert ([Stored([1, 2], None, [5, 6, 7, 8], 2), Removed([1]), Cleared()], {}, {}) == decoded(*events)
+    assert ([Stored([1, 2], None, pack([5, 6, 7, 8]), 2), Removed([1]), Cleared()], {}, {}) == decoded(*events)
 
 
 def test_arrays_of_the_last_vllm_that_had_them() -> None:
@@ -92,7 +99,7 @@ def test_arrays_of_the_last_vllm_that_had_them() -> None:
         None,
     ]
     expected = Stored(
-        [0x0101010101010101], 9, [5, 6], 2, Tier.CPU, adapter="lora", extras=[identity_of([Item("img", 0)])]
+        [0x0101010101010101], 9, pack([5, 6]), 2, Tier.CPU, adapter="lora", extras=[identity_of([Item("img", 0)])]
     )
 
     assert ([expected, Removed([3], Tier.CPU)], {}, {}) == decoded(event, ["BlockRemoved", [3], "CPU", 0])
@@ -113,15 +120,15 @@ def test_maps_of_the_newest_vllm() -> None:
         lookahead_token_ids=[[3, 4]],
     )
 
-    assert ([Stored([1], 2, [1, 7], 2)], {}, {}) == decoded(event)
+    assert ([Stored([1], 2, pack([1, 7]), 2)], {}, {}) == decoded(event)
 
 
 def test_a_placeholder_of_offloading() -> None:
     """vLLM names the blocks by hash alone, and says of which group."""
     event = stored(1, medium="STORAGE", group_idx=0) | {"token_ids": [], "block_size": 0}
 
-    assert ([Stored([1], None, [], 0, Tier.DISK)], {}, {}) == decoded(event)
-    assert ([Stored([1], None, [], 0)], {}, {}) == decoded(stored(1) | {"token_ids": []})
+    assert ([Stored([1], None, b"", 0, Tier.DISK)], {}, {}) == decoded(event)
+    assert ([Stored([1], None, b"", 0)], {}, {}) == decoded(stored(1) | {"token_ids": []})
 
 
 def test_maps_of_sglang() -> None:
@@ -132,9 +139,9 @@ def test_maps_of_sglang() -> None:
 
     assert (
         [
-            Stored([2**64 - 1], None, [5], 1),
-            Stored([2**64 - 1], None, [5], 1, Tier.CPU, "lora", "s"),
-            Stored([2], 2**64 - 1, [5], 1, Tier.CPU, "lora"),
+            Stored([2**64 - 1], None, pack([5]), 1),
+            Stored([2**64 - 1], None, pack([5]), 1, Tier.CPU, "lora", "s"),
+            Stored([2], 2**64 - 1, pack([5]), 1, Tier.CPU, "lora"),
         ],
         {},
         {},
@@ -146,7 +153,7 @@ def test_a_short_last_page_of_sglang() -> None:
     events = (["BlockStored", [-3], None, [1, 2, 3, 4], 4], ["BlockStored", [-4], -3, [5], 1, None, "DISK"])
 
     assert (
-        [Stored([2**64 - 3], None, [1, 2, 3, 4], 4), Stored([2**64 - 4], 2**64 - 3, [5], 1, Tier.DISK)],
+        [Stored([2**64 - 3], None, pack([1, 2, 3, 4]), 4), Stored([2**64 - 4], 2**64 - 3, pack([5]), 1, Tier.DISK)],
         {},
         {},
     ) == decoded(*events)
@@ -156,16 +163,16 @@ def test_salted_arrays_of_sglang() -> None:
     """For a while a map stood where vLLM has the adapter."""
     event = ["BlockStored", [-1], None, [5], 1, None, "GPU", {"cache_salt": "s"}]
 
-    assert ([Stored([2**64 - 1], None, [5], 1, salt="s")], {}, {}) == decoded(event)
+    assert ([Stored([2**64 - 1], None, pack([5]), 1, salt="s")], {}, {}) == decoded(event)
     assert ([], {}, {"malformed": 1}) == decoded([*event[:-1], {"cache_salt": 5}])
-    assert ([Stored([2**64 - 1], None, [5], 1)], {}, {}) == decoded([*event[:-1], {}])
+    assert ([Stored([2**64 - 1], None, pack([5]), 1)], {}, {}) == decoded([*event[:-1], {}])
 
 
 def test_wide_image_ids_of_sglang() -> None:
-    """62 bits; they pass as they are."""
+    """62 bits; they are folded as those of prompts are."""
     wide = 2**61 + 5
 
-    assert ([Stored([1], None, [wide, wide], 2)], {}, {}) == decoded(stored(1) | {"token_ids": [wide, wide]})
+    assert ([Stored([1], None, pack([wide, wide]), 2)], {}, {}) == decoded(stored(1) | {"token_ids": [wide, wide]})
 
 
 def test_pairs_for_token_ids_are_refused() -> None:
@@ -188,7 +195,7 @@ def test_what_the_dynamo_mocker_leaves_out() -> None:
         "group_idx": 0,
     }
 
-    assert ([Stored([2**63], None, [5, 6], 2), Removed([1, 2])], {}, {}) == decoded(
+    assert ([Stored([2**63], None, pack([5, 6]), 2), Removed([1, 2])], {}, {}) == decoded(
         event, {"type": "BlockRemoved", "block_hashes": [1, 2], "group_idx": 0}
     )
 
@@ -196,7 +203,7 @@ def test_what_the_dynamo_mocker_leaves_out() -> None:
 def test_what_lies_elsewhere() -> None:
     """Remote or external blocks are shared ones; LMCache writes its medium small."""
     assert (
-        [Stored([1], None, [1, 7], 2, Tier.SHARED), Removed([2], Tier.SHARED), Removed([3], Tier.CPU)],
+        [Stored([1], None, pack([1, 7]), 2, Tier.SHARED), Removed([2], Tier.SHARED), Removed([3], Tier.CPU)],
         {"unknown_place": 2},
         {},
     ) == decoded(
@@ -219,7 +226,7 @@ def test_an_adapter_without_a_name_is_ignored() -> None:
 def test_blocks_of_other_layers_are_ignored() -> None:
     """Also when they are removed, which has their hash, but not their kind: the same hash is held for both."""
     assert (
-        [Stored([1], None, [1, 7], 2), Removed([1])],
+        [Stored([1], None, pack([1, 7]), 2), Removed([1])],
         {"other_group": 3},
         {},
     ) == decoded(
@@ -252,7 +259,7 @@ def test_not_every_group_is_remembered() -> None:
 
 def test_a_salt_of_its_own_field_is_the_salt() -> None:
     """Whatever the extra keys say."""
-    assert ([Stored([1], None, [1, 7], 2, salt="field")], {}, {}) == decoded(
+    assert ([Stored([1], None, pack([1, 7]), 2, salt="field")], {}, {}) == decoded(
         stored(1, cache_salt="field", extra_keys=[["other"]])
     )
 
@@ -412,6 +419,13 @@ def test_a_long_run_is_cut() -> None:
     assert [run] == list(cut(run, 3))
 
 
+def test_packed_tokens_are_cut_where_their_blocks_end() -> None:
+    """Four bytes a token."""
+    run = Stored([1, 2, 3], 9, pack([1, 2, 3, 4, 5, 6]), 2)
+
+    assert [Stored([1, 2], 9, pack([1, 2, 3, 4]), 2), Stored([3], 2, pack([5, 6]), 2)] == list(cut(run, 2))
+
+
 def test_a_sequence_is_not_cut() -> None:
     """Told from its first block on, it may be one that was told before, and only as a whole can that be seen."""
     sequence = Stored([1, 2, 3], None, [1, 2, 3, 4, 5, 6], 2)
@@ -428,9 +442,10 @@ def test_hashes_alone_follow_nothing() -> None:
 
 def test_blocks_of_unknown_borders_stay_together() -> None:
     """Somebody else has to refuse them, as a whole."""
-    odd = Stored([1, 2], None, [1, 2, 3], 2)
+    for token_ids in ([1, 2, 3], pack([1, 2, 3])):
+        odd = Stored([1, 2], 7, token_ids, 2)
 
-    assert [odd] == list(cut(odd, 1))
+        assert [odd] == list(cut(odd, 1))
 
 
 @settings(max_examples=20)

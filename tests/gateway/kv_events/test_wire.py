@@ -2,8 +2,11 @@
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.kv_events.wire import FORMS, UNSORTED, plain_hash
+from cache_index.tokens import pack
+from gateway.kv_events.wire import FORMS, UNSORTED, packed_ids, plain_hash
 from tests.gateway.kv_events.examples import batch, cleared, removed, stored
 
 
@@ -47,3 +50,17 @@ def test_each_form_reads_its_own(form: int, events: list[object]) -> None:
     for other in {0: (2, 3), 1: (0, 2, 3), 2: (0, 1), 3: (0, 1, 2)}[form]:
         with pytest.raises(msgspec.ValidationError):
             FORMS[other].batch.decode(payload)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@given(st.lists(st.sampled_from([0, 127, 128, 255, 256, 65_535, 65_536, 2**31 - 1, 2**31, 2**32, 2**62]), max_size=40))
+def test_ids_are_packed_as_those_of_prompts_are(is_compiled: bool, ids: list[int]) -> None:
+    """Whether the compiled core unpacks them or `msgspec` does, and however wide they are."""
+    assert pack(ids) == packed_ids(msgspec.Raw(msgspec.msgpack.encode(ids)), is_compiled=is_compiled)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("told", [[1, -1], [1, "a"], [70_000, [2]], {}, None, 7, "ab"])
+def test_what_is_no_id_is_refused(is_compiled: bool, told: object) -> None:
+    with pytest.raises(ValueError):
+        packed_ids(msgspec.Raw(msgspec.msgpack.encode(told)), is_compiled=is_compiled)

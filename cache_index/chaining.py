@@ -1,0 +1,51 @@
+"""The chain of block hashes that `BlockHash` and `Positions` make, in one loop.
+
+Once compiled it takes 15 ns a block of 16 tokens: for a few hundred blocks less than numpy, for one a twentieth. As
+Python it takes far more, see `compiled`.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i64_le
+
+if TYPE_CHECKING:  # mypyc makes machine words of these; nothing asks for them at run time
+    from mypy_extensions import i64
+
+_LOW_32: Final = 0xFFFF_FFFF
+_LOW_63: Final = 0x7FFF_FFFF_FFFF_FFFF
+
+
+def chained(
+    data: bytes, blocks: int, *, is_of_pairs: bool, addends: bytes, factors: bytes, positions: bytes, after: int
+) -> bytes:
+    """Hashes of the first *blocks* blocks of *data*, 8 bytes each, that go on from *after*. O(data).
+
+    A block has as many words as there are *addends* and *factors*: of two tokens each if it *is_of_pairs*, else of
+    one. *positions* has the factor of each block, or more. *after* is below 2**63 and may be negative.
+    """
+    hashes = BytesWriter()
+    last: i64 = after
+    at: i64 = 0
+    end: i64 = len(addends)
+    place: i64
+    for place in range(blocks):
+        own: i64 = 0
+        word: i64 = 0
+        while word < end:
+            mixed: i64
+            if is_of_pairs:
+                mixed = read_i64_le(data, at)
+                at += 8
+            else:
+                token: int = read_i32_le(data, at)
+                mixed = token & _LOW_32
+                at += 4
+            mixed += read_i64_le(addends, word)
+            mixed ^= mixed >> 32 & _LOW_32
+            own += mixed * read_i64_le(factors, word)
+            word += 8
+        last += own * read_i64_le(positions, place * 8)
+        # Machine words wrap around by themselves. Ints of Python grow, but their low 64 bits are the same.
+        last = (last & _LOW_63) - ((last >> 63 & 1) << 63)
+        write_i64_le(hashes, last)
+    return hashes.getvalue()
