@@ -1,10 +1,12 @@
 """Lets requests through as the dispatcher releases them: the one place where a request may wait for its turn."""
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
+from gateway.errors import QueueFull
 from routing.booking import Ending, Outcome
-from routing.dispatcher import Dispatch, Dispatcher
+from routing.dispatcher import Dispatch, Dispatcher, Refusal
 from routing.explanation import Explanation
 from routing.fleet import Fleet
 from routing.request import Request
@@ -19,9 +21,15 @@ class Turnstile:
         self._clock = clock
         self._waiting: dict[int, asyncio.Future[Dispatch]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self.refused_by_team: Counter[str] = Counter()
+        """Requests that were not let through, since the start; it never shrinks."""
 
     async def admit(self, request: Request) -> Dispatch:
-        """The request's dispatch, as soon as it is released. Cancelling it takes the request out of the queue."""
+        """The request's dispatch, as soon as it is released. Cancelling it takes the request out of the queue.
+
+        Raises:
+            QueueFull: it will not be, for its wait cannot fit.
+        """
         self._dispatcher.submit(request, self._clock())
         dispatch = self._release(request)
         if dispatch is not None:
@@ -31,7 +39,7 @@ class Turnstile:
         try:
             return await waiter
         except asyncio.CancelledError:
-            if not waiter.cancelled():
+            if not waiter.cancelled() and waiter.exception() is None:
                 self._give_back(waiter.result())
             raise
         finally:
@@ -42,6 +50,11 @@ class Turnstile:
     def waiting(self) -> int:
         """Requests that are held."""
         return self._dispatcher.waiting
+
+    @property
+    def waiting_by_team(self) -> Mapping[str, int]:
+        """The same of every team that has any; "" where no teams are told apart."""
+        return self._dispatcher.waiting_by_team
 
     @property
     def oldest_wait_s(self) -> float:
@@ -66,7 +79,9 @@ class Turnstile:
     def _release(self, own: Request | None) -> Dispatch | None:
         mine = None
         now = self._clock()
-        for dispatch in self._dispatcher.poll(now):
+        released = self._dispatcher.poll(now)
+        refusals = self._dispatcher.refused()
+        for dispatch in released:
             if dispatch.request is own:
                 mine = dispatch
             elif (waiter := self._waiting[id(dispatch.request)]).cancelled():
@@ -74,7 +89,21 @@ class Turnstile:
             else:
                 waiter.set_result(dispatch)
         self._set_timer(now)
+        if refusals:
+            self._refuse(refusals, own)
         return mine
+
+    def _refuse(self, refusals: Sequence[Refusal], own: Request | None) -> None:
+        """Tell whoever waits for them; raises what the caller of *own* is told."""
+        mine = None
+        for refusal in refusals:
+            self.refused_by_team[refusal.request.team] += 1
+            if refusal.request is own:
+                mine = _as_error(refusal)
+            elif not (waiter := self._waiting[id(refusal.request)]).cancelled():
+                waiter.set_exception(_as_error(refusal))
+        if mine is not None:
+            raise mine
 
     def _set_timer(self, now: float) -> None:
         """A worker may become free by time alone."""
@@ -89,4 +118,13 @@ class Turnstile:
         """It was released at the moment at which its caller went away; its place is free for the next."""
         if dispatch.booking is not None:
             self._fleet.release(dispatch.booking, Outcome(Ending.ABORTED), self._clock())
-        self.turn()
+        # Not now: whoever just comes, and is held, does not wait yet for what would be given to it.
+        asyncio.get_running_loop().call_soon(self.turn)
+
+
+def _as_error(refusal: Refusal) -> QueueFull:
+    if refusal.why == "queue full":
+        text = "As many requests of this team wait for a worker as may"
+    else:
+        text = f"A worker would be free in about {refusal.wait_s:.0f} s, which is later than the caller waits"
+    return QueueFull(text, retry_after_s=refusal.retry_after_s)

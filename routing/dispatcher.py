@@ -1,6 +1,7 @@
 """When a request is sent, and with which order of candidates."""
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -25,12 +26,29 @@ class Dispatch(msgspec.Struct, frozen=True):
     """Name of the one that made the order."""
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """A request that will not be released: its wait cannot fit."""
+
+    request: Request
+    why: Literal["queue full", "too late"]
+    """As many of its team wait as may; or it would get its first token after its caller has gone."""
+    wait_s: float
+    """Predicted: how long it would have to wait."""
+    retry_after_s: float
+    """Predicted: when one like it would be held, if nobody else comes."""
+
+
 class Dispatcher(Protocol):
     """Holds requests until they should be sent. Strategies rank at release, when most is known."""
 
     @property
     def waiting(self) -> int:
         """Requests that are held."""
+        ...
+
+    @property
+    def waiting_by_team(self) -> Mapping[str, int]:
+        """Requests that are held, of every team that has any. One that knows no teams has them all under ""."""
         ...
 
     def oldest_wait_s(self, now: float) -> float:
@@ -43,6 +61,10 @@ class Dispatcher(Protocol):
 
     def poll(self, now: float) -> list[Dispatch]:
         """Requests to be sent at *now*, each once. To be called after every submit, release and change of the fleet."""
+        ...
+
+    def refused(self) -> list[Refusal]:
+        """Requests that are not held any more and will not be released, each once. To be called after every poll."""
         ...
 
     def next_poll_at(self, now: float) -> float | None:
@@ -62,6 +84,9 @@ class Dispatcher(Protocol):
         ...
 
 
+Arrange = Callable[[list[Candidate]], list[Candidate]]
+
+
 class Immediate:
     """Depth infinite: every request is released at once, on the best candidate there is."""
 
@@ -74,6 +99,10 @@ class Immediate:
     def waiting(self) -> int:
         return 0
 
+    @property
+    def waiting_by_team(self) -> Mapping[str, int]:
+        return {}
+
     def oldest_wait_s(self, now: float) -> float:  # noqa: ARG002
         return 0.0
 
@@ -84,6 +113,9 @@ class Immediate:
         released, self._submitted = self._submitted, []
         return [self._release(request, now) for request in released]
 
+    def refused(self) -> list[Refusal]:
+        return []
+
     def next_poll_at(self, now: float) -> float | None:  # noqa: ARG002
         return None
 
@@ -93,10 +125,11 @@ class Immediate:
     def cancel(self, request: Request) -> None:
         self._submitted = [other for other in self._submitted if other is not request]
 
-    def explain(self, request: Request, now: float) -> Explanation:
+    def explain(self, request: Request, now: float, arrange: Arrange | None = None) -> Explanation:
+        """*arrange* makes of the order of the strategy the one in which candidates are tried."""
         name = request.strategy or self._strategies.default
         ranking = self._strategies.named(name).explain(request, self._fleet.candidates(request, now))
-        order = admitting_first(ranking.order)
+        order = (arrange or admitting_first)(ranking.order)
         return Explanation(
             request=request,
             strategy=name,

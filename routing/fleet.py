@@ -52,6 +52,10 @@ class Fleet:
     def __iter__(self) -> Iterator[Worker]:
         return iter(self._workers.values())
 
+    def worker(self, worker: WorkerId) -> Worker:
+        """Raises ``KeyError`` for one that is not there, or has left."""
+        return self._workers[worker]
+
     def set_workers(self, workers: Iterable[WorkerId], now: float, *, elsewhere: Container[WorkerId] = ()) -> None:
         """The whole set of workers there are. Those that left are forgotten; their requests may still be released.
 
@@ -121,6 +125,15 @@ class Fleet:
         As of the last `tick` or `set_trusted`: it is asked for with every request and hardly ever changes.
         """
         return self._block_sizes
+
+    def token_times(self) -> tuple[float, float]:
+        """Seconds of a worker's time for a prompt token that is computed, and for one that is generated.
+
+        Those that are generated beside each other share the time between two of them.
+        """
+        busy = [worker.in_flight for worker in self if worker.in_flight]
+        streams = sum(busy) / len(busy) if busy else 1.0
+        return self._rates.prefill_s_per_token, self._rates.decode.predict(streams - 1.0) / streams
 
     def told(self, worker: WorkerId, waiting: float, now: float) -> None:
         """The engine of *worker* tells that *waiting* requests are in its queue."""

@@ -10,10 +10,13 @@ sent. Held here it can still go elsewhere, and what is short need not wait behin
 2. The home of each, in that order: the worker on which it would cost least, behind all that stand before it. So a hot
    prefix spreads as soon as its queue costs more than computing it a second time.
 3. It is released if its home is about to be free, and no worker idles that is the home of anybody.
+
+Where teams share the fleet, every request takes its turn, whatever its strategy, once no worker is about to be free:
+the order above holds inside a team, and `FairQueue` says which team is next. Homes are sought in that order too.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,19 +24,26 @@ import numpy.typing as npt
 
 from cache_index import WorkerId
 from routing.candidate import Candidate
-from routing.dispatcher import Dispatch, Immediate
+from routing.dispatcher import Dispatch, Immediate, Refusal, admitting_first
 from routing.explanation import Explanation
+from routing.fair_queue import Fairness, FairQueue
 from routing.fleet import Fleet
 from routing.reason import reason_of
 from routing.request import Request
 from routing.sessions import Sessions
 from routing.strategies.by_name import StrategiesByName
 from routing.strategies.prefix_aware import DECODE_PRICE
-
-Seconds = npt.NDArray[np.float64]
+from routing.waiting import Seconds, Waiting
+from routing.worker import Worker
 
 LATE = frozenset({"kv_aware"})
-"""Strategies whose requests are held. The others rank by more than cost, or mean what they say."""
+"""Strategies whose requests are held, also of one team. The others rank by more than cost, or mean what they say."""
+BY_COST = frozenset({"kv_aware", "prefix_aware"})
+"""Strategies that think in seconds: what they wait for is the worker where a request costs least."""
+ANYWHERE = frozenset({"round_robin", "least_loaded"})
+"""Strategies for which any worker will do that is free."""
+ALONE = Fairness(starvation_s=float("inf"))
+"""One team, and one class."""
 HEARTBEAT_S = 0.5
 """Between two looks at the queue where nothing says that anything has changed."""
 ROUNDING_S = 1e-9
@@ -65,26 +75,32 @@ class Patience:
     """Of them at one look at the queue; the others keep what was found."""
 
 
-class _Waiting:
-    """A request in the queue; seconds of prefill by the place of the worker in the fleet."""
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Workers at one moment, by place, with what is believed to be sent to them."""
 
-    __slots__ = ("begins_session", "least_s", "order", "prefill_s", "request", "seen_at", "since", "wanted_in_s")
+    backlog_s: Seconds
+    """Without end where nothing can be sent."""
+    slower_s: Seconds
+    """What each output token of one more request costs the others."""
+    room: Seconds
+    """How many more can be sent there, as far as that is known."""
+    is_open: npt.NDArray[np.bool_]
+    """Has room whatever its backlog is believed to be."""
+    depth_s: float
 
-    def __init__(self, request: Request, since: float, *, begins_session: bool) -> None:
-        self.request = request
-        self.begins_session = begins_session
-        self.since = since
-        self.seen_at = float("-inf")
-        self.order: list[Candidate] = []
-        self.prefill_s: Seconds = np.empty(0)
-        self.least_s = 0.0
-        self.wanted_in_s = float("inf") if request.wanted_in_s is None else request.wanted_in_s
+    def takes(self) -> npt.NDArray[np.bool_]:
+        """Whether what is sent there is computed as soon as that is possible at all."""
+        return ((self.backlog_s <= self.depth_s) | self.is_open) & (self.room >= 1.0)
 
 
 class LateBinding:
     """A `Dispatcher`. Requests that are pinned, or that ask for a strategy that is not in `LATE`, are sent at once.
 
+    Not so with *fairness*: then all are held while no worker is about to be free, and refused if their wait cannot fit.
+
     One look at the queue costs some microseconds for each who waits, and a lookup of the index for those who are sent.
+    With *fairness* a request that finds nobody waiting, and its worker free, costs a microsecond more than at once.
     """
 
     def __init__(
@@ -93,99 +109,197 @@ class LateBinding:
         strategies: StrategiesByName,
         rng: random.Random,
         patience: Patience = Patience(),
+        fairness: Fairness | None = None,
     ) -> None:
         self._fleet = fleet
         self._strategies = strategies
         self._immediate = Immediate(fleet, strategies)
         self._patience = patience
+        self._fairness = fairness
         self._rng = np.random.default_rng(rng.getrandbits(64))
         self._sessions = Sessions()
-        self._waiting: dict[int, _Waiting] = {}
+        self._queue = FairQueue(fairness or ALONE)
+        self._arrived: list[tuple[Request, float]] = []
+        self._refused: list[Refusal] = []
         self._workers: list[WorkerId] = []
         self._places: dict[WorkerId, int] = {}
 
     @property
     def waiting(self) -> int:
         """Requests that are held."""
-        return len(self._waiting)
+        return len(self._queue) + len(self._arrived)
+
+    @property
+    def waiting_by_team(self) -> Mapping[str, int]:
+        return dict(self._queue.by_team)
 
     def oldest_wait_s(self, now: float) -> float:
         """How long the one has waited that waits longest."""
-        return max((now - each.since for each in self._waiting.values()), default=0.0)
+        return max((now - each.since for each in self._queue), default=0.0)
 
     def submit(self, request: Request, now: float) -> None:
-        name = request.strategy or self._strategies.default
-        if name not in LATE or request.pinned is not None or len(self._waiting) >= self._patience.most_waiting:
+        if self._fairness is not None:
+            self._arrived.append((request, now))
+        elif self._name(request) not in LATE or request.pinned is not None or self._is_full():
             self._immediate.submit(request, now)
         else:
             begins_session = self._sessions.begins(request)
-            self._waiting[id(request)] = _Waiting(request, now, begins_session=begins_session)
+            self._queue.add(Waiting(request, now, begins_session=begins_session, shares=False), now)
 
     def poll(self, now: float) -> list[Dispatch]:
-        released = self._immediate.poll(now)
-        if self._waiting:
+        released = self._receive(now) if self._arrived else self._immediate.poll(now)
+        if self._queue.by_team:
             released += self._release(now)
         return released
 
+    def refused(self) -> list[Refusal]:
+        refused, self._refused = self._refused, []
+        return refused
+
     def next_poll_at(self, now: float) -> float | None:
-        if not self._waiting:
+        if not self._queue.by_team:
             return None
         depth_s = self._patience.depth_s
         times = [worker.backlog_falls_to(depth_s, now) for worker in self._fleet if worker.is_ready]
-        return min([at for at in times if at is not None and at > now], default=now + HEARTBEAT_S)
+        falls_at = min([at for at in times if at is not None and at > now], default=now + HEARTBEAT_S)
+        return falls_at if self._fairness is None else min(falls_at, now + HEARTBEAT_S)
 
     def cancel(self, request: Request) -> None:
-        self._waiting.pop(id(request), None)
+        self._queue.remove(request)
+        self._arrived = [arrived for arrived in self._arrived if arrived[0] is not request]
         self._immediate.cancel(request)
 
     def explain(self, request: Request, now: float) -> Explanation:
-        return self._immediate.explain(request, now)
+        if self._fairness is None or self._name(request) not in ANYWHERE:
+            return self._immediate.explain(request, now)
+        return self._immediate.explain(request, now, lambda ranked: self._free_first(ranked, now))
 
     def hand_over(self) -> list[tuple[Request, float]]:
         """Whoever waits and since when, longest first; nobody waits here any more."""
-        held, self._waiting = self._waiting, {}
-        return [(each.request, each.since) for each in held.values()]
+        held, self._queue = [(each.request, each.since) for each in self._queue], FairQueue(self._fairness or ALONE)
+        arrived, self._arrived = self._arrived, []
+        return held + arrived
+
+    # ---- those who come to a fleet that teams share
+
+    def _receive(self, now: float) -> list[Dispatch]:
+        arrived, self._arrived = self._arrived, []
+        released = []
+        for request, since in arrived:
+            dispatch = self._at_once(request, since, now)
+            if dispatch is not None:
+                released.append(dispatch)
+        return released
+
+    def _at_once(self, request: Request, since: float, now: float) -> Dispatch | None:
+        """Sent as if there were no queue, if there is none and its worker is free; else held or refused."""
+        candidates = self._fleet.candidates(request, now)
+        name = request.strategy or self._strategies.default
+        if not candidates:
+            return Dispatch(request, [], None, "none", name)
+        if name not in LATE and not self._queue.by_team:
+            ranked = self._strategies.named(name).rank(request, candidates)
+            order = self._free_first(ranked, now) if name in ANYWHERE else admitting_first(ranked)
+            if self._is_free(order[0], now):
+                return self._sent(request, order, name, now, level=request.priority)
+        self._hold(Waiting(request, since, begins_session=self._sessions.begins(request)), candidates, now)
+        return None
+
+    def _free_first(self, ranked: list[Candidate], now: float) -> list[Candidate]:
+        order = admitting_first(ranked)
+        if not order or self._is_free(order[0], now):
+            return order
+        return sorted(order, key=lambda candidate: not (candidate.admits and self._is_free(candidate, now)))
+
+    def _is_free(self, candidate: Candidate, now: float) -> bool:
+        return self._fleet.worker(candidate.worker).room(candidate.load.backlog_s, self._patience.depth_s, now) >= 1.0
+
+    def _hold(self, each: Waiting, candidates: list[Candidate], now: float) -> None:
+        """Unless its wait cannot fit."""
+        self._note_workers()
+        self._take_in(each, candidates, now)
+        servers = sum(worker.is_ready for worker in self._fleet)
+        refusal = self._queue.refusal(each, lambda other: self._rank(other, now), servers=servers)
+        if refusal is None:
+            self._queue.add(each, now)
+        else:
+            self._refused.append(refusal)
 
     # ---- a look at the queue
 
     def _release(self, now: float) -> Iterator[Dispatch]:
-        backlog_s, slower_s = self._readings(now)
-        if not np.isfinite(backlog_s).any():
+        self._refused += self._queue.given_up(now)
+        view = self._view(now)
+        if not np.isfinite(view.backlog_s).any():
             yield from self._release_all(now)
             return
+        if self._fairness is None or view.takes().any():
+            yield from self._release_to(view, now)
+        self._queue.looked(is_saturated=not view.takes().any())
+
+    def _release_to(self, view: _View, now: float) -> Iterator[Dispatch]:
         patience, lookups = self._patience, self._patience.most_lookups
         for each in self._in_order(now):
-            if backlog_s.min() > patience.depth_s + ROUNDING_S:
+            takes = view.takes()
+            if not takes.any():
                 return
             if now - each.seen_at > patience.fresh_s and (lookups > 0 or not each.order):
                 self._look_up(each, now)
                 lookups -= 1
-            home = self._home(each, backlog_s, slower_s)
-            if each.seen_at < now and self._is_free(home, each, backlog_s):
+            if not each.order:
+                yield self._without_worker(each)
+                continue
+            place = self._place(each, view, takes)
+            if each.seen_at < now and self._is_taken(place, each, takes):
                 self._look_up(each, now)
-                home = self._home(each, backlog_s, slower_s)
-            if self._is_free(home, each, backlog_s):
-                ranked = self._ranked(each.request, each.order)
-                # Where what the strategy would choose is free as well, its choice goes: of equals, one of its own.
-                first = self._places[ranked[0].worker]
-                home = first if self._is_free(first, each, backlog_s) else home
-                yield self._released(each, ranked, self._workers[home], now)
-            backlog_s[home] += each.prefill_s[home]
+                place = self._place(each, view, takes)
+            if self._is_taken(place, each, takes):
+                place, dispatch = self._released(each, place, takes, now)
+                view.room[place] -= 1.0
+                yield dispatch
+            view.backlog_s[place] += each.prefill_s[place]
 
-    def _is_free(self, place: int, each: _Waiting, backlog_s: Seconds) -> bool:
-        """Whether what is sent there is computed as soon as that is possible at all."""
-        return bool(backlog_s[place] <= self._patience.depth_s + ROUNDING_S and np.isfinite(each.prefill_s[place]))
+    def _is_taken(self, place: int, each: Waiting, takes: npt.NDArray[np.bool_]) -> bool:
+        return bool(takes[place] and np.isfinite(each.prefill_s[place]))
 
-    def _ranked(self, request: Request, candidates: list[Candidate]) -> list[Candidate]:
-        return self._strategies.named(request.strategy or self._strategies.default).rank(request, candidates)
+    def _place(self, each: Waiting, view: _View, takes: npt.NDArray[np.bool_]) -> int:
+        """The place where it stands, behind those who stand before it."""
+        request, name = each.request, self._name(each.request)
+        if request.pinned is not None:
+            return self._places[request.pinned]
+        if name in BY_COST:
+            return self._home(each, view)
+        if name in ANYWHERE or not request.session:
+            able = np.isfinite(each.prefill_s)
+            among = able & takes if (able & takes).any() else able
+            return int(np.where(among, view.backlog_s, np.inf).argmin())
+        return self._places[self._ranked(request, each.order)[0].worker]
 
-    def _released(self, each: _Waiting, ranked: list[Candidate], home: WorkerId, now: float) -> Dispatch:
-        """Sent to its home; the others are tried after it as the strategy ranks them."""
-        request = each.request
-        del self._waiting[id(request)]
-        name = request.strategy or self._strategies.default
+    def _released(self, each: Waiting, place: int, takes: npt.NDArray[np.bool_], now: float) -> tuple[int, Dispatch]:
+        """Sent to its place, or where the strategy would send it if that is free as well; the others come after it."""
+        request, name = each.request, self._name(each.request)
+        ranked = self._ranked(request, each.order)
+        wanted = [self._places[candidate.worker] for candidate in ranked]
+        # Of what costs the same to us, the strategy may have one of its own.
+        choices = wanted if name not in BY_COST else wanted[:1]
+        place = next((other for other in choices if self._is_taken(other, each, takes)), place)
+        home = self._workers[place]
         order = [c for c in ranked if c.worker == home] + [c for c in ranked if c.worker != home]
-        return Dispatch(request, order, self._fleet.book(request, order[0], now), reason_of(order), name)
+        dispatch = self._sent(request, order, name, now, level=each.level)
+        self._queue.remove(request)
+        return place, dispatch
+
+    def _without_worker(self, each: Waiting) -> Dispatch:
+        """The only worker that could answer went away."""
+        self._queue.remove(each.request)
+        return Dispatch(each.request, [], None, "none", self._name(each.request))
+
+    def _sent(self, request: Request, order: list[Candidate], name: str, now: float, *, level: int) -> Dispatch:
+        booking = self._fleet.book(request, order[0], now)
+        if self._fairness is not None and booking is not None:
+            cost_s = booking.work_s + request.output_tokens * order[0].load.decode_s_per_token
+            self._queue.served(request.team, level, request.weight, cost_s, now)
+        return Dispatch(request, order, booking, reason_of(order), name)
 
     def _release_all(self, now: float) -> Iterator[Dispatch]:
         """Nobody can be waited for."""
@@ -193,42 +307,52 @@ class LateBinding:
             self._immediate.submit(request, now)
         yield from self._immediate.poll(now)
 
-    def _readings(self, now: float) -> tuple[Seconds, Seconds]:
-        """By place: seconds of backlog, without end where nothing can be sent; seconds each output token is slower."""
-        workers = list(self._fleet)
-        if [worker.id for worker in workers] != self._workers:
-            self._workers = [worker.id for worker in workers]
-            self._places = {worker: place for place, worker in enumerate(self._workers)}
-            for each in self._waiting.values():
-                each.seen_at, each.order = float("-inf"), []
+    def _view(self, now: float) -> _View:
+        workers = self._note_workers()
+        depth_s = self._patience.depth_s + ROUNDING_S
         backlog_s, slower_s = np.full(len(workers), np.inf), np.zeros(len(workers))
+        room, is_open = np.full(len(workers), np.inf), np.zeros(len(workers), np.bool_)
         for place, worker in enumerate(workers):
             if worker.is_ready:
                 load = worker.load(now)
                 backlog_s[place] = load.backlog_s
                 slower_s[place] = load.decode_s_per_token * load.in_flight * DECODE_PRICE
-        return backlog_s, slower_s
+                if self._fairness is not None:
+                    room[place] = worker.room(load.backlog_s, depth_s, now)
+                    is_open[place] = load.backlog_s > depth_s and room[place] >= 1.0
+        return _View(backlog_s, slower_s, room, is_open, depth_s)
 
-    def _in_order(self, now: float) -> list[_Waiting]:
-        patience = self._patience
+    def _note_workers(self) -> list[Worker]:
+        """Everybody is looked up again when others are there than before."""
+        workers = list(self._fleet)
+        if [worker.id for worker in workers] != self._workers:
+            self._workers = [worker.id for worker in workers]
+            self._places = {worker: place for place, worker in enumerate(self._workers)}
+            for each in self._queue:
+                each.seen_at, each.order = float("-inf"), []
+        return workers
 
-        def rank(each: _Waiting) -> tuple[bool, float]:
-            waited_s = now - each.since
-            is_overdue = each.begins_session and waited_s >= patience.max_wait_s
-            if is_overdue or waited_s + each.least_s >= each.wanted_in_s:
-                return False, each.since
-            return True, each.least_s / (waited_s + patience.head_start_s)
-
-        for each in self._waiting.values():
+    def _in_order(self, now: float) -> Iterator[Waiting]:
+        for each in self._queue:
             if not each.order:
                 self._look_up(each, now)
-        return sorted(self._waiting.values(), key=rank)
+        return self._queue.in_turn(now, lambda each: self._rank(each, now))
 
-    def _look_up(self, each: _Waiting, now: float) -> None:
+    def _rank(self, each: Waiting, now: float) -> tuple[bool, float]:
+        waited_s = now - each.since
+        is_overdue = each.begins_session and waited_s >= self._patience.max_wait_s
+        if is_overdue or waited_s + each.least_s >= each.due_in_s:
+            return False, each.since
+        return True, each.least_s / (waited_s + self._patience.head_start_s)
+
+    def _look_up(self, each: Waiting, now: float) -> None:
+        self._take_in(each, self._fleet.candidates(each.request, now), now)
+
+    def _take_in(self, each: Waiting, candidates: list[Candidate], now: float) -> None:
         """What the prompt costs on every worker, by what their caches hold now."""
         request = each.request
         prefill_s = np.full(len(self._workers), np.inf)
-        each.order = self._fleet.candidates(request, now)
+        each.order = candidates
         admitting = [c for c in each.order if c.admits] or each.order
         for candidate in admitting:
             load = candidate.load
@@ -237,11 +361,25 @@ class LateBinding:
             prefill_s[self._places[candidate.worker]] = seconds
         each.prefill_s = prefill_s
         each.least_s = float(prefill_s.min()) if admitting else 0.0
+        each.cost_s = each.least_s
+        if admitting:
+            each.cost_s += request.output_tokens * admitting[0].load.decode_s_per_token
         each.seen_at = now
 
-    def _home(self, each: _Waiting, backlog_s: Seconds, slower_s: Seconds) -> int:
+    def _home(self, each: Waiting, view: _View) -> int:
         """The place where it costs least; among equals any."""
-        costs_s = backlog_s + self._patience.price * each.prefill_s + slower_s * each.request.output_tokens
+        costs_s = view.backlog_s + self._patience.price * each.prefill_s + view.slower_s * each.request.output_tokens
         least = costs_s.min()
         equal = np.flatnonzero(costs_s <= least + ROUNDING_S)
         return int(equal[0] if len(equal) == 1 else self._rng.choice(equal))
+
+    # ---- what requests want
+
+    def _name(self, request: Request) -> str:
+        return request.strategy or self._strategies.default
+
+    def _ranked(self, request: Request, candidates: list[Candidate]) -> list[Candidate]:
+        return self._strategies.named(self._name(request)).rank(request, candidates)
+
+    def _is_full(self) -> bool:
+        return len(self._queue) >= self._patience.most_waiting

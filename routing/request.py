@@ -4,6 +4,9 @@ import msgspec
 
 from cache_index import Prefix, WorkerId
 
+LOW, NORMAL, HIGH = 0, 1, 2
+"""Classes of priority: a higher one goes first before a saturated fleet."""
+
 
 class Request(msgspec.Struct, frozen=True, gc=False):
     """One request as the strategies see it. A msgspec Struct, at a tenth of a frozen dataclass's cost."""
@@ -34,3 +37,10 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """In how many seconds the caller wants the first token; None: it does not say."""
     strategy: str | None = None
     """Name of the strategy that it asks for; None: the model's."""
+    team: str = ""
+    """Whose share of a saturated fleet it takes."""
+    weight: float = 1.0
+    """Its cost counts 1 / *weight*: the share that its team has, beside those of other teams."""
+    priority: int = NORMAL
+    deadline_s: float | None = None
+    """In how many seconds from its coming the caller gives up waiting for a first token; None: it does not say."""

@@ -17,6 +17,7 @@ from routing.breaker import Breaker
 from routing.busy import BusyShare
 from routing.candidate import Load, WhyNotReady
 from routing.rates import Pace, Rates
+from routing.slots import Slots
 from routing.warmup import WarmUp
 
 CAUTION = 1.15
@@ -29,6 +30,9 @@ PREFILL_SLACK_S = 1.0
 TPOT_SLACK_S = 0.02
 USUAL_SHARE = 0.1
 """What one booking counts in the work that is usual."""
+LATE = 1.5
+"""Times as long as predicted that a prefill may take, besides `LATE_SLACK_S`, before it is held to be queued."""
+LATE_SLACK_S = 0.05
 TELLS_LATE_S = 1.0
 """What came within it may be missing in what an engine tells: it takes a while to be asked and to answer."""
 SAME_STEP_S = 0.005
@@ -68,6 +72,7 @@ class Worker:
         """Work in the engine's queue that is none of the pending, when it last told."""
         self._told_at = now
         self._same_step: list[Booking] = []
+        self._slots = Slots()
 
     @property
     def is_ready(self) -> bool:
@@ -120,6 +125,23 @@ class Worker:
             decode_s_per_token=self._rates.decode.slope,
         )
 
+    def room(self, backlog_s: float, depth_s: float, now: float) -> float:
+        """How many requests can be sent to it that its engine would begin about at once; 0: it is saturated.
+
+        *backlog_s* is that of its `load` at *now*: with no more of it than *depth_s* it is about to be free.
+        """
+        in_flight = len(self._pending) + len(self._decoding)
+        left = self._slots.most - in_flight
+        if left < 1.0:
+            return 0.0
+        turn = next(iter(self._pending), None)
+        if turn is not None and turn.request.streams:
+            return 0.0 if backlog_s > depth_s or self._is_late(turn, now) else left
+        if backlog_s <= depth_s:
+            return left
+        # Nobody sees the end of such a prefill: a belief that is too slow would never be put right.
+        return 0.0 if turn is None else max(0.0, min(left, self._slots.unseen(now) - in_flight))
+
     def backlog_falls_to(self, backlog_s: float, now: float) -> float | None:
         """When the backlog will be as low, if time alone brings it there; None if it takes a first token."""
         if not self._pending:
@@ -137,6 +159,7 @@ class Worker:
         self._busy.observe(now, busy=bool(self._pending))
         if not self._pending:
             self._turn_since = now
+            self._same_step = []  # what left before it came was in another step
         self._pending[booking] = None
         self._pending_s += booking.work_s
         self._usual_s += (booking.work_s - self._usual_s) * (USUAL_SHARE if self._usual_s else 1.0)
@@ -147,8 +170,10 @@ class Worker:
         self._pass_turns(now)
         if booking not in self._pending:
             return
+        late = self._is_late(booking, now)
         self._measure(booking, now)
         self._begin_decode(booking, now)
+        self._slots.began(len(self._decoding), late=late)
 
     def release(self, booking: Booking, now: float) -> None:
         """*booking* is over, however it ended. Calling it again changes nothing."""
@@ -169,11 +194,15 @@ class Worker:
             if booking.request.streams:
                 break
             self._begin_decode(booking, now)
-        self._unseen_s = max(0.0, waiting - len(self._pending)) * self._usual_s
+        unseen = max(0.0, waiting - len(self._pending))
+        self._unseen_s = unseen * self._usual_s
         self._told_at = now
+        self._slots.told(waiting, unseen, self.in_flight, now)
 
     def learn(self, booking: Booking, now: float, *, uncached_tokens: float, completion_tokens: int | None) -> None:
         """Take the measured times of an answered *booking* into the rates."""
+        if booking.first_byte_at is None:
+            self._slots.answered_early()
         if booking.service_s is None or booking.first_byte_at is None:
             return
         rates = self._rates
@@ -213,6 +242,10 @@ class Worker:
         work_s = max(1e-9, sum(other.work_s for other in self._same_step))
         for other in self._same_step:
             other.service_s = together_s * other.work_s / work_s
+
+    def _is_late(self, booking: Booking, now: float) -> bool:
+        """Whether its prefill, if it is its turn, takes so much longer than predicted that it cannot have begun."""
+        return now - max(booking.booked_at, self._turn_since) > LATE * booking.work_s + LATE_SLACK_S
 
     def _backlog_s(self, now: float) -> float:
         unseen_s = self._unseen_left_s(now)

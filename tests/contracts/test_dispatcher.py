@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
 import pytest
 
 from cache_index import RadixTree
 from routing.dispatcher import Dispatch, Dispatcher, Immediate
+from routing.fair_queue import Fairness
 from routing.fleet import Fleet
 from routing.late_binding import LateBinding
 from routing.strategies import NAMES, STRATEGIES
@@ -16,6 +18,7 @@ from tests.routing.examples import ABORTED, ANSWERED, FAILED, A, B, C, a_fleet, 
 DISPATCHERS: list[Callable[[Fleet, StrategiesByName], Dispatcher]] = [
     Immediate,
     lambda fleet, strategies: LateBinding(fleet, strategies, seeded()),
+    lambda fleet, strategies: LateBinding(fleet, strategies, seeded(), fairness=Fairness()),
 ]
 
 
@@ -67,6 +70,36 @@ def test_an_idle_fleet_keeps_nobody_waiting(make: Make) -> None:
     dispatcher.submit(a_request("abc"), 5.0)
 
     assert 1 == len(dispatcher.poll(5.0))
+
+
+def test_all_who_wait_are_of_some_team(make: Make) -> None:
+    """As many as there are; and none when nobody waits."""
+    fleet = a_fleet(A)
+    dispatcher = make(fleet, "kv_aware")
+    for team in ("blue", "blue", "red"):
+        dispatcher.submit(msgspec.structs.replace(a_request("x" * 500), team=team), 0.0)
+    released = dispatcher.poll(0.0)
+    assert dispatcher.waiting == sum(dispatcher.waiting_by_team.values())
+    assert 3 == dispatcher.waiting + len(released)
+    assert [] == dispatcher.refused()
+    dispatcher.hand_over()
+
+    assert {} == dispatcher.waiting_by_team
+
+
+def test_who_is_handed_over_is_not_there_any_more(make: Make) -> None:
+    """Whether polled before or not."""
+    fleet = a_fleet(A)
+    dispatcher = make(fleet, "kv_aware")
+    for _ in range(3):
+        dispatcher.submit(a_request("x" * 500), 0.0)
+    released = dispatcher.poll(0.0)
+    dispatcher.submit(a_request("y" * 500), 1.0)
+    since = [each[1] for each in dispatcher.hand_over()]
+
+    assert sorted(since) == since
+    assert 0 == dispatcher.waiting
+    assert 4 >= len(since) + len(released) >= 3
 
 
 def test_equal_requests_are_two(make: Make) -> None:

@@ -1,12 +1,16 @@
 """Where requests wait for their turn, with a dispatcher that can be told to hold them back."""
 
 import asyncio
+from collections import Counter
+from typing import Literal
 
+import msgspec
 import pytest
 
+from gateway.errors import QueueFull
 from gateway.turnstile import Turnstile
 from routing.booking import Ending
-from routing.dispatcher import Dispatch
+from routing.dispatcher import Dispatch, Refusal
 from routing.explanation import Explanation
 from routing.request import Request
 from tests.gateway.examples import Clock, WatchedFleet
@@ -23,6 +27,8 @@ class Holds:
         self.cancelled: list[Request] = []
         self.times: list[float] = []
         self.poll_at: float | None = None
+        self.refusals: list[Refusal] = []
+        self.most_at_once = 1000
 
     def submit(self, request: Request, now: float) -> None:
         self.times.append(now)
@@ -30,7 +36,8 @@ class Holds:
 
     def poll(self, now: float) -> list[Dispatch]:
         self.times.append(now)
-        released, self.held = self.held[: self.open], self.held[self.open :]
+        count = min(self.open, self.most_at_once)
+        released, self.held = self.held[:count], self.held[count:]
         self.open -= len(released)
         return [self._dispatch(request, now) for request in released]
 
@@ -40,6 +47,18 @@ class Holds:
 
     def oldest_wait_s(self, now: float) -> float:
         return now - self.times[0] if self.held else 0.0
+
+    @property
+    def waiting_by_team(self) -> dict[str, int]:
+        return dict(Counter(request.team for request in self.held))
+
+    def refused(self) -> list[Refusal]:
+        refusals, self.refusals = self.refusals, []
+        return refusals
+
+    def refuse(self, request: Request, why: Literal["queue full", "too late"] = "too late") -> None:
+        self.held = [other for other in self.held if other is not request]
+        self.refusals.append(Refusal(request, why, 40.0, 10.0))
 
     def next_poll_at(self, now: float) -> float | None:
         return self.poll_at
@@ -189,6 +208,24 @@ async def test_a_caller_that_leaves_as_it_is_released_gives_its_place_back() -> 
     assert 1 == scene.load
 
 
+async def test_who_comes_as_another_leaves_can_have_its_place() -> None:
+    """Its own coming releases the one that has just left; the place goes to the newcomer a moment later."""
+    scene, first = Scene(), a_request("a")
+    leaving = asyncio.get_running_loop().create_task(scene.turnstile.admit(first))
+    await asyncio.sleep(0)
+    newcomer = asyncio.get_running_loop().create_task(scene.turnstile.admit(a_request("b")))
+    leaving.cancel()
+    scene.turnstile._waiting[id(first)].cancel()
+    scene.dispatcher.open = 2
+    scene.dispatcher.most_at_once = 1
+    async with asyncio.timeout(10):
+        dispatch = await newcomer
+
+    assert dispatch.booking is not None
+    assert [("a", Ending.ABORTED)] == scene.fleet.endings
+    assert leaving.cancelled() or leaving.done()
+
+
 async def test_a_caller_that_is_released_as_it_leaves_gives_its_place_back() -> None:
     """The other way round: nobody is there to take what the dispatcher gives."""
     scene, first, second = Scene(), a_request("a"), a_request("b")
@@ -257,3 +294,87 @@ async def test_who_waits_at_another_dispatcher_can_still_go_away() -> None:
         await asyncio.sleep(0)
 
     assert (0, 1) == (other.waiting, len(other.cancelled))
+
+
+class Refuses(Holds):
+    """Takes nobody in."""
+
+    def submit(self, request: Request, now: float) -> None:
+        self.refuse(request, "queue full")
+
+
+async def test_who_is_refused_is_told_when_to_ask_again() -> None:
+    """At once; nothing of it stays behind, and it is counted for its team."""
+    fleet = WatchedFleet(1)
+    turnstile = Turnstile(Refuses(fleet), fleet, clock=Clock())
+    with pytest.raises(QueueFull) as refused:
+        await turnstile.admit(msgspec.structs.replace(a_request(), team="blue"))
+
+    assert (503, 10.0) == (refused.value.status, refused.value.retry_after_s)
+    assert {"blue": 1} == turnstile.refused_by_team
+    assert {} == turnstile._waiting
+
+
+async def test_who_waits_can_be_refused_later() -> None:
+    """Its time is over; the others go on waiting."""
+    scene, late, other = Scene(), a_request("a"), a_request("b")
+    waiting = asyncio.get_running_loop().create_task(scene.turnstile.admit(late))
+    staying = asyncio.get_running_loop().create_task(scene.turnstile.admit(other))
+    await asyncio.sleep(0)
+    scene.dispatcher.refuse(late)
+    scene.turn(open_=0)
+    with pytest.raises(QueueFull, match="about 40 s"):
+        await waiting
+    scene.turn(open_=1)
+
+    assert other is (await staying).request
+    assert {"": 1} == scene.turnstile.refused_by_team
+
+
+async def test_a_newcomer_may_find_others_refused_with_it() -> None:
+    """Each is told what is its own."""
+    scene, late = Scene(), a_request("a")
+    waiting = asyncio.get_running_loop().create_task(scene.turnstile.admit(late))
+    await asyncio.sleep(0)
+    newcomer = a_request("b")
+    scene.dispatcher.refuse(newcomer)
+    scene.dispatcher.refuse(late)
+    with pytest.raises(QueueFull):
+        await scene.turnstile.admit(newcomer)
+    with pytest.raises(QueueFull):
+        await waiting
+
+    assert {"": 2} == scene.turnstile.refused_by_team
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+async def test_a_caller_that_leaves_as_it_is_refused_is_just_gone(*, leaves_first: bool) -> None:
+    """There is nothing to give back, and nobody to tell."""
+    scene, request = Scene(), a_request("a")
+    task = asyncio.get_running_loop().create_task(scene.turnstile.admit(request))
+    await asyncio.sleep(0)
+    if leaves_first:
+        task.cancel()
+    scene.dispatcher.refuse(request)
+    scene.turn(open_=0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert [] == scene.fleet.released
+    assert {} == scene.turnstile._waiting
+
+
+async def test_it_tells_which_teams_wait() -> None:
+    """And how many requests of each."""
+    scene = Scene()
+    async with asyncio.TaskGroup() as tasks:
+        waiting = [
+            await scene.waiting(tasks, msgspec.structs.replace(a_request(), team=team))
+            for team in ("blue", "blue", "red")
+        ]
+        assert {"blue": 2, "red": 1} == scene.turnstile.waiting_by_team
+        for task in waiting:
+            task.cancel()
+
+    assert {} == scene.turnstile.waiting_by_team

@@ -61,6 +61,14 @@ class TestWorkers:
         """Discovery has found nobody yet."""
         assert "" == names(a_fleet())
 
+    def test_a_worker_is_found_by_its_name(self) -> None:
+        """As long as it is there."""
+        fleet = a_fleet(A, B)
+
+        assert B == fleet.worker(B).id
+        with pytest.raises(KeyError):
+            fleet.worker(C)
+
     def test_the_whole_set_is_told_each_time(self) -> None:
         """a leaves, b stays with its load, c joins, and one told twice is one."""
         fleet = a_fleet(A, B)
@@ -68,6 +76,17 @@ class TestWorkers:
         fleet.set_workers([B, C, B], 1.0)
 
         assert [(B, 1), (C, 0)] == [(worker.id, worker.in_flight) for worker in fleet]
+
+    def test_what_is_generated_side_by_side_shares_the_time_of_a_token(self) -> None:
+        """1 ms for a prompt token; alone, 20 ms for one that is generated, and beside 32 others about a thirtieth."""
+        fleet = a_fleet(A, B)
+        prefill_s, alone_s = fleet.token_times()
+        for _ in range(33):
+            book(fleet, a_request(), 0.0, on=A)
+        _, shared_s = fleet.token_times()
+
+        assert (0.001, 0.02) == pytest.approx((prefill_s, alone_s), rel=0.01)
+        assert 0.036 / 33 == pytest.approx(shared_s, rel=0.01)
 
     def test_a_worker_that_left_is_forgotten(self) -> None:
         """If it comes back its cache is held for empty, its breaker closed, its load zero."""

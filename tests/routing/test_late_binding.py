@@ -4,14 +4,18 @@ import msgspec
 import pytest
 
 from cache_index import WorkerId
+from gateway.simulator.chunked import ChunkedEngine
+from gateway.simulator.fifo import FifoEngine
 from routing.booking import Booking
-from routing.dispatcher import Dispatch
+from routing.dispatcher import Dispatch, Dispatcher, Immediate
+from routing.fair_queue import Fairness
 from routing.fleet import Fleet
 from routing.late_binding import LateBinding, Patience
-from routing.request import Request
-from routing.strategies import STRATEGIES
+from routing.request import NORMAL, Request
+from routing.strategies import NAMES, STRATEGIES
 from routing.strategies.by_name import StrategiesByName
 from tests.routing.examples import ABORTED, ANSWERED, FAILED, A, B, C, a_fleet, a_request, book, seeded
+from tests.routing.sharing import Ask, Sharing
 
 LONG = "x" * 500
 """9.2 s of prefill."""
@@ -325,3 +329,299 @@ class TestHome:
 
         assert "b" == explanation.places[0].candidate.worker
         assert 0 == dispatcher.waiting
+
+
+FAIRNESS = Fairness()
+
+
+def shared(
+    fleet: Fleet, strategy: str = "prefix_aware", fairness: Fairness = FAIRNESS, **patience: float
+) -> LateBinding:
+    """The dispatcher of a fleet that teams share."""
+    strategies = StrategiesByName(strategy, lambda name: STRATEGIES[name](seeded()))
+    return LateBinding(fleet, strategies, seeded(), Patience(**patience), fairness)  # type: ignore[arg-type]
+
+
+def of(team: str, name: str, letters: str = "abc", **more: object) -> Request:
+    return asked(letters, name, team=team, **more)
+
+
+class TestTeams:
+    @pytest.mark.parametrize("strategy", NAMES)
+    def test_a_fleet_that_has_room_keeps_nobody(self, strategy: str) -> None:
+        """Whatever the strategy, it is sent at once, and one after the other."""
+        dispatcher = shared(a_fleet(A, B, C), strategy)
+        for name in "xyz" if strategy != "session" else "x":
+            dispatcher.submit(of(name, name, name * 40), 0.0)
+
+            assert 1 == len(dispatcher.poll(0.0))
+
+    @pytest.mark.parametrize("strategy", NAMES)
+    def test_a_saturated_fleet_serves_the_team_next_that_had_least(self, strategy: str) -> None:
+        """Red came last, and goes first."""
+        fleet = a_fleet(A)
+        running = held(fleet, A)
+        dispatcher = shared(fleet, strategy)
+        for name in ("one", "two", "three"):
+            dispatcher.submit(of("blue", name, name * 40), 1.0)
+        dispatcher.submit(of("red", "other", "r" * 40), 2.0)
+        assert [] == dispatcher.poll(2.0)
+        dispatcher._queue.served("blue", NORMAL, 1.0, 1.0, 2.0)
+        assert {"blue": 3, "red": 1} == dispatcher.waiting_by_team
+        fleet.first_byte(running, 3.0)
+
+        assert [("other", "a")] == sent(dispatcher.poll(3.0))
+
+    @pytest.mark.parametrize("strategy", ["round_robin", "least_loaded"])
+    def test_any_worker_will_do_that_is_free(self, strategy: str) -> None:
+        """The first choice is not: a and b compute, and it would be a's turn."""
+        fleet = a_fleet(A, B, C)
+        for worker in (A, B):
+            held(fleet, worker)
+        dispatcher = shared(fleet, strategy)
+        dispatcher.submit(of("blue", "one"), 0.0)
+        explained = dispatcher.explain(of("blue", "one"), 0.0).places[0].candidate.worker
+        (dispatch,) = dispatcher.poll(0.0)
+
+        assert ("c", "c") == (dispatch.order[0].worker, explained)
+        assert ["a", "b", "c"] == sorted(candidate.worker for candidate in dispatch.order)
+
+    @pytest.mark.parametrize("strategy", ["round_robin", "least_loaded"])
+    def test_of_those_who_wait_the_next_goes_to_the_first_that_is_free(self, strategy: str) -> None:
+        """Whose turn it would be does not matter."""
+        fleet = a_fleet(A, B)
+        held(fleet, A)
+        running = held(fleet, B)
+        dispatcher = shared(fleet, strategy)
+        dispatcher.submit(of("blue", "one"), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        fleet.first_byte(running, 1.0)
+
+        assert [("one", "b")] == sent(dispatcher.poll(1.0))
+
+    def test_a_session_waits_for_its_worker(self) -> None:
+        """Others go before it to the worker that is free."""
+        fleet = a_fleet(A, B)
+        home = shared(fleet, "session").explain(of("blue", "bob"), 0.0).places[0].candidate.worker
+        running = {worker: held(fleet, worker) for worker in (A, B)}
+        dispatcher = shared(fleet, "session")
+        dispatcher.submit(of("blue", "bob"), 0.0)
+        dispatcher.submit(msgspec.structs.replace(of("blue", ""), session=None), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        fleet.first_byte(running.pop(B if home == A else A), 1.0)
+        first = sent(dispatcher.poll(1.0))
+        fleet.first_byte(running[home], 2.0)
+
+        assert [("", B if home == A else A)] == first
+        assert [("bob", home)] == sent(dispatcher.poll(2.0))
+
+    def test_a_warm_prompt_of_prefix_aware_waits_for_the_worker_that_holds_it(self) -> None:
+        """a is free in 0.2 s; computing the prompt on b, which idles, would take 1.8 s."""
+        fleet = a_fleet(A, B)
+        warm(fleet, A, "w" * 100)
+        book(fleet, a_request("y" * 10), 0.0, A)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("blue", "warm", "w" * 100), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        at = dispatcher.next_poll_at(0.0)
+
+        assert at is not None
+        assert [("warm", "a")] == sent(dispatcher.poll(at))
+
+    def test_the_queue_is_looked_at_twice_a_second_at_least(self) -> None:
+        """Callers may give up meanwhile."""
+        fleet = a_fleet(A)
+        held(fleet, A)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("blue", "one"), 1.0)
+        dispatcher.poll(1.0)
+
+        assert 1.5 == dispatcher.next_poll_at(1.0)
+
+    def test_a_pinned_request_waits_for_its_worker(self) -> None:
+        """A flood of them would fill its queue like any other. If the worker goes, nobody can answer."""
+        fleet = a_fleet(A, B)
+        running = held(fleet, A)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("blue", "one", "s" * 40, pinned=A), 0.0)
+        dispatcher.submit(of("blue", "two", "t" * 40, pinned=A), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        fleet.first_byte(running, 1.0)
+        (first,) = sent(dispatcher.poll(1.0))
+        fleet.set_up(A, up=False)
+
+        assert "a" == first[1]
+        assert ["-"] == [worker for _, worker in sent(dispatcher.poll(2.0))]
+        dispatcher.submit(of("blue", "three", pinned=A), 3.0)
+        assert [("three", "-")] == sent(dispatcher.poll(3.0))
+        assert 0 == dispatcher.waiting
+
+    def test_without_any_worker_nobody_is_held(self) -> None:
+        """Somebody else may answer."""
+        fleet = a_fleet(A)
+        held(fleet, A)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("blue", "one"), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        fleet.set_up(A, up=False)
+
+        assert [("one", "-")] == sent(dispatcher.poll(1.0))
+
+    def test_a_worker_that_goes_as_it_is_chosen_costs_nobody_anything(self) -> None:
+        """Nothing is booked, and nothing charged."""
+        fleet = a_fleet(A)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("blue", "one"), 0.0)
+        candidates = fleet.candidates(a_request("abc"), 0.0)
+        fleet.set_up(A, up=False)
+        dispatch = dispatcher._sent(of("blue", "one"), candidates, "prefix_aware", 0.0, level=NORMAL)
+
+        assert dispatch.booking is None
+        assert {} == dispatcher._queue._classes[NORMAL].turns._accounts
+
+    def test_who_comes_before_it_was_looked_at_can_leave_again(self) -> None:
+        """It is neither sent nor held."""
+        dispatcher = shared(a_fleet(A))
+        one = of("blue", "one")
+        dispatcher.submit(one, 0.0)
+        dispatcher.cancel(one)
+
+        assert [] == dispatcher.poll(0.0)
+
+    def test_a_team_with_too_many_waiting_is_refused(self) -> None:
+        """Others are not."""
+        fleet = a_fleet(A)
+        held(fleet, A)
+        dispatcher = shared(fleet, fairness=Fairness(most_waiting_per_team=1))
+        for team, name in (("blue", "one"), ("blue", "two"), ("red", "three")):
+            dispatcher.submit(of(team, name), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        (refusal,) = dispatcher.refused()
+
+        assert ("two", "queue full") == (refusal.request.session, refusal.why)
+        assert {"blue": 1, "red": 1} == dispatcher.waiting_by_team
+        assert [] == dispatcher.refused()
+
+    def test_whose_caller_gives_up_is_refused(self) -> None:
+        """Nobody would hear the answer."""
+        fleet = a_fleet(A)
+        held(fleet, A)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("blue", "one", deadline_s=4.0), 0.0)
+        dispatcher.poll(0.0)
+        assert [] == dispatcher.refused()
+        dispatcher.poll(4.0)
+        (refusal,) = dispatcher.refused()
+
+        assert ("one", "too late", 4.0) == (refusal.request.session, refusal.why, refusal.wait_s)
+        assert 0 == dispatcher.waiting
+
+    def test_prefills_that_nobody_sees_end_are_not_waited_for(self) -> None:
+        """Answers that do not stream: the engine says that it has no queue, whatever is believed of its speed."""
+        fleet = a_fleet(A)
+        for _ in range(4):
+            book(fleet, a_request("y" * 40, streams=False), 0.0, A)
+        dispatcher = shared(fleet)
+        for _ in range(8):
+            dispatcher.submit(of("blue", "one", streams=False), 0.0)
+        assert 8 == len(dispatcher.poll(0.0))
+        fleet.told(A, 0.0, 0.0)
+        dispatcher.submit(of("blue", "one", streams=False), 0.0)
+
+        assert 1 == len(dispatcher.poll(0.0))
+
+    def test_an_engine_with_a_queue_is_sent_nothing(self) -> None:
+        """The first token should have come long ago; by the clock nothing is left to do."""
+        fleet = a_fleet(A)
+        running = book(fleet, a_request("y" * 10), 0.0, A)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("blue", "one"), 5.0)
+        assert [] == dispatcher.poll(5.0)
+        fleet.first_byte(running, 6.0)
+
+        assert [("one", "a")] == sent(dispatcher.poll(6.0))
+
+
+PREFILL_S = 0.42
+"""One of the flood's, of 4,096 tokens, on a worker that does nothing else."""
+
+
+class TestFlood:
+    """200 clients of one team ask without end; another asks twice a second. Engines as in the simulator."""
+
+    def ttfts_s(self, strategy: str, *, floods: bool = True, chunked: bool = False, fair: bool = True) -> list[float]:
+        def make(fleet: Fleet) -> Dispatcher:
+            strategies = StrategiesByName(strategy, lambda name: STRATEGIES[name](seeded()))
+            return shared(fleet, strategy) if fair else Immediate(fleet, strategies)
+
+        sharing = Sharing(make, engine=ChunkedEngine if chunked else FifoEngine)
+        if floods:
+            sharing.flood(200, Ask("flood"))
+        sharing.at([2.0 + 0.5 * i for i in range(60)], Ask("sparse", 1024))
+        sharing.run(40.0)
+        return sharing.ttfts_s("sparse")
+
+    @pytest.mark.parametrize("strategy", NAMES)
+    def test_the_sparse_team_waits_for_no_more_than_the_prefill_that_runs(self, strategy: str) -> None:
+        """Every one of its requests: as long as alone, and one prefill."""
+        alone, beside = self.ttfts_s(strategy, floods=False), self.ttfts_s(strategy)
+
+        assert 60 == len(beside)
+        assert beside[-1] <= alone[-1] + PREFILL_S
+
+    def test_engines_that_compute_in_steps_are_shared_as_well(self) -> None:
+        """A step may have a part of two prefills: 100 ms more."""
+        alone, beside = (self.ttfts_s("prefix_aware", floods=floods, chunked=True) for floods in (False, True))
+
+        assert 60 == len(beside)
+        assert beside[-1] <= alone[-1] + PREFILL_S + 0.1
+
+    def test_in_order_of_arrival_it_would_wait_for_the_whole_flood(self) -> None:
+        """What is sent at once waits in the engines' queues."""
+        assert self.ttfts_s("prefix_aware", fair=False)[0] > 4.0 * self.ttfts_s("prefix_aware")[-1]
+
+    def test_the_flood_gets_all_that_is_left(self) -> None:
+        """Nobody idles for fairness: as much is computed as when all is sent at once, but for 5 %."""
+        done = []
+        for fair in (True, False):
+            sharing = Sharing(lambda fleet, fair=fair: shared(fleet) if fair else late(fleet))  # type: ignore[misc]
+            sharing.flood(100, Ask("flood"))
+            sharing.run(40.0)
+            done.append(sharing.work("flood"))
+
+        assert done[0] >= 0.95 * done[1]
+
+    def test_floods_share_by_weight(self) -> None:
+        """Two to one, though the one that weighs less has ten times as many clients."""
+        sharing = Sharing(shared)
+        sharing.flood(20, Ask("blue", weight=2.0))
+        sharing.flood(200, Ask("red"))
+        sharing.run(60.0)
+
+        assert 2.0 == pytest.approx(sharing.work("blue") / sharing.work("red"), rel=0.1)
+
+    def test_engines_that_cannot_run_more_keep_no_queue(self) -> None:
+        """Eight run at a time, and answers are long: one or two wait in an engine, all others here."""
+        sharing = Sharing(
+            shared, engine=lambda pool: ChunkedEngine(pool, max_num_seqs=8, max_num_batched_tokens=2048), tells=False
+        )
+        sharing.flood(60, Ask("flood", 512, 200))
+        sharing.at([20.0 + i for i in range(20)], Ask("sparse", 512))
+        sharing.run(60.0)
+
+        assert 3 >= sharing.most_queued
+        assert 20 == len(sharing.ttfts_s("sparse"))
+        assert 6.0 >= sharing.ttfts_s("sparse")[-1]
+
+    def test_who_is_refused_would_have_been_late(self) -> None:
+        """And who is not is in time: callers wait for 10 s, a flood has room for a third of them."""
+        sharing = Sharing(shared)
+        sharing.at([0.05 * i for i in range(600)], Ask("blue", deadline_s=10.0))
+        sharing.run(60.0)
+        late = [refusal for refusal in sharing.refused if refusal.wait_s >= 10.0]
+
+        assert 300 >= len(sharing.answered["blue"]) >= 180
+        assert 600 == len(sharing.answered["blue"]) + len(sharing.refused)
+        assert 10.0 + PREFILL_S >= sharing.ttfts_s("blue")[-1]
+        assert all(10.0 >= refusal.retry_after_s >= 1.0 for refusal in sharing.refused)
+        assert len(sharing.refused) // 5 >= len(late)

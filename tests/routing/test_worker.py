@@ -1,3 +1,4 @@
+import math
 import random
 
 import pytest
@@ -606,3 +607,81 @@ def test_a_worker_is_ready_or_says_why_not(is_up: bool, is_asleep: bool, why: st
     worker.is_up, worker.is_asleep = is_up, is_asleep
 
     assert (why, why is None) == (worker.why_not_ready, worker.is_ready)
+
+
+class TestRoom:
+    """How many more it can be sent that its engine would begin at once, with 50 ms of backlog at most."""
+
+    def room(self, worker: Worker, now: float) -> float:
+        return worker.room(worker.load(now).backlog_s, 0.05, now)
+
+    def test_an_idle_worker_has_as_much_as_anybody_knows(self) -> None:
+        """Nothing was ever seen to wait."""
+        assert math.inf == self.room(a_worker(), 0.0)
+
+    def test_a_worker_with_a_backlog_has_none(self) -> None:
+        """Until it is about to be free."""
+        worker = a_worker()
+        booked(worker, 0.0, 2.0)
+
+        assert (0.0, math.inf) == (self.room(worker, 1.0), self.room(worker, 1.96))
+
+    def test_a_worker_whose_first_token_is_late_has_none(self) -> None:
+        """By the clock nothing is left to do, but the engine must have a queue."""
+        worker = a_worker()
+        booked(worker, 0.0, 2.0)
+
+        assert (math.inf, 0.0) == (self.room(worker, 3.0), self.room(worker, 3.2))
+
+    def test_what_was_late_shows_how_many_fit(self) -> None:
+        """Two generate when it begins at last: with one more that waits there is no room, before one of them ends."""
+        worker = a_worker()
+        worker.first_byte(booked(worker, 0.0, 1.0), 1.0)
+        second = booked(worker, 1.0, 1.0)
+        worker.first_byte(second, 60.0)
+        assert 1.0 == self.room(worker, 60.0)
+        booked(worker, 60.0, 0.01)
+        assert 0.0 == self.room(worker, 60.01)
+        worker.release(second, 60.02)
+
+        assert 1.0 == self.room(worker, 60.02)
+
+    def test_what_came_by_another_way_takes_room(self) -> None:
+        """The engine tells of five requests in its queue, none of which is ours."""
+        worker = a_worker()
+        worker.first_byte(booked(worker, 0.0, 1.0), 1.0)
+        worker.told(5.0, 10.0)
+
+        assert 0.0 == self.room(worker, 10.0)
+
+    def test_the_backlog_of_prefills_that_nobody_sees_is_no_reason_alone(self) -> None:
+        """Nothing is told: there is room; the engine has no queue: for eight at first, and for one more for each answer
+        that came early.
+        """
+        worker = a_worker()
+        bookings = [booked(worker, 0.0, 5.0, streams=False) for _ in range(3)]
+        assert math.inf == self.room(worker, 0.0)
+        worker.told(0.0, 0.5)
+        assert 5.0 == self.room(worker, 0.5)
+        worker.release(bookings[0], 0.6)
+        worker.learn(bookings[0], 0.6, uncached_tokens=1.0, completion_tokens=1)
+
+        assert 7.0 == self.room(worker, 0.6)
+
+    def test_an_engine_with_a_queue_of_them_has_none(self) -> None:
+        """Thirty were thought to be computed long ago; ten of them wait."""
+        worker = a_worker()
+        for _ in range(30):
+            booked(worker, 0.0, 0.1, streams=False)
+        worker.told(10.0, 9.0)
+
+        assert 0.0 == self.room(worker, 60.0)
+
+
+def test_first_tokens_that_come_at_once_leave_nothing_behind() -> None:
+    """Each prompt came when the one before was computed: they were in different steps, however short."""
+    worker = a_worker()
+    for number in range(100):
+        worker.first_byte(booked(worker, 0.01 * number, 0.002), 0.01 * number + 0.002)
+
+    assert 1 == len(worker._same_step)

@@ -1,0 +1,58 @@
+"""Accounts of those who share something."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing import turns as module
+from routing.turns import Turns
+
+
+def test_who_was_served_comes_after_who_was_not() -> None:
+    """By what it cost."""
+    turns: Turns[str] = Turns()
+    turns.charge("blue", 3.0)
+    turns.charge("red", 1.0)
+
+    assert [3.0, 1.0, 0.0] == [turns.account(name) for name in ("blue", "red", "green")]
+
+
+def test_who_was_idle_has_saved_nothing() -> None:
+    """It stands where the one is that was served last, not at the beginning."""
+    turns: Turns[str] = Turns()
+    for _ in range(10):
+        turns.charge("blue", 1.0)
+
+    assert (10.0, 9.0) == (turns.account("blue"), turns.account("red"))
+
+
+def test_who_owes_nothing_is_forgotten_where_there_are_too_many() -> None:
+    """Names come and go; what is remembered stays bounded."""
+    turns: Turns[int] = Turns()
+    for name in range(3 * module.MOST):
+        turns.charge(name, 1.0)
+        turns.charge(-1, 2.0)
+
+    assert module.MOST >= len(turns._accounts)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 10.0), st.floats(0.01, 5.0)), min_size=2, max_size=6),
+    st.randoms(use_true_random=False),
+)
+def test_shares_differ_from_weights_by_a_request_of_each(owners: list[tuple[float, float]], rng: random.Random) -> None:
+    """Any two who always wait have had work in proportion to their weights, but for the greatest request of each."""
+    turns: Turns[int] = Turns()
+    served = [0.0] * len(owners)
+    for _ in range(200):
+        owner = min(range(len(owners)), key=turns.account)
+        weight, most = owners[owner]
+        cost = rng.uniform(0.0, most)
+        served[owner] += cost / weight
+        turns.charge(owner, cost / weight)
+        allowed = [most / weight for weight, most in owners]
+
+        for one in range(len(owners)):
+            for other in range(one):
+                assert abs(served[one] - served[other]) <= allowed[one] + allowed[other] + 1e-9
