@@ -11,7 +11,7 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test test-compiled engine-test fuzz sdk-smoke lint bench replay wheel clean
+.PHONY: run test test-compiled engine-test store-test acceptance fuzz sdk-smoke lint bench replay wheel clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -40,6 +40,17 @@ wheel: $(VENV)/.test
 engine-test: $(VENV)/.test
 	$(BIN)/python -m tests.engine.environment
 	$(BIN)/pytest tests/engine
+
+# What is kept in Redis, on a real one, which is installed where there is none (by Debian's apt-get).
+store-test: $(VENV)/.test
+	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || \
+		$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --yes --no-install-recommends redis-server
+	TEST_REDIS=required $(BIN)/pytest -m redis
+
+# Three gateways before one Redis, 200 clients, kills in the middle: some ten minutes. ACCEPTANCE_S shortens its two runs.
+ACCEPTANCE_S ?= 180
+acceptance: $(VENV)/.test
+	TEST_REDIS=required ACCEPTANCE_S=$(ACCEPTANCE_S) $(BIN)/pytest tests/acceptance -s -o timeout=1800
 
 # The SDKs for Node and of Anthropic against the demo; installs them beside.
 sdk-smoke: $(VENV)/.run

@@ -4,18 +4,27 @@
     +-- ClientError             the caller's doing: never retried, never counts against a worker
     |   +-- MalformedBody       400, with the place
     |   +-- InvalidField        400, with the field
+    |   +-- InvalidKey          401 invalid_api_key
     |   +-- AdminRefused        401, not the admin token
+    |   |   +-- AdminKeyRefused 401 invalid_admin_key
     |   +-- AdminClosed         403, there is no admin token
+    |   +-- Forbidden           403, a key that is known, and something that it may not do
     |   +-- UnknownModel        404 model_not_found
     |   +-- UnknownResponse     404 response_not_found
     |   +-- UnknownWorker       404 worker_not_found
     |   +-- UnknownRoute        404
+    |   +-- UnknownEntity       404, a team or a key
     |   +-- MethodNotAllowed    405
+    |   +-- Conflict            409, another state of things than the caller thought
     |   +-- BodyTooLarge        413
     |   +-- UnsupportedMedia    415
+    |   +-- RateLimited         429 rate_limit_exceeded + retry-after: a limit has no room now
+    |   +-- QuotaSpent          429 insufficient_quota + x-should-retry: false
     |   +-- HeadTooLarge        431, before there is a request
     +-- TooManyConnections      503 + retry-after, before there is a request
     +-- NoWorker                503 + retry-after: nobody is there to answer
+    +-- QueueFull               503 + retry-after: the wait for a worker cannot fit
+    +-- StoreAway               503 + retry-after: keys or quotas cannot be looked up
     +-- Stopping                503 + retry-after: another gateway may be there
     +-- UpstreamError           a backend's doing
         +-- ConnectFailed       502, refused or unreachable; nothing was sent
@@ -48,6 +57,18 @@ class GatewayError(Exception):
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
+        self.headers: tuple[tuple[bytes, bytes], ...] = ()
+        """Beside those that follow from what is said here."""
+
+    @property
+    def response_headers(self) -> list[tuple[bytes, bytes]]:
+        """All that the response says in headers, but for its body's."""
+        headers = list(self.headers)
+        if self.retry_after_s is not None and not any(name == b"retry-after" for name, _ in headers):
+            headers.append((b"retry-after", b"%d" % max(1, round(self.retry_after_s))))
+        if self.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        return headers
 
     @property
     def reason(self) -> str:
@@ -76,11 +97,76 @@ class InvalidField(ClientError):
     """One field of the body has a value that cannot be served; *param* names it."""
 
 
+class InvalidKey(ClientError):
+    """The caller brought no key, or one that is not known, expired or blocked."""
+
+    status = 401
+    code = "invalid_api_key"
+
+
+class Forbidden(ClientError):
+    """The key is known and may not do this; *code* says what: model_not_allowed, source_not_allowed, ..."""
+
+    status = 403
+
+    def __init__(self, message: str, *, code: str, param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.code = code  # type: ignore[misc]  # of the instance
+
+
+class RateLimited(ClientError):
+    """A limit has no room at this moment. *type* is ``requests`` or ``tokens``, as OpenAI has it."""
+
+    status = 429
+    code = "rate_limit_exceeded"
+
+    def __init__(
+        self, message: str, *, counted: Literal["requests", "tokens"] = "requests", refused_by: str | None = None
+    ) -> None:
+        """*refused_by* is what `Exchange.refused_by` is to be."""
+        super().__init__(message)
+        self.type = counted  # type: ignore[misc]  # of the instance
+        self.refused_by = refused_by
+
+
+class QuotaSpent(ClientError):
+    """A budget is spent, or the request can never fit into a limit: asking again is of no use."""
+
+    status = 429
+    type = "insufficient_quota"
+    code = "insufficient_quota"
+
+    def __init__(self, message: str, *, refused_by: str | None = None) -> None:
+        """*refused_by* is what `Exchange.refused_by` is to be."""
+        super().__init__(message)
+        self.refused_by = refused_by
+
+
+class UnknownEntity(ClientError):
+    """There is no such team or key."""
+
+    status = 404
+    code = "not_found"
+
+
+class Conflict(ClientError):
+    """What is to be made is there already, or cannot be changed here."""
+
+    status = 409
+    code = "conflict"
+
+
 class AdminRefused(ClientError):
     """The caller did not bring the admin token."""
 
     status = 401
     code = "invalid_admin_token"
+
+
+class AdminKeyRefused(AdminRefused):
+    """The caller did not bring one of the admin keys."""
+
+    code = "invalid_admin_key"
 
 
 class AdminClosed(ClientError):
@@ -148,6 +234,22 @@ class NoWorker(GatewayError):
     status = 503
     type = "service_unavailable_error"
     code = "no_worker_available"
+
+
+class QueueFull(GatewayError):
+    """More requests wait than could be answered in time."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "queue_full"
+
+
+class StoreAway(GatewayError):
+    """The store of keys and quotas cannot be reached. Nothing has been charged."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "store_unavailable"
 
 
 class Stopping(GatewayError):

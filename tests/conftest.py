@@ -2,5 +2,9 @@
 
 from hypothesis import HealthCheck, settings
 
+from tests.storage import durable_redis_server, redis_server, redis_servers
+
+__all__ = ["durable_redis_server", "redis_server", "redis_servers"]
+
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")

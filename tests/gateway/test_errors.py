@@ -4,19 +4,28 @@ import pytest
 
 from gateway.errors import (
     AdminClosed,
+    AdminKeyRefused,
     AdminRefused,
     BodyTooLarge,
     ClientError,
+    Conflict,
     ConnectFailed,
+    Forbidden,
     GatewayError,
     HeadTooLarge,
     InvalidField,
+    InvalidKey,
     MalformedBody,
     MethodNotAllowed,
     NoWorker,
+    QueueFull,
+    QuotaSpent,
+    RateLimited,
     ReplyBroken,
     Stopping,
+    StoreAway,
     TooManyConnections,
+    UnknownEntity,
     UnknownModel,
     UnknownRoute,
     UnknownWorker,
@@ -30,10 +39,19 @@ from gateway.errors import (
 @pytest.mark.parametrize(
     ("error", "status", "source", "retryable", "reason"),
     [
+        (InvalidKey("x"), 401, "client", False, "InvalidKey"),
+        (Forbidden("x", code="model_not_allowed"), 403, "client", False, "Forbidden"),
+        (UnknownEntity("x"), 404, "client", False, "UnknownEntity"),
+        (Conflict("x"), 409, "client", False, "Conflict"),
+        (RateLimited("x", counted="tokens"), 429, "client", False, "RateLimited"),
+        (QuotaSpent("x"), 429, "client", False, "QuotaSpent"),
+        (QueueFull("x"), 503, "gateway", False, "QueueFull"),
+        (StoreAway("x"), 503, "gateway", False, "StoreAway"),
         (GatewayError("x"), 500, "gateway", False, "GatewayError"),
         (MalformedBody("x"), 400, "client", False, "MalformedBody"),
         (InvalidField("x"), 400, "client", False, "InvalidField"),
         (AdminRefused("x"), 401, "client", False, "AdminRefused"),
+        (AdminKeyRefused("x"), 401, "client", False, "AdminKeyRefused"),
         (AdminClosed("x"), 403, "client", False, "AdminClosed"),
         (UnknownModel("x"), 404, "client", False, "UnknownModel"),
         (UnknownWorker("x"), 404, "client", False, "UnknownWorker"),
@@ -83,3 +101,15 @@ def test_an_error_may_say_when_to_come_again() -> None:
 def test_a_timeout_says_what_took_too_long() -> None:
     """One of the four waits of an exchange."""
     assert "first_byte" == UpstreamTimeout("x", phase="first_byte").phase
+
+
+def test_headers_follow_from_what_is_said() -> None:
+    """Whole seconds, of which there is at least one; what an error says itself counts."""
+    error = NoWorker("x", retry_after_s=0.2)
+    said = NoWorker("x", retry_after_s=7.0)
+    said.headers = ((b"retry-after", b"3"),)
+
+    assert [(b"retry-after", b"1")] == error.response_headers
+    assert [(b"retry-after", b"3")] == said.response_headers
+    assert [(b"www-authenticate", b"Bearer")] == InvalidKey("x").response_headers
+    assert [] == InvalidField("x").response_headers

@@ -1,0 +1,98 @@
+"""Makes entries of what is known when a request ends."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+
+from gateway.ledger.entry import Entry, Outcome, UsageRecord
+from gateway.ledger.measures import NANO
+
+_MILLISECONDS = tuple(f".{ms:03d}Z" for ms in range(1000))
+
+LONGEST_NAME = 128
+"""Characters of a name that callers make up; an end user is at most 64 at OpenAI (``safety_identifier``)."""
+
+
+class Recorder:
+    """*wall_clock* gives seconds since 1970. The days of its entries are those of *zone*."""
+
+    def __init__(self, *, wall_clock: Callable[[], float], zone: tzinfo) -> None:
+        self._wall_clock = wall_clock
+        self._zone = zone
+        self._second = -1
+        self._date = self._day = ""
+
+    def entry(
+        self,
+        *,
+        request_id: str,
+        team: str,
+        project: str | None,
+        key: str,
+        user: str | None,
+        model_asked: str,
+        model: str,
+        backend: str | None,
+        outcome: Outcome,
+        status: int,
+        prompt_tokens: int,
+        cached_tokens: int,
+        completion_tokens: int,
+        cost_usd: float,
+        saved_usd: float,
+        fell_back: bool,
+        ttft_s: float | None,
+        duration_s: float,
+    ) -> Entry:
+        """Of a request that ended at this moment. Money is kept to the nano-dollar.
+
+        Of *user* and *model_asked*, which callers choose, `LONGEST_NAME` characters are kept, and ``?`` for what
+        cannot be printed. 3 us.
+        """
+        time, day = self._now()
+        record = UsageRecord(
+            time=time,
+            request_id=request_id,
+            team=team,
+            project=project,
+            key=key,
+            user=_told(user) if user else None,
+            model_asked=_told(model_asked),
+            model=model,
+            backend=backend,
+            outcome=outcome,
+            status=status,
+            prompt_tokens=prompt_tokens,
+            cached_tokens=cached_tokens,
+            completion_tokens=completion_tokens,
+            cost_usd=int(cost_usd * NANO + 0.5) / NANO,
+            saved_usd=int(saved_usd * NANO + 0.5) / NANO,
+            fell_back=fell_back,
+            ttft_ms=None if ttft_s is None else _tenths_of_ms(ttft_s),
+            duration_ms=_tenths_of_ms(duration_s),
+        )
+        return Entry(day, record)
+
+    def today(self) -> str:
+        """The day of the calendar, ``2026-11-21``."""
+        return self._now()[1]
+
+    def _now(self) -> tuple[str, str]:
+        """Time and day; all but the milliseconds are worked out once a second."""
+        now = self._wall_clock()
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            self._date = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            self._day = datetime.fromtimestamp(second, self._zone).strftime("%Y-%m-%d")
+        return self._date + _MILLISECONDS[int((now - second) * 1000.0)], self._day
+
+
+def _tenths_of_ms(seconds: float) -> float:
+    """In milliseconds. Here and for money, round() would take ten times as long."""
+    return int(seconds * 10_000.0 + 0.5) / 10.0
+
+
+def _told(name: str) -> str:
+    if len(name) > LONGEST_NAME:
+        name = name[:LONGEST_NAME]
+    return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)

@@ -1,0 +1,290 @@
+"""The ledger in an SQLite file: records in chunks, and sums of each day that are kept with them.
+
+usage_chunks      a row for the records that one batch brought to one day, in JSON: a row for each of them would
+                  cost some seven times as much. Its id is that of its first record: they are numbered through,
+                  and a number begins with the day
+usage_chunk_teams which chunks have records of which team
+usage_records     a view with a row for each record, and a column for each of its fields: for whoever asks in SQL
+usage_sums        a row for each team, day, key, project, model and backend ('' where there is none)
+usage_users       a row for each team, month and end user
+usage_new_users   how many rows of usage_users each day has brought
+usage_teams       who ever booked
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import date
+
+import msgspec
+from msgspec import structs
+
+from gateway.ledger.cursor import Ordinal, Page, cursor_of, place_of
+from gateway.ledger.entry import FIELDS, Entry, UsageRecord
+from gateway.ledger.measures import Measures
+from gateway.ledger.usage_store import (
+    NEW_USERS_PER_DAY,
+    OTHER_USERS,
+    Filter,
+    Period,
+    RecordQuery,
+    SumQuery,
+    UsageSum,
+    group_of,
+)
+from gateway.storage.sqlite_file import SqliteFile
+
+SCANNED = 20_000
+"""Records that one page looks through at most, some 20 ms."""
+FORGOTTEN = 1_000
+"""Rows of each table that one call of `forget` removes at most, and about so many records; some 10 ms."""
+CHUNK = 512
+"""Records in one row at most: to read one of them, all are decoded, in 0.2 ms."""
+
+DAY_BITS = 32
+"""Of an id, behind the number of the day: a day may have four billion records."""
+
+_COLUMNS = ", ".join(f"json_extract(each.value, '$[{place}]') AS \"{name}\"" for place, name in enumerate(FIELDS))
+_MEASURES = ", ".join(Measures._fields)
+_ADDED = ", ".join(f"{name} = {name} + excluded.{name}" for name in Measures._fields)
+_SUMMED = ", ".join(f"coalesce(sum({name}), 0)" for name in Measures._fields)
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS usage_chunks (id INTEGER PRIMARY KEY, day TEXT NOT NULL, size INTEGER NOT NULL,
+    records TEXT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS usage_chunk_teams (team TEXT, chunk INTEGER, PRIMARY KEY (team, chunk))
+    WITHOUT ROWID""",
+    f"""CREATE VIEW IF NOT EXISTS usage_records AS SELECT chunk.id + each.key AS id, chunk.day AS day, {_COLUMNS}
+    FROM usage_chunks AS chunk, json_each(chunk.records) AS each""",  # noqa: S608  # names of columns, from this file
+    f"""CREATE TABLE IF NOT EXISTS usage_sums (team TEXT, day TEXT, "key" TEXT, project TEXT, model TEXT, backend TEXT,
+    {", ".join(f"{name} INTEGER NOT NULL" for name in Measures._fields)},
+    PRIMARY KEY (team, day, "key", project, model, backend)) WITHOUT ROWID""",
+    f"""CREATE TABLE IF NOT EXISTS usage_users (team TEXT, month TEXT, "user" TEXT,
+    {", ".join(f"{name} INTEGER NOT NULL" for name in Measures._fields)},
+    PRIMARY KEY (team, month, "user")) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS usage_new_users (day TEXT, team TEXT, users INTEGER NOT NULL,
+    PRIMARY KEY (day, team)) WITHOUT ROWID""",
+    "CREATE TABLE IF NOT EXISTS usage_teams (team TEXT PRIMARY KEY) WITHOUT ROWID",
+)
+# S608: what is put into these texts is names of columns, from this file and from the types of fields.
+_NEXT_ID = "SELECT id + size FROM usage_chunks WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
+_ADD_CHUNK = "INSERT INTO usage_chunks (id, day, size, records) VALUES (?, ?, ?, ?)"
+_ADD_CHUNK_TEAM = "INSERT INTO usage_chunk_teams (team, chunk) VALUES (?, ?)"
+_ADD_TEAM = "INSERT OR IGNORE INTO usage_teams (team) VALUES (?)"
+_ADD_SUM = f"""
+    INSERT INTO usage_sums (team, "key", project, model, backend, day, {_MEASURES})
+    VALUES (?, ?, ?, ?, ?, ?{", ?" * len(Measures._fields)})
+    ON CONFLICT DO UPDATE SET {_ADDED}
+"""  # noqa: S608
+_ADD_USER = f"""
+    INSERT INTO usage_users (team, month, "user", {_MEASURES}) VALUES (?, ?, ?{", ?" * len(Measures._fields)})
+    ON CONFLICT DO UPDATE SET {_ADDED}
+"""  # noqa: S608
+_ADD_KNOWN_USER = f"""
+    UPDATE usage_users SET {", ".join(f"{name} = {name} + ?{n}" for n, name in enumerate(Measures._fields, 4))}
+    WHERE team = ?1 AND month = ?2 AND "user" = ?3
+"""  # noqa: S608
+_COUNT_NEW_USER = """
+    INSERT INTO usage_new_users (day, team, users) VALUES (?, ?, 1)
+    ON CONFLICT DO UPDATE SET users = users + 1 RETURNING users
+"""
+_CHUNKS = "SELECT id, records FROM usage_chunks WHERE id BETWEEN ? AND ? ORDER BY id DESC"
+# CROSS JOIN: in this order. By the other all chunks would be read.
+_CHUNKS_OF_TEAM = """
+    SELECT chunk.id, chunk.records FROM usage_chunk_teams AS of CROSS JOIN usage_chunks AS chunk ON chunk.id = of.chunk
+    WHERE of.chunk BETWEEN ? AND ? AND of.team = ? ORDER BY of.chunk DESC
+"""
+_OLDEST_CHUNKS = "SELECT id, size FROM usage_chunks WHERE id < ? ORDER BY id LIMIT ?"
+_FORGET_CHUNKS = (
+    "DELETE FROM usage_chunks WHERE id <= ?",
+    "DELETE FROM usage_chunk_teams WHERE team IN (SELECT team FROM usage_teams) AND chunk <= ?",
+)
+_FORGET = (
+    """DELETE FROM usage_sums WHERE (team, day, "key", project, model, backend) IN
+        (SELECT team, day, "key", project, model, backend FROM usage_sums
+        WHERE team IN (SELECT team FROM usage_teams) AND day < :sums LIMIT :most)""",
+    """DELETE FROM usage_users WHERE (team, month, "user") IN
+        (SELECT team, month, "user" FROM usage_users
+        WHERE team IN (SELECT team FROM usage_teams) AND month < :month LIMIT :most)""",
+    """DELETE FROM usage_new_users WHERE (day, team) IN
+        (SELECT day, team FROM usage_new_users WHERE day < :sums LIMIT :most)""",
+)
+_GROUPED = {"month": "substr(day, 1, 7)"}
+"""Dimensions that are no columns of usage_sums."""
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables that are not there; inside of the transaction of the caller."""
+    for table in _TABLES:
+        connection.execute(table)
+
+
+class _Row(UsageRecord, frozen=True, array_like=True):
+    """A record as it stands in a chunk: its fields in their order, without their names."""
+
+
+_rows = msgspec.json.Decoder(list[_Row]).decode
+_text_of = msgspec.json.Encoder().encode
+
+
+def book(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+    """Book *entries*, each once more if called twice; inside of the transaction of the caller.
+
+    Some 0.9 us for each in a batch of 400, 1.4 us in one of 75, and 7 us more where it names an end user.
+    """
+    days: dict[str, list[UsageRecord]] = defaultdict(list)
+    for entry in entries:
+        days[entry.day].append(entry.record)
+    for day, records in days.items():
+        for begin in range(0, len(records), CHUNK):
+            _add_chunk(connection, day, records[begin : begin + CHUNK])
+        _add_sums(connection, day, records)
+
+
+def _add_chunk(connection: sqlite3.Connection, day: str, records: Sequence[UsageRecord]) -> None:
+    low, high = _ids(day, day)
+    (first,) = connection.execute(_NEXT_ID, (low, high)).fetchone() or (low,)
+    text = _text_of([structs.astuple(record) for record in records]).decode()
+    connection.execute(_ADD_CHUNK, (first, day, len(records), text))
+    teams = {record.team for record in records}
+    connection.executemany(_ADD_CHUNK_TEAM, [(team, first) for team in teams])
+    connection.executemany(_ADD_TEAM, [(team,) for team in teams])
+
+
+def _add_sums(connection: sqlite3.Connection, day: str, records: Sequence[UsageRecord]) -> None:
+    sums: dict[tuple[str, str, str, str, str], list[UsageRecord]] = defaultdict(list)
+    users: dict[tuple[str, str], list[UsageRecord]] = defaultdict(list)
+    for record in records:
+        place = (record.team, record.key, record.project or "", record.model, record.backend or "")
+        sums[place].append(record)
+        if record.user is not None:
+            users[record.team, record.user].append(record)
+    connection.executemany(_ADD_SUM, [(*place, day, *Measures.total(alike)) for place, alike in sums.items()])
+    for (team, user), theirs in users.items():
+        _add_user(connection, day, (team, day[:7], user), Measures.total(theirs))
+
+
+def _add_user(connection: sqlite3.Connection, day: str, place: tuple[str, str, str], measures: Sequence[int]) -> None:
+    if connection.execute(_ADD_KNOWN_USER, (*place, *measures)).rowcount:
+        return
+    team, month, _ = place
+    (users,) = connection.execute(_COUNT_NEW_USER, (day, team)).fetchone()
+    told_apart = place if users <= NEW_USERS_PER_DAY else (team, month, OTHER_USERS)
+    connection.execute(_ADD_USER, (*told_apart, *measures))
+
+
+def _ids(first_day: str, last_day: str) -> tuple[int, int]:
+    """The lowest and the highest that a record of these days may have: ids are in the order of days."""
+    first, last = (date.fromisoformat(day).toordinal() for day in (first_day, last_day))
+    return first << DAY_BITS, ((last + 1) << DAY_BITS) - 1
+
+
+class SqliteUsage:
+    """A `UsageStore` over *file*, whose tables are there. Reads share the thread that it writes with."""
+
+    def __init__(self, file: SqliteFile, *, scanned: int = SCANNED) -> None:
+        """*scanned*: records that one page looks through at most."""
+        self._file = file
+        self._scanned = scanned
+
+    async def sums(self, query: SumQuery) -> list[UsageSum]:
+        where, values = _where(query.of, query.period)
+        columns = [_GROUPED.get(name, f'"{name}"') for name in query.by]
+        select = f"SELECT {_SUMMED} {''.join(', ' + column for column in columns)} FROM usage_sums WHERE {where}"  # noqa: S608
+        if columns:
+            select += f" GROUP BY {', '.join(columns)} ORDER BY {', '.join(columns)}"
+        rows = await self._file.run(lambda connection: connection.execute(select, values).fetchall())
+        size = len(Measures._fields)
+        return [UsageSum.of(group_of(query.by, row[size:]), Measures(*row[:size])) for row in rows]
+
+    async def users(self, team: str, month: str, *, most: int = 100, user: str | None = None) -> list[UsageSum]:
+        select = f"""
+            SELECT "user", {_MEASURES} FROM usage_users WHERE team = ?1 AND month = ?2 AND (?3 IS NULL OR "user" = ?3)
+            ORDER BY cost_nano DESC, requests DESC, "user" LIMIT ?4
+        """  # noqa: S608
+        values = (team, month, user, most)
+        rows = await self._file.run(lambda connection: connection.execute(select, values).fetchall())
+        return [UsageSum.of({"user": name}, Measures(*measures)) for name, *measures in rows]
+
+    async def records(self, query: RecordQuery, *, cursor: str | None = None, most: int = 100) -> Page[UsageRecord]:
+        if most < 1:
+            raise ValueError("a page has room for one record at least")
+        (below,) = (None,) if cursor is None else place_of(cursor, tuple[Ordinal])
+        return await self._file.run(lambda connection: page(connection, query, below, most, self._scanned))
+
+    async def teams(self) -> list[str]:
+        select = "SELECT team FROM usage_teams ORDER BY team"
+        return [team for (team,) in await self._file.run(lambda connection: connection.execute(select).fetchall())]
+
+    async def forget(self, *, records_before: str, sums_before: str) -> bool:
+        def forget(connection: sqlite3.Connection) -> bool:
+            before = {"sums": sums_before, "month": sums_before[:7], "most": FORGOTTEN}
+            removed = [connection.execute(statement, before).rowcount for statement in _FORGET]
+            return _forget_chunks(connection, _ids(records_before, records_before)[0]) or FORGOTTEN in removed
+
+        return await self._file.run(forget)
+
+
+def _where(of: Filter, period: Period) -> tuple[str, list[str]]:
+    """The condition on rows of usage_sums, and its values."""
+    team = "= ?" if of.team is not None else "IN (SELECT team FROM usage_teams)"
+    conditions = [f"team {team}", "day BETWEEN ? AND ?"]
+    values = [] if of.team is None else [of.team]
+    values += [period.first_day, period.last_day]
+    for name in ("key", "project", "model", "backend"):
+        value = getattr(of, name)
+        if value is not None:
+            conditions.append(f'"{name}" = ?')
+            values.append(value)
+    return " AND ".join(conditions), values
+
+
+def _forget_chunks(connection: sqlite3.Connection, before: int) -> bool:
+    """Remove the oldest chunks of those under the id *before*; whether there may be more."""
+    oldest = connection.execute(_OLDEST_CHUNKS, (before, FORGOTTEN)).fetchall()
+    records = 0
+    for number, (chunk, size) in enumerate(oldest, 1):
+        records += size
+        if records >= FORGOTTEN or number == len(oldest):
+            for statement in _FORGET_CHUNKS:
+                connection.execute(statement, (chunk,))
+            return number < len(oldest) or number == FORGOTTEN
+    return False
+
+
+def page(
+    connection: sqlite3.Connection, query: RecordQuery, below: int | None, most: int, scanned: int
+) -> Page[UsageRecord]:
+    """Records under the id *below*: of those that the period and the team leave, *scanned* are looked at."""
+    low, high = _ids(query.period.first_day, query.period.last_day)
+    high = high if below is None else min(high, below - 1)
+    team = query.of.team
+    select, values = (_CHUNKS, (low, high)) if team is None else (_CHUNKS_OF_TEAM, (low, high, team))
+    conditions = _conditions(query)
+    found: list[UsageRecord] = []
+    last = last_found = high
+    with closing(connection.execute(select, values)) as chunks:
+        for first, text in chunks:
+            rows = _rows(text)
+            for place in range(min(len(rows) - 1, high - first), -1, -1):
+                if not scanned:
+                    return Page(found, cursor_of(last))
+                scanned -= 1
+                last, row = first + place, rows[place]
+                if all((getattr(row, name) or "") == value for name, value in conditions) and _is_within(row, query):
+                    if len(found) == most:
+                        return Page(found, cursor_of(last_found))
+                    found.append(UsageRecord(**structs.asdict(row)))
+                    last_found = last
+    return Page(found, None)
+
+
+def _conditions(query: RecordQuery) -> list[tuple[str, str]]:
+    """What fields have to be."""
+    asked = {**structs.asdict(query.of), "user": query.user, "outcome": query.outcome, "request_id": query.request_id}
+    return [(name, value) for name, value in asked.items() if value is not None]
+
+
+def _is_within(record: UsageRecord, query: RecordQuery) -> bool:
+    return (query.since is None or record.time >= query.since) and (query.until is None or record.time < query.until)

@@ -1,0 +1,177 @@
+"""Which limits a caller's requests to one model meet, and what they take of each: worked out once, not per request."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from typing import Literal, get_args
+
+from gateway.quota.limit import Charge, Limit, Value
+from gateway.quota.rate_headers import RateHeads
+from gateway.quota.scope import Scoped
+from gateway.teams.caller import Caller
+from gateway.teams.limits import Limits, Measure
+
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+MOST_PLANS = 65_536
+"""Pairs of callers and models that are remembered; each is worked out again when it is needed again."""
+PARTS = 1_000_000
+"""Of a token that are counted: weights make fractions."""
+
+_PERIODS: dict[Measure, int] = {"tokens_per_day": 1, "usd_per_day": 1, "usd_per_month": 2}
+"""1: days, 2: months. Others have none: 0."""
+_ONE_EACH: tuple[Measure, ...] = ("requests_per_minute", "concurrent")
+"""Of which every request takes one."""
+_NO_PERIODS = (("", "", ""), (0.0, 0.0, 0.0))
+
+CostUsd = Callable[[float, float, float], float]
+"""US dollars for prompt tokens, those of them that were cached, and completion tokens: `Price.cost_usd`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """What limits need to know of a model. Made once when the settings change, the same object for all requests."""
+
+    name: str
+    """Configured name."""
+    cost_usd: CostUsd
+    max_output_tokens: int | None = None
+
+
+class Tokens(Value):
+    """Counted, not weighted."""
+
+    __slots__ = ("cached", "completion", "prompt")
+
+    def __init__(self, prompt: float, cached: float, completion: float) -> None:
+        self.prompt = prompt
+        self.cached = cached
+        """Of the prompt."""
+        self.completion = completion
+
+    def fields(self) -> tuple[object, ...]:
+        return self.prompt, self.cached, self.completion
+
+
+class Calendar:
+    """Days and months of a time zone. Both change at a local midnight, which may be 23 or 25 hours after the last."""
+
+    def __init__(self, zone: tzinfo) -> None:
+        self._zone = zone
+        self._from = self._until = self._month_until = 0.0
+        self._names = ("", "", "")
+
+    def periods(self, now: float) -> tuple[tuple[str, str, str], tuple[float, float, float]]:
+        """Names of no period, the day and the month, ``("", "2026-11-21", "2026-11")``, and the seconds until they end.
+
+        *now* is seconds since 1970.
+        """
+        if not self._from <= now < self._until:
+            self._turn(now)
+        return self._names, (0.0, self._until - now, self._month_until - now)
+
+    def _turn(self, now: float) -> None:
+        midnight = datetime.fromtimestamp(now, self._zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+        first = midnight.replace(day=1)
+        # Arithmetic of local times: the difference in seconds follows from what the zone says of both.
+        next_first = (first + timedelta(days=32)).replace(day=1)
+        self._names = ("", midnight.strftime("%Y-%m-%d"), midnight.strftime("%Y-%m"))
+        self._from = midnight.timestamp()
+        self._until = (midnight + timedelta(days=1)).timestamp()
+        self._month_until = next_first.timestamp()
+
+
+class Plan:
+    """The limits of one caller for one model, in the order of their charges: the key's before the team's."""
+
+    __slots__ = ("_cached_weight", "_calendar", "_counted", "_has_periods", "heads", "limits", "scoped")
+
+    def __init__(self, scoped: Sequence[Scoped], *, cached_weight: float, calendar: Calendar) -> None:
+        self.scoped = tuple(scoped)
+        self.limits = tuple(each.limit for each in scoped)
+        self.heads = RateHeads(scoped)
+        self._cached_weight = cached_weight
+        self._calendar = calendar
+        self._counted = [
+            (
+                each.limit,
+                MEASURES.index(each.measure),
+                _PERIODS.get(each.measure, 0),
+                Charge(each.limit, 1.0) if each.measure in _ONE_EACH else None,
+            )
+            for each in scoped
+        ]
+        self._has_periods = any(period for _, _, period, _ in self._counted)
+
+    def charges(self, tokens: Tokens, cost_usd: float, now: float) -> list[Charge]:
+        """What one request takes that is expected to use, or has used, *tokens* and *cost_usd*.
+
+        *now*, in seconds since 1970, says which day it is. Cached tokens weigh less than others in all limits of
+        tokens; in US dollars they are worth what the price says.
+        """
+        completion = tokens.completion
+        prompt = tokens.prompt - tokens.cached * (1.0 - self._cached_weight)
+        both = prompt + completion
+        if tokens.cached:
+            # round() takes three times as long.
+            prompt, both = int(prompt * PARTS + 0.5) / PARTS, int(both * PARTS + 0.5) / PARTS
+        units = (1.0, prompt, completion, both, 1.0, both, cost_usd, cost_usd)  # in the order of MEASURES
+        names, left_s = self._calendar.periods(now) if self._has_periods else _NO_PERIODS
+        return [
+            Charge(limit, units[measure], names[period], left_s[period]) if one is None else one
+            for limit, measure, period, one in self._counted
+        ]
+
+    def nothing(self, now: float) -> list[Charge]:
+        """Of a request that is to cost nothing at all."""
+        names, left_s = self._calendar.periods(now)
+        return [Charge(limit, 0.0, names[period], left_s[period]) for limit, _, period, _ in self._counted]
+
+
+class Plans:
+    """The plan of every caller and model. What changes is another object, and has another plan."""
+
+    def __init__(self, *, burst: float, cached_weight: float, calendar: Calendar) -> None:
+        """*burst* is the share of a minute's amount that may be used at once, above 0 and at most 1."""
+        self._burst = burst
+        self._cached_weight = cached_weight
+        self._calendar = calendar
+        # By identity: comparing all that a caller is would take longer than the rest. Both objects are kept, so that
+        # no other can have their address.
+        self._plans: dict[tuple[int, int], tuple[Caller, Metered, Plan]] = {}
+
+    def of(self, caller: Caller, model: Metered) -> Plan:
+        place = (id(caller), id(model))
+        known = self._plans.get(place)
+        if known is not None:
+            return known[2]
+        if len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
+        plan = Plan(self._scoped(caller, model), cached_weight=self._cached_weight, calendar=self._calendar)
+        self._plans[place] = (caller, model, plan)
+        return plan
+
+    def _scoped(self, caller: Caller, model: Metered) -> list[Scoped]:
+        key, team = caller.key, caller.team
+        scopes: list[tuple[Literal["key", "team"], str, str | None, Limits | None]] = [
+            ("key", key.id, None, key.limits),
+            ("key", key.id, model.name, key.model_limits.get(model.name)),
+            ("team", team.name, None, team.limits),
+            ("team", team.name, model.name, team.model_limits.get(model.name)),
+        ]
+        scoped = []
+        for scope, name, of_model, limits in scopes:
+            for measure in MEASURES:
+                amount = None if limits is None else getattr(limits, measure)
+                if amount is not None:
+                    within = f"{scope}:{name}" if of_model is None else f"{scope}:{name}/model:{of_model}"
+                    limit = self._limit(f"{within}/{measure}", measure, float(amount))
+                    scoped.append(Scoped(limit, measure, scope, name, of_model))
+        return scoped
+
+    def _limit(self, id_: str, measure: Measure, amount: float) -> Limit:
+        if measure == "concurrent":
+            return Limit(id_, "concurrent", amount)
+        if measure in _PERIODS:
+            return Limit(id_, "period", amount)
+        # At least one request, or one token: less would say that there is no room where there is some.
+        return Limit(id_, "rate", amount, burst=min(amount, max(1.0, amount * self._burst)))

@@ -1,0 +1,240 @@
+"""What the proxy knows of limits: reserve before a request, settle after it."""
+
+import itertools
+import math
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime, tzinfo
+from functools import partial
+
+from gateway.errors import QuotaSpent, RateLimited, StoreAway
+from gateway.ledger.entry import Entry
+from gateway.quota.limit import Charge, Granted, Refused
+from gateway.quota.output_length import OutputLengths
+from gateway.quota.plan import Metered, Plan, Plans, Tokens
+from gateway.quota.quota_store import QuotaStore
+from gateway.quota.rate_headers import DIGIT, Headers, duration, refusal_headers
+from gateway.teams.caller import Caller
+
+AWAY_RETRY_S = 1.0
+"""When the store may be there again; to ask in vain costs little."""
+
+LostEntry = Callable[[Tokens], Entry]
+"""Makes the entry of a request that is never settled, of the tokens that it reserved."""
+
+
+class Ask:
+    """What is known of a request before it is served."""
+
+    __slots__ = ("cached_tokens", "choices", "generates", "max_tokens", "prompt_tokens")
+
+    def __init__(
+        self,
+        prompt_tokens: float,
+        cached_tokens: float = 0.0,
+        max_tokens: int | None = None,
+        choices: int = 1,
+        *,
+        generates: bool = True,
+    ) -> None:
+        self.prompt_tokens = prompt_tokens
+        """Exact where there is a tokenizer, else an estimate."""
+        self.cached_tokens = cached_tokens
+        """Of them, that are expected to be cached; 0: it reserves as if none were."""
+        self.max_tokens = max_tokens
+        """What the caller set for one answer."""
+        self.choices = choices
+        """How many answers it wants."""
+        self.generates = generates
+        """False: nothing is generated, as of embeddings."""
+
+
+class Reservation:
+    """To be settled once, however the request ends; once more has no effect."""
+
+    __slots__ = ("choices", "expected", "headers", "id", "is_settled", "model", "plan", "team")
+
+    def __init__(
+        self,
+        id: str,
+        team: str,
+        model: str,
+        plan: Plan,
+        expected: Tokens,
+        choices: int,
+        headers: Headers,  # noqa: A002
+    ) -> None:
+        self.id = id
+        """Empty: nothing limits the caller, and nothing is reserved."""
+        self.team = team
+        self.model = model
+        """Configured name."""
+        self.plan = plan
+        self.expected = expected
+        """What was reserved, before it was weighted."""
+        self.choices = choices
+        self.headers = headers
+        """``x-ratelimit-*``, for whichever answer the request gets."""
+        self.is_settled = False
+
+
+class Quota:
+    """All limits of all callers, behind one store."""
+
+    def __init__(
+        self,
+        store: QuotaStore,
+        plans: Plans,
+        *,
+        lengths: OutputLengths,
+        clock: Callable[[], float],
+        time_zone: tzinfo,
+    ) -> None:
+        """*clock* gives seconds since 1970. It tells which day it is; all else is counted by the store's clock."""
+        self._store = store
+        self._plans = plans
+        self._lengths = lengths
+        self._clock = clock
+        self._time_zone = time_zone
+        # Unique for ever, as a random one for each request would be, which costs a system call.
+        self._prefix = uuid.uuid4().hex
+        self._number = itertools.count()
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether limits are held by less than the store, which is away."""
+        return self._store.is_degraded
+
+    async def reserve(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
+        """Take what the request is expected to use of every limit of *caller*, or nothing of any.
+
+        How long an answer will be is a guess where the caller sets no less. A guess alone makes no request impossible:
+        where it is more than a limit ever gives, what the limit has for the answer is taken, in a second round trip.
+
+        Raises:
+            RateLimited: a limit has no room now. Headers and message say when it has; its `refused_by` names it.
+            QuotaSpent: a budget is spent, or the request takes more than a limit ever gives.
+            StoreAway: the store cannot be reached, and the settings say not to go on without it.
+        """
+        plan = self._plans.of(caller, model)
+        expected = self._expected(caller, model, ask)
+        if not plan.limits:
+            return Reservation("", caller.team.name, model.name, plan, expected, ask.choices, ())
+        now = self._clock()
+        id_ = f"{self._prefix}{next(self._number):x}"
+        charges = _charges(plan, model, expected, now)
+        decision = await self._decide(caller, id_, charges, partial(lost, expected))
+        if not isinstance(decision, Granted) and math.isinf(decision.wait_s) and _is_guessed(expected, ask):
+            fitting = _fitting(plan, model, expected, charges, decision, now=now)
+            if fitting is not None:
+                expected, charges = fitting, _charges(plan, model, fitting, now)
+                decision = await self._decide(caller, id_, charges, partial(lost, expected))
+        if isinstance(decision, Granted):
+            headers = plan.heads.of(decision.levels)
+            return Reservation(id_, caller.team.name, model.name, plan, expected, ask.choices, headers)
+        raise self._refusal(plan, charges, decision, now)
+
+    async def _decide(
+        self, caller: Caller, reservation: str, charges: Sequence[Charge], lost: Callable[[], Entry]
+    ) -> Granted | Refused:
+        try:
+            return await self._store.reserve(caller.team.name, reservation, charges, lost)
+        except StoreAway as fault:
+            fault.retry_after_s = AWAY_RETRY_S if fault.retry_after_s is None else fault.retry_after_s
+            raise
+
+    def settle(self, reservation: Reservation, entry: Entry) -> None:
+        """Count what the record of *entry* says was used instead of what was reserved, and book it.
+
+        A request that ``failed`` gets all of it back, its place among the requests of a minute too.
+        """
+        if reservation.is_settled:
+            return
+        reservation.is_settled = True
+        record = entry.record
+        if record.outcome == "ok" and record.completion_tokens > 0:
+            self._lengths.learn(
+                reservation.team, reservation.model, record.completion_tokens, choices=reservation.choices
+            )
+        if not reservation.id:
+            self._store.book(reservation.team, entry)
+            return
+        now = self._clock()
+        plan = reservation.plan
+        if record.outcome == "failed":
+            charges = plan.nothing(now)
+        else:
+            used = Tokens(record.prompt_tokens, record.cached_tokens, record.completion_tokens)
+            charges = plan.charges(used, record.cost_usd, now)
+        self._store.settle(reservation.team, reservation.id, charges, entry)
+
+    def _expected(self, caller: Caller, model: Metered, ask: Ask) -> Tokens:
+        completion = 0.0
+        if ask.generates:
+            completion = self._lengths.expected(
+                caller.team.name, model.name, asked=ask.max_tokens, cap=model.max_output_tokens, choices=ask.choices
+            )
+        return Tokens(ask.prompt_tokens, ask.cached_tokens, completion)
+
+    def _refusal(self, plan: Plan, charges: Sequence[Charge], refused: Refused, now: float) -> RateLimited | QuotaSpent:
+        scoped, charge = plan.scoped[refused.binding], charges[refused.binding]
+        level = refused.levels[refused.binding]
+        limit = scoped.limit
+        left = level.remaining if scoped.measure.startswith("usd") else math.floor(level.remaining + DIGIT)
+        asked = f"Limit {number(limit.amount)}, Remaining {number(left)}, Requested {number(charge.units)}."
+        never = math.isinf(refused.wait_s)
+        error: RateLimited | QuotaSpent
+        if never:
+            lower = "Lower max_tokens or shorten the prompt" if limit.kind == "rate" else "Ask for a higher budget"
+            error = QuotaSpent(
+                f"Request too large for {scoped.text}: {asked} It can never fit. {lower}.", refused_by=scoped.label
+            )
+        elif limit.kind == "period":
+            ends = datetime.fromtimestamp(now + charge.period_left_s, self._time_zone)
+            error = QuotaSpent(
+                f"You exceeded the quota of {scoped.text}: {asked} It begins anew at "
+                f"{ends:%Y-%m-%d %H:%M} ({self._time_zone}).",
+                refused_by=scoped.label,
+            )
+        else:
+            error = RateLimited(
+                f"Rate limit reached for {scoped.text}: {asked} Please try again in "
+                f"{duration(refused.wait_s).decode('ascii')}.",
+                counted="tokens" if "tokens" in scoped.measure else "requests",
+                refused_by=scoped.label,
+            )
+        again = isinstance(error, RateLimited)
+        error.headers = (*plan.heads.of(refused.levels), *refusal_headers(refused.wait_s, again=again))
+        return error
+
+
+def _charges(plan: Plan, model: Metered, tokens: Tokens, now: float) -> list[Charge]:
+    return plan.charges(tokens, model.cost_usd(tokens.prompt, tokens.cached, tokens.completion), now)
+
+
+def _is_guessed(expected: Tokens, ask: Ask) -> bool:
+    """Whether the caller's own `max_tokens` is not what *expected* comes from."""
+    return ask.generates and (ask.max_tokens is None or expected.completion < ask.max_tokens * ask.choices)
+
+
+def _fitting(
+    plan: Plan, model: Metered, expected: Tokens, charges: Sequence[Charge], refused: Refused, *, now: float
+) -> Tokens | None:
+    """*expected* with an answer so short that every limit could give it; None: there is no room for an answer at all.
+
+    A rate could, with a full bucket, give its amount; a period what is left of it.
+    """
+    completion = expected.completion
+    without = _charges(plan, model, Tokens(expected.prompt, expected.cached, 0.0), now)
+    for charge, least, level in zip(charges, without, refused.levels, strict=True):
+        of_answer = charge.units - least.units  # in proportion to its length
+        if of_answer > 0.0:
+            most = level.remaining if charge.limit.kind == "period" else charge.limit.amount
+            completion = min(completion, expected.completion * (most - least.units) / of_answer)
+    whole = math.floor(completion)
+    return Tokens(expected.prompt, expected.cached, float(whole)) if whole >= 1 else None
+
+
+def number(units: float) -> str:
+    """``50000``, ``0.25``: at most six decimals."""
+    return f"{units:.6f}".rstrip("0").rstrip(".")

@@ -1,0 +1,51 @@
+"""The seam behind which quotas are counted."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gateway.ledger.entry import Entry
+from gateway.quota.limit import Charge, Granted, Refused
+
+LostEntry = Callable[[], Entry]
+"""Makes the entry of a reservation that nobody settled; it takes as long as most of what a reservation takes."""
+
+
+class QuotaStore(Protocol):
+    """Counts by its own clock. What was reserved and never settled is settled at what was reserved when its lease ends.
+
+    A *reservation* is an id that the caller made, unique for ever; all of its limits belong to one *team*.
+    """
+
+    async def reserve(
+        self, team: str, reservation: str, charges: Sequence[Charge], lost: LostEntry
+    ) -> Granted | Refused:
+        """Take all of *charges*, or nothing. At most one round trip.
+
+        What *lost* makes goes to the ledger should the lease end before the reservation is settled. It is asked at once
+        or then, or, as of most reservations, never.
+
+        Raises:
+            StoreAway: it cannot be reached; nothing is charged.
+        """
+        ...
+
+    def settle(self, team: str, reservation: str, charges: Sequence[Charge], entry: Entry) -> None:
+        """Replace what was reserved by *charges*, the same limits with what was really used, and book *entry*.
+
+        Both happen exactly once, together, and soon: nobody waits for it, and it is tried again until it is done.
+        Concurrent ones end, whatever their units. A refund is what was reserved less what was used.
+        """
+        ...
+
+    def book(self, team: str, entry: Entry) -> None:
+        """Book what was never reserved, as nothing limits it. As `settle` otherwise."""
+        ...
+
+    async def run(self) -> None:
+        """Keep leases alive and carry out what nobody waits for, until cancelled; what is left is then carried out."""
+        ...
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether limits are held by less than the store, which is away."""
+        ...

@@ -1,0 +1,89 @@
+"""One SQLite file in WAL mode, used by one thread of its own: the event loop never waits for a disk."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from gateway.errors import StoreAway
+
+T = TypeVar("T")
+
+MEMORY = Path(":memory:")
+
+BUSY_S = 5.0
+"""How long another process may hold the file, such as a command that makes a key."""
+
+
+_OF_THE_FILE = (sqlite3.OperationalError, sqlite3.DatabaseError)
+"""Locked, full, read-only, no database, malformed. Others of their kind are faults of whoever asked."""
+
+
+class SqliteFile:
+    """Runs functions of a connection one after the other. What was committed survives a kill of the process.
+
+    A file that it makes may be read by its owner alone: it holds digests of keys. `MEMORY` is lost with the object.
+
+    ``synchronous=NORMAL``: after a loss of power the last commits may be missing, but the file is whole
+    (https://www.sqlite.org/pragma.html#pragma_synchronous).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite")
+        self._connection: sqlite3.Connection | None = None
+
+    async def run(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """What *act* returns, in a transaction of its own: all that it writes, or, if it raises, nothing.
+
+        Whoever is cancelled meanwhile hears no answer; it may be carried out all the same.
+
+        Raises:
+            StoreAway: the file cannot be used.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._act, act)
+
+    async def aclose(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown()
+
+    def _act(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection = self._connected()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                result = act(connection)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:  # some faults, such as a full disk, have ended it already
+                    connection.execute("ROLLBACK")
+        except sqlite3.DatabaseError as fault:
+            if type(fault) not in _OF_THE_FILE:
+                raise
+            raise StoreAway(f"The file {self._path.name} cannot be used: {fault}") from None
+        return result
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            with suppress(OSError):  # SQLite says it better
+                if self._path != MEMORY:
+                    self._path.touch(0o600)  # what SQLite puts beside it gets the same rights
+            connection = sqlite3.connect(
+                self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=512
+            )
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA synchronous=NORMAL")
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

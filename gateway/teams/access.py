@@ -1,0 +1,181 @@
+"""Who may use the gateway, by what a request brings.
+
+1. Why a key is refused is told only to whoever has its secret; to all others a key is known or it is not.
+2. While the store is away, known keys go on, and an unknown one may be new: 503, not 401.
+3. Where a request comes from is believed only of the connection itself and of trusted proxies.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from gateway.errors import Forbidden, InvalidKey, StoreAway
+from gateway.teams.caller import Caller
+from gateway.teams.directory import Directory
+from gateway.teams.networks import Networks, address_in, source_of
+from gateway.teams.secret import Digester, hashed, is_same
+
+Header = Callable[[bytes], str | None]
+"""The value of the header of a name in lower case; None: there is none, or an empty one."""
+
+MOST_REMEMBERED = 4096
+AGAIN_S = 1.0
+"""After which it is worth asking again when the store is away."""
+
+
+class Access:
+    """Knows callers by their keys.
+
+    With *is_open*, everybody on this machine may ask as long as there is no team: neither teams nor a store are set.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        digester: Digester,
+        *,
+        wall_clock: Callable[[], float],
+        trusted_proxies: Sequence[str] = (),
+        is_open: bool = False,
+        catch_up: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """*catch_up* hears the store once more (`Following.catch_up`); None: there is none."""
+        self._directory = directory
+        self._digester = digester
+        self._wall_clock = wall_clock
+        self._trusted_proxies = Networks(trusted_proxies)
+        self._is_open = is_open
+        self._catch_up = catch_up
+        # HMAC is the dearer half of a digest; no secret can be read from its SHA-256. Of keys that are known only, so
+        # that nobody else can push them out.
+        self._digests: dict[bytes, str] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is asked of callers on this machine: until there is a team."""
+        return self._is_open and not self._directory.teams
+
+    def use(self, digester: Digester) -> None:
+        """Know keys by *digester* from now on: the pepper has become known."""
+        self._digester = digester
+        self._digests.clear()
+
+    def caller(self, header: Header, peer: str | None, forwarded_for: Header | None = None) -> Caller | None:
+        """Who asks; None: somebody on this machine, of whom nothing is asked. Some 1.2 us.
+
+        *peer* is the address at the other end of the connection; None: a unix socket. *forwarded_for* gives a header as
+        *header* does, but all of its values, joined by commas: without it what proxies say is not heard, as anybody
+        could have said the first value.
+
+        Raises:
+            InvalidKey: no key, one that is not known, or one that counts no more.
+            Forbidden: ``source_not_allowed``: a key that may not be used from there.
+            StoreAway: a key that is not known, while the store is away.
+        """
+        if self._is_open and not self._directory.teams:
+            self._check_local(header, peer)
+            return None
+        secret = _secret_in(header)
+        if not secret.isascii():
+            raise _unknown()  # as none is made or declared
+        sha256 = hashed(secret)
+        remembered = self._digests.get(sha256)
+        digest = remembered or self._digester.digest_of(sha256)
+        caller = self._directory.caller_of(digest)
+        if caller is None:
+            raise self._unknown()
+        if remembered is None:
+            self._remember(sha256, digest)
+        if not (is_same(digest, caller.key.digest) and caller.is_plain):
+            self._check(caller, digest)
+            if caller.networks is not None:
+                self._check_source(caller, peer, forwarded_for)
+        return caller
+
+    async def sure_caller(self, header: Header, peer: str | None, forwarded_for: Header | None = None) -> Caller | None:
+        """As `caller`, but nobody is refused for a key before the store was heard once more.
+
+        So a key that was made, unblocked or given another secret by one gateway counts at every other at once. Known
+        callers do not wait for it.
+        """
+        try:
+            return self.caller(header, peer, forwarded_for)
+        except InvalidKey:
+            if self._catch_up is None:
+                raise
+        with suppress(StoreAway):  # then the directory is behind, and the same question has another answer
+            await self._catch_up()
+        return self.caller(header, peer, forwarded_for)
+
+    def _check(self, caller: Caller, digest: str) -> None:
+        """Of a key whose secret is right, or was."""
+        key = caller.key
+        now = self._wall_clock()
+        if not is_same(digest, key.digest) and not (key.former_until is not None and now < key.former_until):
+            raise InvalidKey(f"The API key {key.id!r} has another secret now: this one counts no more")
+        if key.expires_at is not None and now >= key.expires_at:
+            raise InvalidKey(f"The API key {key.id!r} has expired")
+        if key.blocked:
+            raise InvalidKey(f"The API key {key.id!r} is blocked")
+        if caller.team.blocked:
+            raise InvalidKey(f"The team {caller.team.name!r} of the API key {key.id!r} is blocked")
+
+    def _check_source(self, caller: Caller, peer: str | None, forwarded_for: Header | None) -> None:
+        assert caller.networks is not None
+        said = forwarded_for(b"x-forwarded-for") if forwarded_for is not None else None
+        source = source_of(peer, said, self._trusted_proxies)
+        if source is None or source not in caller.networks:
+            where = "there" if source is None else str(source)
+            text = f"The API key {caller.key.id!r} may not be used from {where}"
+            raise Forbidden(text, code="source_not_allowed")
+
+    def _check_local(self, header: Header, peer: str | None) -> None:
+        """Whatever comes by a proxy comes from this machine, whoever sent it: proxies say so in one header at least."""
+        address = None if peer is None else address_in(peer)
+        is_local = peer is None or (address is not None and address.is_loopback)
+        if not is_local or any(header(name) is not None for name in _OF_PROXIES):
+            raise InvalidKey(
+                "Without keys only this machine may ask: declare teams with keys in the settings (teams), or name a "
+                "store (store.url) and make keys with: warmgate key create"
+            )
+
+    def _unknown(self) -> InvalidKey | StoreAway:
+        if self._directory.is_behind:
+            text = "The API key is not known here, and the store of keys does not answer: it may be a new one"
+            return StoreAway(text, retry_after_s=AGAIN_S)
+        return _unknown()
+
+    def _remember(self, sha256: bytes, digest: str) -> None:
+        if len(self._digests) >= MOST_REMEMBERED:
+            self._digests.clear()
+        self._digests[sha256] = digest
+
+
+_OF_PROXIES = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via")
+
+
+def _secret_in(header: Header) -> str:
+    """The one secret that a request brings, in whichever header.
+
+    Raises:
+        InvalidKey: there is none, or there are two.
+    """
+    found: str | None = None
+    authorization = header(b"authorization")
+    if authorization is not None:
+        found = authorization[7:].strip()
+        if not found or authorization[:7].lower() != "bearer ":
+            raise InvalidKey("The header authorization must hold the word Bearer, a space, and an API key")
+    for name in (b"x-api-key", b"api-key"):
+        other = header(name)
+        if other is not None:
+            other = other.strip()
+            if found is not None and found != other:
+                raise InvalidKey("The request brings two API keys that differ: send one only")
+            found = other
+    if not found:
+        raise InvalidKey("No API key was given: send one as authorization: Bearer API_KEY")
+    return found
+
+
+def _unknown() -> InvalidKey:
+    return InvalidKey("The API key is not known")

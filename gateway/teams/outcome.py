@@ -1,0 +1,73 @@
+"""What a change comes to, worked out before anything is written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar, assert_never
+
+from gateway.errors import Conflict, UnknownEntity
+from gateway.teams.key import Key
+from gateway.teams.team import Team
+from gateway.teams.team_store import Change, DeleteKey, DeleteTeam, PutKey, PutTeam, Snapshot
+
+E = TypeVar("E", Team, Key)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    snapshot: Snapshot
+    """As it will be."""
+    teams: Mapping[str, Team | None]
+    """Those that are written, by name; None: deleted."""
+    keys: Mapping[str, Key | None]
+    """Those that are written, by id; None: deleted."""
+
+
+def outcome_of(change: Change, snapshot: Snapshot) -> Outcome:
+    """What *snapshot* becomes by *change*. O(teams + keys).
+
+    Raises:
+        UnknownEntity, Conflict: as `TeamStore.write` has it.
+    """
+    match change:
+        case PutTeam(team, former):
+            _check_former("team", team.name, former, snapshot.teams.get(team.name))
+            return _outcome(snapshot, {team.name: team}, {})
+        case PutKey(key, former, is_team_declared):
+            _check_former("key", key.id, former, snapshot.keys.get(key.id))
+            if former is not None and former.team != key.team:
+                raise Conflict(f"The key {key.id!r} is of the team {former.team!r}, and stays so")
+            if not is_team_declared and key.team not in snapshot.teams:
+                raise UnknownEntity(f"There is no team {key.team!r}", param="team")
+            return _outcome(snapshot, {}, {key.id: key})
+        case DeleteTeam(name, with_keys):
+            if name not in snapshot.teams:
+                raise UnknownEntity(f"There is no team {name!r}")
+            keys = [key.id for key in snapshot.keys.values() if key.team == name]
+            if keys and not with_keys:
+                raise Conflict(f"The team {name!r} has {len(keys)} keys: delete them first, or with it")
+            return _outcome(snapshot, {name: None}, dict.fromkeys(keys))
+        case DeleteKey(key_id):
+            if key_id not in snapshot.keys:
+                raise UnknownEntity(f"There is no key {key_id!r}")
+            return _outcome(snapshot, {}, {key_id: None})
+        case _:
+            assert_never(change)
+
+
+def _check_former(kind: str, name: str, former: Team | Key | None, present: Team | Key | None) -> None:
+    if former == present:
+        return
+    if former is None:
+        raise Conflict(f"There is a {kind} {name!r} already")
+    if present is None:
+        raise UnknownEntity(f"There is no {kind} {name!r} any more")
+    raise Conflict(f"The {kind} {name!r} has been changed by somebody else meanwhile: look at it again")
+
+
+def _outcome(snapshot: Snapshot, teams: Mapping[str, Team | None], keys: Mapping[str, Key | None]) -> Outcome:
+    after = Snapshot(snapshot.revision + 1, _with(snapshot.teams, teams), _with(snapshot.keys, keys))
+    return Outcome(after, teams, keys)
+
+
+def _with(entities: Mapping[str, E], changed: Mapping[str, E | None]) -> dict[str, E]:
+    return {name: entity for name, entity in {**entities, **changed}.items() if entity is not None}

@@ -1,0 +1,158 @@
+"""Teams and keys in Redis, in one slot of a cluster.
+
+    warmgate:{directory}:revision   counts changes: 7-3f0a...
+    warmgate:{directory}:teams      hash: name -> JSON
+    warmgate:{directory}:keys       hash: id -> JSON
+    warmgate:{directory}:pepper     32 bytes, where the settings give none
+    warmgate:{directory}:audit      stream, field ``e``: JSON
+    warmgate:{directory}:changes    channel: a message for each change
+
+None of them expires. A change is worked out here from a snapshot, and written by one script if that is still what the
+store has; else it is worked out anew. To its number a revision adds 64 bits by chance: a Redis that lost its last
+changes counts the next ones as it counted those, and they are not the same.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisClusterException, RedisError
+
+from gateway.errors import StoreAway
+from gateway.ledger.audit import AuditEntry, AuditPage
+from gateway.ledger.cursor import cursor_of, place_of
+from gateway.storage.redis_link import TIMEOUT_S, RedisLink
+from gateway.teams import audit_log
+from gateway.teams.key import Key
+from gateway.teams.outcome import Outcome, outcome_of
+from gateway.teams.rows import Rows, row_of
+from gateway.teams.secret import SECRET_BYTES
+from gateway.teams.team import Team
+from gateway.teams.team_store import Change, Snapshot
+
+POLL_S = 0.3
+"""Between two looks at the revision: a message may be lost, the revision is not."""
+ATTEMPTS = 16
+"""To write a change while others write theirs."""
+
+_PREFIX = "warmgate:{directory}:"
+REVISION, TEAMS, KEYS = _PREFIX + "revision", _PREFIX + "teams", _PREFIX + "keys"
+PEPPER, AUDIT, CHANGES = _PREFIX + "pepper", _PREFIX + "audit", _PREFIX + "changes"
+
+LOAD, WRITE = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("load.lua", "write.lua"))
+_FLAT = msgspec.msgpack.Decoder(list[str])
+_TEAM, _KEY = "2", "3"
+"""As `write.lua` counts its keys."""
+
+
+class RedisTeamStore:
+    """Implements `gateway.teams.team_store.TeamStore` in Redis or Valkey, 6.2 or later, by *link*."""
+
+    def __init__(self, link: RedisLink, *, poll_s: float = POLL_S) -> None:
+        self._link = link
+        self._poll_s = poll_s
+        self._known = (b"", Snapshot(0))
+        """The revision as the store has it, and what it stands for."""
+        self._teams, self._keys = Rows(Team), Rows(Key)
+
+    async def pepper(self) -> bytes:
+        """See `TeamStore.pepper`."""
+
+        async def question(client: "Redis") -> Any:
+            await client.set(PEPPER, secrets.token_bytes(SECRET_BYTES), nx=True)
+            return await client.get(PEPPER)
+
+        pepper = await self._link.ask(question)
+        assert isinstance(pepper, bytes)
+        return pepper
+
+    async def load(self) -> Snapshot:
+        """See `TeamStore.load`. The same object as long as nothing has changed."""
+        _, snapshot = await self._load()
+        return snapshot
+
+    async def write(self, change: Change, audit: AuditEntry) -> Snapshot:
+        """See `TeamStore.write`. Two round trips, more if others write at the same moment."""
+        for _ in range(ATTEMPTS):
+            revision, before = await self._load()
+            outcome = outcome_of(change, before)
+            made = f"{outcome.snapshot.revision}-{secrets.token_hex(8)}".encode()
+            arguments = (revision, made, audit_log.row_of(audit), audit_log.KEPT, CHANGES, *_rows_of(outcome))
+            if await self._ask(WRITE, (REVISION, TEAMS, KEYS, AUDIT), arguments):
+                self._known = (made, outcome.snapshot)
+                return outcome.snapshot
+        raise StoreAway("The store is busy with changes of others", retry_after_s=1.0)
+
+    async def note(self, audit: AuditEntry) -> None:
+        """See `TeamStore.note`."""
+        row = audit_log.row_of(audit)
+        await self._link.ask(lambda client: client.xadd(AUDIT, {"e": row}, maxlen=audit_log.KEPT, approximate=True))
+
+    async def changes(self) -> AsyncGenerator[None, None]:
+        """See `TeamStore.changes`."""
+        messages = await self._link.ask(_subscribed)
+        try:
+            seen: Any = ()  # as no answer is
+            while True:
+                revision = await self._link.ask(lambda client: client.get(REVISION))
+                if revision != seen:
+                    seen = revision
+                    yield
+                await self._heard(messages)
+        finally:
+            await messages.aclose()  # type: ignore[no-untyped-call]
+
+    async def audit(self, cursor: str | None = None, *, most: int = 100) -> AuditPage:
+        """See `TeamStore.audit`."""
+        newest = "+"
+        if cursor is not None:
+            at_ms, number = place_of(cursor, tuple[audit_log.Ordinal, audit_log.Ordinal])
+            newest = f"({at_ms}-{number}"
+        rows: Any = await self._link.ask(lambda client: client.xrevrange(AUDIT, newest, "-", count=most + 1))
+        return audit_log.page_of([(cursor_of(*map(int, place.split(b"-"))), row[b"e"]) for place, row in rows], most)
+
+    async def _load(self) -> tuple[bytes, Snapshot]:
+        known = self._known
+        revision, *rows = await self._ask(LOAD, (REVISION, TEAMS, KEYS), (known[0],))
+        if rows:
+            teams, keys = rows
+            number = int(revision.partition(b"-")[0])
+            known = (revision, Snapshot(number, self._teams.read(_pairs(teams)), self._keys.read(_pairs(keys))))
+            self._known = known
+        return known
+
+    async def _ask(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+        return await self._link.ask(lambda client: client.eval(script, len(keys), *keys, *arguments))
+
+    async def _heard(self, messages: PubSub) -> None:
+        """When the next message is here, or it is time to look without one."""
+        try:
+            # If its connection breaks, it makes another one: that must not take for ever.
+            async with asyncio.timeout(self._poll_s + TIMEOUT_S):
+                await messages.get_message(ignore_subscribe_messages=True, timeout=self._poll_s)
+        except (RedisError, RedisClusterException, OSError) as fault:
+            raise StoreAway(f"The store does not answer: {type(fault).__name__}") from None
+
+
+async def _subscribed(client: "Redis") -> PubSub:
+    await client.get(REVISION)  # a client of a cluster knows no node before its first command, and SUBSCRIBE is none
+    messages = client.pubsub()
+    await messages.subscribe(CHANGES)
+    return messages
+
+
+def _pairs(packed: bytes) -> Iterator[tuple[str, bytes]]:
+    flat = iter(_FLAT.decode(packed))
+    # Of texts MessagePack makes UTF-8 sure; rows are JSON, and that is UTF-8.
+    return ((name, row.encode()) for name, row in zip(flat, flat, strict=True))
+
+
+def _rows_of(outcome: Outcome) -> Iterator[str | bytes]:
+    for which, entities in ((_TEAM, outcome.teams), (_KEY, outcome.keys)):
+        for name, entity in entities.items():
+            yield from (which, name, b"" if entity is None else row_of(entity))

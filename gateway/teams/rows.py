@@ -1,0 +1,48 @@
+"""Teams and keys as a store keeps them: their JSON, by name or id."""
+
+import logging
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from gateway.teams.key import Key
+from gateway.teams.team import Team
+
+_log = logging.getLogger(__name__)
+
+E = TypeVar("E", Team, Key)
+
+
+def row_of(entity: Team | Key) -> bytes:
+    """Its JSON, without fields that have their default."""
+    return msgspec.json.encode(entity)
+
+
+class Rows(Generic[E]):
+    """Reads the rows of one kind. A row that is as it was is not read again: it stays the same object.
+
+    A field that another version of the gateway wrote and this one does not know is passed over: while replicas are
+    replaced one by one, revocations must go on reaching the old ones.
+    """
+
+    def __init__(self, kind: type[E]) -> None:
+        self._kind: type[E] = kind
+        self._decoder: msgspec.json.Decoder[E] = msgspec.json.Decoder(kind)
+        self._read: dict[str, tuple[bytes, E | None]] = {}
+
+    def read(self, rows: Iterable[tuple[str, bytes]]) -> dict[str, E]:
+        """All *rows* there are, by name. One that cannot be read is left out: a broken one opens nothing."""
+        former, self._read = self._read, {}
+        for name, row in rows:
+            known = former.get(name)
+            self._read[name] = known if known is not None and known[0] == row else (row, self._entity(name, row))
+        return {name: entity for name, (_, entity) in self._read.items() if entity is not None}
+
+    def _entity(self, name: str, row: bytes) -> E | None:
+        try:
+            return self._decoder.decode(row)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # Once per row: what it holds is not repeated.
+            _log.error("the row of %s %r in the store cannot be read: it is left out", self._kind.__name__, name)
+            return None

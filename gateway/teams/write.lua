@@ -1,0 +1,19 @@
+-- KEYS: revision, teams, keys, audit. ARGV: the revision that this is worked out from, the one that it makes, entry of
+-- the log, most entries kept, channel; then for each row: 2 or 3 (which of KEYS), name, row; an empty row is deleted.
+-- Returns 1, or 0 and writes nothing where the revision is another one.
+local revision = redis.call('GET', KEYS[1]) or '0'
+if revision ~= ARGV[1] then
+    return 0
+end
+for at = 6, #ARGV, 3 do
+    local key, name, row = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2]
+    if row == '' then
+        redis.call('HDEL', key, name)
+    else
+        redis.call('HSET', key, name, row)
+    end
+end
+redis.call('SET', KEYS[1], ARGV[2])
+redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[4], '*', 'e', ARGV[3])
+redis.call('PUBLISH', ARGV[5], '')
+return 1

@@ -1,0 +1,297 @@
+"""What the gateway expects of any `TeamStore`, whichever of its objects, in whichever process, writes."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import Conflict, GatewayError, InvalidField, UnknownEntity
+from gateway.ledger.audit import AuditEntry
+from gateway.storage.redis_link import redis_link
+from gateway.storage.sqlite_file import SqliteFile
+from gateway.teams.key import Key
+from gateway.teams.limits import Limits
+from gateway.teams.outcome import outcome_of
+from gateway.teams.redis_teams import RedisTeamStore
+from gateway.teams.sqlite_teams import SqliteTeamStore
+from gateway.teams.team import Team
+from gateway.teams.team_store import Change, DeleteKey, DeleteTeam, PutKey, PutTeam, Snapshot, TeamStore
+from tests.storage import RedisServer
+
+PATIENCE_S = 10.0
+
+Open = Callable[[], AbstractAsyncContextManager[TeamStore]]
+"""Each time another object of the same store, as another gateway has it."""
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Open:
+    @asynccontextmanager
+    async def open_() -> AsyncIterator[TeamStore]:
+        file = SqliteFile(tmp_path / "warmgate.db")
+        yield SqliteTeamStore(file)
+        await file.aclose()
+
+    return open_
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> Open:
+    @asynccontextmanager
+    async def open_() -> AsyncIterator[TeamStore]:
+        link = redis_link(redis_server.url, timeout_s=PATIENCE_S)
+        yield RedisTeamStore(link)
+        await link.aclose()
+
+    return open_
+
+
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.redis)])
+def opened(request: pytest.FixtureRequest) -> Open:
+    opened: Open = request.getfixturevalue(request.param)
+    return opened
+
+
+BLUE = Team("blue", models=("tiny", "gpt-*"), limits=Limits(tokens_per_minute=50_000, usd_per_month=100.0))
+CI = Key("ci", "blue", "d" * 64, limits=Limits(concurrent=50), model_limits={"tiny": Limits(requests_per_minute=6)})
+
+
+def entry(id_: str) -> AuditEntry:
+    return AuditEntry(time="2026-11-21T00:00:00.000Z", who="ops", role="owner", action="update", kind="key", id=id_)
+
+
+async def put(store: TeamStore, *entities: Team | Key) -> Snapshot:
+    for entity in entities:
+        change = PutTeam(entity) if isinstance(entity, Team) else PutKey(entity)
+        snapshot = await store.write(change, entry("put"))
+    return snapshot
+
+
+async def logged(store: TeamStore, *, most: int = 100) -> list[str]:
+    """Ids of the whole log, by pages of *most*."""
+    page = await store.audit(most=most)
+    found = [each.id for each in page.items]
+    while page.next is not None:
+        page = await store.audit(page.next, most=most)
+        found += [each.id for each in page.items]
+    return found
+
+
+async def next_of(changes: AsyncGenerator[None, None]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        await anext(changes)
+
+
+async def test_a_store_begins_empty(opened: Open) -> None:
+    async with opened() as store:
+        assert Snapshot(0, {}, {}) == await store.load()
+        assert [] == await logged(store)
+
+
+async def test_what_one_writes_another_reads(opened: Open) -> None:
+    async with opened() as one, opened() as other:
+        await other.load()
+        written = await put(one, BLUE, CI)
+
+        assert Snapshot(2, {"blue": BLUE}, {"ci": CI}) == written == await other.load() == await one.load()
+
+
+async def test_what_did_not_change_stays_the_same_object(opened: Open) -> None:
+    """So that nobody works it out anew."""
+    async with opened() as one, opened() as other:
+        await put(one, BLUE)
+        before = await other.load()
+        same = await other.load()
+        await put(one, CI)
+        after = await other.load()
+
+        assert before is same
+        assert before.teams["blue"] is after.teams["blue"]
+
+
+async def test_a_change_replaces_what_was_there(opened: Open) -> None:
+    blocked = Key("ci", "blue", "d" * 64, blocked=True)
+    async with opened() as store:
+        await put(store, BLUE, CI)
+        await store.write(PutKey(blocked, CI), entry("ci"))
+
+        assert {"ci": blocked} == (await store.load()).keys
+
+
+async def test_of_two_who_change_the_same_the_second_is_told(opened: Open) -> None:
+    """No update is lost, and what is refused is not logged."""
+    heavy, light = Team("blue", weight=2.0), Team("blue", weight=0.5)
+    async with opened() as one, opened() as other:
+        await put(one, BLUE)
+        await other.load()
+        await one.write(PutTeam(heavy, BLUE), entry("one"))
+        with pytest.raises(Conflict):
+            await other.write(PutTeam(light, BLUE), entry("other"))
+
+        assert {"blue": heavy} == (await other.load()).teams
+        assert ["one", "put"] == await logged(other)
+
+
+async def test_deletions_take_what_is_there(opened: Open) -> None:
+    """Also if it has changed since whoever deletes it looked."""
+    async with opened() as one, opened() as other:
+        await put(one, BLUE, CI, Key("dev", "blue", "e" * 64))
+        await other.load()
+        await one.write(PutKey(Key("ci", "blue", "f" * 64), CI), entry("ci"))
+        await other.write(DeleteKey("ci"), entry("ci"))
+        assert {"dev"} == set((await one.load()).keys)
+
+        await other.write(DeleteTeam("blue", with_keys=True), entry("blue"))
+        assert Snapshot(6, {}, {}) == await one.load()
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (PutTeam(Team("blue")), Conflict),
+        (PutKey(Key("x", "red", "x")), UnknownEntity),
+        (DeleteTeam("blue"), Conflict),
+        (DeleteTeam("red"), UnknownEntity),
+        (DeleteKey("x"), UnknownEntity),
+    ],
+)
+async def test_what_is_refused_changes_nothing(opened: Open, change: Change, error: type[GatewayError]) -> None:
+    async with opened() as store:
+        before = await put(store, BLUE, CI)
+        with pytest.raises(error):
+            await store.write(change, entry("refused"))
+
+        assert before == await store.load()
+        assert ["put", "put"] == await logged(store)
+
+
+async def test_writers_at_the_same_moment_all_succeed(opened: Open) -> None:
+    """Each by its own object; changes of different things do not get into each other's way."""
+    async with opened() as a, opened() as b, opened() as c:
+        await put(a, BLUE)
+        keys = [Key(f"k{n}", "blue", f"{n:064}") for n in range(12)]
+        await asyncio.gather(
+            *(store.write(PutKey(key), entry(key.id)) for key, store in zip(keys, [a, b, c] * 4, strict=True))
+        )
+
+        assert Snapshot(13, {"blue": BLUE}, {key.id: key for key in keys}) == await a.load()
+        assert {"put", *(key.id for key in keys)} == set(await logged(b))
+
+
+async def test_listeners_hear_at_once_and_after_each_change(opened: Open) -> None:
+    async with opened() as one, opened() as other, aclosing(one.changes()) as own, aclosing(other.changes()) as heard:
+        await next_of(own)
+        await next_of(heard)
+        for change in (PutTeam(BLUE), PutKey(CI), DeleteKey("ci")):
+            written = await one.write(change, entry("x"))
+            await next_of(own)
+            await next_of(heard)
+            assert written == await other.load()
+
+
+async def test_a_note_in_the_log_is_no_change(opened: Open) -> None:
+    async with opened() as store, aclosing(store.changes()) as heard:
+        await next_of(heard)
+        waiting = asyncio.ensure_future(anext(heard))
+        await store.note(entry("worker-1"))
+
+        assert ["worker-1"] == await logged(store)
+        assert 0 == (await store.load()).revision
+        assert not waiting.done()
+        await put(store, BLUE)
+        async with asyncio.timeout(PATIENCE_S):
+            await waiting
+
+
+async def test_the_pepper_is_made_once(opened: Open) -> None:
+    """Of several gateways that begin at the same moment each gets the same."""
+    async with opened() as one, opened() as other:
+        peppers = await asyncio.gather(*(store.pepper() for store in (one, other, one, other)))
+
+    assert 1 == len(set(peppers))
+    assert 32 == len(peppers[0])
+
+
+async def test_everything_stays_when_its_gateways_end(opened: Open) -> None:
+    async with opened() as store:
+        before = await put(store, BLUE, CI)
+        pepper = await store.pepper()
+    async with opened() as store:
+        assert before == await store.load()
+        assert pepper == await store.pepper()
+        assert ["put", "put"] == await logged(store)
+
+
+async def test_the_log_is_read_newest_first_page_by_page(opened: Open) -> None:
+    async with opened() as store:
+        for n in range(7):
+            await store.note(entry(f"e{n}"))
+
+        expected = [f"e{n}" for n in reversed(range(7))]
+        assert [expected] * 4 == [await logged(store, most=most) for most in (1, 2, 7, 100)]
+
+
+async def test_a_walk_through_the_log_sees_each_entry_once_while_others_come(opened: Open) -> None:
+    async with opened() as store:
+        for n in range(6):
+            await store.note(entry(f"e{n}"))
+        first = await store.audit(most=2)
+        seen = [each.id for each in first.items]
+        cursor = first.next
+        while cursor is not None:
+            await store.note(entry("late"))
+            page = await store.audit(cursor, most=2)
+            seen += [each.id for each in page.items]
+            cursor = page.next
+
+    assert ["e5", "e4", "e3", "e2", "e1", "e0"] == seen
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "!", "W10", "Wy0xXQ", "WzEsMSwxXQ", "WzFlNDAsMWU0MF0", "WzFlNDBd"])
+async def test_a_cursor_of_nowhere_is_refused(opened: Open, cursor: str) -> None:
+    """Whoever asks may have written it: it is their mistake, not the store's."""
+    async with opened() as store:
+        await store.note(entry("e"))
+        with pytest.raises(InvalidField, match="cursor"):
+            await store.audit(cursor)
+
+
+async def test_whatever_is_done_the_store_is_as_the_changes_say(opened: Open) -> None:
+    """Random changes by two objects, beside the pure function that says what each of them comes to."""
+    rng = random.Random(5)
+    expected = Snapshot(0)
+    async with opened() as one, opened() as other:
+        for step in range(150):
+            change = _random_change(rng, expected)
+            store = rng.choice((one, other))
+            try:
+                outcome = outcome_of(change, expected)
+            except GatewayError as fault:
+                with pytest.raises(type(fault)):
+                    await store.write(change, entry(str(step)))
+            else:
+                expected = outcome.snapshot
+                assert expected == await store.write(change, entry(str(step)))
+            assert expected == await rng.choice((one, other)).load()
+
+        assert expected.revision == len(await logged(one))
+        assert 60 < expected.revision < 140
+
+
+def _random_change(rng: random.Random, now: Snapshot) -> Change:
+    name, id_ = rng.choice("abc"), rng.choice("uvwxyz")
+    team, key = now.teams.get(name), now.keys.get(id_)
+    if rng.random() < 0.1:
+        team, key = None, None
+    match rng.randrange(8):
+        case 0 | 1 | 2:
+            return PutTeam(Team(name, weight=rng.uniform(1, 9)), team)
+        case 3 | 4 | 5:
+            return PutKey(Key(id_, key.team if key else name, rng.randbytes(4).hex()), key)
+        case 6:
+            return DeleteKey(id_)
+        case _:
+            return DeleteTeam(name, with_keys=rng.random() < 0.5)

@@ -1,0 +1,43 @@
+"""A process that reserves as fast as it can and says so, until it is killed: `python -m ... FILE`."""
+
+import asyncio
+import sys
+import time
+import uuid
+from functools import partial
+from pathlib import Path
+
+from gateway.quota.embedded_store import EmbeddedQuotaStore
+from gateway.quota.limit import Charge, Granted, Limit
+from gateway.storage.sqlite_file import SqliteFile
+from tests.contracts.embedded_quota import book, create_book
+from tests.contracts.quota_stage import LEASE_S, entry
+
+UNITS = 10.0
+DAY = Limit("key:ci/tokens_per_day", "period", 1_000_000.0)
+BUCKET = Limit("key:ci/tokens_per_minute", "rate", 60.0, burst=1_000_000.0)
+"""Large, and so slow that next to nothing comes back while a test runs."""
+
+
+def charges(units: float) -> list[Charge]:
+    return [Charge(DAY, units, "2026-11-18", 86_400.0), Charge(BUCKET, units)]
+
+
+async def reserve_for_ever(path: Path) -> None:
+    file = SqliteFile(path)
+    await file.run(create_book)
+    store = EmbeddedQuotaStore(file, book, clock=time.time, lease_s=LEASE_S)
+    await store.open()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(store.run())
+        while True:
+            reservation = uuid.uuid4().hex
+            answer = await store.reserve("blue", reservation, charges(UNITS), partial(entry, "lost"))
+            assert isinstance(answer, Granted)
+            sys.stdout.write(f"{UNITS}\n")
+            sys.stdout.flush()
+            store.settle("blue", reservation, charges(UNITS), entry(reservation))
+
+
+if __name__ == "__main__":
+    asyncio.run(reserve_for_ever(Path(sys.argv[1])))

@@ -1,0 +1,88 @@
+"""What is reserved for an answer that nobody has seen."""
+
+import random
+
+from gateway.quota import output_length
+from gateway.quota.output_length import OutputLengths
+
+
+def test_until_something_is_known_the_default_is_expected() -> None:
+    lengths = OutputLengths(default=512.0)
+    for _ in range(7):
+        lengths.learn("blue", "tiny", 40)
+
+    assert 512.0 == lengths.expected("blue", "tiny")
+
+
+def test_nine_of_ten_answers_are_no_longer() -> None:
+    lengths = OutputLengths(default=512.0)
+    for tokens in range(1, 65):
+        lengths.learn("blue", "tiny", tokens)
+
+    assert 58 == lengths.expected("blue", "tiny")
+
+
+def test_what_was_long_ago_is_forgotten() -> None:
+    lengths = OutputLengths(default=512.0)
+    for _ in range(100):
+        lengths.learn("blue", "tiny", 4000)
+    for _ in range(64):
+        lengths.learn("blue", "tiny", 10)
+
+    assert 10 == lengths.expected("blue", "tiny")
+
+
+def test_no_more_is_expected_than_the_caller_and_the_model_allow() -> None:
+    lengths = OutputLengths(default=512.0)
+
+    assert 100 == lengths.expected("blue", "tiny", asked=100)
+    assert 512.0 == lengths.expected("blue", "tiny", asked=10_000)
+    assert 256 == lengths.expected("blue", "tiny", asked=10_000, cap=256)
+    assert 0 == lengths.expected("blue", "tiny", asked=0)
+
+
+def test_each_of_several_answers_counts() -> None:
+    lengths = OutputLengths(default=512.0)
+    for _ in range(8):
+        lengths.learn("blue", "tiny", 300, choices=3)
+
+    assert 100.0 == lengths.expected("blue", "tiny")
+    assert 400.0 == lengths.expected("blue", "tiny", choices=4)
+    assert 200.0 == lengths.expected("blue", "tiny", asked=50, choices=4)
+
+
+def test_teams_and_models_are_learnt_apart() -> None:
+    lengths = OutputLengths(default=512.0)
+    for _ in range(8):
+        lengths.learn("blue", "tiny", 10)
+        lengths.learn("blue", "large", 1000)
+
+    assert 10 == lengths.expected("blue", "tiny")
+    assert 1000 == lengths.expected("blue", "large")
+    assert 512.0 == lengths.expected("red", "tiny")
+
+
+def test_those_not_heard_of_for_longest_are_forgotten() -> None:
+    lengths = OutputLengths(default=512.0)
+    for _ in range(8):
+        lengths.learn("blue", "busy", 10)
+        lengths.learn("blue", "rare", 10)
+    for number in range(output_length.MOST_PAIRS - 1):
+        lengths.learn("blue", "busy", 10)
+        lengths.learn("red", f"model-{number}", 10)
+
+    assert 10 == lengths.expected("blue", "busy")
+    assert 512.0 == lengths.expected("blue", "rare")
+
+
+def test_a_tenth_of_mixed_answers_is_longer() -> None:
+    """Whatever their distribution: of many answers, those above what was expected are about one of ten."""
+    rng = random.Random(1)
+    lengths = OutputLengths(default=512.0)
+    longer = 0
+    for _ in range(20_000):
+        tokens = rng.choice([rng.randrange(1, 50), rng.randrange(1, 3000)])
+        longer += tokens > lengths.expected("blue", "tiny")
+        lengths.learn("blue", "tiny", tokens)
+
+    assert 0.08 < longer / 20_000 < 0.13

@@ -1,0 +1,379 @@
+"""What callers are told, and what a request comes to, over a real store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+
+from gateway.errors import GatewayError, QuotaSpent, RateLimited, StoreAway
+from gateway.ledger.entry import Entry, Outcome
+from gateway.ledger.price import Price
+from gateway.quota.limit import Charge, Granted, Refused
+from gateway.quota.output_length import OutputLengths
+from gateway.quota.plan import Calendar, Metered, Plans, Tokens
+from gateway.quota.quota import Ask, Quota, Reservation, number
+from gateway.quota.quota_store import QuotaStore
+from gateway.teams.caller import Caller
+from gateway.teams.limits import Limits
+from tests.contracts.embedded_quota import EmbeddedStage
+from tests.contracts.quota_stage import LEASE_S
+from tests.gateway.quota.examples import caller, entry
+
+ZONE = ZoneInfo("Europe/Berlin")
+PRICE = Price.per_million(input_usd=1000.0, cached_input_usd=100.0, output_usd=2000.0)
+"""A tenth of a cent for a token, so that budgets of a few dollars are soon spent."""
+TINY = Metered("tiny", PRICE.cost_usd, max_output_tokens=1000)
+
+
+class Desk:
+    """A quota, its clock, and requests as the proxy makes them."""
+
+    def __init__(self, stage: EmbeddedStage, store: QuotaStore | None = None) -> None:
+        self.stage = stage
+        self.lengths = OutputLengths(default=500.0)
+        plans = Plans(burst=0.1, cached_weight=0.1, calendar=Calendar(ZONE))
+        self.quota = Quota(store or stage.store, plans, lengths=self.lengths, clock=lambda: stage.now, time_zone=ZONE)
+        self.lost: list[Tokens] = []
+
+    async def reserve(self, who: Caller, prompt_tokens: float = 10.0, **ask: Any) -> Reservation:
+        return await self.quota.reserve(who, TINY, Ask(prompt_tokens, **ask), self._lost)
+
+    async def refusal(self, who: Caller, prompt_tokens: float = 10.0, **ask: Any) -> GatewayError:
+        with pytest.raises(GatewayError) as caught:
+            await self.reserve(who, prompt_tokens, **ask)
+        return caught.value
+
+    def settle(
+        self,
+        reservation: Reservation,
+        *,
+        outcome: Outcome = "ok",
+        prompt: int = 10,
+        cached: int = 0,
+        completion: int = 10,
+        cost_usd: float = 0.0,
+    ) -> Entry:
+        line = entry(f"request-{reservation.id}", outcome=outcome)
+        used = {"prompt_tokens": prompt, "cached_tokens": cached, "completion_tokens": completion}
+        line = Entry(line.day, msgspec.structs.replace(line.record, cost_usd=cost_usd, **used))
+        self.quota.settle(reservation, line)
+        return line
+
+    def _lost(self, tokens: Tokens) -> Entry:
+        self.lost.append(tokens)
+        return entry("lost", outcome="lost")
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    stage = EmbeddedStage(tmp_path / "quota.db")
+    await stage.begin()
+    yield Desk(stage)
+    await stage.close()
+
+
+def remaining(reservation: Reservation, kind: str = "tokens") -> int:
+    return int(dict(reservation.headers)[f"x-ratelimit-remaining-{kind}".encode()])
+
+
+def told(error: GatewayError) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in error.headers}
+
+
+async def test_a_request_reserves_its_prompt_and_what_its_answer_may_have(desk: Desk) -> None:
+    """The least of what was asked for, what the model can have, and what is expected."""
+    who = caller(key=Limits(tokens_per_minute=100_000))
+
+    assert 10_000 - 10 - 500 == remaining(await desk.reserve(who))
+    assert 10_000 - 510 - 10 - 20 == remaining(await desk.reserve(who, max_tokens=20))
+    assert 10_000 - 540 - 10 - 60 == remaining(await desk.reserve(who, max_tokens=20, choices=3))
+    assert 10_000 - 610 - 10 == remaining(await desk.reserve(who, generates=False, max_tokens=20))
+    assert 10_000 - 620 - 10 - 0 == remaining(await desk.reserve(who, 100.0, cached_tokens=100.0, max_tokens=0))
+
+
+async def test_what_answers_have_is_learnt_from_those_that_came_to_their_end(desk: Desk) -> None:
+    who = caller(key=Limits(tokens_per_minute=100_000))
+    for _ in range(8):
+        desk.settle(await desk.reserve(who), outcome="aborted", completion=3)
+        desk.settle(await desk.reserve(who), outcome="failed", completion=0)
+    assert 500.0 == desk.lengths.expected("blue", "tiny")
+    for _ in range(8):
+        desk.settle(await desk.reserve(who, choices=2), completion=80)
+
+    assert 40.0 == desk.lengths.expected("blue", "tiny")
+
+
+async def test_a_request_is_settled_to_what_it_used(desk: Desk) -> None:
+    who = caller(key=Limits(tokens_per_minute=10_000, concurrent=1))
+    reservation = await desk.reserve(who, 100.0)
+
+    booked = desk.settle(reservation, prompt=100, cached=90, completion=50)
+
+    assert 1000 - 10 - 9 - 50 - 10 - 5 == remaining(await desk.reserve(who, max_tokens=5))
+    assert [booked] == await desk.stage.booked()
+
+
+async def test_an_aborted_request_has_used_what_was_streamed(desk: Desk) -> None:
+    who = caller(key=Limits(tokens_per_minute=10_000, requests_per_minute=100))
+    desk.settle(await desk.reserve(who, 100.0), outcome="aborted", prompt=100, completion=7)
+
+    after = await desk.reserve(who, 0.0, generates=False)
+
+    assert 1000 - 107 == remaining(after)
+    assert 8 == remaining(after, "requests")
+
+
+async def test_a_failed_request_has_used_nothing(desk: Desk) -> None:
+    """Nor does it count among the requests of a minute."""
+    who = caller(key=Limits(tokens_per_minute=10_000, requests_per_minute=100))
+    desk.settle(await desk.reserve(who, 100.0), outcome="failed", prompt=100, completion=7, cost_usd=1.0)
+
+    after = await desk.reserve(who, 0.0, generates=False)
+
+    assert 1000 == remaining(after)
+    assert 9 == remaining(after, "requests")
+
+
+async def test_settling_twice_counts_once(desk: Desk) -> None:
+    who = caller(key=Limits(concurrent=2))
+    first = await desk.reserve(who)
+    await desk.reserve(who)
+    line = desk.settle(first)
+    desk.settle(first, outcome="failed")
+
+    await desk.reserve(who)
+    assert isinstance(await desk.refusal(who), RateLimited)
+    assert [line] == await desk.stage.booked()
+
+
+async def test_callers_without_limits_are_booked_all_the_same(desk: Desk) -> None:
+    reservation = await desk.reserve(caller())
+    line = desk.settle(reservation, completion=33)
+    desk.settle(reservation)
+
+    assert () == reservation.headers
+    assert [line] == await desk.stage.booked()
+    assert [] == desk.lost
+
+
+async def test_what_would_be_lost_is_what_was_reserved(desk: Desk) -> None:
+    """It is made when the lease ends, not before: of most requests never."""
+    await desk.reserve(caller(key=Limits(tokens_per_minute=10_000)), 100.0, max_tokens=20)
+    before = list(desk.lost)
+    desk.stage.now += LEASE_S
+    desk.stage.store.sweep()
+
+    assert [] == before
+    assert [Tokens(100.0, 0.0, 20.0)] == desk.lost
+
+
+async def test_a_refusal_names_scope_limit_what_is_left_and_when_to_come_again(desk: Desk) -> None:
+    who = caller(key=Limits(tokens_per_minute=50_000, requests_per_minute=600))
+    await desk.reserve(who, 4400.0, max_tokens=100)
+
+    error = await desk.refusal(who, 1200.0, max_tokens=300)
+
+    assert isinstance(error, RateLimited)
+    assert (429, "tokens", "rate_limit_exceeded") == (error.status, error.type, error.code)
+    assert (
+        "Rate limit reached for key ci on tokens per min (TPM): Limit 50000, Remaining 500, Requested 1500. "
+        "Please try again in 1.2s."
+    ) == error.message
+    assert "key/tokens_per_minute" == error.refused_by
+    assert {
+        "x-ratelimit-limit-requests": "600",
+        "x-ratelimit-remaining-requests": "59",
+        "x-ratelimit-reset-requests": "100ms",
+        "x-ratelimit-limit-tokens": "50000",
+        "x-ratelimit-remaining-tokens": "500",
+        "x-ratelimit-reset-tokens": "5.4s",
+        "retry-after": "2",
+        "retry-after-ms": "1200",
+        "x-should-retry": "true",
+    } == told(error)
+    assert 1 == sum(name == b"retry-after" for name, _ in error.response_headers)
+
+
+async def test_who_waits_as_told_is_served(desk: Desk) -> None:
+    who = caller(key=Limits(tokens_per_minute=50_000), team=Limits(requests_per_minute=60))
+    waits_s = []
+    for _ in range(30):
+        refused = await asyncio.gather(desk.reserve(who, 700.0, max_tokens=300), return_exceptions=True)
+        if isinstance(refused[0], RateLimited):
+            waits_s.append(int(told(refused[0])["retry-after-ms"]) / 1000)
+            assert waits_s[-1] <= int(told(refused[0])["retry-after"]) < waits_s[-1] + 1.0
+            await desk.stage.advance(waits_s[-1])
+            await desk.reserve(who, 700.0, max_tokens=300)
+    assert 20.0 < sum(waits_s) < 40.0
+
+
+async def test_too_many_at_once_are_asked_to_come_again_in_a_second(desk: Desk) -> None:
+    who = caller(team=Limits(concurrent=1))
+    await desk.reserve(who)
+
+    error = await desk.refusal(who)
+
+    assert isinstance(error, RateLimited)
+    assert "requests" == error.type
+    assert (
+        "Rate limit reached for team blue on concurrent requests: Limit 1, Remaining 0, Requested 1. "
+        "Please try again in 1s."
+    ) == error.message
+    assert "team/concurrent" == error.refused_by
+    assert {"retry-after": "1", "retry-after-ms": "1000", "x-should-retry": "true"} == told(error)
+
+
+async def test_a_spent_budget_says_when_it_begins_anew_and_that_asking_is_of_no_use(desk: Desk) -> None:
+    """2026-11-18 around noon in Berlin."""
+    who = caller(team=Limits(usd_per_day=1.0))
+    await desk.reserve(who, 300.0, max_tokens=300)
+    local = datetime.fromtimestamp(desk.stage.now, ZONE)
+    left_s = 86_400 - (local.hour * 3600 + local.minute * 60 + local.second)
+
+    error = await desk.refusal(who, 100.0, max_tokens=100)
+
+    assert isinstance(error, QuotaSpent)
+    assert (429, "insufficient_quota", "insufficient_quota") == (error.status, error.type, error.code)
+    assert (
+        "You exceeded the quota of team blue on US dollars per day: Limit 1, Remaining 0.1, Requested 0.3. "
+        "It begins anew at 2026-11-19 00:00 (Europe/Berlin)."
+    ) == error.message
+    assert "team/usd_per_day" == error.refused_by
+    assert {"retry-after": f"{left_s}", "retry-after-ms": f"{left_s}000", "x-should-retry": "false"} == told(error)
+
+
+async def test_what_fits_into_a_budget_is_served_when_it_is_almost_spent(desk: Desk) -> None:
+    who = caller(team=Limits(usd_per_day=1.0))
+    desk.settle(await desk.reserve(who, 300.0, max_tokens=300), prompt=300, completion=300, cost_usd=0.9)
+
+    assert isinstance(await desk.refusal(who, 100.0, max_tokens=100), QuotaSpent)
+    await desk.reserve(who, 50.0, max_tokens=20)
+
+
+async def test_money_is_what_the_record_says(desk: Desk) -> None:
+    """A fallback has a price of its own, and what the ledger says is what the budget lost."""
+    who = caller(team=Limits(usd_per_day=1.0))
+    desk.settle(await desk.reserve(who, 10.0, max_tokens=10), prompt=10, completion=10, cost_usd=0.99)
+
+    assert isinstance(await desk.refusal(who, 10.0, max_tokens=10), QuotaSpent)
+
+
+async def test_what_can_never_fit_is_told_so(desk: Desk) -> None:
+    who = caller(key=Limits(tokens_per_minute=1000))
+
+    error = await desk.refusal(who, 900.0, max_tokens=200)
+
+    assert isinstance(error, QuotaSpent)
+    assert (
+        "Request too large for key ci on tokens per min (TPM): Limit 1000, Remaining 100, Requested 1100. "
+        "It can never fit. Lower max_tokens or shorten the prompt."
+    ) == error.message
+    assert "false" == told(error)["x-should-retry"]
+    assert "retry-after" not in told(error)
+
+
+async def test_more_than_a_burst_is_served_when_the_bucket_is_full(desk: Desk) -> None:
+    """So that a small limit does not refuse for ever what a minute of it would give."""
+    who = caller(key=Limits(tokens_per_minute=1000))
+
+    await desk.reserve(who, 500.0, max_tokens=200)
+    error = await desk.refusal(who, 10.0, max_tokens=10)
+
+    assert isinstance(error, RateLimited)
+    assert "37200" == told(error)["retry-after-ms"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (Limits(tokens_per_minute=100), 90.0),
+        (Limits(output_tokens_per_minute=100), 100.0),
+        (Limits(tokens_per_day=60, tokens_per_minute=100), 50.0),
+        (Limits(usd_per_day=0.1), 45.0),
+        (Limits(tokens_per_minute=600), 500.0),
+    ],
+)
+async def test_a_guess_makes_no_request_impossible(desk: Desk, limits: Limits, expected: float) -> None:
+    """Where the caller says nothing, or more than is expected, a small limit gives what it has."""
+    for max_tokens in (None, 100_000):
+        reservation = await desk.reserve(caller(key=limits), max_tokens=max_tokens)
+        assert expected == reservation.expected.completion
+        desk.settle(reservation, outcome="failed", completion=0)
+
+
+async def test_a_guess_takes_what_is_left_of_a_small_budget(desk: Desk) -> None:
+    """And the next request waits for a rate as if it had been asked for."""
+    who = caller(key=Limits(tokens_per_day=60))
+    desk.settle(await desk.reserve(who), prompt=10, completion=20)
+    assert 20.0 == (await desk.reserve(who)).expected.completion
+    spent = await desk.refusal(who)
+    by_rate = caller(key=Limits(tokens_per_minute=100, requests_per_minute=6000))
+    await desk.reserve(by_rate)
+    waiting = await desk.refusal(by_rate)
+
+    assert isinstance(spent, QuotaSpent)
+    assert isinstance(waiting, RateLimited)
+    assert "60" == told(waiting)["retry-after"]
+
+
+async def test_what_was_asked_for_is_not_made_smaller(desk: Desk) -> None:
+    """Nor is there an answer where the prompt alone is too large."""
+    who = caller(key=Limits(tokens_per_minute=100))
+    for refused in (await desk.refusal(who, max_tokens=91), await desk.refusal(who, 100.0)):
+        assert "false" == told(refused)["x-should-retry"]
+        assert "It can never fit." in refused.message
+
+
+async def test_ids_of_reservations_are_never_the_same(desk: Desk) -> None:
+    other = Desk(desk.stage)
+    who = caller(key=Limits(concurrent=1000))
+    ids = {(await each.reserve(who)).id for each in (desk, other) for _ in range(100)}
+
+    assert 200 == len(ids)
+
+
+class AwayStore:
+    """A store that cannot be reached."""
+
+    is_degraded = True
+
+    async def reserve(self, *_: object) -> Granted | Refused:
+        raise StoreAway("The store does not answer")
+
+    def settle(self, team: str, reservation: str, charges: list[Charge], entry: Entry) -> None:
+        raise AssertionError
+
+    def book(self, team: str, entry: Entry) -> None:
+        raise AssertionError
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_store_that_is_away_is_said_to_be_so(desk: Desk) -> None:
+    """503, and when to come again."""
+    away = Desk(desk.stage, AwayStore())  # type: ignore[arg-type]
+
+    error = await away.refusal(caller(key=Limits(concurrent=1)))
+
+    assert isinstance(error, StoreAway)
+    assert [(b"retry-after", b"1")] == error.response_headers
+    assert away.quota.is_degraded
+    assert not desk.quota.is_degraded
+
+
+@pytest.mark.parametrize(
+    ("units", "text"),
+    [(50_000.0, "50000"), (0.25, "0.25"), (0.1 + 0.2, "0.3"), (0.0, "0"), (1e-7, "0"), (100.0, "100")],
+)
+def test_numbers_are_written_shortly(units: float, text: str) -> None:
+    assert text == number(units)
+
+
+def test_noon_is_when_these_tests_say(tmp_path: Path) -> None:
+    assert "2026-11-18" == datetime.fromtimestamp(EmbeddedStage(tmp_path).now, UTC).strftime("%Y-%m-%d")

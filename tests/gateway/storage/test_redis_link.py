@@ -1,0 +1,374 @@
+"""The connection to Redis: what it waits for, and for how long."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as NotConnected
+from redis.exceptions import ReadOnlyError
+
+from gateway.errors import StoreAway
+from gateway.storage.redis_link import (
+    CONNECTIONS,
+    FAILURES,
+    OPEN_S,
+    RedisLink,
+    StoreRefuses,
+    redis_client,
+    redis_link,
+)
+from tests.storage import PATIENCE_S, RedisServer, RedisServers, free_port
+
+NOBODY = "unix:///nowhere/at/all"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Store:
+    """Questions for a link, and how they end; none of them needs a connection."""
+
+    def __init__(self) -> None:
+        self.fault: Exception | None = None
+        self.asked = 0
+        self.pause: asyncio.Event | None = None
+
+    async def __call__(self, _: "Redis") -> str:
+        self.asked += 1
+        if self.pause is not None:
+            await self.pause.wait()
+        if self.fault is not None:
+            raise self.fault
+        return "here"
+
+
+@asynccontextmanager
+async def linked(url: str) -> AsyncIterator[RedisLink]:
+    link = redis_link(url, timeout_s=PATIENCE_S)
+    try:
+        yield link
+    finally:
+        await link.aclose()
+
+
+def link_of(clock: Clock) -> RedisLink:
+    return RedisLink(redis_client(NOBODY), clock=clock)
+
+
+async def ping(client: "Redis") -> bool:
+    return await client.ping()
+
+
+async def fails(link: RedisLink, question: Callable[["Redis"], Awaitable[object]]) -> str:
+    """With what words."""
+    with pytest.raises(StoreAway) as raised:
+        await link.ask(question)
+    return raised.value.message
+
+
+# ---- the breaker
+
+
+async def test_an_answer_is_passed_on() -> None:
+    link = link_of(Clock())
+
+    assert "here" == await link.ask(Store())
+    assert not link.is_away
+
+
+async def test_a_store_that_does_not_answer_is_away_until_it_does() -> None:
+    link, store = link_of(Clock()), Store()
+    store.fault = NotConnected("redis://user:secret@host")
+
+    assert "The store does not answer: ConnectionError" == await fails(link, store)
+    assert link.is_away
+
+    store.fault = None
+    await link.ask(store)
+    assert not link.is_away
+
+
+async def test_after_some_failures_in_a_row_nobody_is_asked_for_a_while() -> None:
+    clock, store = Clock(), Store()
+    link = link_of(clock)
+    store.fault = NotConnected()
+    for _ in range(FAILURES):
+        await fails(link, store)
+    assert FAILURES == store.asked
+
+    clock.now += OPEN_S * 0.99
+    for _ in range(100):
+        await fails(link, store)
+    assert FAILURES == store.asked
+
+    clock.now += OPEN_S * 0.01
+    await fails(link, store)
+    assert FAILURES + 1 == store.asked
+
+    await fails(link, store)
+    assert FAILURES + 1 == store.asked
+
+
+async def test_only_one_at_a_time_finds_out_whether_it_is_back() -> None:
+    """Were all that wait let through, each of them would wait its whole time."""
+    clock, store = Clock(), Store()
+    link = link_of(clock)
+    store.fault = NotConnected()
+    for _ in range(FAILURES):
+        await fails(link, store)
+    clock.now += OPEN_S
+    store.fault, store.pause = None, asyncio.Event()
+
+    first = asyncio.create_task(link.ask(store))
+    while store.asked == FAILURES:
+        await asyncio.sleep(0)
+    for _ in range(10):
+        await fails(link, store)
+    store.pause.set()
+
+    assert "here" == await first
+    assert FAILURES + 1 == store.asked
+    assert "here" == await link.ask(store)
+
+
+async def test_one_that_is_cancelled_while_it_finds_out_leaves_it_to_the_next() -> None:
+    clock, store = Clock(), Store()
+    link = link_of(clock)
+    store.fault = NotConnected()
+    for _ in range(FAILURES):
+        await fails(link, store)
+    clock.now += OPEN_S
+    store.fault, store.pause = None, asyncio.Event()
+    first = asyncio.create_task(link.ask(store))
+    while store.asked == FAILURES:
+        await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    store.pause = None
+
+    assert "here" == await link.ask(store)
+
+
+async def test_one_that_answers_with_an_error_is_not_away() -> None:
+    """What it quotes is not passed on; its code is."""
+    link, store = link_of(Clock()), Store()
+    store.fault = ReadOnlyError("READONLY You can't write secret against a read only replica.")
+    for _ in range(2 * FAILURES):
+        with pytest.raises(StoreRefuses) as raised:
+            await link.ask(store)
+
+    assert "The store cannot do it: ReadOnlyError READONLY" == raised.value.message
+    assert 2 * FAILURES == store.asked
+    assert not link.is_away
+
+
+async def test_a_question_of_ours_that_is_wrong_is_told_as_it_is() -> None:
+    """That is a fault of this program, and of no store."""
+
+    async def wrong(_: "Redis") -> None:
+        raise KeyError("field")
+
+    link = link_of(Clock())
+    with pytest.raises(KeyError):
+        await link.ask(wrong)
+
+    assert not link.is_away
+
+
+async def test_while_it_is_away_it_is_looked_for() -> None:
+    """More and more seldom, and only until it is there."""
+    pauses: list[float] = []
+    server: list[str] = []
+
+    async def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        clock.now += pause_s
+        if len(pauses) == 7:
+            here.set()
+            await asyncio.Event().wait()
+
+    clock, here, store = Clock(), asyncio.Event(), Store()
+    link = RedisLink(redis_client(NOBODY), clock=clock, sleep=sleep)
+    store.fault = NotConnected()
+    await fails(link, store)
+    running = asyncio.create_task(link.run())
+    await asyncio.wait_for(here.wait(), 10)
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert [] == server
+    assert [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0] == pauses
+
+
+# ---- a real one
+
+
+@pytest.mark.redis
+async def test_a_server_that_hangs_is_waited_for_no_longer_than_said(redis_server: RedisServer) -> None:
+    """Then not at all; and when it goes on, so does the link, without anybody asking."""
+    async with linked(redis_server.url) as link:
+        await link.ask(ping)
+        link._timeout_s = 0.2
+        running = asyncio.create_task(link.run())
+        redis_server.freeze()
+        for _ in range(FAILURES):
+            async with asyncio.timeout(10):
+                assert "The store does not answer: TimeoutError" == await fails(link, ping)
+        assert "The store does not answer" == await fails(link, ping)
+        redis_server.thaw()
+        link._timeout_s = PATIENCE_S
+        async with asyncio.timeout(10):
+            while link.is_away:
+                await asyncio.sleep(0.01)
+
+        assert await link.ask(ping)
+        running.cancel()
+        await asyncio.wait([running])
+
+
+@pytest.mark.redis
+async def test_a_server_that_was_restarted_is_found_again(redis_server: RedisServer) -> None:
+    """A connection that it closed meanwhile is no failure."""
+    async with linked(redis_server.url) as link:
+        await link.ask(ping)
+        redis_server.kill()
+        assert "The store does not answer: ConnectionError" == await fails(link, ping)
+        redis_server.start()
+        assert await link.ask(ping)
+        with redis_server.client() as client:
+            client.client_kill_filter(_type="normal", skipme=True)
+        for _ in range(10):  # the loop has to see it
+            await asyncio.sleep(0)
+
+        assert await link.ask(ping)
+
+
+@pytest.mark.redis
+async def test_the_connections_are_bounded_and_who_needs_one_waits(redis_server: RedisServer) -> None:
+    async with linked(redis_server.url) as link:
+        answers = await asyncio.gather(*(link.ask(ping) for _ in range(5 * CONNECTIONS)))
+        with redis_server.client() as client:
+            clients = client.info("clients")["connected_clients"]
+
+        assert [True] * (5 * CONNECTIONS) == answers
+        assert clients <= CONNECTIONS + 1
+
+
+@pytest.mark.redis
+async def test_a_question_can_be_cancelled_at_any_moment(redis_server: RedisServer) -> None:
+    """And the connection that it had is not used by another one for the answer."""
+    async with linked(redis_server.url) as link:
+        for ticks in range(30):
+            task = asyncio.create_task(link.ask(lambda client: client.set("n", "cancelled")))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            if task.done():
+                break
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert await link.ask(ping)
+        else:
+            pytest.fail("it takes longer than was looked at")
+
+
+@pytest.mark.redis
+async def test_a_password_is_sent_and_never_told(redis_servers: RedisServers) -> None:
+    server = redis_servers.make(port=free_port())
+    server.arguments = ("--requirepass", "open-sesame")
+    server.start()
+    async with linked(f"redis://:open-sesame@127.0.0.1:{server.port}/1") as link:
+        assert await link.ask(ping)
+    async with linked(f"redis://:open-barley@127.0.0.1:{server.port}/1") as link:
+        message = await fails(link, ping)
+
+    assert "The store does not answer: AuthenticationError" == message
+
+
+@pytest.mark.redis
+async def test_a_user_without_the_right_is_refused(redis_server: RedisServer) -> None:
+    """It is there; it does not do it."""
+    with redis_server.client() as client:
+        client.acl_setuser("reader", enabled=True, passwords=["+x"], categories=["+@read", "+@connection"], keys=["*"])
+    async with linked(f"{redis_server.url}?username=reader&password=x") as link:
+        assert await link.ask(ping)
+        with pytest.raises(StoreRefuses, match="NoPermissionError"):
+            await link.ask(lambda client: client.set("a", "1"))
+
+
+@pytest.mark.redis
+async def test_a_cluster_is_one_where_the_url_says_so(redis_servers: RedisServers) -> None:
+    """Keys of one hash tag lie together, others elsewhere."""
+    server = redis_servers.make(port=free_port())
+    server.start_cluster()
+    async with linked(f"redis://127.0.0.1:{server.port}/0?cluster=true") as link:
+        await link.ask(lambda client: client.set("{a}n", "1"))
+        await link.ask(lambda client: client.set("{b}n", "2"))
+
+        assert b"1" == await link.ask(lambda client: client.get("{a}n"))
+        assert b"2" == await link.ask(lambda client: client.get("{b}n"))
+        server.kill()
+        assert "The store does not answer" in await fails(link, ping)
+
+
+@pytest.mark.redis
+async def test_tls_checks_both_sides(redis_servers: RedisServers) -> None:
+    """The server by its CA, the client by its certificate."""
+    server = redis_servers.make()
+    ca, key = certificate(server.folder)
+    port = free_port()
+    tls = ("--tls-port", str(port), "--tls-cert-file", ca, "--tls-key-file", key, "--tls-ca-cert-file", ca)
+    server.arguments = tls
+    server.start()
+    address = f"rediss://localhost:{port}/0"
+    async with linked(f"{address}?ssl_ca_certs={ca}&ssl_certfile={ca}&ssl_keyfile={key}") as link:
+        assert await link.ask(ping)
+    async with linked(f"{address}?ssl_ca_certs={ca}") as link:
+        assert "The store does not answer" in await fails(link, ping)
+    async with linked(f"{address}?ssl_certfile={ca}&ssl_keyfile={key}") as link:
+        assert "The store does not answer" in await fails(link, ping)
+
+
+def certificate(folder: Path) -> tuple[str, str]:
+    """Of localhost, and its own CA; and its key."""
+    if shutil.which("openssl") is None:
+        if os.environ.get("TEST_REDIS") == "required":
+            pytest.fail("openssl is not installed")
+        pytest.skip("openssl is not installed")
+    paths = str(folder / "cert.pem"), str(folder / "key.pem")
+    made = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    subprocess.run(["openssl", *made.split(), "-out", paths[0], "-keyout", paths[1]], check=True, capture_output=True)
+    return paths
+
+
+# ---- addresses
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://user:secret@host:6379/0?cluter=true",
+        "redis://user:secret@host:6379/0?cluster=perhaps",
+        "redis://user:secret@host:6379/0?max_connections=many",
+        "redis://user:secret@host:port/0",
+        "rediss://user:secret@host/0?ssl_cert_reqs=sometimes",
+    ],
+)
+def test_an_option_that_there_is_not_is_told_at_once(url: str) -> None:
+    """Without the address, which holds the password."""
+    with pytest.raises(ValueError, match=r"^store\.url has an option in its query that is not known") as raised:
+        redis_link(url)
+
+    assert "secret" not in str(raised.value)
+    assert raised.value.__cause__ is None

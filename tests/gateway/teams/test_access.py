@@ -1,0 +1,392 @@
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.errors import Forbidden, GatewayError, InvalidKey, StoreAway
+from gateway.teams.access import MOST_REMEMBERED, Access
+from gateway.teams.declared import Declared
+from gateway.teams.directory import Directory
+from gateway.teams.key import Key
+from gateway.teams.rotation import rotated
+from gateway.teams.secret import Digester
+from gateway.teams.team import Team
+from gateway.teams.team_store import Snapshot
+
+SECRET, FORMER, OTHER = "wg-ci-present", "wg-ci-former", "wg-dev-other"
+DIGESTER = Digester(b"pepper")
+BLUE = Team("blue")
+CI = Key("ci", "blue", DIGESTER.digest(SECRET))
+NOT_BEARER = "The header authorization must hold the word Bearer, a space, and an API key"
+TWO = "The request brings two API keys that differ: send one only"
+NONE = "No API key was given: send one as authorization: Bearer API_KEY"
+UNKNOWN = "The API key is not known"
+
+
+@dataclass
+class Desk:
+    """Access to a directory with the team blue and its keys, at a time that a test sets."""
+
+    key: Key = CI
+    team: Team = BLUE
+    trusted_proxies: tuple[str, ...] = ()
+    now: float = 1000.0
+    directory: Directory = field(default_factory=lambda: Directory(is_followed=True))
+
+    def __post_init__(self) -> None:
+        dev = Key("dev", "blue", DIGESTER.digest(OTHER))
+        self.directory.take(Snapshot(1, {"blue": self.team}, {"ci": self.key, "dev": dev}))
+        self.access = Access(
+            self.directory, DIGESTER, wall_clock=lambda: self.now, trusted_proxies=self.trusted_proxies
+        )
+
+    def asks(self, peer: str | None = "192.0.2.1", secret: str = SECRET, **headers: str) -> str:
+        """Id of the key by which it passes."""
+        given = headers or {"authorization": f"Bearer {secret}"}
+        header = header_of(given)
+        caller = self.access.caller(header, peer, header)
+        assert caller is not None
+        return caller.key.id
+
+
+def header_of(headers: Mapping[str, str]) -> Callable[[bytes], str | None]:
+    known = {name.replace("_", "-").encode(): value for name, value in headers.items()}
+    return lambda name: known.get(name) or None
+
+
+def why(desk: Desk, **arguments: str) -> str:
+    """What a caller that is refused with 401 is told."""
+    with pytest.raises(InvalidKey) as refused:
+        desk.asks(**arguments)
+    assert (401, "invalid_api_key") == (refused.value.status, refused.value.code)
+    return refused.value.message
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": f"Bearer {SECRET}"},
+        {"authorization": f"bearer {SECRET}"},
+        {"authorization": f"Bearer   {SECRET} "},
+        {"x_api_key": SECRET},
+        {"api_key": SECRET},
+        {"api_key": f" {SECRET} "},
+        # Some clients send it in two places.
+        {"authorization": f"Bearer {SECRET}", "x_api_key": SECRET},
+        {"x_api_key": SECRET, "api_key": SECRET},
+    ],
+)
+def test_a_key_is_taken_from_any_of_three_headers(headers: dict[str, str]) -> None:
+    assert "ci" == Desk().asks(**headers)
+
+
+def test_the_caller_is_the_same_object_for_all_requests() -> None:
+    desk, header = Desk(), header_of({"api-key": SECRET})
+
+    assert desk.access.caller(header, None) is desk.access.caller(header, "192.0.2.1") is desk.directory.caller("ci")
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ({"accept": "*/*"}, NONE),
+        ({"x_api_key": "  "}, NONE),
+        (
+            {"authorization": "Bearer"},
+            NOT_BEARER,
+        ),
+        (
+            {"authorization": SECRET},
+            NOT_BEARER,
+        ),
+        (
+            {"authorization": f"Basic {SECRET}"},
+            NOT_BEARER,
+        ),
+        ({"authorization": f"Bearer {SECRET}x"}, UNKNOWN),
+        ({"authorization": f"Bearer {SECRET} {SECRET}"}, UNKNOWN),
+        ({"authorization": f"Bearer {SECRET}, Bearer {SECRET}"}, UNKNOWN),
+        ({"authorization": "Bearer Schlüssel"}, UNKNOWN),
+        ({"api_key": DIGESTER.digest(SECRET)}, UNKNOWN),
+        ({"authorization": f"Bearer {SECRET}", "api_key": OTHER}, TWO),
+        ({"x_api_key": SECRET, "api_key": OTHER}, TWO),
+        ({"authorization": f"Basic {SECRET}", "api_key": SECRET}, NOT_BEARER),
+    ],
+)
+def test_without_one_known_key_nobody_passes(headers: dict[str, str], message: str) -> None:
+    assert message == why(Desk(), **headers)
+
+
+@pytest.mark.parametrize(
+    ("key", "team", "message"),
+    [
+        ({"blocked": True}, {}, "The API key 'ci' is blocked"),
+        ({}, {"blocked": True}, "The team 'blue' of the API key 'ci' is blocked"),
+        ({"expires_at": 1000.0}, {}, "The API key 'ci' has expired"),
+    ],
+)
+def test_whoever_has_the_secret_is_told_why_it_does_not_count(
+    key: dict[str, object], team: dict[str, object], message: str
+) -> None:
+    desk = Desk(Key("ci", "blue", DIGESTER.digest(SECRET), **key), Team("blue", **team))  # type: ignore[arg-type]
+
+    assert message == why(desk)
+    assert UNKNOWN == why(desk, secret="wg-ci-guessed")
+
+
+def test_a_key_counts_until_it_expires() -> None:
+    desk = Desk(Key("ci", "blue", DIGESTER.digest(SECRET), expires_at=1060.0))
+
+    desk.now = 1059.9
+    assert "ci" == desk.asks()
+    desk.now = 1060.0
+    assert "The API key 'ci' has expired" == why(desk)
+
+
+def test_a_former_secret_counts_until_its_grace_ends() -> None:
+    desk = Desk(rotated(Key("ci", "blue", DIGESTER.digest(FORMER)), DIGESTER.digest(SECRET), grace_s=60.0, now=1000.0))
+
+    desk.now = 1059.9
+    assert ["ci", "ci"] == [desk.asks(secret=FORMER), desk.asks(secret=SECRET)]
+    desk.now = 1060.0
+    assert "The API key 'ci' has another secret now: this one counts no more" == why(desk, secret=FORMER)
+    assert "ci" == desk.asks(secret=SECRET)
+
+
+def test_a_former_secret_opens_no_more_than_the_present_one() -> None:
+    key = rotated(Key("ci", "blue", DIGESTER.digest(FORMER)), DIGESTER.digest(SECRET), grace_s=60.0, now=1000.0)
+    blocked = Key("ci", "blue", key.digest, key.former_digest, key.former_until, blocked=True)
+    elsewhere = Key("ci", "blue", key.digest, key.former_digest, key.former_until, networks=("10.0.0.0/8",))
+
+    assert "The API key 'ci' is blocked" == why(Desk(blocked), secret=FORMER)
+    with pytest.raises(Forbidden):
+        Desk(elsewhere).asks(secret=FORMER)
+
+
+def test_a_former_secret_without_an_end_counts_no_more() -> None:
+    desk = Desk(Key("ci", "blue", DIGESTER.digest(SECRET), DIGESTER.digest(FORMER)))
+
+    assert "The API key 'ci' has another secret now: this one counts no more" == why(desk, secret=FORMER)
+
+
+def test_a_key_that_was_revoked_is_not_known() -> None:
+    """Whatever is remembered of the requests before."""
+    desk = Desk()
+    desk.asks()
+    desk.directory.take(Snapshot(2, {"blue": Team("blue")}, {}))
+
+    assert UNKNOWN == why(desk)
+
+
+def test_a_key_that_is_blocked_meanwhile_is_refused() -> None:
+    desk = Desk()
+    desk.asks()
+    desk.directory.take(Snapshot(2, {"blue": Team("blue", blocked=True)}, {"ci": desk.key}))
+
+    assert "The team 'blue' of the API key 'ci' is blocked" == why(desk)
+
+
+def test_declared_keys_pass_as_stored_ones_do() -> None:
+    desk = Desk()
+    desk.directory.declare(Declared({"red": Team("red")}, {"d": Key("d", "red", DIGESTER.digest("any text"))}))
+
+    assert "d" == desk.asks(api_key="any text")
+
+
+# ---- networks
+
+
+def at(**arguments: object) -> Desk:
+    key = Key("ci", "blue", DIGESTER.digest(SECRET), networks=("192.0.2.0/24", "2001:db8::/32"))
+    return Desk(key, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("peer", ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7"])
+def test_a_key_may_be_used_from_its_networks(peer: str) -> None:
+    assert "ci" == at().asks(peer)
+
+
+@pytest.mark.parametrize("peer", ["198.51.100.1", "2001:db9::1", "", "unix", None])
+def test_a_key_may_not_be_used_from_elsewhere(peer: str | None) -> None:
+    with pytest.raises(Forbidden) as refused:
+        at().asks(peer)
+
+    assert (403, "source_not_allowed") == (refused.value.status, refused.value.code)
+
+
+def test_a_key_with_no_networks_at_all_may_be_used_from_nowhere() -> None:
+    with pytest.raises(Forbidden):
+        Desk(Key("ci", "blue", DIGESTER.digest(SECRET), networks=())).asks("127.0.0.1")
+
+
+def test_a_trusted_proxy_says_where_a_request_comes_from() -> None:
+    desk = at(trusted_proxies=("10.0.0.0/8",))
+    bearer = f"Bearer {SECRET}"
+
+    assert "ci" == desk.asks("10.0.0.1", authorization=bearer, x_forwarded_for="198.51.100.1, 192.0.2.7")
+    with pytest.raises(Forbidden, match=r"may not be used from 198\.51\.100\.1"):
+        desk.asks("10.0.0.1", authorization=bearer, x_forwarded_for="192.0.2.7, 198.51.100.1")
+
+
+def test_anybody_else_says_nothing() -> None:
+    with pytest.raises(Forbidden):
+        at().asks("198.51.100.1", authorization=f"Bearer {SECRET}", x_forwarded_for="192.0.2.7")
+
+
+def test_one_value_of_many_is_not_believed() -> None:
+    """Without all values of the header the caller's own would pass for the proxy's."""
+    header = header_of({"api-key": SECRET, "x-forwarded-for": "192.0.2.7"})
+    with pytest.raises(Forbidden):
+        at(trusted_proxies=("10.0.0.0/8",)).access.caller(header, "10.0.0.1")
+
+
+# ---- the store is away
+
+
+def test_known_keys_go_on_while_the_store_is_away() -> None:
+    desk = Desk(Key("ci", "blue", DIGESTER.digest(SECRET), expires_at=1060.0))
+    desk.directory.fall_behind()
+
+    assert "ci" == desk.asks()
+    desk.now = 1060.0
+    assert "The API key 'ci' has expired" == why(desk)
+
+
+def test_an_unknown_key_may_be_a_new_one_while_the_store_is_away() -> None:
+    desk = Desk()
+    desk.directory.fall_behind()
+    with pytest.raises(StoreAway) as refused:
+        desk.asks(secret="wg-x-new")
+
+    assert (503, 1.0) == (refused.value.status, refused.value.retry_after_s)
+
+
+@pytest.mark.parametrize("headers", [{"accept": "*/*"}, {"authorization": "Bearer Schlüssel"}])
+def test_what_can_be_no_key_is_none_also_while_the_store_is_away(headers: dict[str, str]) -> None:
+    desk = Desk()
+    desk.directory.fall_behind()
+
+    assert why(desk, **headers)
+
+
+# ---- nothing is set
+
+
+def open_access() -> Access:
+    return Access(Directory(), DIGESTER, wall_clock=lambda: 0.0, is_open=True)
+
+
+@pytest.mark.parametrize("peer", [None, "127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
+def test_without_teams_this_machine_may_ask(peer: str | None) -> None:
+    """Whatever key it sends: clients send one that nobody looks at."""
+    assert open_access().caller(header_of({"authorization": "Bearer none"}), peer) is None
+    assert open_access().caller(header_of({}), peer) is None
+
+
+@pytest.mark.parametrize("peer", ["192.0.2.1", "2001:db8::1", "0.0.0.0", "", "localhost"])
+def test_without_teams_nobody_else_may_ask(peer: str) -> None:
+    with pytest.raises(InvalidKey, match=r"declare teams with keys in the settings \(teams\)"):
+        open_access().caller(header_of({}), peer)
+
+
+@pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-real-ip", "via"])
+def test_without_teams_a_proxy_on_this_machine_opens_nothing(name: str) -> None:
+    """Behind it everybody comes from here."""
+    with pytest.raises(InvalidKey):
+        open_access().caller(header_of({name: "127.0.0.1"}), "127.0.0.1")
+
+
+def test_with_a_team_nobody_may_ask_without_a_key() -> None:
+    """The first one that is made ends the time without keys, also for this machine."""
+    desk = Desk()
+    at = Access(desk.directory, DIGESTER, wall_clock=lambda: 0.0, is_open=True)
+    with pytest.raises(InvalidKey):
+        at.caller(header_of({}), "127.0.0.1")
+
+    assert at.caller(header_of({"api-key": SECRET}), "127.0.0.1") is desk.directory.caller("ci")
+    assert (True, False) == (open_access().is_open, at.is_open)
+
+
+def test_keys_are_known_by_another_digester_from_the_moment_it_is_given() -> None:
+    """A store that was away at the start is found, and with it the pepper."""
+    desk, other = Desk(), Digester(b"other")
+    assert "ci" == desk.asks()
+    desk.access.use(other)
+    assert UNKNOWN == why(desk)
+
+    desk.directory.take(Snapshot(2, {"blue": BLUE}, {"ci": Key("ci", "blue", other.digest(SECRET))}))
+    assert "ci" == desk.asks()
+
+
+# ---- whatever is sent
+
+PIECES = (SECRET, FORMER, "Bearer", " ", ",", "\t", "\x00", "é", SECRET[:-1], SECRET.upper(), DIGESTER.digest(SECRET))
+
+
+@given(st.dictionaries(st.sampled_from(["authorization", "x-api-key", "api-key"]), st.text(max_size=300)))
+def test_garbage_is_refused_in_the_shape_of_an_error(headers: dict[str, str]) -> None:
+    with pytest.raises(GatewayError):
+        Desk().access.caller(header_of(headers), "192.0.2.1")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["authorization", "x-api-key", "api-key", "proxy-authorization", "cookie", "x-forwarded-for"]),
+        st.lists(st.sampled_from(PIECES), max_size=4).map("".join),
+    )
+)
+def test_only_the_whole_secret_in_its_place_opens(headers: dict[str, str]) -> None:
+    """However pieces of it are put together, and wherever they are put."""
+    sent = [headers[name].strip() for name in ("x-api-key", "api-key") if headers.get(name)]
+    authorization = headers.get("authorization")
+    if authorization:
+        sent.append(authorization[7:].strip() if authorization.startswith("Bearer ") else "")
+    try:
+        caller = Desk().access.caller(header_of(headers), "192.0.2.1")
+    except InvalidKey as refused:
+        assert {SECRET} != set(sent)
+        assert SECRET not in refused.message  # noqa: PT017
+    else:
+        assert caller is not None
+        assert {SECRET} == set(sent)
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(["authorization", "x-api-key", "api-key"])])
+def test_a_wrong_key_in_any_header_closes(order: tuple[str, str, str]) -> None:
+    """Whichever comes first."""
+    right, wrong, absent = order
+    headers = {right: SECRET, wrong: OTHER, absent: ""}
+    if headers["authorization"]:
+        headers["authorization"] = f"Bearer {headers['authorization']}"
+
+    assert "two API keys" in why(Desk(), **{name.replace("-", "_"): value for name, value in headers.items()})
+
+
+def test_nothing_that_is_kept_holds_a_secret() -> None:
+    """A dump of what it remembers tells nobody's."""
+    desk = Desk()
+    desk.asks()
+
+    assert SECRET not in repr(vars(desk.access)) + repr(desk.access._digests)
+    assert 1 == len(desk.access._digests)
+
+
+def test_strangers_fill_no_memory() -> None:
+    desk = Desk()
+    for n in range(50):
+        why(desk, secret=f"wg-x-{n}")
+
+    assert {} == desk.access._digests
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    secrets = [f"s{n}" for n in range(MOST_REMEMBERED + 10)]
+    keys = {secret: Key(secret, "blue", DIGESTER.digest(secret)) for secret in secrets}
+    desk = Desk()
+    desk.directory.take(Snapshot(2, {"blue": Team("blue")}, keys))
+
+    assert secrets == [desk.asks(secret=secret) for secret in secrets]
+    assert MOST_REMEMBERED >= len(desk.access._digests)

@@ -1,0 +1,176 @@
+import random
+from functools import partial
+
+import pytest
+
+from gateway.teams.declared import Declared
+from gateway.teams.directory import Directory
+from gateway.teams.key import Key
+from gateway.teams.team import Team
+from gateway.teams.team_store import Snapshot
+
+BLUE, RED = Team("blue"), Team("red")
+CI, DEV = Key("ci", "blue", "c"), Key("dev", "red", "d")
+STORED = Snapshot(3, {"red": RED, "blue": BLUE}, {"dev": DEV, "ci": CI})
+
+
+def directory(snapshot: Snapshot = STORED, declared: Declared | None = None) -> Directory:
+    made = Directory(is_followed=True)
+    made.declare(declared or Declared())
+    made.take(snapshot)
+    return made
+
+
+def test_callers_are_found_by_the_digest_of_their_secret() -> None:
+    caller = directory().caller_of("c")
+
+    assert caller is not None
+    assert (BLUE, CI) == (caller.team, caller.key)
+    assert directory().caller_of("x") is None
+
+
+def test_callers_are_found_by_their_former_secret() -> None:
+    """Whether it still counts is for whoever has a clock."""
+    found = directory(Snapshot(3, {"blue": BLUE}, {"ci": Key("ci", "blue", "new", "old", 5.0)}))
+
+    assert found.caller_of("new") is found.caller_of("old") is found.caller("ci") is not None
+
+
+def test_everything_is_listed_in_the_order_of_names() -> None:
+    assert ["blue", "red"] == list(directory().teams)
+    assert ["ci", "dev"] == list(directory().keys)
+    assert 3 == directory().revision
+
+
+def test_what_is_declared_wins() -> None:
+    """A stored key of the same id opens nothing, also under its own secret."""
+    heavy, other = Team("blue", weight=9.0), Key("ci", "blue", "declared")
+    found = directory(declared=Declared({"blue": heavy}, {"ci": other}))
+
+    assert {"blue": heavy, "red": RED} == found.teams
+    assert {"ci": other, "dev": DEV} == found.keys
+    assert found.caller_of("c") is None
+    assert found.caller_of("declared") is found.caller("ci")
+
+
+def test_it_tells_what_is_declared() -> None:
+    found = directory(declared=Declared({"blue": BLUE}, {"ci": CI}))
+
+    assert (True, False, False) == tuple(map(found.is_declared_team, ("blue", "red", "green")))
+    assert (True, False, False) == tuple(map(found.is_declared_key, ("ci", "dev", "x")))
+
+
+def test_a_stored_key_may_be_of_a_declared_team() -> None:
+    found = directory(Snapshot(1, {}, {"ci": CI}), Declared({"blue": BLUE}, {}))
+    caller = found.caller_of("c")
+
+    assert caller is not None
+    assert BLUE == caller.team
+
+
+def test_a_key_without_a_team_is_listed_and_opens_nothing() -> None:
+    found = directory(Snapshot(1, {}, {"ci": CI}))
+
+    assert {"ci": CI} == found.keys
+    assert found.caller_of("c") is None
+    assert found.caller("ci") is None
+
+
+def test_a_present_secret_comes_before_a_former_one_and_a_declared_before_a_stored() -> None:
+    """Two keys with one secret are nobody's intention; which one it is must not hang on chance."""
+    keys = {"a": Key("a", "blue", "same"), "z": Key("z", "blue", "new", "same", 9.0)}
+    assert directory(Snapshot(1, {"blue": BLUE}, keys)).caller_of("same") is not None
+    caller = directory(Snapshot(1, {"blue": BLUE}, keys)).caller_of("same")
+    assert caller is not None
+    assert "a" == caller.key.id
+
+    declared = Declared({"blue": BLUE}, {"b": Key("b", "blue", "same")})
+    caller = directory(Snapshot(1, {}, keys), declared).caller_of("same")
+    assert caller is not None
+    assert "b" == caller.key.id
+
+
+def test_a_caller_stays_the_same_as_long_as_team_and_key_do() -> None:
+    found = directory()
+    ci, dev = found.caller_of("c"), found.caller_of("d")
+    found.take(Snapshot(4, {"red": Team("red", weight=2.0), "blue": Team("blue")}, {"dev": DEV, "ci": CI}))
+
+    assert ci is found.caller_of("c")
+    assert dev is not found.caller_of("d")
+
+
+def test_what_is_gone_opens_nothing() -> None:
+    found = directory()
+    found.take(Snapshot(4, {"red": RED, "blue": BLUE}, {"dev": DEV}))
+
+    assert found.caller_of("c") is None
+    assert found.caller("ci") is None
+
+
+def test_an_older_snapshot_is_passed_over() -> None:
+    """It left the store before a change of our own was written: what that revoked must not come back."""
+    found = directory(Snapshot(4, {"blue": BLUE}, {}))
+    found.take(STORED)
+    assert (4, None) == (found.revision, found.caller_of("c"))
+
+    found.take(STORED, was_emptied=True)
+    assert 3 == found.revision
+    assert found.caller_of("c") is not None
+
+
+def test_what_is_not_declared_any_more_is_gone() -> None:
+    found = directory(Snapshot(0), Declared({"blue": BLUE}, {"ci": CI}))
+    found.declare(Declared())
+
+    assert ({}, {}, None) == (found.teams, found.keys, found.caller_of("c"))
+
+
+def test_it_is_behind_until_the_store_is_heard() -> None:
+    """And whenever it is lost; what is known stays."""
+    found = Directory(is_followed=True)
+    behind = [found.is_behind]
+    for step in (partial(found.take, STORED), found.fall_behind, partial(found.take, STORED)):
+        step()
+        behind.append(found.is_behind)
+        assert found.caller_of("c") is not None
+
+    assert [True, False, True, False] == behind
+
+
+def test_without_a_store_it_is_never_behind() -> None:
+    assert not Directory().is_behind
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_changed_it_is_as_if_it_had_been_made_anew(seed: int) -> None:
+    """Nothing of the past stays but the identity of what did not change."""
+    rng = random.Random(seed)
+    found = Directory()
+    for revision in range(60):
+        snapshot, declared = _random_state(rng, revision)
+        if rng.random() < 0.5:
+            found.take(snapshot)
+        else:
+            found.declare(declared)
+        state, fresh = (found._stored, found._declared), Directory()
+        fresh.take(state[0])
+        fresh.declare(state[1])
+        for digest in "0123456789":
+            one, other = found.caller_of(digest), fresh.caller_of(digest)
+            assert (one is None) == (other is None)
+            if one is not None and other is not None:
+                assert (other.team, other.key) == (one.team, one.key)
+
+
+def _random_state(rng: random.Random, revision: int) -> tuple[Snapshot, Declared]:
+    def teams() -> dict[str, Team]:
+        return {name: Team(name, weight=rng.choice((1.0, 2.0))) for name in "abc" if rng.random() < 0.6}
+
+    def keys() -> dict[str, Key]:
+        return {
+            name: Key(name, rng.choice("abc"), rng.choice("0123456789"), rng.choice((None, *"0123456789")))
+            for name in "uvwxyz"
+            if rng.random() < 0.5
+        }
+
+    return Snapshot(revision, teams(), keys()), Declared(teams(), keys())

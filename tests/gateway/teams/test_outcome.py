@@ -1,0 +1,82 @@
+import pytest
+
+from gateway.errors import Conflict, GatewayError, UnknownEntity
+from gateway.teams.key import Key
+from gateway.teams.outcome import Outcome, outcome_of
+from gateway.teams.team import Team
+from gateway.teams.team_store import Change, DeleteKey, DeleteTeam, PutKey, PutTeam, Snapshot
+
+BLUE, RED = Team("blue"), Team("red")
+CI, DEV = Key("ci", "blue", "c"), Key("dev", "blue", "d")
+BEFORE = Snapshot(7, {"blue": BLUE, "red": RED}, {"ci": CI, "dev": DEV})
+HEAVY = Team("blue", weight=2.0)
+BLOCKED = Key("ci", "blue", "c", blocked=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        (
+            PutTeam(Team("green")),
+            Outcome(Snapshot(8, {**BEFORE.teams, "green": Team("green")}, BEFORE.keys), {"green": Team("green")}, {}),
+        ),
+        (
+            PutTeam(HEAVY, BLUE),
+            Outcome(Snapshot(8, {"blue": HEAVY, "red": RED}, BEFORE.keys), {"blue": HEAVY}, {}),
+        ),
+        (
+            PutKey(Key("x", "red", "x")),
+            Outcome(
+                Snapshot(8, BEFORE.teams, {**BEFORE.keys, "x": Key("x", "red", "x")}), {}, {"x": Key("x", "red", "x")}
+            ),
+        ),
+        (
+            PutKey(BLOCKED, CI),
+            Outcome(Snapshot(8, BEFORE.teams, {"ci": BLOCKED, "dev": DEV}), {}, {"ci": BLOCKED}),
+        ),
+        (
+            DeleteTeam("red"),
+            Outcome(Snapshot(8, {"blue": BLUE}, BEFORE.keys), {"red": None}, {}),
+        ),
+        (
+            DeleteTeam("blue", with_keys=True),
+            Outcome(Snapshot(8, {"red": RED}, {}), {"blue": None}, {"ci": None, "dev": None}),
+        ),
+        (DeleteKey("ci"), Outcome(Snapshot(8, BEFORE.teams, {"dev": DEV}), {}, {"ci": None})),
+    ],
+)
+def test_a_change_comes_to_rows_and_another_snapshot(change: Change, outcome: Outcome) -> None:
+    assert outcome == outcome_of(change, BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (PutTeam(BLUE), Conflict, "There is a team 'blue' already"),
+        (PutKey(CI), Conflict, "There is a key 'ci' already"),
+        (
+            PutTeam(BLUE, HEAVY),
+            Conflict,
+            "The team 'blue' has been changed by somebody else meanwhile: look at it again",
+        ),
+        (PutKey(CI, BLOCKED), Conflict, "The key 'ci' has been changed by somebody else meanwhile: look at it again"),
+        (PutTeam(Team("green"), Team("green")), UnknownEntity, "There is no team 'green' any more"),
+        (PutKey(Key("x", "blue", "x"), Key("x", "blue", "x")), UnknownEntity, "There is no key 'x' any more"),
+        (PutKey(Key("ci", "red", "c"), CI), Conflict, "The key 'ci' is of the team 'blue', and stays so"),
+        (PutKey(Key("x", "green", "x")), UnknownEntity, "There is no team 'green'"),
+        (DeleteTeam("green"), UnknownEntity, "There is no team 'green'"),
+        (DeleteTeam("blue"), Conflict, "The team 'blue' has 2 keys: delete them first, or with it"),
+        (DeleteKey("x"), UnknownEntity, "There is no key 'x'"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused(change: Change, error: type[GatewayError], message: str) -> None:
+    with pytest.raises(error) as refused:
+        outcome_of(change, BEFORE)
+
+    assert message == refused.value.message
+
+
+def test_a_declared_team_need_not_be_in_the_store_to_get_a_key() -> None:
+    key = Key("x", "declared", "x")
+
+    assert {"x": key} == outcome_of(PutKey(key, is_team_declared=True), BEFORE).keys
