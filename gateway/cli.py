@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway.commands.admin import add_admin_commands
 from gateway.configuration import Configuration
 from gateway.demo import DemoOptions, end_with_stdin, run_demo
 from gateway.server import ServerError, serve
@@ -137,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_version)
     _add_demo(commands.add_parser("demo", help="run the gateway over simulated workers"))
     _add_simulate(commands.add_parser("simulate", help="run one simulated worker"))
+    add_admin_commands(commands)
     return parser
 
 

@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from gateway.settings import Settings, load
 from gateway.watched_file import WatchedFile
+
+T = TypeVar("T")
 
 INTERVAL_S = 0.5
 """Between two looks at the file; a change is taken at the second that finds it the same, so within a second."""
@@ -35,13 +38,13 @@ class Configuration:
         return self._file is not None and self._file.has_changed()
 
 
-class Reloader:
-    """Calls *reload* when it is asked to, and when the file of *configuration* has changed."""
+class Reloader(Generic[T]):
+    """Calls *reload* when it is asked to, and when the file of *configuration* has changed; once at a time."""
 
     def __init__(
         self,
         configuration: Configuration,
-        reload: Callable[[Callable[[], Settings]], Awaitable[None]],
+        reload: Callable[[Callable[[], Settings]], Awaitable[T]],
         *,
         interval_s: float = INTERVAL_S,
     ) -> None:
@@ -49,16 +52,22 @@ class Reloader:
         self._reload = reload
         self._interval_s = interval_s
         self._asked = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
 
     def ask(self) -> None:
         """Reload soon, whether or not the file has changed."""
         self._asked.set()
 
+    async def reload(self) -> T:
+        """Reload now, whether or not the file has changed; what comes of it."""
+        async with self._one_at_a_time:
+            return await self._reload(self._configuration.load)
+
     async def run(self) -> None:
-        """Reload, one after the other, until cancelled."""
+        """Reload until cancelled."""
         while True:
             if await self._is_asked() or await asyncio.to_thread(self._configuration.has_changed):
-                await self._reload(self._configuration.load)
+                await self.reload()
 
     async def _is_asked(self) -> bool:
         """Whether somebody asks within the interval."""

@@ -1,21 +1,23 @@
 """`warmgate demo`: simulated workers as child processes, and the gateway before them in this one.
 
 The children never outlive the demo: each watches its standard input, which ends with this process however it dies.
+There is one team with one key, and one administrator; both secrets are made anew at every start, and told once.
 """
 
 import contextlib
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,11 +25,20 @@ from pydantic import SecretStr
 
 from gateway.server import CreateApp, ServerError, address_of, announce_on_stdout, bind, serve
 from gateway.settings import Settings, build
+from gateway.teams.secret import new_secret
 
 MODEL = "tiny"
 ALIASES = ("gpt-4o", "gpt-4o-mini")
-ADMIN_TOKEN = "demo"  # noqa: S105
-"""No secret: the demo listens on this machine only, and a web page cannot send the header without being given leave."""
+TEAM = "demo"
+KEY_ID = "demo"
+ADMIN_ID = "admin"
+PROGRAM = "warmgate"
+BELOW = "THE_ADDRESS_BELOW"
+"""Of a port that is not known before it is open."""
+YOURS = "YOUR_KEY"
+"""Where variables replaced a secret: it is not shown."""
+PRICE = {"input_usd": 0.5, "cached_input_usd": 0.05, "output_usd": 1.5}
+"""Made up, so that budgets and the ledger have something to count."""
 QUESTION = (  # long enough to fill some blocks: a hit needs a whole one
     "You answer the questions of curious children. Keep to short sentences, use no formula, give one example from "
     "daily life, and end with a small experiment that needs nothing but a glass of water. Why is the sky blue?"
@@ -49,6 +60,20 @@ class DemoOptions:
     host: str = "127.0.0.1"
 
 
+@dataclass(frozen=True, slots=True)
+class DemoStart:
+    """What is new at every start."""
+
+    key: str = field(repr=False)
+    """Secret of the demo's one key."""
+    admin: str = field(repr=False)
+    """That of its administrator."""
+    store: Path
+    """File for keys that are made, and for the ledger."""
+    tokenizer: Path | None = None
+    """Folder with that of the workers; without it, they are asked."""
+
+
 def run_demo(
     options: DemoOptions,
     *,
@@ -68,61 +93,107 @@ def run_demo(
         contextlib.closing(listener),
         _stopped_by_sigterm(),
         _children(simulate, options.workers, linger_s) as children,
-        _tokenizer(options.strategy) as tokenizer,
+        tempfile.TemporaryDirectory(prefix="warmgate-") as folder,
     ):
         urls = [child.url(START_TIMEOUT_S) for child in children]
         address = address_of(listener, options.host)
-        settings = demo_settings(replace(options, port=listener.getsockname()[1]), urls, environ, tokenizer=tokenizer)
-        sys.stdout.write(introduction(address, [(child.pid, url) for child, url in zip(children, urls, strict=True)]))
+        start = _start(Path(folder), options.strategy)
+        settings = demo_settings(replace(options, port=listener.getsockname()[1]), urls, environ, start)
+        workers = [(child.pid, url) for child, url in zip(children, urls, strict=True)]
+        sys.stdout.write(introduction(address, workers, settings, start))
         serve(settings, create_app=create_app, bound=listener, announce=announce_on_stdout)
 
 
-def demo_settings(
-    options: DemoOptions, urls: Sequence[str], environ: Mapping[str, str], *, tokenizer: Path | None = None
-) -> Settings:
-    """The settings of the demo. `WARMGATE_*` variables count here too, but for the address, which is *options*' own.
-
-    *tokenizer* is the folder with that of the workers; without it, they are asked.
-    """
+def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[str, str], start: DemoStart) -> Settings:
+    """The settings of the demo. `WARMGATE_*` variables count here too, but for the address, which is *options*' own."""
     workers = [{"url": url} for url in urls]
     model: dict[str, Any] = {
         "name": MODEL,
         "aliases": list(ALIASES),
         "strategy": options.strategy,
         "workers": workers,
+        "price": PRICE,
     }
-    if tokenizer is not None:
-        model["tokenizer"] = {"path": str(tokenizer)}
-    settings = build({"models": [model]}, environ)
-    token = settings.server.admin_token or SecretStr(ADMIN_TOKEN)
+    if start.tokenizer is not None:
+        model["tokenizer"] = {"path": str(start.tokenizer)}
+    data: dict[str, Any] = {
+        "models": [model],
+        "teams": [{"name": TEAM, "keys": [{"id": KEY_ID, "secret": start.key}]}],
+        "admin": {"keys": [{"id": ADMIN_ID, "role": "owner", "secret": start.admin}]},
+        "store": {"url": _url_of(start.store)},
+    }
+    settings = build(data, environ)
+    token = settings.server.admin_token or SecretStr(start.admin)
     server = settings.server.model_copy(update={"host": options.host, "port": options.port, "admin_token": token})
     return settings.model_copy(update={"server": server})
 
 
-def introduction(address: str, workers: Sequence[tuple[int, str]]) -> str:
-    """What to try, for the reader of the terminal; *workers* are process ids and URLs."""
+def introduction(address: str, workers: Sequence[tuple[int, str]], settings: Settings, start: DemoStart) -> str:
+    """What to try, for the reader of the terminal; *workers* are process ids and URLs.
+
+    This is where the secrets of *start* are told, those that are in force. Those that somebody set are not.
+    """
     listed = "\n".join(f"    {url}   (stop it: kill {pid})" for pid, url in workers)
+    key = _told(start.key, [key.secret for team in settings.teams for key in team.keys])
+    admin = _told(start.admin, [key.secret for key in settings.admin.keys])
+    token = _told(start.admin, [settings.server.admin_token])
+    program = PROGRAM if shutil.which(PROGRAM) else f"{Path(sys.executable).parent}/{PROGRAM}"
     return f"""
 Warmgate with {len(workers)} simulated workers of the model {MODEL!r} (also called {", ".join(ALIASES)}):
 {listed}
 
+The key of this start, shown this once; requests without one are answered 401:
+    {key}
+
 A request; send it twice and read x-warmgate-worker and x-warmgate-hit-blocks:
-    curl -i {address}/v1/chat/completions -H 'content-type: application/json' \\
+    curl -i {address}/v1/chat/completions -H 'authorization: Bearer {key}' \\
+      -H 'content-type: application/json' \\
       -d '{{"model": "{MODEL}", "max_tokens": 32, "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'
 
 The OpenAI SDK:
     from openai import OpenAI
-    client = OpenAI(base_url="{address}/v1", api_key="any")
+    client = OpenAI(base_url="{address}/v1", api_key="{key}")
     print(client.chat.completions.create(model="gpt-4o", messages=[{{"role": "user", "content": "hello"}}]))
 
-The workers, and where that request would go (the admin token is {ADMIN_TOKEN!r} unless you set one):
-    curl {address}/warmgate/workers -H 'authorization: Bearer {ADMIN_TOKEN}'
-    curl {address}/warmgate/explain -H 'authorization: Bearer {ADMIN_TOKEN}' -H 'content-type: application/json' \\
+What it has used: curl {address}/v1/usage -H 'authorization: Bearer {key}'
+
+Teams, keys and limits, with the admin key of this start (kept {_kept_in(settings, start)}):
+    export WARMGATE_ADMIN_URL={_admin_address(address, settings)} WARMGATE_ADMIN_KEY={admin}
+    {program} team create blue --limit requests_per_minute=6
+    {program} key create --team blue
+    {program} usage --by team,key
+
+The workers, and where that request would go:
+    curl {address}/warmgate/workers -H 'authorization: Bearer {token}'
+    curl {address}/warmgate/explain -H 'authorization: Bearer {token}' -H 'content-type: application/json' \\
       -d '{{"model": "{MODEL}", "messages": [{{"role": "user", "content": "hello"}}]}}'
 
 Metrics: {address}/metrics   Readiness: {address}/readyz   End: Ctrl-C
 
 """
+
+
+def _told(secret: str, in_force: Iterable[SecretStr | None]) -> str:
+    is_in_force = any(one is not None and one.get_secret_value() == secret for one in in_force)
+    return secret if is_in_force else YOURS
+
+
+def _kept_in(settings: Settings, start: DemoStart) -> str:
+    if settings.store.url == _url_of(start.store):
+        return "in a temporary file until the end; WARMGATE_STORE__URL=sqlite:///warmgate.db keeps them"
+    return "in the store that you chose"
+
+
+def _url_of(store: Path) -> str:
+    return f"sqlite:///{store}"
+
+
+def _admin_address(address: str, settings: Settings) -> str:
+    if settings.admin.port is None:
+        return address
+    if settings.admin.port == 0:
+        return BELOW
+    return f"http://{settings.admin.host or settings.server.host}:{settings.admin.port}"
 
 
 class _Child:
@@ -180,18 +251,24 @@ def _children(command: Sequence[str], count: int, linger_s: float) -> Iterator[l
             child.join(deadline_s - time.monotonic())
 
 
-@contextlib.contextmanager
-def _tokenizer(strategy: str) -> Iterator[Path | None]:
-    """A folder with the workers' tokenizer, for the strategy that can use it, if the packages for it are installed."""
-    if strategy != "kv_aware" or not all(map(importlib.util.find_spec, ("jinja2", "tokenizers"))):
-        yield None
-        return
+def _start(folder: Path, strategy: str) -> DemoStart:
+    return DemoStart(
+        key=new_secret(KEY_ID),
+        admin=new_secret(ADMIN_ID),
+        store=folder / "warmgate.db",
+        tokenizer=_tokenizer(folder / "tokenizer") if strategy == "kv_aware" else None,
+    )
+
+
+def _tokenizer(folder: Path) -> Path | None:
+    """*folder*, with the tokenizer of the workers, if the packages for it are installed."""
+    if not all(map(importlib.util.find_spec, ("jinja2", "tokenizers"))):
+        return None
     # Nothing else here needs the simulator.
     from gateway.simulator.tokenizer_folder import write_tokenizer  # noqa: PLC0415
 
-    with tempfile.TemporaryDirectory(prefix="warmgate-") as folder:
-        write_tokenizer(Path(folder))
-        yield Path(folder)
+    write_tokenizer(folder)
+    return folder
 
 
 @contextlib.contextmanager

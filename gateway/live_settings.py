@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gateway.discovery.discovery import Discovery
 from gateway.discovery.file import read_workers
-from gateway.reloads import Reloads
+from gateway.reloads import Outcome, Reloaded, Reloads
 from gateway.settings import ModelSettings, Settings, SettingsError, WorkerSettings, applicable, with_found
 
 _log = logging.getLogger(__name__)
@@ -62,6 +62,11 @@ class LiveSettings:
         self._searches: dict[str, _Search] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
+    @property
+    def configured(self) -> Settings:
+        """The settings in force, without the workers that were found."""
+        return self._configured
+
     async def find(self) -> None:
         """Put in force what is found at first. To be called once, before the others."""
         self._count_for(self._configured)
@@ -81,32 +86,35 @@ class LiveSettings:
             self._follow()
             await asyncio.Event().wait()
 
-    async def reload(self, load: Callable[[], Settings]) -> None:
+    async def reload(self, load: Callable[[], Settings]) -> Reloaded:
         """Put what *load* gives in force, if all of it can be used. *load* may take its time: it gets a thread."""
         try:
-            await self._reload(await asyncio.to_thread(load))
+            return await self._reload(await asyncio.to_thread(load))
         except SettingsError as fault:
             self._reloads.count("refused")
             _log.error("the configuration is not taken, nothing has changed: %s", " ".join(fault.sentences))
+            return Reloaded("refused", tuple(fault.sentences))
         except Exception:  # noqa: BLE001  # whatever it is, the gateway goes on with what it has
             self._reloads.count("refused")
             _log.exception("the configuration is not taken, nothing has changed")
+            return Reloaded("refused", ("The log says why.",))
 
     # ---- the configuration
 
-    async def _reload(self, wanted: Settings) -> None:
+    async def _reload(self, wanted: Settings) -> Reloaded:
         change = applicable(self._started_with, wanted)
-        if change.settings == self._configured and all(
-            search.last == search.taken for search in self._searches.values()
+        outcome: Outcome = "unchanged"
+        if change.settings != self._configured or any(
+            search.last != search.taken for search in self._searches.values()
         ):
-            self._reloads.count("unchanged")
-        else:
             await self._change_to(change.settings)
-            self._reloads.count("applied")
+            outcome = "applied"
             _log.info("the configuration has been read again and is in force")
+        self._reloads.count(outcome)
         if change.needs_restart and change.needs_restart != self._reloads.needs_restart:
             _log.warning("what was changed here needs a restart: %s", ", ".join(change.needs_restart))
         self._reloads.needs_restart = change.needs_restart
+        return Reloaded(outcome, needs_restart=change.needs_restart)
 
     async def _change_to(self, settings: Settings) -> None:
         staying = {m.name: self._searches[m.name] for m in settings.models if self._is_searched(m)}

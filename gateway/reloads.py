@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -9,6 +10,17 @@ from prometheus_client.registry import Collector
 
 Outcome = Literal["applied", "unchanged", "refused"]
 OUTCOMES: tuple[Outcome, ...] = ("applied", "unchanged", "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What became of one reading of the configuration."""
+
+    outcome: Outcome
+    sentences: tuple[str, ...] = ()
+    """Why it was refused."""
+    needs_restart: tuple[str, ...] = ()
+    """Settings of it that are not in force."""
 
 
 class Outcomes:

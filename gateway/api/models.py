@@ -4,8 +4,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
+from gateway.api.callers import AnyCaller
 from gateway.errors import UnknownModel
 from gateway.models import Models
+from gateway.teams.caller import Caller
 
 router = APIRouter()
 
@@ -19,15 +21,22 @@ Registry = Annotated[Models, Depends(_models)]
 
 
 @router.get("/v1/models", summary="The models that are served")
-async def list_models(models: Registry) -> dict[str, Any]:
-    return {"object": "list", "data": [_card(model_id) for model_id in models.ids()]}
+async def list_models(models: Registry, caller: AnyCaller) -> dict[str, Any]:
+    return {"object": "list", "data": [_card(model_id) for model_id in _ids(models, caller)]}
 
 
 @router.get("/v1/models/{model_id:path}", summary="One model")
-async def retrieve_model(model_id: str, models: Registry) -> dict[str, Any]:
-    if model_id not in models.ids():
+async def retrieve_model(model_id: str, models: Registry, caller: AnyCaller) -> dict[str, Any]:
+    if model_id not in _ids(models, caller):
         raise UnknownModel(f"The model {model_id[:100]!r} does not exist or is not served here", param="model")
     return _card(model_id)
+
+
+def _ids(models: Models, caller: Caller | None) -> list[str]:
+    """What *caller* may ask for; of others it is not told that they are there."""
+    if caller is None:
+        return models.ids()
+    return [each for each in models.ids() if caller.permits.may_use(each, models.find(each).name)]
 
 
 def _card(model_id: str) -> dict[str, Any]:

@@ -83,13 +83,13 @@ def describe(api: FastAPI, endpoints: Iterable[Endpoint]) -> None:
     def openapi() -> Json:
         if api.openapi_schema is None:
             told = get_openapi(title=api.title, version=api.version, routes=api.routes)
-            api.openapi_schema = _complete(told, proxied)
+            api.openapi_schema = complete(told, proxied)
         return api.openapi_schema
 
     api.openapi = openapi  # type: ignore[method-assign]  # the way that FastAPI has for it
 
 
-def _complete(told: Json, proxied: dict[str, Json]) -> Json:
+def complete(told: Json, proxied: dict[str, Json]) -> Json:
     """What FastAPI *told*, with *proxied* first and with our errors."""
     for operations in told["paths"].values():
         for operation in operations.values():

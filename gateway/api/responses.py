@@ -7,6 +7,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gateway import headers as header_rules
+from gateway.api.callers import AnyCaller
 from gateway.attempt import CLIENT_ERRORS, whole
 from gateway.backends.backend import Call, Headers, Reply
 from gateway.endpoints.endpoint import JSON
@@ -24,10 +25,10 @@ _EVENTS = b"text/event-stream"
 @router.delete("/v1/responses/{response_id}", summary="Forget a response")
 @router.get("/v1/responses/{response_id}/input_items", summary="What a response answered")
 @router.post("/v1/responses/{response_id}/cancel", summary="End a response that is made in the background")
-async def kept_response(request: Request, response_id: str) -> Response:
-    """Passed on as the worker tells it."""
+async def kept_response(request: Request, response_id: str, caller: AnyCaller) -> Response:
+    """Passed on as the worker tells it, to the team that asked for it."""
     kept: KeptResponses = request.app.state.kept_responses
-    reply = await kept.ask(response_id, _call(request))
+    reply = await kept.ask(response_id, _call(request), None if caller is None else caller.team.name)
     headers = header_rules.downstream(reply.headers)
     if any(name == b"content-type" and value.startswith(_EVENTS) for name, value in headers):
         return _Relayed(reply, headers)

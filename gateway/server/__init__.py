@@ -7,6 +7,7 @@
     connection     one client's connection: HTTP/1.1, within limits
     on_uvicorn     under uvicorn's loop and life cycle, on those connections
     on_granian     under granian
+    admin_port     a second application, on a port of its own
     serving        one of the two, for the gateway
 
 Each imports those above it only.

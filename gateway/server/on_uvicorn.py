@@ -18,15 +18,19 @@ from gateway.server.stop_signals import handled_by
 from gateway.settings import ServerSettings, Settings
 
 
-def uvicorn_config(app: App, server: ServerSettings, *, log_level: str = "warning") -> uvicorn.Config:
-    """What uvicorn has to know to serve *app* on our connections."""
-    limits = Limits(
+def limits_of(server: ServerSettings) -> Limits:
+    return Limits(
         max_connections=server.max_connections,
         max_header_bytes=server.max_header_bytes,
         keep_alive_s=server.keep_alive_s,
         body_idle_s=server.body_idle_s,
         unread_s=server.unread_s,
     )
+
+
+def uvicorn_config(app: App, server: ServerSettings, *, log_level: str = "warning") -> uvicorn.Config:
+    """What uvicorn has to know to serve *app* on our connections."""
+    limits = limits_of(server)
 
     def connection(
         *, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any], **_: object

@@ -5,15 +5,18 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
+from gateway.server.admin_port import listening, with_admin_port
 from gateway.server.asgi import App
 from gateway.server.collector import set_up_for_serving
-from gateway.server.listener import address_of, bind
+from gateway.server.listener import ServerError, address_of, bind
 from gateway.server.on_granian import run_on_granian
-from gateway.server.on_uvicorn import run_on_uvicorn
+from gateway.server.on_uvicorn import limits_of, run_on_uvicorn
 from gateway.settings import Settings
 
 CreateApp = Callable[[Settings], App]
+"""Makes the application; one that has an attribute ``admin`` brings another one, for ``admin.port``."""
 Announce = Callable[[str], None]
 """Told the address, once, when connections are accepted."""
 
@@ -24,28 +27,60 @@ def announce_on_stdout(address: str) -> None:
     sys.stdout.flush()
 
 
+def announce_admin_on_stdout(address: str) -> None:
+    """Print where the admin routes are. The line before `ready:`."""
+    sys.stdout.write(f"admin: {address}\n")
+
+
 def serve(
     settings: Settings,
     *,
     create_app: CreateApp | None = None,
     bound: socket.socket | None = None,
     announce: Announce = announce_on_stdout,
+    announce_admin: Announce = announce_admin_on_stdout,
 ) -> None:
     """Run the gateway until SIGINT or SIGTERM; the second SIGINT does not wait for running requests.
 
     *bound* is what `bind` gave, for a caller that has to know the port before; it is closed in every case.
+    *announce_admin* is told the address of the admin routes, just before *announce*, where they have a port.
 
     Raises:
         ServerError: it cannot start.
     """
     server = settings.server
     _log_to_stderr(settings.logging.level)
-    with contextlib.closing(bound or bind(server.host, server.port)) as listener:
+    with contextlib.closing(bound or bind(server.host, server.port)) as listener, _admin_listener(settings) as second:
         app = (create_app or _gateway_app())(settings)
         address = address_of(listener, server.host)
+        if second is not None:
+            app = with_admin_port(app, _admin_of(app), second, limits_of(server), grace_s=server.shutdown_grace_s)
+
+        def started() -> None:
+            if second is not None:
+                announce_admin(address_of(second, _admin_host(settings)))
+            announce(address)
+
         run = run_on_granian if server.implementation == "granian" else run_on_uvicorn
         with set_up_for_serving():
-            run(app, settings, listener, lambda: announce(address))
+            run(app, settings, listener, started)
+
+
+def _admin_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
+    """Bound, and listening, before anything starts; None: the admin routes have no port of their own."""
+    port = settings.admin.port
+    return contextlib.nullcontext() if port is None else listening(_admin_host(settings), port)
+
+
+def _admin_of(app: App) -> App:
+    admin: App | None = getattr(app, "admin", None)
+    if admin is None:
+        raise ServerError("admin.port is set, but this application has no admin routes.")
+    return admin
+
+
+def _admin_host(settings: Settings) -> str:
+    return settings.admin.host or settings.server.host
 
 
 def _log_to_stderr(level: str) -> None:

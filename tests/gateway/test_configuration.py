@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.configuration import Configuration, Reloader
+from gateway.reloads import Reloaded
 from gateway.settings import Settings, SettingsError
 from tests.gateway.settings.examples import SMALLEST
 
@@ -30,12 +31,20 @@ class Reloads:
 
     ports: list[int | None] = field(default_factory=list)
     """None for what cannot be loaded."""
+    running: int = 0
+    most_at_once: int = 0
 
-    async def __call__(self, load: Callable[[], Settings]) -> None:
+    async def __call__(self, load: Callable[[], Settings]) -> Reloaded:
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
+        await asyncio.sleep(0)
+        self.running -= 1
         try:
             self.ports.append(load().server.port)
         except SettingsError:
             self.ports.append(None)
+            return Reloaded("refused")
+        return Reloaded("applied")
 
     async def until(self, count: int) -> list[int | None]:
         async with asyncio.timeout(5):
@@ -45,7 +54,7 @@ class Reloads:
 
 
 @asynccontextmanager
-async def following(configuration: Configuration) -> AsyncIterator[tuple[Reloader, Reloads]]:
+async def following(configuration: Configuration) -> AsyncIterator[tuple[Reloader[Reloaded], Reloads]]:
     reloads = Reloads()
     reloader = Reloader(configuration, reloads, interval_s=0.01)
     async with asyncio.TaskGroup() as tasks:
@@ -103,3 +112,21 @@ async def test_whoever_asks_is_not_told_to_wait_for_a_change(path: Path) -> None
         await asyncio.sleep(0.1)
 
     assert [8080, 8081] == reloads.ports
+
+
+async def test_whoever_reloads_is_told_what_came_of_it(path: Path) -> None:
+    """It does not take a loop that follows the file."""
+    reloader = Reloader(Configuration(path, {}), Reloads())
+    good = await reloader.reload()
+    write(path, "server: {")
+
+    assert [Reloaded("applied"), Reloaded("refused")] == [good, await reloader.reload()]
+
+
+async def test_one_reload_ends_before_the_next_begins(path: Path) -> None:
+    """Whoever asks for them."""
+    reloads = Reloads()
+    reloader = Reloader(Configuration(path, {}), reloads)
+    await asyncio.gather(*(reloader.reload() for _ in range(5)))
+
+    assert (5, 1) == (len(reloads.ports), reloads.most_at_once)

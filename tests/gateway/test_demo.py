@@ -1,25 +1,39 @@
+import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import httpx
 import pytest
 
-from gateway.demo import SIMULATE, DemoOptions, _tokenizer, demo_settings, introduction, run_demo
+from gateway.demo import SIMULATE, DemoOptions, DemoStart, _start, demo_settings, introduction, run_demo
 from gateway.server import ServerError, bind
-from gateway.settings import SettingsError
+from gateway.settings import Settings, SettingsError
+
+START = DemoStart(key="wg-demo-k", admin="wg-admin-a", store=Path("/tmp/x/warmgate.db"))
+
+
+def the_settings(environ: dict[str, str] | None = None, start: DemoStart = START) -> Settings:
+    return demo_settings(DemoOptions(), ["http://a"], environ or {}, start)
 
 
 @contextmanager
 def started(manner: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.gateway.demo_process", manner]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with (
+        tempfile.TemporaryDirectory() as folder,  # for what is left behind by a demo that is killed
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": folder}
+        ) as process,
+    ):
         try:
             yield process
         finally:
@@ -105,7 +119,7 @@ def test_the_settings_are_the_options_with_variables_over_them() -> None:
     """`WARMGATE_*` counts in the demo as well, but the address is the one of the command line."""
     environ = {"WARMGATE_LOGGING__REQUESTS": "false", "WARMGATE_SERVER__PORT": "1"}
 
-    settings = demo_settings(DemoOptions(strategy="round_robin", port=8081), ["http://a", "http://b"], environ)
+    settings = demo_settings(DemoOptions(strategy="round_robin", port=8081), ["http://a", "http://b"], environ, START)
 
     assert ("127.0.0.1", 8081) == (settings.server.host, settings.server.port)
     assert settings.logging.requests is False
@@ -117,46 +131,102 @@ def test_the_settings_are_the_options_with_variables_over_them() -> None:
 
 def test_the_tokenizer_of_the_workers_can_be_at_hand(tmp_path: Path) -> None:
     """Else they are asked."""
-    told = [demo_settings(DemoOptions(), ["http://a"], {}, tokenizer=folder) for folder in (tmp_path, None)]
+    told = [the_settings(start=replace(START, tokenizer=folder)) for folder in (tmp_path, None)]
 
     assert [str(tmp_path), None] == [settings.models[0].tokenizer.path for settings in told]
 
 
-def test_a_tokenizer_is_written_for_the_strategy_that_can_use_it() -> None:
-    """It is gone afterwards."""
-    with _tokenizer("kv_aware") as folder, _tokenizer("prefix_aware") as nothing:
-        assert folder is not None
-        assert ["tokenizer.json", "tokenizer_config.json"] == sorted(path.name for path in folder.iterdir())
-        assert None is nothing
+def test_a_tokenizer_is_written_for_the_strategy_that_can_use_it(tmp_path: Path) -> None:
+    """Into the folder of this start."""
+    folder = _start(tmp_path, "kv_aware").tokenizer
 
-    assert not folder.exists()
+    assert tmp_path / "tokenizer" == folder
+    assert ["tokenizer.json", "tokenizer_config.json"] == sorted(path.name for path in folder.iterdir())
+    assert _start(tmp_path, "prefix_aware").tokenizer is None
 
 
-@pytest.mark.parametrize(("environ", "token"), [({}, "demo"), ({"WARMGATE_SERVER__ADMIN_TOKEN": "t-1"}, "t-1")])
-def test_the_admin_routes_are_open_to_whoever_tries_them(environ: dict[str, str], token: str) -> None:
-    """With a token that everybody knows, unless there is another one."""
-    settings = demo_settings(DemoOptions(), ["http://a"], environ)
+class TestSecrets:
+    def test_no_two_starts_have_the_same(self, tmp_path: Path) -> None:
+        """There is no key that everybody knows."""
+        starts = [_start(tmp_path, "prefix_aware") for _ in range(2)]
+        secrets = [secret for start in starts for secret in (start.key, start.admin)]
 
-    assert settings.server.admin_token is not None
-    assert token == settings.server.admin_token.get_secret_value()
+        assert 4 == len(set(secrets))
+        assert [True] * 4 == [bool(re.fullmatch(r"wg-(demo|admin)-[\w-]{43}", secret)) for secret in secrets]
+        assert not any(secret in repr(start) for start in starts for secret in secrets)
+
+    def test_one_key_of_one_team_may_ask(self) -> None:
+        """And one administrator may do everything, also under `/warmgate`."""
+        settings = the_settings()
+
+        assert [("demo", [("demo", "wg-demo-k")])] == [
+            (team.name, [(key.id, key.secret and key.secret.get_secret_value()) for key in team.keys])
+            for team in settings.teams
+        ]
+        assert [("owner", "wg-admin-a")] == [
+            (key.role, key.secret and key.secret.get_secret_value()) for key in settings.admin.keys
+        ]
+        assert settings.server.admin_token is not None
+        assert "wg-admin-a" == settings.server.admin_token.get_secret_value()
+
+    def test_variables_come_before_them(self) -> None:
+        """And are not told: who set them knows them."""
+        environ = {
+            "WARMGATE_SERVER__ADMIN_TOKEN": "token-of-mine",
+            "WARMGATE_TEAMS__0__KEYS__0__SECRET": "secret-of-mine",
+            "WARMGATE_ADMIN__KEYS__0__SECRET": "admin-of-mine",
+        }
+        settings = the_settings(environ)
+        text = introduction("http://127.0.0.1:8080", [], settings, START)
+
+        assert settings.server.admin_token is not None
+        assert "token-of-mine" == settings.server.admin_token.get_secret_value()
+        assert "of-mine" not in text
+        assert "wg-" not in text
+        assert "authorization: Bearer YOUR_KEY" in text
+
+
+def test_what_is_kept_is_kept_in_a_file() -> None:
+    """Of this start; a variable names another one."""
+    kept = the_settings({"WARMGATE_STORE__URL": "sqlite:///mine.db"})
+
+    assert "sqlite:////tmp/x/warmgate.db" == the_settings().store.url
+    assert "sqlite:///mine.db" == kept.store.url
+    assert "(kept in a temporary file until the end; WARMGATE_STORE__URL=" in introduction(
+        "http://127.0.0.1:8080", [], the_settings(), START
+    )
+    assert "(kept in the store that you chose)" in introduction("http://127.0.0.1:8080", [], kept, START)
 
 
 def test_a_wrong_variable_is_told() -> None:
     """As with a file."""
     with pytest.raises(SettingsError, match="WARMGATE_LOGING__LEVEL is not a setting; did you mean"):
-        demo_settings(DemoOptions(), ["http://a"], {"WARMGATE_LOGING__LEVEL": "info"})
+        the_settings({"WARMGATE_LOGING__LEVEL": "info"})
 
 
 def test_the_introduction_tells_what_to_try() -> None:
-    """A request, the SDK, how to stop a worker, where the metrics are; and no line that looks like the ready line."""
-    text = introduction("http://127.0.0.1:8080", [(4711, "http://127.0.0.1:18101")])
+    """A request with the key, the SDK, how to stop a worker, where the metrics are; no line like the ready line."""
+    text = introduction("http://127.0.0.1:8080", [(4711, "http://127.0.0.1:18101")], the_settings(), START)
 
-    assert "curl -i http://127.0.0.1:8080/v1/chat/completions" in text
-    assert 'OpenAI(base_url="http://127.0.0.1:8080/v1"' in text
+    assert "curl -i http://127.0.0.1:8080/v1/chat/completions -H 'authorization: Bearer wg-demo-k'" in text
+    assert 'OpenAI(base_url="http://127.0.0.1:8080/v1", api_key="wg-demo-k")' in text
+    assert "export WARMGATE_ADMIN_URL=http://127.0.0.1:8080 WARMGATE_ADMIN_KEY=wg-admin-a\n" in text
+    assert "warmgate key create --team blue" in text
     assert "http://127.0.0.1:18101   (stop it: kill 4711)" in text
     assert "http://127.0.0.1:8080/metrics" in text
-    assert "curl http://127.0.0.1:8080/warmgate/workers -H 'authorization: Bearer demo'" in text
+    assert "curl http://127.0.0.1:8080/warmgate/workers -H 'authorization: Bearer wg-admin-a'" in text
     assert not any(line.startswith("ready: ") for line in text.splitlines())
+
+
+def test_the_introduction_knows_a_port_of_the_admin_routes() -> None:
+    """Where the settings have one; a free one is told when it is open."""
+    texts = [
+        introduction("http://127.0.0.1:8080", [], the_settings({"WARMGATE_ADMIN__PORT": port}), START)
+        for port in ("8081", "0")
+    ]
+
+    assert "export WARMGATE_ADMIN_URL=http://127.0.0.1:8081 " in texts[0]
+    assert "export WARMGATE_ADMIN_URL=THE_ADDRESS_BELOW " in texts[1]
 
 
 def test_a_worker_is_this_program() -> None:

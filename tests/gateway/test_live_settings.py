@@ -14,7 +14,7 @@ import yaml
 from gateway.discovery.discovery import Discovery
 from gateway.discovery.static import StaticDiscovery
 from gateway.live_settings import LiveSettings
-from gateway.reloads import Reloads
+from gateway.reloads import Reloaded, Reloads
 from gateway.settings import ModelSettings, Settings, SettingsError, WorkerSettings
 from tests.gateway.examples import Clock
 from tests.gateway.settings.examples import parsed
@@ -193,6 +193,28 @@ async def test_what_needs_a_restart_is_named_and_the_rest_applied(caplog: pytest
 
         await there.reload(text({"tiny": ["c"]}))
         assert {} == there.counted("config_needs_restart")
+
+
+async def test_whoever_reloads_is_told_what_came_of_it() -> None:
+    """With the faults, in sentences, and with what takes a restart."""
+    async with stage(text({"tiny": ["a"]})) as there:
+        good = await there.live.reload(lambda: parsed(text({"tiny": ["b"]}, server={"port": 9000})))
+        same = await there.live.reload(lambda: parsed(text({"tiny": ["b"]})))
+        bad = await there.live.reload(lambda: parsed(text({"tiny": ["b"]}, health={"interval_s": -1})))
+        there.fault = ValueError("s3cret")
+        broken = await there.live.reload(lambda: parsed(text({"tiny": ["c"]})))
+
+    assert Reloaded("applied", needs_restart=("server.port",)) == good
+    assert Reloaded("unchanged") == same
+    assert Reloaded("refused", ("health.interval_s is -1; it must be greater than 0.",)) == bad
+    assert Reloaded("refused", ("The log says why.",)) == broken
+
+
+async def test_the_settings_in_force_can_be_read() -> None:
+    async with stage(text({"tiny": ["a"]})) as there:
+        await there.reload(text({"tiny": ["a"]}, health={"interval_s": 7}))
+
+        assert 7 == there.live.configured.health.interval_s
 
 
 # ---- what is found

@@ -41,16 +41,19 @@ def install() -> None:
 
 
 @contextlib.contextmanager
-def demo() -> Iterator[str]:
-    """The demo on a free port; yields its address."""
+def demo() -> Iterator[tuple[str, str]]:
+    """The demo on a free port; yields its address and the key of this start."""
     # Without a line per request, which would fill the pipe: nobody reads it once the address is known.
     environment = {**os.environ, "WARMGATE_LOGGING__REQUESTS": "false"}
     with subprocess.Popen(DEMO, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
+            key = ""
             for line in process.stdout:
+                if line.strip().startswith("wg-demo-"):
+                    key = line.strip()
                 if line.startswith("ready: "):
-                    yield line.removeprefix("ready: ").strip()
+                    yield line.removeprefix("ready: ").strip(), key
                     return
             raise RuntimeError("the demo ended before it was ready; its error is above")
         finally:
@@ -76,10 +79,10 @@ def main() -> int:
     except subprocess.CalledProcessError:
         sys.stderr.write("The SDKs could not be installed; the reason stands above.\n")
         return 2
-    with demo() as address:
+    with demo() as (address, key):
         results = [
-            passes("OpenAI, Node", [BIN / "node", NODE_PROJECT / "openai_node.mjs", address]),
-            passes("Anthropic, Python", [BIN / "python", HERE / "anthropic_python.py", address]),
+            passes("OpenAI, Node", [BIN / "node", NODE_PROJECT / "openai_node.mjs", address, key]),
+            passes("Anthropic, Python", [BIN / "python", HERE / "anthropic_python.py", address, key]),
         ]
     return 0 if all(results) else 1
 

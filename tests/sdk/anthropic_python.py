@@ -1,4 +1,4 @@
-"""The Anthropic SDK against a gateway: `anthropic_python.py BASE_URL`.
+"""The Anthropic SDK against a gateway: `anthropic_python.py BASE_URL KEY`.
 
 One line per check on standard output; exit status 1 if one fails.
 """
@@ -102,6 +102,14 @@ def refuses_a_wrong_field(client: Any) -> None:
     assert "messages" in body["error"]["message"], body
 
 
+def refuses_an_unknown_key(client: Any) -> None:
+    """an unknown key is an AuthenticationError in Anthropic's shape, and is not tried again"""
+    stranger = client.with_options(api_key="sk-ant-any", max_retries=2)
+    body = refusal(stranger, anthropic.AuthenticationError)
+    assert ("error", "authentication_error") == (body["type"], body["error"]["type"]), body
+    assert body["request_id"], body
+
+
 def refusal(client: Any, kind: type[Exception], **changes: Any) -> Any:
     """The body of the error that is the answer to a changed question."""
     try:
@@ -122,12 +130,13 @@ CHECKS: tuple[Callable[[Any], None], ...] = (
     has_a_request_id,
     refuses_an_unknown_model,
     refuses_a_wrong_field,
+    refuses_an_unknown_key,
 )
 
 
-def main(base_url: str) -> int:
+def main(base_url: str, key: str) -> int:
     status = 0
-    with anthropic.Anthropic(base_url=base_url, api_key="sk-any", max_retries=0) as client:
+    with anthropic.Anthropic(base_url=base_url, api_key=key, max_retries=0) as client:
         for check in CHECKS:
             try:
                 check(client)
@@ -141,4 +150,4 @@ def main(base_url: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

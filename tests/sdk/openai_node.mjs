@@ -1,12 +1,12 @@
-// The OpenAI SDK for Node against a gateway: node openai_node.mjs BASE_URL. One line per check; exit status 1 if one fails.
+// The OpenAI SDK for Node against a gateway: node openai_node.mjs BASE_URL KEY. One line per check; exit status 1 if one fails.
 
 import assert from "node:assert/strict";
 import process from "node:process";
 
 import OpenAI from "openai";
 
-const baseURL = process.argv[2];
-const client = new OpenAI({ baseURL: `${baseURL}/v1`, apiKey: "sk-any", maxRetries: 0 });
+const [baseURL, apiKey] = process.argv.slice(2);
+const client = new OpenAI({ baseURL: `${baseURL}/v1`, apiKey, maxRetries: 0 });
 const question = { model: "tiny", max_tokens: 8, messages: [{ role: "user", content: "Why is the sky blue?" }] };
 
 async function textOf(stream) {
@@ -61,6 +61,15 @@ const checks = {
     const { response, request_id: requestId } = await client.chat.completions.create(question).withResponse();
     assert.match(response.headers.get("x-warmgate-worker"), /^http/);
     assert.equal(response.headers.get("x-request-id"), requestId);
+  },
+
+  async "an unknown key is an AuthenticationError"() {
+    const stranger = new OpenAI({ baseURL: `${baseURL}/v1`, apiKey: "sk-any", maxRetries: 2 });
+    await assert.rejects(stranger.chat.completions.create(question), (error) => {
+      assert.ok(error instanceof OpenAI.AuthenticationError);
+      assert.deepEqual([error.status, error.code], [401, "invalid_api_key"]);
+      return true;
+    });
   },
 
   async "an unknown model is a NotFoundError"() {

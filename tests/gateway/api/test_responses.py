@@ -15,6 +15,7 @@ from gateway.response_owners import ResponseOwners
 from tests.fakes.backends import JSON, Answers, BreaksAfter, Fake, Hangs, Streams
 from tests.gateway.asgi import Caller
 from tests.gateway.examples import a_model, the_models
+from tests.gateway.tenancy_examples import a_tenancy
 
 KEPT = b'{"id":"resp_1","status":"completed"}'
 DELTA = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":6}\n\n'
@@ -24,6 +25,7 @@ COMPLETED = b'event: response.completed\ndata: {"type":"response.completed","seq
 def the_api(*workers: Fake) -> FastAPI:
     api = FastAPI()
     api.include_router(router)
+    api.state.access = a_tenancy().access
     api.state.kept_responses = KeptResponses(the_models(a_model(*workers)), ResponseOwners())
     return api
 

@@ -1,0 +1,61 @@
+"""`/admin/v1` as an ASGI application of its own: beside the gateway, on a port of its own, or inside a command."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import version
+from zoneinfo import ZoneInfo
+
+from fastapi import FastAPI
+
+from gateway.api.admin_v1 import audit, keys, models, reload, teams, usage, workers
+from gateway.api.admin_v1.access import AdminAccess, AdminKey
+from gateway.api.admin_v1.claims import Claims
+from gateway.api.admin_v1.description import describe
+from gateway.api.admin_v1.entities import Entities
+from gateway.api.admin_v1.parts import AdminGateway, Parts
+from gateway.api.admin_v1.told import tell_errors
+from gateway.ledger.usage_store import UsageStore
+from gateway.teams.directory import Directory
+from gateway.teams.secret import Digester
+from gateway.teams.team_store import TeamStore
+
+PREFIX = "/admin/v1"
+"""Of all its paths, which the application expects as they came: it is not mounted below it."""
+
+
+def admin_api(
+    admin_keys: Sequence[AdminKey],
+    *,
+    store: TeamStore,
+    directory: Directory,
+    digester: Callable[[], Awaitable[Digester]],
+    usage_store: UsageStore,
+    claims: Claims,
+    wall_clock: Callable[[], float],
+    time_zone: str = "UTC",
+    gateway: AdminGateway | None = None,
+) -> FastAPI:
+    """The application, which has no lifespan: whoever made its parts closes them.
+
+    *admin_keys* may use it; none: nobody. *digester* is asked when a secret is made. *time_zone* is that of the
+    ledger's days. Without a *gateway* there are no routes for workers, models and reloading.
+    """
+    api = FastAPI(
+        title="Warmgate administration",
+        version=version("warmgate"),
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    api.state.access = AdminAccess(admin_keys)
+    api.state.parts = Parts(
+        Entities(store, directory), store, usage_store, claims, digester, wall_clock, ZoneInfo(time_zone), gateway
+    )
+    routers = [teams.router, keys.router, usage.router, audit.router]
+    if gateway is not None:
+        routers += [workers.router, models.router, reload.router]
+    for router in routers:
+        api.include_router(router)
+    tell_errors(api, (route for router in routers for route in router.routes))
+    describe(api)
+    return api

@@ -1,0 +1,138 @@
+"""Teams and keys as answers show them: never a secret, never a digest."""
+
+from typing import Any, Literal
+
+import msgspec
+from pydantic import Field
+
+from gateway.api.admin_v1.bodies import KeyState, TeamState, limits_by_model
+from gateway.api.admin_v1.times import rfc3339
+from gateway.teams.key import Key
+from gateway.teams.limits import Limits
+from gateway.teams.team import Team
+
+Json = dict[str, Any]
+
+
+class TeamCard(TeamState):
+    object: Literal["team"]
+    name: str
+    declared: bool = Field(description="by the configuration, which is where it can be changed")
+
+
+class KeyCard(KeyState):
+    object: Literal["key"]
+    id: str
+    team: str
+    created_at: str | None = Field(description="RFC 3339 in UTC; null: it is declared")
+    expires_at: str | None = Field(description="RFC 3339 in UTC; null: never")  # type: ignore[assignment]  # shown
+    expired: bool
+    former_until: str | None = Field(description="until then the secret before the last rotation counts as well")
+    declared: bool = Field(description="by the configuration, which is where it can be changed")
+
+
+class NewKeyCard(KeyCard):
+    secret: str = Field(description="what callers send; shown this once, and not kept")
+
+
+def team_state(team: Team) -> Json:
+    """What a merge patch of *team* changes."""
+    return {
+        "weight": team.weight,
+        "priority": team.priority,
+        "models": _names(team.models),
+        "strategies": _names(team.strategies),
+        "fallback": team.fallback,
+        "blocked": team.blocked,
+        "isolated_cache": team.isolated_cache,
+        "projects": list(team.projects),
+        "limits": _limits(team.limits),
+        "model_limits": _model_limits(team.model_limits),
+    }
+
+
+def key_state(key: Key) -> Json:
+    """What a merge patch of *key* changes."""
+    return {
+        "project": key.project,
+        "models": _names(key.models),
+        "strategies": _names(key.strategies),
+        "fallback": key.fallback,
+        "networks": _names(key.networks),
+        "priority": key.priority,
+        "weight": key.weight,
+        "blocked": key.blocked,
+        "expires_at": _time(key.expires_at),
+        "limits": _limits(key.limits),
+        "model_limits": _model_limits(key.model_limits),
+    }
+
+
+def team_card(team: Team, *, declared: bool) -> Json:
+    return {"object": "team", "name": team.name, **team_state(team), "declared": declared}
+
+
+def key_card(key: Key, *, declared: bool, now: float) -> Json:
+    """*now* is in seconds since 1970."""
+    former_counts = key.former_digest is not None and key.former_until is not None and key.former_until > now
+    return {
+        "object": "key",
+        "id": key.id,
+        "team": key.team,
+        **key_state(key),
+        "created_at": _time(key.created_at or None),
+        "expired": key.expires_at is not None and key.expires_at <= now,
+        "former_until": _time(key.former_until) if former_counts else None,
+        "declared": declared,
+    }
+
+
+def team_of(name: str, state: TeamState) -> Team:
+    return Team(
+        name=name,
+        weight=state.weight,
+        priority=state.priority,
+        models=state.models,
+        strategies=state.strategies,
+        fallback=state.fallback,
+        blocked=state.blocked,
+        isolated_cache=state.isolated_cache,
+        projects=state.projects,
+        limits=state.limits.limits(),
+        model_limits=limits_by_model(state.model_limits),
+    )
+
+
+def key_of(key: Key, state: KeyState) -> Key:
+    """*key* with all that *state* says."""
+    return msgspec.structs.replace(
+        key,
+        project=state.project,
+        models=state.models,
+        strategies=state.strategies,
+        fallback=state.fallback,
+        networks=state.networks,
+        priority=state.priority,
+        weight=state.weight,
+        blocked=state.blocked,
+        expires_at=None if state.expires_at is None else state.expires_at.timestamp(),
+        limits=state.limits.limits(),
+        model_limits=limits_by_model(state.model_limits),
+    )
+
+
+def _names(names: tuple[str, ...] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+def _limits(limits: Limits) -> Json:
+    told: Json = msgspec.to_builtins(limits)  # those that are set
+    return told
+
+
+def _model_limits(limits: dict[str, Limits]) -> dict[str, Json]:
+    return {model: _limits(each) for model, each in limits.items()}
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else rfc3339(seconds)

@@ -1,0 +1,70 @@
+"""What a request with an `Idempotency-Key` was the first to ask for, so that the same one is not done twice."""
+
+import hashlib
+import re
+from typing import Protocol
+
+import msgspec
+
+from gateway.api.admin_v1.bodies import Body
+from gateway.errors import InvalidField
+
+LIFETIME_S = 86400
+"""For how long a repetition is known as one."""
+
+HEADER = "idempotency-key"
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """*id* is the header's, of one admin key and one route; it holds nothing of either in clear."""
+
+    id: str
+    body: str
+    """A digest of what was asked, whichever way it was spelt."""
+    made: str
+    """Name of the team, or id of the key, that the first request made or was to make."""
+
+
+class Claims(Protocol):
+    """Claims are kept for `LIFETIME_S`, for all gateways that share the store."""
+
+    async def find(self, claim_id: str) -> Claim | None:
+        """The claim of that id, if there is one.
+
+        Raises:
+            StoreAway: it cannot be told.
+        """
+        ...
+
+    async def take(self, claim: Claim) -> Claim:
+        """*claim*, which is kept from then on; or, if its id was there, the one that is kept already. Atomic.
+
+        Raises:
+            StoreAway: it may have been taken or not.
+        """
+        ...
+
+    async def release(self, claim_id: str) -> None:
+        """Forget it, if it is there.
+
+        Raises:
+            StoreAway: it may have been forgotten or not.
+        """
+        ...
+
+
+def claim_of(key: str | None, *, admin: str, route: str, body: Body, makes: str) -> Claim | None:
+    """What the header *key* of a request of *admin* stands for; None without one.
+
+    Raises:
+        InvalidField: it is no such header.
+    """
+    if key is None:
+        return None
+    if not re.fullmatch(r"[ -~]{1,255}", key):
+        raise InvalidField("The header 'idempotency-key' must be 1 to 255 printable characters", param=HEADER)
+    return Claim(_digest(f"{admin}\n{route}\n{key}"), _digest(body.model_dump_json()), makes)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,50 @@
+"""What is wrong with a body or a query, in sentences that name the field and never repeat its value."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gateway.errors import ClientError, InvalidField, MalformedBody
+from gateway.settings.names import Place, did_you_mean, dotted
+
+MOST_SENTENCES = 5
+LONGEST_NAME = 100  # characters of a name that the caller chose
+
+_NO_STEPS = frozenset({"body", "query", "path"})
+"""What FastAPI puts before the name of a parameter."""
+
+
+def fault_of(errors: Sequence[Mapping[str, Any]], names: Iterable[str]) -> ClientError:
+    """What pydantic's *errors*, at least one, come to; *names* are the fields that one might have meant."""
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        return MalformedBody("The body is not JSON")
+    places = [_place(error["loc"]) for error in errors]
+    known = list(names)
+    sentences = [_sentence(error, place, known) for error, place in zip(errors, places, strict=True)]
+    return InvalidField(" ".join(dict.fromkeys(sentences[:MOST_SENTENCES])), param=_shown(places[0]) or None)
+
+
+def _place(location: Sequence[str | int]) -> Place:
+    """*location* without what is said of types, such as ``[key]`` behind a name that is itself at fault."""
+    steps = tuple(step for step in location if step != "[key]")
+    return steps[1:] if steps and steps[0] in _NO_STEPS else steps
+
+
+def _sentence(error: Mapping[str, Any], place: Place, names: Sequence[str]) -> str:
+    name = _shown(place)
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{name!r} is not known here{did_you_mean(str(place[-1])[:LONGEST_NAME], names)}."
+        case "missing":
+            return f"{name!r} is missing; it must be given."
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"{f'{name!r}' if name else 'The body'} must be an object."
+        case "rule" | "rule_on_private_value":
+            return f"{name!r} is not valid: {error['ctx']['allowed']}."
+        case _:
+            return f"{name!r} is not valid: {error['msg'].replace('Input should', 'it must')}."
+
+
+def _shown(place: Place) -> str:
+    text = dotted(place)
+    return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}..."

@@ -1,0 +1,29 @@
+"""Claims in Redis or Valkey, which forgets them by itself."""
+
+import msgspec
+
+from gateway.api.admin_v1.claims import LIFETIME_S, Claim
+from gateway.storage.redis_link import RedisLink
+
+_PREFIX = "warmgate:{directory}:claim:"
+"""One slot of a cluster with teams and keys; a claim is made in it alone, so that does not matter."""
+
+
+class RedisClaims:
+    """`Claims`, each a value with a time to live. One or two round trips."""
+
+    def __init__(self, link: RedisLink) -> None:
+        self._link = link
+
+    async def find(self, claim_id: str) -> Claim | None:
+        raw = await self._link.ask(lambda client: client.get(_PREFIX + claim_id))
+        return None if raw is None else msgspec.json.decode(raw, type=Claim)
+
+    async def take(self, claim: Claim) -> Claim:
+        value = msgspec.json.encode(claim)
+        taken = await self._link.ask(lambda client: client.set(_PREFIX + claim.id, value, nx=True, ex=LIFETIME_S))
+        # What is there already may end between the two questions: then it is as good as if it had never been.
+        return claim if taken else await self.find(claim.id) or claim
+
+    async def release(self, claim_id: str) -> None:
+        await self._link.ask(lambda client: client.delete(_PREFIX + claim_id))

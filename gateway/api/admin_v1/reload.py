@@ -1,0 +1,38 @@
+"""`/admin/v1/reload`: read the configuration of this gateway again."""
+
+from typing import Literal
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+
+from gateway.api.admin_v1.access import Who, needs
+from gateway.api.admin_v1.json_body import raw_body
+from gateway.api.admin_v1.parts import GatewayOfApp, PartsOfApp
+from gateway.errors import Conflict
+
+router = APIRouter(prefix="/admin/v1/reload", tags=["gateway"])
+
+
+class ReloadCard(BaseModel):
+    object: Literal["reload"]
+    outcome: Literal["applied", "unchanged"]
+    needs_restart: list[str] = Field(description="settings that were changed and are not in force")
+
+
+@router.post(
+    "",
+    summary="Read the configuration of this gateway again, and put it in force",
+    description="Answered 409, with every fault, if it cannot be used: then nothing has changed.",
+    response_model=ReloadCard,
+    dependencies=[Depends(needs("operator")), Depends(raw_body)],
+)
+async def reload(who: Who, parts: PartsOfApp, gateway: GatewayOfApp) -> Response:
+    if gateway.reload is None:
+        raise Conflict("This gateway has no configuration that could be read again")
+    reloaded = await gateway.reload()
+    if reloaded.outcome == "refused":
+        raise Conflict(f"The configuration is not taken, nothing has changed: {' '.join(reloaded.sentences)}")
+    told = {"outcome": reloaded.outcome, "needs_restart": list(reloaded.needs_restart)}
+    await parts.note(parts.audit(who, "reload", "settings", "configuration", after=told))
+    return JSONResponse({"object": "reload", **told})

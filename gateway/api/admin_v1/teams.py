@@ -1,0 +1,159 @@
+"""`/admin/v1/teams`."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.responses import JSONResponse, Response
+
+from gateway.api.admin_v1 import paging
+from gateway.api.admin_v1.access import AdminKey, Who, needs
+from gateway.api.admin_v1.bodies import OPERATOR_FIELDS, TeamBody, TeamPut, TeamState
+from gateway.api.admin_v1.cards import Json, TeamCard, team_card, team_of, team_state
+from gateway.api.admin_v1.claims import HEADER, claim_of
+from gateway.api.admin_v1.entities import retried
+from gateway.api.admin_v1.json_body import body, parsed, patch_body, patched, takes
+from gateway.api.admin_v1.paging import Listed, Page, listing, page_of
+from gateway.api.admin_v1.parts import Parts, PartsOfApp
+from gateway.api.admin_v1.repetition import made_once
+from gateway.errors import Conflict, InvalidField
+from gateway.teams.team import Team
+from gateway.teams.team_store import DeleteTeam, PutTeam
+
+router = APIRouter(prefix="/admin/v1/teams", tags=["teams"])
+
+
+class Deletion(paging.Query):
+    cascade: bool = False
+
+
+@router.get("", summary="The teams, by name", response_model=Listed[TeamCard], dependencies=[Depends(needs("viewer"))])
+async def list_teams(parts: PartsOfApp, page: Annotated[Page, Query()]) -> Response:
+    directory = await parts.entities.look()
+    teams, after = page_of(directory.teams, page)
+    cards = [team_card(team, declared=directory.is_declared_team(team.name)) for team in teams]
+    return JSONResponse(listing(cards, after))
+
+
+@router.get("/{name}", summary="One team", response_model=TeamCard, dependencies=[Depends(needs("viewer"))])
+async def read_team(name: str, parts: PartsOfApp) -> Response:
+    team = await parts.entities.team(name)
+    return JSONResponse(team_card(team, declared=parts.entities.directory.is_declared_team(name)))
+
+
+@router.post(
+    "",
+    summary="Make a team",
+    description="Repeated with the same `idempotency-key` within 24 hours, it answers 200 with the team that it made.",
+    status_code=201,
+    response_model=TeamCard,
+    responses={200: {"model": TeamCard, "description": "It was made by an earlier request that this one repeats"}},
+    openapi_extra=takes(TeamBody),
+    dependencies=[Depends(needs("owner"))],
+)
+async def make_team(
+    who: Who,
+    parts: PartsOfApp,
+    wanted: Annotated[TeamBody, Depends(body(TeamBody))],
+    idempotency_key: Annotated[str | None, Header(alias=HEADER)] = None,
+) -> Response:
+    async def exists(name: str) -> bool:
+        return name in (await parts.entities.look()).teams
+
+    async def make(name: str) -> None:
+        if await exists(name):
+            raise Conflict(f"There is a team {name!r} already", param="name")
+        await _put(parts, who, team, None)
+
+    team = team_of(wanted.name, wanted)
+    claim = claim_of(idempotency_key, admin=who.id, route="teams", body=wanted, makes=team.name)
+    if claim is None:
+        await make(team.name)
+    elif (await made_once(claim, parts.claims, exists=exists, make=make)).repeats:
+        return JSONResponse(team_card(await parts.entities.team(team.name), declared=False))
+    return JSONResponse(team_card(team, declared=False), 201)
+
+
+@router.put(
+    "/{name}",
+    summary="Make a team, or replace all that is said of it",
+    response_model=TeamCard,
+    responses={201: {"model": TeamCard, "description": "It is new"}},
+    openapi_extra=takes(TeamPut, required=False),
+    dependencies=[Depends(needs("owner"))],
+)
+async def put_team(
+    name: str, who: Who, parts: PartsOfApp, wanted: Annotated[TeamPut, Depends(body(TeamPut))]
+) -> Response:
+    if wanted.name not in (None, name):
+        raise InvalidField("'name' must be that of the path, or left out.", param="name")
+    named = parsed(TeamBody, wanted.model_copy(update={"name": name}).model_dump_json().encode())
+    team = team_of(named.name, named)
+
+    async def put() -> bool:
+        directory = await parts.entities.look()
+        former = await parts.entities.team(name, to_change=True) if name in directory.teams else None
+        await _put(parts, who, team, former)
+        return former is None
+
+    is_new = await retried(put)
+    return JSONResponse(team_card(team, declared=False), 201 if is_new else 200)
+
+
+@router.patch(
+    "/{name}",
+    summary="Change some of what is said of a team",
+    description="A JSON merge patch, RFC 7396: null brings a default back. Operators change "
+    f"{', '.join(sorted(OPERATOR_FIELDS))}; owners all.",
+    response_model=TeamCard,
+    openapi_extra=takes(TeamState, required=False),
+    dependencies=[Depends(needs("operator"))],
+)
+async def change_team(
+    name: str, who: Who, parts: PartsOfApp, patch: Annotated[Json, Depends(patch_body(TeamState))]
+) -> Response:
+    if not OPERATOR_FIELDS.issuperset(patch):
+        who.require("owner", f"Changing {', '.join(sorted(patch.keys() - OPERATOR_FIELDS))}")
+
+    async def change() -> Team:
+        former = await parts.entities.team(name, to_change=True)
+        team = team_of(name, patched(TeamState, team_state(former), patch))
+        await _put(parts, who, team, former)
+        return team
+
+    return JSONResponse(team_card(await retried(change), declared=False))
+
+
+@router.delete(
+    "/{name}",
+    summary="Delete a team; its lines in the ledger stay",
+    description="A team that has keys is deleted only with `cascade=true`, and they with it.",
+    status_code=204,
+    dependencies=[Depends(needs("owner"))],
+)
+async def delete_team(name: str, who: Who, parts: PartsOfApp, how: Annotated[Deletion, Query()]) -> Response:
+    team = await parts.entities.team(name, to_change=True)
+    keys = [key.id for key in parts.entities.directory.keys.values() if key.team == name]
+    entry = parts.audit(who, "delete", "team", name, team=name, before=_shown(team) | {"keys": keys})
+    await parts.entities.write(DeleteTeam(name, with_keys=how.cascade), entry)
+    return Response(status_code=204)
+
+
+async def _put(parts: Parts, who: AdminKey, team: Team, former: Team | None) -> None:
+    """Write *team* in the place of *former*, unless it is the same."""
+    if team == former:
+        return
+    parts.check_models(team, former)
+    entry = parts.audit(
+        who,
+        "create" if former is None else "update",
+        "team",
+        team.name,
+        team=team.name,
+        before=None if former is None else _shown(former),
+        after=_shown(team),
+    )
+    await parts.entities.write(PutTeam(team, former=former), entry)
+
+
+def _shown(team: Team) -> Json:
+    return {"name": team.name, **team_state(team)}

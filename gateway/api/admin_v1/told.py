@@ -1,0 +1,67 @@
+"""Whatever goes wrong, in OpenAI's shape."""
+
+import math
+from collections.abc import Iterable
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
+
+from gateway.api.admin_v1.faults import fault_of
+from gateway.errors import AdminRefused, GatewayError, MethodNotAllowed, UnknownRoute
+from gateway.incoming import CallerGone
+
+
+def tell_errors(api: FastAPI, routes: Iterable[BaseRoute]) -> None:
+    """Let *api*, which has *routes*, answer every error as `GatewayError.to_body` has it."""
+    api.state.routes = tuple(routes)
+    api.add_exception_handler(GatewayError, _told)
+    api.add_exception_handler(RequestValidationError, _told)
+    api.add_exception_handler(HTTPException, _told)
+    api.add_exception_handler(CallerGone, _for_nobody)
+    api.add_exception_handler(Exception, _told)  # and goes on to the server, which logs it
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    headers = {}
+    known = _known(request, error)
+    if isinstance(known, MethodNotAllowed):
+        headers["allow"] = ", ".join(_allowed(request))
+    if known.retry_after_s is not None:
+        headers["retry-after"] = str(max(1, math.ceil(known.retry_after_s)))
+    if isinstance(known, AdminRefused):
+        headers["www-authenticate"] = "Bearer"
+    return Response(known.to_body(), known.status, headers, media_type="application/json")
+
+
+def _known(request: Request, error: Exception) -> GatewayError:
+    match error:
+        case GatewayError():
+            return error
+        case RequestValidationError():
+            return fault_of(error.errors(), _parameters(request))
+        case HTTPException():
+            known = MethodNotAllowed if error.status_code == MethodNotAllowed.status else UnknownRoute
+            return known(f"{request.method} {request.url.path[:200]} is not served here")
+        case _:
+            return GatewayError("The gateway failed to serve this request")
+
+
+def _allowed(request: Request) -> list[str]:
+    """All methods that the path has: Starlette tells those of the first route that it meets."""
+    routes = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
+
+
+def _parameters(request: Request) -> Iterable[str]:
+    """Names that the query of the route could have had."""
+    route = request.scope.get("route")
+    described = request.app.openapi()["paths"] if isinstance(route, APIRoute) else {}
+    operation = described.get(getattr(route, "path", ""), {}).get(request.method.lower(), {})
+    return [parameter["name"] for parameter in operation.get("parameters", ())]
+
+
+async def _for_nobody(_request: Request, _error: Exception) -> Response:
+    return Response()

@@ -1,0 +1,279 @@
+"""`/admin/v1/usage`: what teams and keys have used, and what it cost."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, BeforeValidator, Field
+
+from gateway.api.admin_v1 import paging
+from gateway.api.admin_v1.access import needs
+from gateway.api.admin_v1.entities import unknown_key, unknown_team
+from gateway.api.admin_v1.paging import After, Listed, listing
+from gateway.api.admin_v1.parts import Parts, PartsOfApp
+from gateway.errors import InvalidField
+from gateway.ledger.entry import Outcome
+from gateway.ledger.export import records_csv, records_jsonl
+from gateway.ledger.usage_store import Dimension, Filter, Period, RecordQuery, SumQuery, UsageSum
+
+Json = dict[str, Any]
+
+router = APIRouter(prefix="/admin/v1/usage", tags=["usage"], dependencies=[Depends(needs("viewer"))])
+
+MEDIA = {"csv": "text/csv; charset=utf-8; header=present", "jsonl": "application/jsonl"}
+
+MONTH = r"^[0-9]{4}-[0-9]{2}$"
+DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+
+Text = Annotated[str, Field(max_length=256)]
+
+
+def _split(value: Any) -> Any:
+    """``group_by=team,model`` as well as ``group_by=team&group_by=model``."""
+    if isinstance(value, list):
+        return [part for text in value for part in (text.split(",") if isinstance(text, str) else [text])]
+    return value
+
+
+class Span(paging.Query):
+    """Of days, whole ones of the ledger's calendar."""
+
+    month: Annotated[str, Field(pattern=MONTH)] | None = Field(default=None, description="2026-11; none: this month")
+    first_day: Annotated[str, Field(pattern=DAY)] | None = Field(
+        default=None, alias="from", description="2026-11-01, instead of a month"
+    )
+    last_day: Annotated[str, Field(pattern=DAY)] | None = Field(
+        default=None, alias="to", description="2026-11-21, that day included; none: today"
+    )
+
+    def period(self, today: date) -> Period:
+        """What is meant, on the day that is *today*.
+
+        Raises:
+            InvalidField: it is none.
+        """
+        if self.month is not None:
+            if self.first_day is not None or self.last_day is not None:
+                raise InvalidField("'month' stands beside 'from' or 'to': give the one or the others.", param="month")
+            return Period.month(self.month)
+        if self.first_day is None:
+            if self.last_day is not None:
+                raise InvalidField("'from' is missing; it must be given beside 'to'.", param="from")
+            return Period.month(f"{today:%Y-%m}")
+        first, last = _day(self.first_day, "from"), today if self.last_day is None else _day(self.last_day, "to")
+        if last < first:
+            raise InvalidField("'to' is before 'from'.", param="to")
+        return Period(first.isoformat(), last.isoformat())
+
+
+class Filters(Span):
+    team: Text | None = None
+    key: Text | None = Field(default=None, description="a key's id")
+    project: Text | None = Field(default=None, description="empty: of no project")
+    model: Text | None = Field(default=None, description="as it is configured")
+    backend: Text | None = Field(default=None, description="id of a worker, or bedrock; empty: none answered")
+
+    def filter(self) -> Filter:
+        return Filter(team=self.team, key=self.key, project=self.project, model=self.model, backend=self.backend)
+
+
+class SumsQuery(Filters):
+    group_by: Annotated[list[Dimension], BeforeValidator(_split)] = Field(
+        default=[], description="a sum for each; several may stand in one value, with commas"
+    )
+
+
+class RecordsQuery(Filters):
+    user: Text | None = Field(default=None, description="the end user that the caller named")
+    outcome: Outcome | None = None
+    request_id: Text | None = None
+
+    def query(self, today: date) -> RecordQuery:
+        return RecordQuery(
+            period=self.period(today),
+            of=self.filter(),
+            user=self.user,
+            outcome=self.outcome,
+            request_id=self.request_id,
+        )
+
+
+class RecordsPage(RecordsQuery):
+    limit: Annotated[int, Field(ge=1, le=paging.MOST)] = paging.USUAL
+    after: After | None = None
+
+
+class Export(RecordsQuery):
+    format: Literal["csv", "jsonl"] = "csv"
+
+
+class UsersQuery(paging.Query):
+    team: Text = Field(description="whose end users")
+    month: Annotated[str, Field(pattern=MONTH)] | None = Field(default=None, description="none: this month")
+    user: Text | None = Field(default=None, description="just this one")
+    limit: Annotated[int, Field(ge=1, le=paging.MOST)] = paging.USUAL
+
+
+class SumCard(BaseModel):
+    """What was grouped by stands beside it."""
+
+    requests: int
+    failed: int
+    aborted: int
+    lost: int
+    fallbacks: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: float
+    saved_usd: float
+    fallback_cost_usd: float = Field(description="of cost_usd, what Bedrock's answers cost")
+
+
+class UsageCard(BaseModel):
+    object: Literal["usage"]
+    first_day: str = Field(alias="from")
+    last_day: str = Field(alias="to")
+    group_by: list[str]
+    data: list[SumCard]
+    total: SumCard
+
+
+class RecordCard(BaseModel):
+    time: str
+    request_id: str
+    team: str
+    project: str | None
+    key: str
+    user: str | None
+    model_asked: str
+    model: str
+    backend: str | None
+    outcome: Outcome
+    status: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: float
+    saved_usd: float
+    fell_back: bool
+    ttft_ms: float | None
+    duration_ms: float
+
+
+@router.get("", summary="Sums of a month, or of some days", response_model=UsageCard)
+async def read_usage(parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) -> Response:
+    period = asked.period(_today(parts))
+    await _check(parts, asked.filter(), period)
+    by: tuple[Dimension, ...] = tuple(dict.fromkeys(asked.group_by))
+    (total,) = await parts.usage.sums(SumQuery(period=period, of=asked.filter()))
+    groups = await parts.usage.sums(SumQuery(period=period, of=asked.filter(), by=by)) if by else [total]
+    return JSONResponse(
+        {
+            "object": "usage",
+            "from": period.first_day,
+            "to": period.last_day,
+            "group_by": list(by),
+            "data": [_sum_card(each) for each in groups],
+            "total": _sum_card(total),
+        }
+    )
+
+
+@router.get("/users", summary="The end users of a team who cost most in a month", response_model=Listed[SumCard])
+async def read_users(parts: PartsOfApp, asked: Annotated[UsersQuery, Query()]) -> Response:
+    month = Span(month=asked.month).period(_today(parts)).first_day[:7]
+    await _check_team(parts, asked.team)
+    users = await parts.usage.users(asked.team, month, most=asked.limit, user=asked.user)
+    return JSONResponse(listing([_sum_card(each) for each in users], None))
+
+
+@router.get("/records", summary="Single requests, the latest first", response_model=Listed[RecordCard])
+async def read_records(parts: PartsOfApp, asked: Annotated[RecordsPage, Query()]) -> Response:
+    query = asked.query(_today(parts))
+    await _check(parts, query.of, query.period)
+    page = await paging.of_cursor(parts.usage.records(query, cursor=asked.after, most=asked.limit))
+    return JSONResponse(listing([msgspec.to_builtins(record) for record in page.items], page.next))
+
+
+@router.get(
+    "/export",
+    summary="Single requests as a file: CSV, or JSON lines",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "The latest first; an error in the middle closes the connection",
+            "content": {media: {"schema": {"type": "string"}} for media in MEDIA.values()},
+        }
+    },
+)
+async def export(parts: PartsOfApp, asked: Annotated[Export, Query()]) -> Response:
+    query = asked.query(_today(parts))
+    await _check(parts, query.of, query.period)
+    pieces = (records_csv if asked.format == "csv" else records_jsonl)(parts.usage, query)
+    name = f"usage-{query.period.first_day}-{query.period.last_day}.{asked.format}"
+    return StreamingResponse(
+        await _begun(pieces),
+        media_type=MEDIA[asked.format],
+        headers={"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"},
+    )
+
+
+async def _check(parts: Parts, of: Filter, period: Period) -> None:
+    """A name that was mistyped is not to look like one that used nothing.
+
+    Raises:
+        UnknownEntity: there is no such team, or no such key, nor was there one that used anything; of a key, then.
+    """
+    if of.team is not None:
+        await _check_team(parts, of.team)
+    if of.key is not None and of.key not in (await parts.entities.look()).keys:
+        (deleted,) = await parts.usage.sums(SumQuery(period=period, of=Filter(key=of.key)))
+        if not deleted.requests:
+            raise unknown_key(of.key, param="key")
+
+
+async def _check_team(parts: Parts, team: str) -> None:
+    if team not in await parts.usage.teams() and team not in (await parts.entities.look()).teams:
+        raise unknown_team(team, param="team")
+
+
+async def _begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """*pieces* of which the first two were read: a store that is away can be told as long as no status is sent."""
+    first = [piece async for piece in _most(pieces, 2)]
+
+    async def all_of_them() -> AsyncIterator[bytes]:
+        for piece in first:
+            yield piece
+        async for piece in pieces:
+            yield piece
+
+    return all_of_them()
+
+
+async def _most(pieces: AsyncIterator[bytes], count: int) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        try:
+            yield await anext(pieces)
+        except StopAsyncIteration:
+            return
+
+
+def _sum_card(each: UsageSum) -> Json:
+    card: Json = msgspec.to_builtins(each)
+    group: Json = card.pop("group")
+    return group | card
+
+
+def _today(parts: Parts) -> date:
+    return datetime.fromtimestamp(parts.wall_clock(), UTC).astimezone(parts.zone).date()
+
+
+def _day(text: str, param: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidField(f"{param!r} is not a day such as 2026-11-21.", param=param) from None

@@ -1,0 +1,19 @@
+"""Who asks one of the routes that FastAPI serves: the same keys as for completions."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from gateway.incoming import Incoming
+from gateway.teams.access import Access
+from gateway.teams.caller import Caller
+
+
+async def _caller(request: Request) -> Caller | None:
+    access: Access = request.app.state.access
+    incoming = Incoming(request.scope, request.receive)
+    return await access.sure_caller(incoming.text_of, incoming.peer, incoming.all_of)
+
+
+AnyCaller = Annotated[Caller | None, Depends(_caller)]
+"""None: somebody on this machine, where there are no keys. Raises as `Access.caller`."""

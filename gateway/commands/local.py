@@ -1,0 +1,85 @@
+"""`/admin/v1` in this process, over the store that the settings name: it works while no gateway runs.
+
+One that runs on the same store notices within a second what was changed.
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+from gateway.api.admin_v1.access import AdminKey
+from gateway.api.admin_v1.application import admin_api
+from gateway.commands.output import CommandFailed
+from gateway.errors import GatewayError
+from gateway.ledger.sqlite_usage import create
+from gateway.settings import Settings
+from gateway.storage.sqlite_file import SqliteFile
+from gateway.stores import SQLITE, Stores, stores_of
+from gateway.teams.declared import declared_in
+from gateway.teams.directory import Directory
+from gateway.teams.secret import Digester
+
+WHO = "local"
+"""Who it is in the audit log: somebody who can read the settings and write to the store."""
+BASE_URL = "http://local"
+
+
+@asynccontextmanager
+async def local_admin(settings: Settings, *, wall_clock: Callable[[], float]) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the admin application over the store of *settings*, as an owner. *wall_clock*: seconds since 1970.
+
+    Raises:
+        CommandFailed: they name no store, or it cannot be reached.
+        SettingsError: two declared keys have the same secret.
+    """
+    if settings.store.url is None:
+        text = "The settings name no store (store.url), so only a gateway that runs knows its teams and keys: say where"
+        raise CommandFailed(f"{text} it is, with --url or WARMGATE_ADMIN_URL.", code=2)
+    stores = stores_of(settings, wall_clock=wall_clock)
+    try:
+        async with await _client(settings, stores, settings.store.url, wall_clock) as client:
+            yield client
+    finally:
+        await stores.aclose()
+
+
+async def _client(settings: Settings, stores: Stores, url: str, wall_clock: Callable[[], float]) -> httpx.AsyncClient:
+    try:
+        if url.startswith(SQLITE):
+            await _prepare(Path(url.removeprefix(SQLITE)))
+        given = settings.store.pepper
+        digester = Digester(given.get_secret_value().encode() if given is not None else await stores.teams.pepper())
+    except GatewayError as fault:
+        raise CommandFailed(f"The store cannot be used: {fault.message}.") from None
+    directory = Directory(is_followed=True)
+    directory.declare(declared_in(settings.teams, digester))
+
+    async def same() -> Digester:
+        return digester
+
+    owner = AdminKey(WHO, "owner", secrets.token_urlsafe())
+    application = admin_api(
+        (owner,),
+        store=stores.teams,
+        directory=directory,
+        digester=same,
+        usage_store=stores.usage,
+        claims=stores.claims,
+        wall_clock=wall_clock,
+        time_zone=settings.quota.time_zone,
+    )
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(application), base_url=BASE_URL, headers={"x-api-key": owner.secret}
+    )
+
+
+async def _prepare(path: Path) -> None:
+    """The ledger's tables in the file at *path*, which no gateway may have opened yet."""
+    file = SqliteFile(path)
+    try:
+        await file.run(create)
+    finally:
+        await file.aclose()

@@ -1,0 +1,58 @@
+"""`warmgate team`."""
+
+import argparse
+
+from gateway.commands.admin_client import AdminClient
+from gateway.commands.fields import TEAM_FIELDS, add_team_fields, said_of
+from gateway.commands.output import CommandFailed, Output
+from gateway.commands.subcommands import Subcommands
+
+_COLUMNS = ("name", "weight", "priority", "models", "limits", "blocked", "declared")
+
+
+def add_team(commands: Subcommands) -> None:
+    team = commands.group("team", help="make, show, change and delete teams")
+
+    command = team.command("create", _create, help="make a team")
+    command.add_argument("name", metavar="NAME", nargs="?", help="its name, in the ledger and in metrics")
+    command.add_argument("--name", dest="named", metavar="NAME", help="the same")
+    add_team_fields(command, to_change=False)
+
+    team.command("list", _list, help="every team")
+    command = team.command("show", _show, help="one team, with its keys")
+    command.add_argument("name", metavar="NAME")
+
+    command = team.command("update", _update, help="change some fields of a team; lists are replaced as a whole")
+    command.add_argument("name", metavar="NAME")
+    add_team_fields(command, to_change=True)
+
+    command = team.command("delete", _delete, help="delete a team; its lines in the ledger stay")
+    command.add_argument("name", metavar="NAME")
+    command.add_argument("--cascade", action="store_true", help="and its keys, if it has any")
+
+
+async def _create(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
+    names = [name for name in (arguments.name, arguments.named) if name is not None]
+    if len(names) != 1:
+        raise CommandFailed("team create takes one name.", code=2)
+    body = {"name": names[0], **said_of(arguments, TEAM_FIELDS, now=output.now)}
+    output.entity(await client.post("teams", body=body))
+
+
+async def _list(client: AdminClient, _: argparse.Namespace, output: Output) -> None:
+    output.entities(await client.listed("teams"), _COLUMNS)
+
+
+async def _show(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
+    team = await client.get("teams", arguments.name)
+    keys = await client.listed("keys", query={"team": arguments.name})
+    output.entity({**team, "keys": [key["id"] for key in keys]})
+
+
+async def _update(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
+    output.entity(await client.patch("teams", arguments.name, body=said_of(arguments, TEAM_FIELDS, now=output.now)))
+
+
+async def _delete(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
+    await client.delete("teams", arguments.name, query={"cascade": "true"} if arguments.cascade else None)
+    output.done(f"The team {arguments.name} is deleted.")

@@ -1,0 +1,88 @@
+"""The application as a whole."""
+
+import re
+from typing import Any
+
+import pytest
+
+from gateway.api.admin_v1.application import PREFIX
+from gateway.api.admin_v1.parts import AdminGateway
+from gateway.api.admin_v1.redis_claims import RedisClaims
+from gateway.ledger.redis_usage import RedisUsage
+from gateway.settings import build
+from gateway.storage.redis_link import redis_link
+from gateway.teams.redis_teams import RedisTeamStore
+from tests.gateway.api.admin_v1.administration import Administration, administration, fault
+from tests.gateway.examples import the_models
+from tests.storage import RedisServer
+
+OF_A_GATEWAY = {f"{PREFIX}/{path}" for path in ("workers", "workers/drain", "workers/undrain", "models", "reload")}
+
+
+async def test_without_a_gateway_its_routes_are_not_there(admin: Administration) -> None:
+    """As in a command that works on the store alone."""
+    for path in ("/workers", "/models"):
+        assert (404, "unknown_url", None) == fault(await admin.ask("GET", path))
+    assert set() == OF_A_GATEWAY & admin.api.openapi()["paths"].keys()
+
+
+async def test_with_a_gateway_they_are() -> None:
+    settings = build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}]}, {})
+    async with administration(gateway=AdminGateway(the_models(), lambda: settings)) as admin:
+        assert {"workers": []} == await admin.get("/workers")
+        assert OF_A_GATEWAY <= admin.api.openapi()["paths"].keys()
+
+
+async def test_every_path_begins_with_the_prefix(admin: Administration) -> None:
+    """So it can stand beside the gateway on one port."""
+    assert [] == [path for path in admin.api.openapi()["paths"] if not path.startswith(f"{PREFIX}/")]
+
+
+async def test_nothing_else_is_served(admin: Administration) -> None:
+    """No page with scripts from elsewhere, which FastAPI would bring."""
+    async with admin.client() as client:
+        answers = [await client.get(path) for path in ("/docs", "/redoc", "/openapi.json", "/")]
+
+    assert [404] * 4 == [answer.status_code for answer in answers]
+
+
+@pytest.mark.redis
+async def test_over_redis_everything_is_answered_as_over_sqlite(redis_server: RedisServer) -> None:
+    """Field by field, but for what is made by chance."""
+    asked: list[tuple[str, str, dict[str, Any] | None]] = [
+        ("POST", "/teams", {"name": "blue", "limits": {"concurrent": 3}}),
+        ("POST", "/teams", {"name": "blue", "limits": {"concurrent": 3}}),
+        ("POST", "/teams", {"name": "blue", "limits": {"concurrent": 4}}),
+        ("POST", "/keys", {"team": "blue", "id": "ci"}),
+        ("POST", "/keys", {"team": "red"}),
+        ("PATCH", "/keys/ci", {"limits": {"usd_per_day": 0.5}, "blocked": True}),
+        ("POST", "/keys/ci/rotate", {"grace_s": 60}),
+        ("GET", "/keys", None),
+        ("DELETE", "/teams/blue", None),
+        ("DELETE", "/keys/ci", None),
+        ("DELETE", "/keys/ci", None),
+        ("DELETE", "/teams/blue", None),
+        ("GET", "/teams", None),
+        ("GET", "/usage?group_by=team", None),
+        ("GET", "/usage/users?team=blue", None),
+        ("GET", "/usage/records", None),
+        ("GET", "/usage/export", None),
+        ("GET", "/audit", None),
+        ("GET", "/audit?after=x", None),
+        ("GET", "/usage/records?after=x", None),
+    ]
+
+    async def answers(admin: Administration) -> list[tuple[int, str]]:
+        told = [await admin.ask(*question, idempotency_key="k-1") for question in asked]
+        return [(each.status_code, re.sub(r"wg-ci-[\w-]{43}", "SECRET", each.text)) for each in told]
+
+    async with administration() as embedded:
+        expected = await answers(embedded)
+    link = redis_link(redis_server.url)
+    stores = RedisTeamStore(link), RedisUsage(link), RedisClaims(link)
+    async with administration(stores=stores) as shared:
+        found = await answers(shared)
+    await link.aclose()
+
+    assert expected == found
+    assert [201, 200, 409, 201, 409, 200] == [status for status, _ in found[:6]]

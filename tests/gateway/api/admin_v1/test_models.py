@@ -1,0 +1,76 @@
+"""/admin/v1/models."""
+
+from gateway.api.admin_v1.parts import AdminGateway
+from gateway.model_names import ModelNames
+from gateway.settings import build
+from tests.fakes.backends import Answers
+from tests.gateway.api.admin_v1.administration import administration, fault
+from tests.gateway.examples import a_model, the_models
+
+SETTINGS = build(
+    {
+        "models": [
+            {
+                "name": "tiny",
+                "aliases": ["gpt-4*"],
+                "upstream_model": "tiny-8b",
+                "workers": [{"url": "http://a", "id": "a", "api_key": "w0rker-secret"}],
+                "price": {"input_usd": 0.5, "output_usd": 1.5},
+                "max_output_tokens": 4096,
+                "bedrock": {"model_id": "anthropic.claude", "region": "eu-central-1"},
+            },
+            {"name": "big", "workers": [{"url": "http://b"}], "price": {"gpu_hour_usd": 2.5}},
+        ]
+    },
+    {},
+)
+
+
+async def test_models_are_listed_with_price_limits_and_workers() -> None:
+    """In the order of the settings; one that is not in force yet has no workers."""
+    models = the_models(a_model(Answers(), name="tiny"))
+    async with administration(gateway=AdminGateway(models, lambda: SETTINGS)) as admin:
+        listed = await admin.get("/models")
+        workers = (await admin.get("/workers"))["workers"]
+    tiny, big = listed["data"]
+
+    assert {
+        "object": "model",
+        "name": "tiny",
+        "aliases": ["gpt-4*"],
+        "upstream_model": "tiny-8b",
+        "adapter_of": None,
+        "strategy": "prefix_aware",
+        "price": {"input_usd": 0.5, "cached_input_usd": 0.5, "output_usd": 1.5, "gpu_hour_usd": None},
+        "max_output_tokens": 4096,
+        "bedrock": "anthropic.claude",
+        "not_ready": None,
+        "in_flight": 0,
+        "workers": workers,
+    } == tiny
+    assert ("big", 2.5, None, []) == (
+        big["name"],
+        big["price"]["gpu_hour_usd"],
+        big["max_output_tokens"],
+        big["workers"],
+    )
+    assert "it is not in force yet" == big["not_ready"]
+    assert "w0rker-secret" not in str(listed)
+
+
+async def test_limits_are_of_models_that_are_configured() -> None:
+    """Those of an alias would come to nothing; what was accepted earlier stays, whatever became of its model."""
+    unknown = {"model_limits": {"nobody": {"concurrent": 1}}}
+    models = the_models(a_model(name="tiny"), aliases={"tiny": ["gpt-4o"]})
+    async with administration(gateway=AdminGateway(models, lambda: SETTINGS)) as admin:
+        await admin.make("teams", name="blue", model_limits={"tiny": {"concurrent": 1}})
+        refused = [
+            await admin.ask("POST", "/teams", {"name": "red", **unknown}),
+            await admin.ask("PATCH", "/teams/blue", {"model_limits": {"gpt-4o": {"concurrent": 1}}}),
+            await admin.ask("POST", "/keys", {"team": "blue", **unknown}),
+        ]
+        models.replace({}, ModelNames([]))
+        changed = await admin.ask("PATCH", "/teams/blue", {"weight": 2})
+
+    assert [(400, None, "model_limits")] * 3 == [fault(each) for each in refused]
+    assert 200 == changed.status_code

@@ -1,0 +1,30 @@
+import pytest
+
+from tests.gateway.commands.terminal import Terminal, terminal
+
+__all__ = ["terminal"]
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ([], ["team", "key", "usage", "audit"]),
+        (["team"], ["create", "list", "show", "update", "delete"]),
+        (["key"], ["create", "list", "show", "update", "rotate", "revoke"]),
+    ],
+)
+def test_the_commands_are_told_by_help(terminal: Terminal, command: list[str], named: list[str]) -> None:
+    """With a line for each."""
+    code, out, err = terminal.run(*command, "--help")
+
+    assert (0, "") == (code, err)
+    told = [line.split()[0] for line in out.splitlines() if line.startswith("    ")]
+    assert [] == [name for name in named if name not in told]
+
+
+def test_a_command_without_its_verb_is_bad_usage(terminal: Terminal) -> None:
+    """Argparse says what is missing."""
+    code, out, err = terminal.run("key")
+
+    assert (2, "") == (code, out)
+    assert "the following arguments are required: COMMAND" in err
