@@ -21,12 +21,15 @@ WORKDIR /
 RUN /opt/warmgate/bin/python -c "import importlib.metadata as m; d = m.packages_distributions(); assert all(d[p] == ['warmgate'] for p in ('gateway', 'routing', 'cache_index')), d"
 
 FROM python:3.11-slim
-RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin warmgate
+RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin warmgate \
+    && install --directory --owner=10001 --mode=0700 /var/lib/warmgate
 COPY --from=build /opt/warmgate /opt/warmgate
 # Inside a container, 127.0.0.1 can be reached by nobody else. The variable goes over what the file says.
 ENV PATH=/opt/warmgate/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     WARMGATE_SERVER__HOST=0.0.0.0
+# Where a relative store.url is; mount a volume there.
+WORKDIR /var/lib/warmgate
 USER 10001
 EXPOSE 8080
 ENTRYPOINT ["warmgate", "serve"]

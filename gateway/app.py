@@ -22,14 +22,20 @@ from cache_index import Hasher, RadixTree
 from cache_index.confirmed import Confirmed
 from cache_index.residency import Residency
 from cache_index.tokens import TokenHasher
-from gateway.api import admin as admin_api
+from gateway.api import admin as workers_api
 from gateway.api import explain as explain_api
 from gateway.api import models as models_api
 from gateway.api import probes
 from gateway.api import responses as responses_api
+from gateway.api import usage as usage_api
 from gateway.api.admin_access import AdminAccess
+from gateway.api.admin_v1.access import admin_keys
+from gateway.api.admin_v1.application import PREFIX as ADMIN_PREFIX
+from gateway.api.admin_v1.application import admin_api
+from gateway.api.admin_v1.parts import AdminGateway
 from gateway.api.explain import Explainer
 from gateway.api.openapi import describe
+from gateway.api.usage import SelfView
 from gateway.cache_check import CacheCheck
 from gateway.cache_metrics import CacheCollector
 from gateway.configuration import Configuration, Reloader
@@ -40,7 +46,7 @@ from gateway.discovery.static import StaticDiscovery
 from gateway.endings import Endings, Observer
 from gateway.endpoints.table import ENDPOINTS
 from gateway.endpoints.unserved import INSTEAD
-from gateway.errors import AdminRefused, ClientError, GatewayError, MethodNotAllowed, UnknownRoute
+from gateway.errors import ClientError, GatewayError, MethodNotAllowed, UnknownRoute
 from gateway.followers import Followers
 from gateway.hangup import told_of_hangups
 from gateway.headers import fields, request_id_of
@@ -52,12 +58,15 @@ from gateway.live_settings import LiveSettings, OnRefused
 from gateway.metrics import Metrics, StateCollector
 from gateway.models import Models
 from gateway.proxy import Proxy
-from gateway.reloads import Reloads
+from gateway.reloads import Reloaded, Reloads
 from gateway.request_log import RequestLog, Sink
 from gateway.response_owners import ResponseOwners
 from gateway.roster import Knowledge, Roster, rules_of
 from gateway.settings import ModelSettings, Settings
 from gateway.start_checks import StartChecks
+from gateway.team_metrics import TeamMetrics
+from gateway.teams.access import Access
+from gateway.tenancy import Tenancy
 from gateway.tokenizers import Tokenizers
 
 _log = logging.getLogger(__name__)
@@ -74,15 +83,21 @@ BYTES_PER_TOKEN = 4.0
 class Gateway:
     """The outermost ASGI callable: completions go to the proxy before FastAPI's router sees them."""
 
-    def __init__(self, api: FastAPI, proxy: Proxy) -> None:
+    def __init__(self, api: FastAPI, proxy: Proxy, *, admin: FastAPI, is_admin_apart: bool) -> None:
+        """*admin* is served under `/admin/v1`, unless it *is_admin_apart*: then whoever asks for it has it."""
         self._api = api
         self._proxy = proxy
+        self._admin = admin
+        self.admin = admin if is_admin_apart else None
+        """For a port of its own."""
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._api(scope, receive, send)
         elif self._proxy.serves(scope["path"]):
             await self._proxy(scope, receive, send)
+        elif self.admin is None and scope["path"].startswith(ADMIN_PREFIX):
+            await self._admin(*_naming_request(scope, receive, send))
         else:
             await self._api(*_naming_request(scope, receive, send))
 
@@ -95,35 +110,38 @@ def create_app(
     *settings* are those that *configuration* has loaded, which is followed; without one they stay as they are. Request
     lines go to *log_sink*, default stdout.
     """
-    clock = time.monotonic
+    clock, wall_clock = time.monotonic, time.time  # noqa: TID251
     client = httpx.AsyncClient(follow_redirects=False, limits=httpx.Limits(max_connections=None))
     models = Models()
     health = Health(rules_of(settings), client=client, clock=clock, rng=random.Random())
     executor = ThreadPoolExecutor(max_workers=TOKEN_THREADS, thread_name_prefix="tokens")
     knowledge = _knowledge(settings, Tokenizers(executor=executor, client=client, clock=clock), client, clock)
-    index, followers = knowledge.index, knowledge.followers
+    followers = knowledge.followers
     seed = settings.routing.seed  # None: seeded by the operating system
     roster = Roster(models, health, knowledge=knowledge, client=client, clock=clock, rng=random.Random(seed))
     roster.take(settings)
-    reloads = Reloads(wall_clock=time.time)  # noqa: TID251
-    live = LiveSettings(settings, take=roster.take, discover=_discovery, reloads=reloads)
-    metrics = Metrics()
-    metrics.registry.register(reloads)
-    metrics.registry.register(StateCollector(models, index, max_index_bytes=settings.index.max_bytes, clock=clock))
-    limit = settings.kv_events.max_bytes
-    metrics.registry.register(CacheCollector(models, followers, knowledge.confirmed, max_confirmed_bytes=limit))
+    tenancy = Tenancy(settings, wall_clock=wall_clock)
+
+    def take(settings: Settings) -> None:
+        declared = tenancy.declared(settings.teams)  # which may fail, and changes nothing
+        roster.take(settings)
+        tenancy.declare(declared, settings.teams)
+
+    reloads = Reloads(wall_clock=wall_clock)
+    live = LiveSettings(settings, take=take, discover=_discovery, reloads=reloads)
+    reloader = None if configuration is None else Reloader(configuration, live.reload)
+    team_metrics = TeamMetrics(lambda: tenancy.is_degraded)
+    metrics = _metrics(settings, models, knowledge, reloads, team_metrics)
     check = CacheCheck(client, knowledge.confirmed, clock=clock, nonce=partial(secrets.token_hex, 8))
     start_checks = StartChecks(models, followers, check, knowledge.tokenizers)
-    observers: list[Observer] = [metrics]
-    if settings.logging.requests:
-        observers.append(RequestLog(log_sink or sys.stdout.buffer, wall_clock=time.time))  # noqa: TID251
-    endings = Endings(observers)
+    endings = Endings([metrics, team_metrics, *_request_logs(settings, log_sink)])
     disconnects = Disconnects()
     keep_alive = KeepAlive(silence_s=settings.server.sse_keep_alive_s)
     owners = ResponseOwners()
     proxy = Proxy(
         ENDPOINTS,
         models,
+        admission=tenancy.admission,
         owners=owners,
         endings=endings,
         disconnects=disconnects,
@@ -137,19 +155,22 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with client, asyncio.TaskGroup() as tasks:
+            await tenancy.begin()
             await live.find()
             await health.check()
             running = [health.run(), live.run(), followers.run(), disconnects.run(), keep_alive.run()]
+            running += tenancy.loops()
             if settings.kv_events.check:
                 running.append(start_checks.run())
             loops = [tasks.create_task(loop) for loop in running]
-            async with _reloading(live, configuration, tasks):
+            async with _reloading(reloader, tasks):
                 yield
             for loop in loops:
                 loop.cancel()
             for model in models:
                 await model.aclose()
             executor.shutdown(wait=False, cancel_futures=True)
+        await tenancy.aclose()
         endings.settle()
 
     api = _api(
@@ -166,9 +187,50 @@ def create_app(
         ),
         stream_state=followers.state,
         admin_access=_admin_access(settings),
+        access=tenancy.access,
         lifespan=lifespan,
     )
-    return Gateway(api, proxy)
+    api.state.self_view = SelfView(
+        tenancy.stores.usage, tenancy.stores.quota, tenancy.plans, models, tenancy.zone, wall_clock
+    )
+    reload = None if reloader is None else reloader.reload
+    admin = _admin(settings, tenancy, AdminGateway(models, lambda: live.configured, reload))
+    return Gateway(api, proxy, admin=admin, is_admin_apart=settings.admin.port is not None)
+
+
+def _metrics(settings: Settings, models: Models, knowledge: Knowledge, reloads: Reloads, teams: TeamMetrics) -> Metrics:
+    metrics = Metrics()
+    index_bytes, confirmed_bytes = settings.index.max_bytes, settings.kv_events.max_bytes
+    for collector in (
+        reloads,
+        StateCollector(models, knowledge.index, max_index_bytes=index_bytes, clock=time.monotonic),
+        CacheCollector(models, knowledge.followers, knowledge.confirmed, max_confirmed_bytes=confirmed_bytes),
+        teams,
+    ):
+        metrics.registry.register(collector)
+    return metrics
+
+
+def _request_logs(settings: Settings, sink: Sink | None) -> list[Observer]:
+    """The one that is wanted, if one is."""
+    if not settings.logging.requests:
+        return []
+    return [RequestLog(sink or sys.stdout.buffer, wall_clock=time.time)]  # noqa: TID251
+
+
+def _admin(settings: Settings, tenancy: Tenancy, gateway: AdminGateway) -> FastAPI:
+    stores = tenancy.stores
+    return admin_api(
+        admin_keys(settings.admin),
+        store=stores.teams,
+        directory=tenancy.directory,
+        digester=tenancy.digester,
+        usage_store=stores.usage,
+        claims=stores.claims,
+        wall_clock=time.time,  # noqa: TID251
+        time_zone=settings.quota.time_zone,
+        gateway=gateway,
+    )
 
 
 def _index(settings: Settings) -> RadixTree:
@@ -207,14 +269,11 @@ def _discovery(model: ModelSettings, on_refused: OnRefused) -> Discovery:
 
 
 @asynccontextmanager
-async def _reloading(
-    live: LiveSettings, configuration: Configuration | None, tasks: asyncio.TaskGroup
-) -> AsyncIterator[None]:
-    """Inside, changes of *configuration* are put in force; None: there are none."""
-    if configuration is None:
+async def _reloading(reloader: Reloader[Reloaded] | None, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
+    """Inside, changes of the configuration are put in force; None: there are none."""
+    if reloader is None:
         yield
         return
-    reloader = Reloader(configuration, live.reload)
     loop = tasks.create_task(reloader.run())
     with told_of_hangups(reloader.ask):
         yield
@@ -230,6 +289,7 @@ def _api(
     *,
     stream_state: probes.StreamState,
     admin_access: AdminAccess,
+    access: Access,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
 ) -> FastAPI:
     api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan)
@@ -240,10 +300,12 @@ def _api(
     api.state.kept_responses = kept_responses
     api.state.explainer = explainer
     api.state.admin_access = admin_access
+    api.state.access = access
     api.include_router(models_api.router)
     api.include_router(responses_api.router)
+    api.include_router(usage_api.router)
     api.include_router(probes.router)
-    api.include_router(admin_api.router)
+    api.include_router(workers_api.router)
     api.include_router(explain_api.router)
     describe(api, ENDPOINTS.values())
     api.add_exception_handler(GatewayError, _told)
@@ -262,11 +324,9 @@ async def _told(request: Request, error: Exception) -> Response:
         error = known(f"{request.method} {request.url.path[:200]} is not served here{meant}")
     elif not isinstance(error, GatewayError):
         error = GatewayError("The gateway failed to serve this request")
-    elif error.retry_after_s is not None:
-        headers = {"retry-after": str(max(1, round(error.retry_after_s)))}
-    if isinstance(error, AdminRefused):
-        headers = {"www-authenticate": "Bearer"}
-    return Response(error.to_body(), error.status, headers, media_type="application/json")
+    response = Response(error.to_body(), error.status, headers, media_type="application/json")
+    response.raw_headers += error.response_headers
+    return response
 
 
 def _meant(path: str) -> str:

@@ -62,6 +62,7 @@ class Attempts:
         exchange: Exchange,
         *,
         strip_usage: bool,
+        may_fall_back: bool = True,
         clock: Callable[[], float],
         most: int | None,
     ) -> None:
@@ -70,6 +71,7 @@ class Attempts:
         self._dispatch = dispatch
         self._call: Call | None = call
         self._strip_usage = strip_usage
+        self._fallback = model.fallback if may_fall_back else None
         self.exchange = exchange
         self._clock = clock
         self._order = dispatch.order[:most]
@@ -99,10 +101,10 @@ class Attempts:
                 except UpstreamError as error:
                     failure = error.with_traceback(None)
                     await self._give_up(_ending_of(error))
-            if self._model.fallback is None:
+            if self._fallback is None:
                 raise self._exhausted(failure)
             try:
-                return await self._fall_back(self._model.fallback, call)
+                return await self._fall_back(self._fallback, call)
             except UpstreamError as error:
                 # What the caller is told is how the fleet failed; the fallback's own failure is the cause.
                 raise self._exhausted(failure) from error.with_traceback(None)

@@ -37,13 +37,19 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     session: str | None
     """``prompt_cache_key``, else ``user``."""
     cache_salt: str | None
+    """Prompts share cached prefixes only with those that have the same one."""
     n: int
+    """How many answers are generated: the body's ``n`` of each of its prompts."""
     reads_cache: bool
     """False where vLLM computes the whole prompt whatever it holds: ``prompt_logprobs``, ``echo`` with ``logprobs``."""
     writes_cache: bool = True
     """The prompt's blocks are in the worker's cache afterwards. Most pooling engines keep none."""
     previous_response_id: str | None = None
     """The conversation so far lives in the worker that gave this response; *prompt* holds only what is added."""
+    user: str | None = None
+    """The end user that the caller names: ``safety_identifier``, else ``user``."""
+    imposes_salt: bool = False
+    """`cache_salt` is the gateway's: the worker has to be told."""
 
 
 Completion = Body
@@ -152,6 +158,7 @@ class _Common(msgspec.Struct, gc=False):
     max_completion_tokens: int | float | None = None
     n: int | float | None = None
     user: str | None = None
+    safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     cache_salt: str | None = None
     prompt_logprobs: Any = None
@@ -199,15 +206,18 @@ def _chats(raw: bytes) -> Body:
     if not chats.messages:
         raise InvalidField("'messages' must be a list of at least one chat", param="messages")
     head = _head(chats)
-    return _completion(chats, prompt=joined([chat_prompt(messages, head=head) for messages in chats.messages]))
+    prompts = [chat_prompt(messages, head=head) for messages in chats.messages]
+    return _completion(chats, prompt=joined(prompts), prompts=len(prompts))
 
 
 def _text(raw: bytes) -> Body:
     text = _decode_text(raw)
-    return _completion(text, prompt=_prompt(text))
+    text.max_completion_tokens = None  # which the engines do not know here: it must not hide the other
+    several = isinstance(text.prompt, list) and text.prompt and not isinstance(text.prompt[0], int)
+    return _completion(text, prompt=_prompt(text), prompts=len(text.prompt or ()) if several else 1)
 
 
-def _completion(body: _Common, *, prompt: bytes) -> Body:
+def _completion(body: _Common, *, prompt: bytes, prompts: int = 1) -> Body:
     options = body.stream_options
     max_tokens = count(body.max_tokens, "max_tokens", least=0)
     max_completion_tokens = count(body.max_completion_tokens, "max_completion_tokens", least=0)
@@ -222,8 +232,9 @@ def _completion(body: _Common, *, prompt: bytes) -> Body:
         prompt=prompt,
         session=body.prompt_cache_key or body.user or None,
         cache_salt=body.cache_salt,
-        n=1 if n is None else n,
+        n=prompts if n is None else n * prompts,
         reads_cache=body.prompt_logprobs is None and not echoes_logprobs,
+        user=body.safety_identifier or body.user or None,
     )
 
 

@@ -119,9 +119,7 @@ class Downstream:
             is_inside = self.tail is not None and self.tail.inside_event
             await self.write(b"\n\n" + event if is_inside else event, last=True)
             return
-        headers = [(b"content-type", b"application/json")]
-        if error.retry_after_s is not None:
-            headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+        headers = [(b"content-type", b"application/json"), *error.response_headers]
         if isinstance(error, MethodNotAllowed):
             headers.append((b"allow", b"POST"))
         await self.answer(error.status, headers, self._endpoint.error_body(error, request_id=request_id))
@@ -158,7 +156,7 @@ def _worker_of(exchange: Exchange) -> bytes:
 
 
 def _said_of(exchange: Exchange) -> Headers:
-    said = [(b"x-request-id", exchange.request_id)]
+    said = [(b"x-request-id", exchange.request_id), *exchange.limits_left]
     if exchange.path.startswith("/v1/messages"):
         said.append((b"request-id", exchange.request_id))  # what Anthropic's SDK looks for
     return said

@@ -2,9 +2,20 @@
 
 import msgspec
 
+from gateway.models import Model
+from gateway.quota.quota import Reservation
 from gateway.sse import Usage
+from gateway.teams.caller import Caller
 from routing.candidate import Source
 from routing.reason import Reason
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What has to be settled when a request ends."""
+
+    caller: Caller
+    reservation: Reservation
+    model: Model
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -13,6 +24,12 @@ class Exchange(msgspec.Struct, eq=False):
     request_id: bytes
     path: str
     started: float
+    team: str | None = None
+    key: str | None = None
+    """The public id of the key that the caller brought."""
+    user: str | None = None
+    """The end user that it named."""
+    model_asked: str | None = None
     model: str | None = None
     """The configured name; None until it is known that there is one."""
     strategy: str | None = None
@@ -27,10 +44,22 @@ class Exchange(msgspec.Struct, eq=False):
     """Of the prompt, that the chosen worker was believed to hold."""
     hit_source: Source | None = None
     prompt_blocks: int = 0
+    prompt_tokens: float = 0.0
+    """Before the engine told: exact, or estimated."""
+    streamed_events: int = 0
+    limits_left: tuple[tuple[bytes, bytes], ...] = ()
+    """Headers that say what the caller's limits still have room for."""
     attempts: int = 0
     status: int = 0
     """What the caller was told; 499 if it went away before anything was said."""
     error: str | None = None
     """Name of the fault: a class of gateway.errors, or Refused (4xx of a worker), or CallerGone."""
+    refused_by: str | None = None
+    """The limit that had no room: its scope and what it counts, e.g. ``key/tokens_per_minute``."""
     first_byte: float | None = None
     usage: Usage | None = None
+    account: Account | None = None
+    """Until it is settled."""
+    cost_usd: float = 0.0
+    saved_usd: float = 0.0
+    """What its cached tokens would have cost more."""

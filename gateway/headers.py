@@ -22,6 +22,11 @@ _OURS = frozenset(
         b"x-warmgate-strategy",
         b"x-warmgate-hit-blocks",
         b"x-warmgate-hit-tokens",
+        *(
+            b"x-ratelimit-%b-%b" % (what, unit)
+            for what in (b"limit", b"remaining", b"reset")
+            for unit in (b"requests", b"tokens")
+        ),
     }
 )
 _OF_THE_BODY = frozenset(

@@ -33,6 +33,12 @@ class Incoming:
         return path
 
     @property
+    def peer(self) -> str | None:
+        """The address at the other end of the connection; None of a socket in the file system."""
+        client = self._scope.get("client")
+        return client[0] if client else None
+
+    @property
     def target(self) -> bytes:
         """Path and query as they came."""
         path: bytes = self._scope["raw_path"]
@@ -58,15 +64,20 @@ class Incoming:
         value = self._fields.get(header)
         return value.decode("latin-1") if value else None
 
-    async def body(self, media: bytes, *, most_bytes: int) -> bytes:
-        """The whole body of a POST of *media*.
+    def all_of(self, header: bytes) -> str | None:
+        """All values of *header*, joined by commas; None if there is none."""
+        values = [value for name, value in self._scope["headers"] if name == header]
+        return b",".join(values).decode("latin-1") if values else None
+
+    async def body(self, media: bytes, *, most_bytes: int, method: str = "POST") -> bytes:
+        """The whole body of a *method* of *media*.
 
         Raises:
             MethodNotAllowed, UnsupportedMedia, BodyTooLarge: as named; told before the body is read where possible.
             CallerGone: it ended before the body did.
         """
-        if self._scope["method"] != "POST":
-            raise MethodNotAllowed(f"{self.path} takes POST, not {self._scope['method']}")
+        if self._scope["method"] != method:
+            raise MethodNotAllowed(f"{self.path} takes {method}, not {self._scope['method']}")
         self._check_media(media)
         announced = self._fields.get(b"content-length")
         if announced is not None and int(announced) > most_bytes:

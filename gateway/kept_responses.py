@@ -23,18 +23,18 @@ class KeptResponses:
         self._models = models
         self._owners = owners
 
-    async def ask(self, response_id: str, call: Call) -> Reply:
-        """The answer of whoever keeps the response; to be closed by the caller.
+    async def ask(self, response_id: str, call: Call, team: str | None = None) -> Reply:
+        """The answer of whoever keeps the response of *team*; to be closed by the caller.
 
         Raises:
-            UnknownResponse: nobody keeps it.
+            UnknownResponse: nobody keeps it, or it is another team's.
             NoWorker: nobody who answered keeps it, but somebody did not answer.
             UpstreamError: the worker that keeps it failed.
         """
         owner = self._owners.find(response_id)
         if owner is None:
             return await self._search(response_id, call)
-        keeper = self._worker_of(owner)
+        keeper = self._worker_of(owner) if owner.team == team else None
         if keeper is None:
             raise _unknown(response_id)
         return await _asked(keeper, call)

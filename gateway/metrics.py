@@ -126,7 +126,14 @@ class StateCollector(Collector):
         for model in self._models:
             waiting.add_metric((model.name,), model.turnstile.waiting)
             oldest.add_metric((model.name,), model.turnstile.oldest_wait_s)
-        yield from (waiting, oldest)
+        by_team = GaugeMetricFamily(
+            "warmgate_team_requests_waiting", "The same by team, of those that have any.", labels=("model", "team")
+        )
+        for model in self._models:
+            for team, count in model.turnstile.waiting_by_team.items():
+                if team:
+                    by_team.add_metric((model.name, team), count)
+        yield from (waiting, oldest, by_team)
 
     def _policies(self) -> Metric:
         family = GaugeMetricFamily(

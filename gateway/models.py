@@ -11,10 +11,14 @@ from gateway.body import Body
 from gateway.engine_metrics import Observation
 from gateway.errors import InvalidField, UnknownModel
 from gateway.exact_prompts import ExactPrompt, ExactPrompts
+from gateway.ledger.price import Price
 from gateway.model_names import ModelNames
+from gateway.quota.plan import Metered
+from gateway.teams.caller import Caller
+from gateway.teams.team import Priority
 from gateway.turnstile import Turnstile
 from routing.fleet import Fleet
-from routing.request import Request
+from routing.request import HIGH, LOW, NORMAL, Request
 from routing.strategies import NAMES
 
 STRATEGY_HEADER = b"x-warmgate-strategy"
@@ -22,6 +26,13 @@ STRATEGY_HEADER = b"x-warmgate-strategy"
 
 WANTED_HEADER = b"x-warmgate-wanted-s"
 """By which a caller says in how many seconds it wants the first token."""
+
+
+TIMEOUT_HEADERS = (b"x-stainless-read-timeout", b"x-stainless-timeout")
+"""In which OpenAI's SDKs say for how many seconds they wait: that for Python (``_base_client.py``), that for Node."""
+
+PRIORITIES: Mapping[Priority, int] = {"low": LOW, "normal": NORMAL, "high": HIGH}
+"""As routing has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,10 @@ class Model:
         turnstile: Turnstile,
         workers: Mapping[WorkerId, WorkerBackend],
         fallback: Backend | None = None,
+        price: Price | None = None,
+        fallback_price: Price | None = None,
+        gpu_hour_usd: float | None = None,
+        max_output_tokens: int | None = None,
         former: "Model | None" = None,
     ) -> None:
         self.name = name
@@ -71,6 +86,11 @@ class Model:
         self.turnstile = turnstile
         self.workers = workers
         self.fallback = fallback
+        self._price = price or Price()
+        self._gpu_hour_usd = gpu_hour_usd
+        self._fallback_price = fallback_price
+        self.metered = Metered(name, self._cost_usd, max_output_tokens)
+        """As limits know it."""
         self._traffic = _Traffic()
         self._leaving: tuple[WorkerBackend, ...] = ()
         self._observations: dict[WorkerId, Observation] = {}
@@ -91,6 +111,19 @@ class Model:
         self._traffic.in_flight = value
 
     @property
+    def price(self) -> Price:
+        """What its tokens cost at this moment."""
+        if self._gpu_hour_usd is None:
+            return self._price
+        prefill_s, decode_s = self.fleet.token_times()
+        return Price.per_gpu_hour(self._gpu_hour_usd, prefill_s_per_token=prefill_s, decode_s_per_token=decode_s)
+
+    @property
+    def fallback_price(self) -> Price:
+        """What the tokens of the fallback's answers cost."""
+        return self.price if self._fallback_price is None else self._fallback_price
+
+    @property
     def follows(self) -> bool:
         """Whether it matters to it what engines tell of their caches."""
         return self.exact_prompts is not None
@@ -107,16 +140,22 @@ class Model:
         header: Callable[[bytes], str | None],
         pinned: WorkerId | None,
         exact: ExactPrompt | None = None,
+        caller: Caller | None = None,
     ) -> Request:
         """What routing is to know of *body*. A *pinned* one goes on from what only that worker keeps.
 
-        *header* gives the caller's header of a name, *exact* what `exact_prompt` gave.
+        *header* gives the caller's header of a name, *exact* what `exact_prompt` gave; *caller* is None where there are
+        no teams.
 
         Raises:
             InvalidField: a header has a value that cannot be; *param* names it.
+            Forbidden: the caller may not ask for that strategy.
         """
         prompt = body.prompt
         fleet = self.fleet
+        strategy = _strategy_in(header) if self._allows_strategy_header else None
+        if caller is not None and strategy is not None:
+            caller.permits.check_strategy(strategy)
         return Request(
             prefix=self._hasher.prefix(prompt, self._scope(body)),
             prompt_bytes=len(prompt),
@@ -128,8 +167,12 @@ class Model:
             writes_cache=body.writes_cache,
             pinned=pinned,
             exact=() if exact is None else exact.prefixes,
-            wanted_in_s=_wanted_in_s(header),
-            strategy=_strategy_in(header) if self._allows_strategy_header else None,
+            wanted_in_s=_seconds_in(header, WANTED_HEADER),
+            deadline_s=_patience_in(header),
+            team="" if caller is None else caller.team.name,
+            weight=1.0 if caller is None else caller.weight,
+            priority=NORMAL if caller is None else PRIORITIES[caller.priority],
+            strategy=strategy,
         )
 
     @property
@@ -217,6 +260,9 @@ class Model:
         for worker in (*self.workers.values(), *self._leaving):
             await worker.aclose()
 
+    def _cost_usd(self, prompt: float, cached: float, completion: float) -> float:
+        return self.price.cost_usd(prompt, cached, completion)
+
     def _follow(self, former: "Model") -> None:
         """Take over what is going on, and what is known of the workers that stay."""
         self._traffic = former._traffic  # noqa: SLF001  # of the same class
@@ -258,9 +304,9 @@ def _strategy_in(header: Callable[[bytes], str | None]) -> str | None:
     return name
 
 
-def _wanted_in_s(header: Callable[[bytes], str | None]) -> float | None:
-    """In how many seconds the caller wants the first token; None if it does not say."""
-    said = header(WANTED_HEADER)
+def _seconds_in(header: Callable[[bytes], str | None], name: bytes) -> float | None:
+    """The seconds that the header *name* says; None if there is none."""
+    said = header(name)
     if said is None:
         return None
     try:
@@ -268,8 +314,22 @@ def _wanted_in_s(header: Callable[[bytes], str | None]) -> float | None:
     except ValueError:
         seconds = math.nan
     if not 0.0 <= seconds < math.inf:
-        raise InvalidField("The header 'x-warmgate-wanted-s' must be a number of seconds", param="x-warmgate-wanted-s")
+        text = name.decode("ascii")
+        raise InvalidField(f"The header {text!r} must be a number of seconds", param=text)
     return seconds
+
+
+def _patience_in(header: Callable[[bytes], str | None]) -> float | None:
+    """For how many seconds the caller waits, if its SDK says so in a way that is understood."""
+    for name in TIMEOUT_HEADERS:
+        said = header(name)
+        if said is not None:
+            try:
+                seconds = float(said)
+            except ValueError:
+                return None
+            return seconds if 0.0 < seconds < math.inf else None
+    return None
 
 
 class Models:

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from cache_index import WorkerId
+from gateway.admission import Admission
 from gateway.attempt import Attempt, Attempts
 from gateway.backends.backend import Call
 from gateway.disconnects import Disconnects, Watch
@@ -42,6 +43,7 @@ class Proxy:
         endpoints: Mapping[str, Endpoint],
         models: Models,
         *,
+        admission: Admission,
         owners: ResponseOwners,
         endings: Endings,
         disconnects: Disconnects,
@@ -51,6 +53,7 @@ class Proxy:
         max_body_bytes: int,
         max_attempts: int | None = None,
     ) -> None:
+        self._admission = admission
         self._endpoints = endpoints
         self._models = models
         self._owners = owners
@@ -91,14 +94,18 @@ class Proxy:
             exchange.error = GatewayError.__name__
             await downstream.fail(GatewayError("The gateway failed to serve this request"))
         finally:
-            self._endings.add(exchange, self._clock())
+            now = self._clock()
+            self._admission.settle(exchange, now)
+            self._endings.add(exchange, now)
 
     async def _serve(self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream) -> None:
+        caller = await self._admission.caller(incoming, exchange)
         raw = await incoming.body(endpoint.media, most_bytes=self._max_body_bytes)
-        body = endpoint.parse(raw, incoming.content_type)
+        body = self._admission.isolated(endpoint.parse(raw, incoming.content_type), caller)
         model = self._models.find(body.model)
         exchange.model = model.name
         exchange.streams = body.streams
+        self._admission.check_model(caller, body.model, model.name)
         call = Call(
             method=b"POST",
             path=incoming.target,
@@ -108,7 +115,9 @@ class Proxy:
             model=body.model,
         )
         exact = await model.exact_prompt(exchange.path, raw, body)
-        request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.find), exact)
+        keeper = keeper_of(body, model, self._owners.find, exchange.team)
+        request = model.request(body, incoming.text_of, keeper, exact, caller)
+        await self._admission.reserve(exchange, caller, model, body, request)
         strip_usage = not body.asks_usage
         del raw, body  # as the attempts do with the call: a stream may go on for long when nobody needs its prompt
         watch = self._disconnects.begin(incoming.receive)
@@ -127,6 +136,7 @@ class Proxy:
                 call,
                 exchange,
                 strip_usage=strip_usage,
+                may_fall_back=caller is None or caller.may_fall_back,
                 clock=self._clock,
                 most=self._max_attempts,
             )
@@ -157,6 +167,8 @@ class Proxy:
             attempts.broken()
             raise
         finally:
+            if downstream.tail is not None:
+                attempts.exchange.streamed_events = downstream.tail.events
             self._disconnects.end(watch)  # an answered caller may leave: that must not cut short the closing
             await attempts.aclose()
 
@@ -181,7 +193,7 @@ class Proxy:
 
     def _remember(self, response_id: str, exchange: Exchange) -> None:
         if exchange.model is not None and exchange.backend is not None and not exchange.fell_back:
-            self._owners.remember(response_id, Owner(exchange.model, WorkerId(exchange.backend)))
+            self._owners.remember(response_id, Owner(exchange.model, WorkerId(exchange.backend), exchange.team))
 
     def _exchange(self, incoming: Incoming) -> Exchange:
         request_id = incoming.request_id or b"%032x" % self._rng.getrandbits(128)

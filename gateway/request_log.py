@@ -27,6 +27,8 @@ class Line(msgspec.Struct):
     event: str
     request_id: str
     path: str
+    team: str | None
+    key: str | None
     model: str | None
     status: int
     stream: bool
@@ -95,6 +97,8 @@ class RequestLog:
             event="request",
             request_id=exchange.request_id.decode("ascii"),
             path=exchange.path,
+            team=exchange.team,
+            key=exchange.key,
             model=exchange.model,
             status=exchange.status,
             stream=exchange.streams,

@@ -11,6 +11,8 @@ class Owner(msgspec.Struct, frozen=True):
     model: str
     """The configured name."""
     worker: WorkerId
+    team: str | None = None
+    """Whose it is; None where there are no teams."""
 
 
 class ResponseOwners:

@@ -26,15 +26,17 @@ from gateway.exact_prompts import ExactPrompts
 from gateway.followers import Followers, Subject
 from gateway.health import Health, Rules
 from gateway.kv_events.sources import by_hand
+from gateway.ledger.price import Price
 from gateway.model_names import ModelNames
 from gateway.models import Model, Models
-from gateway.settings import ModelBedrockSettings, ModelSettings, Settings, WorkerSettings
+from gateway.settings import ModelBedrockSettings, ModelSettings, PriceSettings, Settings, WorkerSettings
 from gateway.tokenizers import Tokenizers
 from gateway.tokenizing.engine_question import EngineAddress
 from gateway.turnstile import Turnstile
 from gateway.upstream.timeouts import Timeouts
 from routing.breaker import Breaker
 from routing.dispatcher import Dispatcher, Immediate
+from routing.fair_queue import Fairness
 from routing.fleet import Fleet
 from routing.late_binding import LateBinding, Patience
 from routing.strategies import STRATEGIES
@@ -111,7 +113,7 @@ class Roster:
         else:
             fleet = former.model.fleet
         dispatcher = None
-        if former is None or (former.settings.strategy, follows(former.settings)) != (model.strategy, follows(model)):
+        if former is None or _holding(former.settings, former.shared) != _holding(model, settings):
             dispatcher = self._dispatcher(model, settings, fleet)
         if former is not None:
             turnstile = former.model.turnstile
@@ -137,6 +139,10 @@ class Roster:
             turnstile=turnstile,
             workers=dict(self._workers(model, settings, former)),
             fallback=self._fallback(model, settings, former),
+            price=_price(model.price),
+            fallback_price=_price(None if model.bedrock is None else model.bedrock.price),
+            gpu_hour_usd=model.price.gpu_hour_usd,
+            max_output_tokens=model.max_output_tokens,
             former=None if former is None else former.model,
         )
 
@@ -169,11 +175,12 @@ class Roster:
 
     def _dispatcher(self, model: ModelSettings, settings: Settings, fleet: Fleet) -> Dispatcher:
         strategies = StrategiesByName(model.strategy, lambda name: STRATEGIES[name](self._rng))
-        if not follows(model):
+        fairness = fairness_of(settings)
+        if fairness is None and not follows(model):
             return Immediate(fleet, strategies)
         held = settings.routing
         patience = Patience(depth_s=held.depth_s, max_wait_s=held.max_wait_s, most_waiting=held.most_waiting)
-        return LateBinding(fleet, strategies, self._rng, patience)
+        return LateBinding(fleet, strategies, self._rng, patience, fairness)
 
     def _exact_prompts(self, model: ModelSettings, fleet: Fleet, former: _Made | None) -> ExactPrompts | None:
         """A tokenizer is large: as long as its settings are the same it is kept, with all that it remembers."""
@@ -289,6 +296,14 @@ def rules_of(settings: Settings) -> Rules:
     )
 
 
+def fairness_of(settings: Settings) -> Fairness | None:
+    """How teams share a fleet; None where there are none."""
+    if not settings.teams and settings.store.url is None and not settings.admin.keys:
+        return None
+    queue = settings.queue
+    return Fairness(queue.most_waiting_per_team, queue.low_share, queue.starvation_s)
+
+
 def follows(model: ModelSettings) -> bool:
     """Whether it matters to *model* what engines tell of their caches."""
     return model.strategy == FOLLOWING or model.strategy_header
@@ -307,6 +322,14 @@ def _subject(worker: WorkerSettings, model: str) -> Subject:
             url=worker.url, endpoint=told.endpoint, replay_endpoint=told.replay_endpoint, topic=told.topic
         )
     return Subject(WorkerId(worker.id), worker.url, frozenset(_authorization(worker).items()), model, sources)
+
+
+def _price(price: PriceSettings | None) -> Price | None:
+    if price is None:
+        return None
+    return Price.per_million(
+        input_usd=price.input_usd, cached_input_usd=price.cached_input_usd, output_usd=price.output_usd
+    )
 
 
 def _authorization(worker: WorkerSettings) -> dict[str, str]:
@@ -358,7 +381,16 @@ def bedrock(model: ModelBedrockSettings, settings: Settings, client: httpx.Async
 
 def _same_for_all(settings: Settings, former: Settings) -> bool:
     """Whether the groups that all models share, and that may change, are the same."""
-    return (settings.timeouts, settings.bedrock) == (former.timeouts, former.bedrock)
+
+    def parts(settings: Settings) -> tuple[object, ...]:
+        return settings.timeouts, settings.bedrock, fairness_of(settings)
+
+    return parts(settings) == parts(former)
+
+
+def _holding(model: ModelSettings, settings: Settings) -> tuple[object, ...]:
+    """What decides which dispatcher the model has."""
+    return model.strategy, follows(model), fairness_of(settings)
 
 
 def _retire(former: Model, model: Model | None) -> None:

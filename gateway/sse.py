@@ -48,6 +48,7 @@ class Tail(ABC):
         "aborted",
         "begun",
         "done",
+        "events",
         "failed",
         "next_sequence_number",
         "response_id",
@@ -78,6 +79,8 @@ class Tail(ABC):
         """JSON of the first error that came as an event: engines answer 200 before they know that they fail."""
         self.response_id: str | None = None
         """Under which the worker keeps this response, where the API knows such a thing."""
+        self.events = 0
+        """That came out, about one for each token: what a stream cost of which the end was not seen."""
         self.next_sequence_number = 0
         """For one more event, where the API counts them."""
 
@@ -92,6 +95,7 @@ class Tail(ABC):
             passes = self._watched(data)  # as most reads: whole events
         else:
             passes = self._passes(data)
+        self.events += passes.count(b"\n\n")
         if not self.begun:
             self._look_for_begin(passes)
         return passes

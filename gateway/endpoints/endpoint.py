@@ -48,8 +48,12 @@ def read_as_json(parse: Callable[[bytes], Body]) -> Parse:
 
 
 def json_upstream_body(raw: bytes, _content_type: bytes, body: Body, upstream_name: str, /) -> bytes:
-    """The caller's bytes, with the worker's name of the model, and asking for usage where a stream does not."""
+    """The caller's bytes with the worker's name of the model, asking for usage where a stream does not, and with the
+    salt that the gateway imposes.
+    """
     changes = {} if body.model == upstream_name else {"model": msgspec.json.encode(upstream_name)}
+    if body.imposes_salt:
+        changes["cache_salt"] = msgspec.json.encode(body.cache_salt)
     if body.streams and not body.asks_usage:
         return asking_usage(raw, changes, has_stream_options=body.has_stream_options)
     return spliced(raw, changes) if changes else raw

@@ -4,6 +4,7 @@ A fault comes from one of two sides: an error of the gateway's own (`fault_of`),
 the shapes that engines use (`fault_in`). It leaves in the shape of the endpoint that was asked (`ErrorShape`).
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -20,6 +21,8 @@ _LONGEST_MESSAGE = 4096
 _LARGEST_READ_BYTES = 2**20
 _LONGEST_TEXT = 500
 _MOST_DETAILS = 5
+
+_is_status = re.compile(r"[0-9]{3}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,9 @@ class ErrorShape:
     """The body of a response with an error status, UTF-8 JSON."""
     event: Callable[[Fault, int], bytes]
     """The last event of a stream that had begun. The number is that of the event, where the API counts them."""
-    fits: Callable[[Any], bool]
-    """Whether a worker's JSON has this shape already, so that it can pass byte for byte."""
+    fitted: Callable[[Any], Any]
+    """A worker's JSON if it has this shape: the very same, which can pass byte for byte, or a copy in which a field is
+    put right. Else None."""
 
 
 def fault_of(error: GatewayError, *, request_id: str | None = None) -> Fault:
@@ -54,7 +58,10 @@ def fault_of(error: GatewayError, *, request_id: str | None = None) -> Fault:
 def normalised(shape: ErrorShape, status: int, body: bytes) -> bytes:
     """A worker's error *body* in *shape*: as it came if it has that shape, else with all that it says. O(bytes)."""
     said = _json_in(body)
-    return body if shape.fits(said) else shape.body(fault_in(status, body))
+    fitted = shape.fitted(said)
+    if fitted is None:
+        return shape.body(fault_in(status, body))
+    return body if fitted is said else msgspec.json.encode(fitted)
 
 
 def fault_in(status: int, body: bytes) -> Fault:
@@ -84,7 +91,7 @@ def _openai_body(fault: Fault) -> bytes:
         "message": fault.message,
         "type": fault.type or _openai_type(fault.status),
         "param": fault.param,
-        "code": fault.code,
+        "code": _openai_code(fault.code),
     }
     return msgspec.json.encode({"error": error})
 
@@ -93,11 +100,17 @@ def _openai_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # chunks
     return b"data: " + _openai_body(fault) + b"\n\n"
 
 
-def _is_openai(said: Any) -> bool:
+def _openai_code(code: Any) -> str | None:
+    """In OpenAI's API a code is a name or null. vLLM, SGLang and Dynamo put the status there, as a number."""
+    return code if isinstance(code, str) and not _is_status(code) else None
+
+
+def _as_openai(said: Any) -> Any:
     match said:
-        case {"error": {"message": str()}}:
-            return True
-    return False
+        case {"error": {"message": str(), **rest} as error}:
+            code = rest.get("code")
+            return said if code == _openai_code(code) else {**said, "error": {**error, "code": None}}
+    return None
 
 
 def _responses_event(fault: Fault, number: int) -> bytes:
@@ -126,17 +139,17 @@ def _anthropic_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # eve
     return b"event: error\ndata: " + _anthropic_body(fault) + b"\n\n"
 
 
-def _is_anthropic(said: Any) -> bool:
+def _as_anthropic(said: Any) -> Any:
     """Its types all end so; vLLM puts its own, such as ``BadRequestError``, into Anthropic's envelope."""
     match said:
-        case {"type": "error", "error": {"type": str(kind), "message": str()}}:
-            return kind.endswith("_error")
-    return False
+        case {"type": "error", "error": {"type": str(kind), "message": str()}} if kind.endswith("_error"):
+            return said
+    return None
 
 
-OPENAI = ErrorShape(_openai_body, _openai_event, _is_openai)
-RESPONSES = ErrorShape(_openai_body, _responses_event, _is_openai)
-ANTHROPIC = ErrorShape(_anthropic_body, _anthropic_event, _is_anthropic)
+OPENAI = ErrorShape(_openai_body, _openai_event, _as_openai)
+RESPONSES = ErrorShape(_openai_body, _responses_event, _as_openai)
+ANTHROPIC = ErrorShape(_anthropic_body, _anthropic_event, _as_anthropic)
 
 # docs.anthropic.com/en/api/errors; 503 is what overload is called everywhere else.
 _ANTHROPIC_TYPES: Mapping[int, str] = MappingProxyType(

@@ -123,6 +123,7 @@ def _read(raw: bytes) -> Body:
     body = _decode(raw)
     if not body.messages:
         raise InvalidField("'messages' must be a list of at least one message", param="messages")
+    user = _user(body.metadata)
     return Body(
         model=named(body.model),
         streams=bool(body.stream),
@@ -130,10 +131,11 @@ def _read(raw: bytes) -> Body:
         asks_usage=True,
         has_stream_options=False,
         prompt=messages_prompt(body.system, body.messages, head=_head(body)),
-        session=_session(body.metadata),
+        session=user,
         cache_salt=body.cache_salt,
         n=1,
         reads_cache=True,
+        user=user,
     )
 
 
@@ -142,7 +144,7 @@ def _head(body: _Messages) -> dict[str, Any]:
     return {name: value for name, value in head.items() if value}
 
 
-def _session(metadata: Any) -> str | None:
+def _user(metadata: Any) -> str | None:
     """``metadata.user_id``, in which Claude Code names the session too."""
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
     return user if isinstance(user, str) and user else None

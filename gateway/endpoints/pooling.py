@@ -107,6 +107,7 @@ def _body(body: _Pooling, *, has_cache: bool) -> Body:
         n=1,
         reads_cache=has_cache,
         writes_cache=has_cache,
+        user=body.user or None,
     )
 
 

@@ -98,6 +98,7 @@ class _Responses(msgspec.Struct, gc=False):
     previous_response_id: str | None = None
     prompt_cache_key: str | None = None
     user: str | None = None
+    safety_identifier: str | None = None
     cache_salt: str | None = None
 
 
@@ -147,6 +148,7 @@ def _read(raw: bytes) -> Body:
         reads_cache=is_whole,
         writes_cache=is_whole,
         previous_response_id=body.previous_response_id or None,
+        user=body.safety_identifier or body.user or None,
     )
 
 

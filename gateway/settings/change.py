@@ -8,8 +8,11 @@ from pydantic import BaseModel
 from gateway.settings.names import Place, dotted
 from gateway.settings.schema import Settings
 
-FIXED: Final = ("server", "routing", "index", "kv_events", "breaker", "retry", "logging")
-"""Groups that count from the start on; the others are `models`, `timeouts`, `health` and `bedrock`."""
+FIXED: Final = (
+    *("server", "routing", "index", "kv_events", "breaker", "retry", "logging"),
+    *("admin", "store", "quota", "queue"),
+)
+"""Groups that count from the start on; the others are `models`, `teams`, `timeouts`, `health` and `bedrock`."""
 
 
 @dataclass(frozen=True, slots=True)

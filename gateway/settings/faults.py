@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import SecretStr
 from pydantic_core import ErrorDetails
 
-from gateway.settings.fields import annotation_at, bare, fields_of
+from gateway.settings.fields import annotation_at, bare, entry_of, fields_of
 from gateway.settings.names import PREFIX, Place, did_you_mean, dotted, listed
 from gateway.settings.schema import Settings
 from gateway.settings.table import describe
@@ -37,6 +37,7 @@ _ALLOWED: Final[dict[str, str]] = {
     "string_type": "it must be text (write it in quotes)",
     "tuple_type": "it must be a list",
     "model_type": "it must be a mapping",
+    "dict_type": "it must be a mapping",
     "greater_than": "it must be greater than {gt:g}",
     "greater_than_equal": "it must be at least {ge:g}",
     "less_than_equal": "it must be at most {le:g}",
@@ -88,10 +89,15 @@ def _shown(error: ErrorDetails, place: Place) -> str:
     value, annotation = error["input"], annotation_at(place)
     if isinstance(value, dict | list) or value is None:
         return kind_of(value)
-    if error["type"] == "rule_on_private_value" or bare(annotation) is SecretStr or fields_of(annotation):
+    if error["type"] == "rule_on_private_value" or bare(annotation) is SecretStr or _holds_groups(annotation):
         return "not valid"
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def _holds_groups(annotation: Any) -> bool:
+    """Whether a group or a list of groups belongs there: a single value in its place may be the secret of one."""
+    return bool(fields_of(annotation) or fields_of(entry_of(annotation)))
 
 
 def _named(place: Place, origins: Mapping[Place, str]) -> str:
@@ -115,7 +121,10 @@ def _nearest_setting(place: Place) -> str:
 def _nearest_variable(variable: str) -> str:
     numbers = re.findall(r"(?<=__)\d+(?=__|$)", variable)
     pattern = re.sub(r"(?<=__)\d+(?=__|$)", "0", variable)
-    near = difflib.get_close_matches(pattern, [row.variable for row in describe()], n=1, cutoff=0.75)
+    # A setting without its group, or else the most similar one.
+    near = [row.variable for row in describe() if row.variable.split("__")[1:] == [pattern.removeprefix(PREFIX)]]
+    if not near:
+        near = difflib.get_close_matches(pattern, [row.variable for row in describe()], n=1, cutoff=0.75)
     if not near:
         last = pattern.removeprefix(PREFIX).split("__")[-1]
         near = [row.variable for row in describe() if row.variable.split("__")[-1] == last][:1]

@@ -16,6 +16,8 @@ def annotation_at(place: Place) -> Any:
     for step in place:
         if isinstance(step, int):
             annotation = entry_of(annotation)
+        elif (value := value_of(annotation)) is not None:
+            annotation = value
         else:
             field = (fields_of(annotation) or {}).get(str(step))
             annotation = field.annotation if field is not None else None
@@ -38,6 +40,12 @@ def entry_of(annotation: Any) -> Any:
     """The type of a list's entries, None for what is no list."""
     bare_type = bare(annotation)
     return get_args(bare_type)[0] if get_origin(bare_type) is tuple else None
+
+
+def value_of(annotation: Any) -> Any:
+    """The type of a mapping's values, whose keys are names of the operator's own; None for what is no such mapping."""
+    bare_type = bare(annotation)
+    return get_args(bare_type)[1] if get_origin(bare_type) is dict else None
 
 
 def bare(annotation: Any) -> Any:

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from ipaddress import ip_network
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from pydantic_core import PydanticCustomError
@@ -103,6 +105,48 @@ def _check_zmq(value: str) -> str:
     return value
 
 
+def _check_entity(value: str) -> str:
+    # What YAML and JSON take for something else than text is no name: somebody would write it without quotes.
+    if not re.fullmatch(r"(?!(null|true|false)$)(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
+        raise _rule("it must be a name with a letter, of at most 63 letters, digits, dots, dashes and underscores")
+    return value
+
+
+def _check_variable(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise _rule("it must be the name of an environment variable", shows_value=False)
+    return value
+
+
+def _check_sha256(value: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[0-9a-f]{64}", value.get_secret_value()):
+        raise _rule("it must be 64 hexadecimal digits in lower case", shows_value=False)
+    return value
+
+
+def _check_network(value: str) -> str:
+    try:
+        return str(ip_network(value))
+    except ValueError:
+        raise _rule("it must be an address or a network such as 10.0.0.0/8") from None
+
+
+def _check_time_zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+        raise _rule("it must be a time zone such as Europe/Berlin") from None
+    except KeyError:
+        raise _rule("it must be a time zone such as Europe/Berlin, and known on this machine") from None
+    return value
+
+
+def _check_store(value: str) -> str:
+    if not re.fullmatch(r"sqlite:///.+|(rediss?|unix)://.+", value):
+        raise _rule("it must begin with sqlite:///, redis://, rediss:// or unix://", shows_value="@" not in value)
+    return value
+
+
 Url = Annotated[str, AfterValidator(_check_url)]
 WorkerUrl = Annotated[Url, AfterValidator(_check_worker_url)]
 Token = Annotated[str, AfterValidator(_check_token)]
@@ -114,7 +158,18 @@ HeaderName = Annotated[str, AfterValidator(_check_header)]
 FileName = Annotated[str, AfterValidator(_check_file)]
 UrlPath = Annotated[str, AfterValidator(_check_path)]
 ZmqAddress = Annotated[str, AfterValidator(_check_zmq)]
+EntityName = Annotated[str, AfterValidator(_check_entity)]
+VariableName = Annotated[str, AfterValidator(_check_variable)]
+Sha256 = Annotated[SecretStr, AfterValidator(_check_sha256)]
+Networks = Annotated[tuple[Annotated[str, AfterValidator(_check_network)], ...], Field(strict=False)]
+Names = Annotated[tuple[Alias, ...], Field(strict=False)]
+TimeZone = Annotated[str, AfterValidator(_check_time_zone)]
+StoreUrl = Annotated[str, AfterValidator(_check_store)]
+PriorityName = Literal["high", "normal", "low"]
+WhenAway = Literal["share", "closed"]
 Share = Annotated[float, Field(ge=0, le=1)]
+Burst = Annotated[float, Field(gt=0, le=1)]
+NotNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 

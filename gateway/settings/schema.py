@@ -10,18 +10,29 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from gateway.settings.names import Place
 from gateway.settings.rules import (
     Alias,
+    Burst,
     Contradiction,
     Count,
+    EntityName,
     FileName,
     HeaderName,
     ModelName,
+    Names,
+    Networks,
+    NotNegative,
     Positive,
+    PriorityName,
     Secret,
+    Sha256,
     Share,
+    StoreUrl,
     StrategyName,
+    TimeZone,
     Token,
     Url,
     UrlPath,
+    VariableName,
+    WhenAway,
     WorkerUrl,
     ZmqAddress,
     ambiguous,
@@ -68,6 +79,12 @@ class ServerSettings(_Group):
     admin_token: Secret | None = Field(
         default=None, description="bearer token for the routes under /warmgate; null: they are closed"
     )
+    trusted_proxies: Networks = Field(
+        default=(), description="addresses of proxies whose x-forwarded-for says where a request comes from"
+    )
+    user_header: HeaderName = Field(
+        default="x-end-user", description="request header that names the end user, before user in the body"
+    )
 
 
 class WorkerEventsSettings(_Group):
@@ -98,12 +115,32 @@ class WorkerSettings(_Group):
     )
 
 
+class PriceSettings(_Group):
+    input_usd: NotNegative = Field(default=0, description="US dollars per million prompt tokens that were computed")
+    cached_input_usd: NotNegative | None = Field(
+        default=None, description="the same of prompt tokens that were cached; null: as input_usd"
+    )
+    output_usd: NotNegative = Field(default=0, description="US dollars per million tokens that were generated")
+    gpu_hour_usd: NotNegative | None = Field(
+        default=None,
+        description="US dollars for an hour of a worker: tokens cost their share of its time; not with the others",
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.gpu_hour_usd is not None and self.model_fields_set & {"input_usd", "cached_input_usd", "output_usd"}:
+            text = "stands beside prices of tokens; a model has the one or the others"
+            return unless_contradictory(self, [Contradiction(("gpu_hour_usd",), text)])
+        return self
+
+
 class ModelBedrockSettings(_Group):
     model_id: Token = Field(description="model or inference profile that answers when no worker can")
     region: Token | None = Field(default=None, description="AWS region; null: bedrock.region")
     endpoint_url: Url | None = Field(default=None, description="endpoint of the runtime; null: bedrock.endpoint_url")
     default_max_tokens: Count = Field(default=4096, description="output limit, tokens, when a request sets none")
     first_event_timeout_s: Positive = Field(default=60, description="wait for the first event of Bedrock's answer")
+    price: PriceSettings | None = Field(default=None, description="what its tokens cost; null: as those of the model")
 
 
 class TokenizerSettings(_Group):
@@ -156,6 +193,12 @@ class ModelSettings(_Group):
     bedrock: ModelBedrockSettings | None = Field(
         default=None, description="answers when no worker can; null: nobody does"
     )
+    price: PriceSettings = Field(
+        default=PriceSettings(), description="what its tokens cost, for budgets and the ledger"
+    )
+    max_output_tokens: Count | None = Field(
+        default=None, description="most tokens that an answer can have; what is reserved is no more than that"
+    )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -166,6 +209,131 @@ class ModelSettings(_Group):
             text = "is empty; a model needs at least one worker, or a workers_file, or bedrock"
             found.append(Contradiction(("workers",), text))
         return unless_contradictory(self, found)
+
+
+class LimitSettings(_Group):
+    requests_per_minute: Count | None = Field(default=None, description="requests; null: no limit, as below")
+    input_tokens_per_minute: Count | None = Field(default=None, description="prompt tokens, cached ones weigh less")
+    output_tokens_per_minute: Count | None = Field(default=None, description="generated tokens")
+    tokens_per_minute: Count | None = Field(default=None, description="both together")
+    concurrent: Count | None = Field(default=None, description="requests at once")
+    tokens_per_day: Count | None = Field(default=None, description="both together, by the calendar")
+    usd_per_day: Positive | None = Field(default=None, description="US dollars, by the calendar")
+    usd_per_month: Positive | None = Field(default=None, description="US dollars, by the calendar")
+
+
+class KeySettings(_Group):
+    id: EntityName = Field(description="public name, which stands in logs and in the ledger")
+    secret: Secret | None = Field(default=None, description="what callers send")
+    secret_env: VariableName | None = Field(default=None, description="environment variable that holds the secret")
+    secret_sha256: Sha256 | None = Field(default=None, description="SHA-256 of the secret, hexadecimal")
+    project: EntityName | None = Field(default=None, description="tag by which its usage is told apart")
+    models: Names | None = Field(default=None, description="narrows what the team may use")
+    strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)] | None = Field(
+        default=None, description="that it may ask for; null: as the team"
+    )
+    fallback: bool | None = Field(default=None, description="whether Bedrock may answer; null: as the team")
+    networks: Networks | None = Field(default=None, description="addresses that it may be used from, e.g. 10.0.0.0/8")
+    priority: PriorityName | None = Field(default=None, description="high, normal or low; null: as the team")
+    weight: Positive | None = Field(default=None, description="share of a saturated fleet; null: as the team")
+    limits: LimitSettings = Field(default=LimitSettings(), description="beside those of the team")
+    model_limits: dict[str, LimitSettings] = Field(default={}, description="limits of single models, by their names")
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        given = [each for each in (self.secret, self.secret_sha256) if each is not None]
+        if len(given) == 1 or (not given and self.secret_env is not None):  # `load` says that the variable is not set
+            return self
+        text = "is needed: secret, secret_env or secret_sha256, and only one of them"
+        return unless_contradictory(self, [Contradiction(("secret",), text)])
+
+
+class TeamSettings(_Group):
+    name: EntityName = Field(description="its name, in the ledger and in metrics")
+    weight: Positive = Field(default=1, description="share of a saturated fleet, beside those of other teams")
+    priority: PriorityName = Field(default="normal", description="high, normal or low: a higher one is served first")
+    models: Names | None = Field(
+        default=None, description="models that it may use: names, aliases, or prefixes with *; null: all, []: none"
+    )
+    strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)] | None = Field(
+        default=None, description="that its requests may ask for; null: all"
+    )
+    fallback: bool = Field(default=True, description="whether Bedrock may answer its requests")
+    blocked: bool = Field(default=False, description="all of its keys are refused")
+    isolated_cache: bool = Field(default=False, description="shares cached prefixes with no other team")
+    projects: Names = Field(default=(), description="tags by which its usage may be told apart")
+    limits: LimitSettings = Field(default=LimitSettings(), description="of all its keys together")
+    model_limits: dict[str, LimitSettings] = Field(default={}, description="limits of single models, by their names")
+    keys: Annotated[tuple[KeySettings, ...], Field(strict=False)] = Field(
+        default=(), description="its keys; more can be made while running"
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        return unless_contradictory(self, repeated([(("keys", i, "id"), key.id) for i, key in enumerate(self.keys)]))
+
+
+class AdminKeySettings(_Group):
+    role: Literal["viewer", "operator", "owner"] = Field(
+        description="viewer reads; operator changes limits, blocks and drains; owner also makes teams and keys"
+    )
+    id: EntityName = Field(
+        default_factory=lambda fields: fields["role"], description="who it is, in the audit log; default: its role"
+    )
+    secret: Secret | None = Field(default=None, description="what callers send")
+    secret_env: VariableName | None = Field(default=None, description="environment variable that holds the secret")
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.secret is None and self.secret_env is None:
+            text = "is needed: secret or secret_env"
+            return unless_contradictory(self, [Contradiction(("secret",), text)])
+        return self
+
+
+class AdminSettings(_Group):
+    port: int | None = Field(
+        default=None, ge=0, le=65535, description="port of its own for /admin/v1; null: that of the gateway"
+    )
+    host: Token | None = Field(default=None, description="address of that port; null: server.host")
+    keys: Annotated[tuple[AdminKeySettings, ...], Field(strict=False)] = Field(
+        default=(), description="who may use /admin/v1; none: nobody"
+    )
+
+
+class StoreSettings(_Group):
+    url: StoreUrl | None = Field(
+        default=None, description="sqlite:///FILE, or redis://HOST:PORT/0, or rediss://; null: only what teams says"
+    )
+    pepper: Secret | None = Field(
+        default=None, description="key under which digests of secrets are made; null: one that the store keeps"
+    )
+    replicas: Count = Field(default=1, description="gateways that share the store: each one's share when it is away")
+    away_requests: WhenAway = Field(default="share", description="limits of requests when it is away: share or closed")
+    away_tokens: WhenAway = Field(default="share", description="limits of tokens per minute when it is away")
+    away_concurrent: WhenAway = Field(default="share", description="limits of requests at once when it is away")
+    away_budget: WhenAway = Field(default="closed", description="limits per day and month when it is away")
+    lease_s: Positive = Field(
+        default=30, description="a gateway that says nothing for so long is dead; what it had reserved is settled"
+    )
+    retention_days: Count = Field(default=400, description="how long lines of the ledger are kept")
+
+
+class QuotaSettings(_Group):
+    burst: Burst = Field(default=0.1, description="share of a minute's limit that may be used at once")
+    cached_weight: Share = Field(
+        default=0.1, description="what a cached prompt token weighs in limits of tokens, beside one that is computed"
+    )
+    time_zone: TimeZone = Field(default="UTC", description="whose days and months budgets have, e.g. Europe/Berlin")
+    default_output_tokens: Count = Field(
+        default=512, description="reserved for an answer until a model's lengths are learnt, where a request sets none"
+    )
+
+
+class QueueSettings(_Group):
+    most_waiting_per_team: Count = Field(default=1024, description="requests of one team that are held; more get 503")
+    low_share: Share = Field(default=0.1, description="of a saturated fleet that lower priorities get at least")
+    starvation_s: Positive = Field(default=30, description="held for so long, a request counts as one class higher")
 
 
 class RoutingSettings(_Group):
@@ -276,6 +444,13 @@ class Settings(_Group):
     retry: RetrySettings = Field(default=RetrySettings(), description="trying the next worker")
     logging: LoggingSettings = Field(default=LoggingSettings(), description="what is written")
     bedrock: BedrockSettings = Field(default=BedrockSettings(), description="Amazon Bedrock, shared by all models")
+    teams: Annotated[tuple[TeamSettings, ...], Field(strict=False)] = Field(
+        default=(), description="who may ask; none, and no store: everybody on this machine, and nobody else"
+    )
+    admin: AdminSettings = Field(default=AdminSettings(), description="the routes under /admin/v1")
+    store: StoreSettings = Field(default=StoreSettings(), description="where keys, quotas and the ledger are kept")
+    quota: QuotaSettings = Field(default=QuotaSettings(), description="how limits are counted")
+    queue: QueueSettings = Field(default=QueueSettings(), description="teams before a saturated fleet")
 
     @model_validator(mode="before")
     @classmethod
@@ -295,6 +470,15 @@ class Settings(_Group):
             for j, worker in enumerate(model.workers)
         ]
         found = repeated(names) + ambiguous(workers)
+        found += repeated([(("teams", i, "name"), team.name) for i, team in enumerate(self.teams)])
+        found += repeated(
+            [
+                (("teams", i, "keys", j, "id"), key.id)
+                for i, team in enumerate(self.teams)
+                for j, key in enumerate(team.keys)
+            ]
+        )
+        found += repeated([(("admin", "keys", i, "id"), key.id) for i, key in enumerate(self.admin.keys)])
         found.extend(
             Contradiction(("models", i, "bedrock", "region"), "is needed: set it, or bedrock.region, or AWS_REGION")
             for i, model in enumerate(self.models)

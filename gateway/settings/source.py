@@ -5,6 +5,7 @@ Only this module reads the environment; everybody else is handed plain values.
 
 import copy
 import os
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from gateway.settings.faults import SettingsError, kind_of, sentences_of
 from gateway.settings.names import Place, dotted
 from gateway.settings.schema import Settings
+from gateway.settings.secret_variables import reserved, resolve
 from gateway.settings.variables import aws_defaults, overrides
 from gateway.settings.yaml_file import read
 
@@ -42,13 +44,16 @@ def build(data: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """
     merged: dict[str, Any] = copy.deepcopy(dict(data))
     origins: dict[Place, str] = {}
-    ours, sentences = overrides(environ)
+    ours, sentences = overrides(environ, reserved(merged, environ))
     for override in ours:
         fault = _put(merged, override.place, override.value)
         if fault is None:
             origins[override.place] = override.variable
         else:
             sentences.append(f"{override.variable} {fault}.")
+    found, missing = resolve(merged, environ)
+    origins |= found
+    sentences += missing
     for override in aws_defaults(merged, environ):
         _put(merged, override.place, override.value)
         origins[override.place] = override.variable
@@ -65,8 +70,15 @@ def build(data: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
 
 def masked(settings: Settings) -> str:
     """The effective settings as YAML, every secret as ``**********``."""
-    text: str = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    data = settings.model_dump(mode="json")
+    if data["store"]["url"] is not None:
+        data["store"]["url"] = _password.sub("**********", data["store"]["url"])
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
     return text
+
+
+_password = re.compile(r"(?<=://)[^@/?]*(?=@)|(?<=password=)[^&]*")
+"""In an address of Redis: before its host, or as an option."""
 
 
 def _put(data: dict[str, Any], place: Place, value: Any) -> str | None:

@@ -1,7 +1,7 @@
 """What the variables of an environment set: ours, and those of AWS that fill what nobody set."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,12 +32,15 @@ class Override:
     value: Any
 
 
-def overrides(environ: Mapping[str, str]) -> tuple[list[Override], list[str]]:
-    """What our variables set, outer settings and low list indexes first, and a sentence for each that sets nothing."""
+def overrides(environ: Mapping[str, str], others: Collection[str] = frozenset()) -> tuple[list[Override], list[str]]:
+    """What our variables set, outer settings and low list indexes first, and a sentence for each that sets nothing.
+
+    *others* begin like ours and are something else.
+    """
     found: list[Override] = []
     sentences: list[str] = []
     for variable, text in sorted(environ.items()):
-        if not variable.startswith(PREFIX) or _is_service_link(variable, text):
+        if not variable.startswith(PREFIX) or variable in others or _is_service_link(variable, text):
             continue
         place = place_of(variable)
         annotation = annotation_at(place)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from cache_index import WorkerId
 from gateway.backends.backend import Backend, Call
 from gateway.exchange import Exchange
+from gateway.ledger.price import Price
 from gateway.model_names import ModelNames
 from gateway.models import Model, Models
 from gateway.turnstile import Turnstile
@@ -89,6 +90,9 @@ def a_model(
     allows_strategy_header: bool = False,
     clock: Clock | None = None,
     former: Model | None = None,
+    price: Price | None = None,
+    fallback_price: Price | None = None,
+    gpu_hour_usd: float | None = None,
 ) -> Model:
     """A model whose workers are called a, b, c ... in the order given, and tried in it."""
     for letter, worker in zip(LETTERS, workers, strict=False):
@@ -108,6 +112,9 @@ def a_model(
         fleet=fleet,
         turnstile=Turnstile(dispatcher, fleet, clock=clock or Clock()),
         workers=by_id,
+        price=price,
+        fallback_price=fallback_price,
+        gpu_hour_usd=gpu_hour_usd,
         fallback=fallback,
         former=former,
     )

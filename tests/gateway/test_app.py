@@ -29,6 +29,7 @@ from gateway.simulator.server import serving
 from tests.fakes.engine import Page, fake_engine
 from tests.gateway.asgi import Caller, running
 from tests.gateway.examples import CHAT, the_models
+from tests.gateway.tenancy_examples import a_tenancy
 
 
 @pytest.fixture
@@ -152,6 +153,7 @@ async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
                 explainer,
                 stream_state=streams.get,
                 admin_access=AdminAccess(None),
+                access=a_tenancy().access,
                 lifespan=lifespan,
             )
         )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.body import Body, parse_chat, parse_completion, without_prompt
+from gateway.body import Body, parse_chat, parse_chats, parse_completion, without_prompt
 from gateway.errors import InvalidField, MalformedBody
 
 HELLO = {"role": "user", "content": "hello"}
@@ -46,6 +46,24 @@ class TestWhatIsRead:
         assert 100 == chat(max_tokens=100).max_tokens
         assert 0 == completion(max_tokens=0, echo=True).max_tokens
 
+    def test_a_text_completion_knows_max_tokens_only(self) -> None:
+        """The engines pass over the other, so a limit must not believe it."""
+        assert 100 == completion(max_tokens=100, max_completion_tokens=7).max_tokens
+        assert None is completion(max_completion_tokens=7).max_tokens
+
+    @pytest.mark.parametrize(
+        ("prompt", "expected"),
+        [("Hi", 2), (["Hi"], 2), (["Hi", "Ho", "Hi"], 6), ([1, 2, 3], 2), ([[1, 2], [3]], 4)],
+    )
+    def test_every_prompt_has_its_answers(self, prompt: Any, expected: int) -> None:
+        """`n` of each."""
+        assert expected == completion(prompt=prompt, n=2).n
+
+    def test_every_chat_of_a_batch_has_its_answers(self) -> None:
+        raw = json.dumps({"model": "tiny", "messages": [[HELLO], [HELLO, HELLO], [HELLO]], "n": 2}).encode()
+
+        assert 6 == parse_chats(raw).n
+
     def test_a_whole_float_counts_as_an_integer(self) -> None:
         """16.0 is 16, as it is to the engines."""
         assert 16 == chat(max_tokens=16.0).max_tokens
@@ -66,6 +84,12 @@ class TestWhatIsRead:
         assert "k" == chat(prompt_cache_key="k", user="u").session
         assert "u" == chat(prompt_cache_key="", user="u").session
         assert chat(user="").session is None
+
+    def test_the_end_user_is_the_safety_identifier_before_user(self) -> None:
+        """OpenAI has replaced the one by the other; an empty one is none."""
+        assert "s" == chat(safety_identifier="s", user="u").user
+        assert "u" == chat(user="u").user
+        assert chat(safety_identifier="", user="").user is None
 
     @pytest.mark.parametrize(
         ("fields", "reads_cache"),

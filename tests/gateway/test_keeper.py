@@ -37,3 +37,16 @@ def test_a_response_whose_worker_left_is_lost() -> None:
         keeper_of(body, a_model(Answers()), OWNERS.get)
 
     assert "previous_response_id" == caught.value.param
+
+
+@pytest.mark.parametrize(("team", "is_known"), [("blue", True), ("red", False), (None, False)])
+def test_a_response_is_gone_on_with_by_its_own_team_only(team: str | None, is_known: bool) -> None:
+    """To others it is as if it did not exist."""
+    body = parse_responses(b'{"model":"tiny","input":"x","previous_response_id":"resp_a"}')
+    owners = {"resp_a": Owner("tiny", WorkerId("a"), "blue")}
+
+    if is_known:
+        assert "a" == keeper_of(body, a_model(Answers()), owners.get, team)
+    else:
+        with pytest.raises(UnknownResponse, match="is not kept by any worker"):
+            keeper_of(body, a_model(Answers()), owners.get, team)

@@ -163,3 +163,14 @@ async def test_a_worker_that_sleeps_or_drains_is_asked() -> None:
 
     assert KEPT == await trial.answer()
     assert [1, 1] == trial.asked
+
+
+async def test_another_teams_response_is_unknown() -> None:
+    """No worker is asked."""
+    trial = Trial(keeps(), owner=Owner("tiny", WorkerId("a"), "blue"))
+    with pytest.raises(UnknownResponse):
+        await trial.kept.ask(ID, CALL, "red")
+
+    assert [0] == trial.asked
+    await (await trial.kept.ask(ID, CALL, "blue")).aclose()
+    assert [1] == trial.asked

@@ -66,6 +66,7 @@ def test_the_families_are_these() -> None:
         ("gauge", "warmgate_requests_in_flight"),
         ("gauge", "warmgate_requests_waiting"),
         ("gauge", "warmgate_oldest_wait_seconds"),
+        ("gauge", "warmgate_team_requests_waiting"),
         ("gauge", "warmgate_policy_effective"),
         ("gauge", "warmgate_worker_up"),
         ("gauge", "warmgate_worker_asleep"),

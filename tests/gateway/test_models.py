@@ -7,10 +7,14 @@ from gateway.body import parse_chat
 from gateway.endpoints.responses import parse_responses
 from gateway.engine_metrics import EngineReading, Observation
 from gateway.errors import InvalidField, UnknownModel
+from gateway.ledger.price import Price
 from gateway.model_names import ModelNames
 from gateway.models import Model, Models
+from gateway.teams.caller import Caller
+from gateway.teams.key import Key
+from gateway.teams.team import Team
 from routing.booking import Ending, Outcome
-from routing.request import Request
+from routing.request import HIGH, LOW, NORMAL, Request
 from tests.fakes.backends import Answers
 from tests.gateway.examples import CHAT, CHAT_STREAM, a_model, the_models
 from tests.routing.examples import a_request, book
@@ -51,6 +55,53 @@ def test_ids_are_names_and_exact_aliases() -> None:
 
 
 # ---- requests
+
+
+def test_a_request_has_its_callers_share_of_the_fleet() -> None:
+    """Where a key says nothing, what its team says counts; without teams all are equal."""
+    team = Team("blue", weight=2.0, priority="low")
+    headers: dict[bytes, str] = {}
+    plain, heavy = Key("ci", "blue", ""), Key("ci", "blue", "", weight=3.0, priority="high")
+    of_team = a_model().request(parse_chat(CHAT), headers.get, None, caller=Caller(team, plain))
+    of_key = a_model().request(parse_chat(CHAT), headers.get, None, caller=Caller(team, heavy))
+    of_nobody = request_for(CHAT)
+
+    assert ("blue", 2.0, LOW) == (of_team.team, of_team.weight, of_team.priority)
+    assert ("blue", 3.0, HIGH) == (of_key.team, of_key.weight, of_key.priority)
+    assert ("", 1.0, NORMAL) == (of_nobody.team, of_nobody.weight, of_nobody.priority)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({b"x-stainless-read-timeout": "600.0"}, 600.0),
+        ({b"x-stainless-timeout": "30"}, 30.0),
+        ({b"x-stainless-read-timeout": "never"}, None),
+        ({b"x-stainless-read-timeout": "0"}, None),
+        ({b"x-stainless-read-timeout": "inf"}, None),
+        ({}, None),
+    ],
+)
+def test_the_sdks_say_how_long_they_wait(headers: dict[bytes, str], expected: float | None) -> None:
+    """Nobody wrote those headers by hand, so what cannot be understood is no fault."""
+    assert expected == a_model().request(parse_chat(CHAT), headers.get, None).deadline_s
+
+
+def test_a_model_paid_by_the_hour_costs_the_time_that_its_workers_take() -> None:
+    """3,600 dollars an hour are a dollar a second: at 1,000 tokens a second a prompt token costs 0.001."""
+    model = a_model(gpu_hour_usd=3600.0)
+    prefill_s, decode_s = model.fleet.token_times()
+
+    assert (prefill_s, 0.0, decode_s) == pytest.approx(
+        (model.price.input_usd, model.price.cached_input_usd, model.price.output_usd)
+    )
+
+
+def test_what_the_fallback_costs_is_what_the_model_costs_unless_it_is_said() -> None:
+    own, other = Price.per_million(input_usd=1, cached_input_usd=None, output_usd=2), Price(1e-5, 1e-5, 3e-5)
+
+    assert own == a_model(price=own).fallback_price
+    assert other == a_model(price=own, fallback_price=other).fallback_price
 
 
 def test_a_request_holds_what_routing_needs() -> None:

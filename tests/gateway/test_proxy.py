@@ -30,11 +30,12 @@ from gateway.models import Model
 from gateway.proxy import Proxy
 from gateway.request_log import RequestLog
 from gateway.response_owners import Owner, ResponseOwners
+from gateway.tenancy import Tenancy
 from gateway.tokenizing.exactness import Exact, NotExact
 from gateway.tokenizing.rung import RawPrompt
 from routing.booking import Ending
 from routing.candidate import Candidate
-from routing.dispatcher import Dispatch
+from routing.dispatcher import Dispatch, Refusal
 from routing.explanation import Explanation
 from routing.request import Request
 from tests.fakes.backends import EVENTS, Answers, BreaksAfter, Fake, Hangs, Raises, Refuses, ScriptedReply, Streams
@@ -57,6 +58,7 @@ from tests.gateway.examples import (
     in_flight,
     the_models,
 )
+from tests.gateway.tenancy_examples import a_tenancy
 from tests.routing.confirmed_examples import MODEL, TOKEN_HASHER, ids_of, stored, told_fleet
 
 CHAT_PATH = "/v1/chat/completions"
@@ -80,12 +82,14 @@ class Stage:
     keep_alive: KeepAlive = field(default_factory=lambda: KeepAlive(silence_s=0.015))
     owners: ResponseOwners = field(default_factory=ResponseOwners)
     clock: Clock = field(default_factory=Clock)
+    tenancy: Tenancy = field(default_factory=a_tenancy)
 
     def __post_init__(self) -> None:
         self._endings = Endings([self.metrics, RequestLog(self.sink, wall_clock=Clock(0.0))])
         self.proxy = Proxy(
             self.endpoints,
             the_models(self.model, aliases={self.model.name: self.aliases}),
+            admission=self.tenancy.admission,
             owners=self.owners,
             endings=self._endings,
             disconnects=self.disconnects,
@@ -1016,6 +1020,13 @@ class NeverYet:
     @property
     def waiting(self) -> int:
         return len(self.held)
+
+    @property
+    def waiting_by_team(self) -> Mapping[str, int]:
+        return {"": len(self.held)}
+
+    def refused(self) -> list[Refusal]:
+        return []
 
     def oldest_wait_s(self, now: float) -> float:
         return 0.0

@@ -46,6 +46,8 @@ def log(sink: Sink) -> RequestLog:
 async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> None:
     """Outside tools read them: names, order and units."""
     exchange = an_exchange(
+        team="blue",
+        key="ci",
         model="tiny",
         strategy="prefix_aware",
         reason="hit",
@@ -67,6 +69,8 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
         "event": "request",
         "request_id": "r-1",
         "path": "/v1/chat/completions",
+        "team": "blue",
+        "key": "ci",
         "model": "tiny",
         "status": 200,
         "stream": True,
@@ -98,6 +102,8 @@ async def test_what_is_not_known_is_null(log: RequestLog, sink: Sink) -> None:
     (line,) = sink.lines
 
     assert {
+        "team",
+        "key",
         "model",
         "worker",
         "strategy",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from cache_index import Hasher, WorkerId
@@ -245,6 +246,26 @@ async def test_strategies_keep_their_turn_while_they_stay(stage: Stage) -> None:
 
     assert (["a", "b"], "c") == (first, then.order[0].worker)
     assert ("round_robin", "prefix_aware") == (then.strategy, other.strategy)
+
+
+async def test_teams_share_a_fleet_as_long_as_there_are_any(stage: Stage) -> None:
+    """While its worker computes their requests wait here; without teams they go to its engine at once."""
+    tiny = {"tiny": {"workers": workers("a")}}
+    model = stage.take(tiny, teams=[{"name": "blue"}, {"name": "red"}])
+    running = book(model.fleet, a_request("x" * 900), 100.0, WorkerId("a"))
+    async with asyncio.TaskGroup() as tasks:
+        waiting = [
+            tasks.create_task(model.turnstile.admit(msgspec.structs.replace(a_request(), team=team)))
+            for team in ("blue", "blue", "red")
+        ]
+        await asyncio.sleep(0)
+        assert {"blue": 2, "red": 1} == model.turnstile.waiting_by_team
+        assert model is stage.take(tiny, teams=[{"name": "blue"}])
+        assert 3 == model.turnstile.waiting
+        stage.take(tiny)
+
+    assert ["a"] * 3 == [task.result().order[0].worker for task in waiting]
+    assert running in set(state_of(model, WorkerId("a")).pending)
 
 
 async def test_bedrock_comes_changes_and_goes(stage: Stage) -> None:

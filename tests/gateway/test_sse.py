@@ -36,6 +36,14 @@ class TestRelay:
 
         assert HELLO is watched.feed(HELLO)
 
+    def test_events_are_counted_as_they_come_out(self) -> None:
+        """However they were cut: what a stream cost whose end nobody saw."""
+        watched = tail()
+        for data in (HELLO, HELLO[:7], HELLO[7:] + HELLO):
+            watched.feed(data)
+
+        assert 3 == watched.events
+
     def test_half_an_event_waits_for_its_other_half(self) -> None:
         """Downstream gets whole events only."""
         watched = tail()

@@ -104,8 +104,8 @@ class TestNormalised:
     @pytest.mark.parametrize(
         ("shape", "body"),
         [
-            (OPENAI, VLLM[0]),
-            (RESPONSES, VLLM[0]),
+            (OPENAI, b'{"error":{"message":"no","type":"t","param":null,"code":"context_length_exceeded"}}'),
+            (RESPONSES, b'{"error":{"message":"no","code":null}}'),
             (OPENAI, b' {"error" : {"message": "", "x": 1.50}}'),
             (ANTHROPIC, b'{"type":"error","error":{"type":"api_error","message":"b"},"request_id":"r"}'),
         ],
@@ -114,14 +114,31 @@ class TestNormalised:
         """The very same object, also with fields that nobody here knows."""
         assert body is normalised(shape, 400, body)
 
+    @pytest.mark.parametrize("shape", [OPENAI, RESPONSES])
+    @pytest.mark.parametrize("code", ["422", '"422"', "true", "12345678901234567890123", "1.5", "{}", "[]"])
+    def test_a_code_that_is_no_name_becomes_null_and_all_else_stays(self, shape: ErrorShape, code: str) -> None:
+        """Also what nobody here knows, and a message of any length: OpenAI's clients expect a text or null."""
+        error = {"message": "x" * 10_000, "type": None, "param": "n", "y": [1.5]}
+        said = json.dumps({"error": {**error, "code": json.loads(code)}, "id": 7})
+
+        assert {"error": {**error, "code": None}, "id": 7} == json.loads(normalised(shape, 422, said.encode()))
+
+    @pytest.mark.parametrize("body", [VLLM[0], SGLANG[0], DYNAMO[0], VLLM[0].replace(b"404", b'"404"')])
+    def test_an_event_has_no_number_as_its_code_either(self, body: bytes) -> None:
+        """As OpenAI's chunks have it; the Responses API demands a text."""
+        fault = fault_in(404, body)
+
+        assert OPENAI.event(fault, 0).endswith(b',"code":null}}\n\n')
+        assert f'"code":"{fault.code}"'.encode() in RESPONSES.event(fault, 0)
+
     @pytest.mark.parametrize(
         ("said", "error"),
         [
             (
                 SGLANG,
-                {"message": "max_tokens is too large", "type": "BadRequestError", "param": None, "code": 400},
+                {"message": "max_tokens is too large", "type": "BadRequestError", "param": None, "code": None},
             ),
-            (DYNAMO, {"message": "Model not found: x", "type": "Not Found", "param": None, "code": 404}),
+            (DYNAMO, {"message": "Model not found: x", "type": "Not Found", "param": None, "code": None}),
             (
                 VLLM_UNAUTHORIZED,
                 {"message": "Unauthorized", "type": "invalid_request_error", "param": None, "code": None},
@@ -161,6 +178,13 @@ class TestNormalised:
         """There is always a message, in every shape."""
         for shape in (OPENAI, RESPONSES, ANTHROPIC):
             assert isinstance(json.loads(normalised(shape, status, body))["error"]["message"], str)
+
+    @given(jsons.map(lambda value: json.dumps(value).encode()), st.integers(100, 999))
+    def test_the_code_is_a_name_or_null(self, body: bytes, status: int) -> None:
+        """Whatever a worker puts there."""
+        error = json.loads(normalised(OPENAI, status, body))["error"]
+
+        assert error.get("code") is None or isinstance(error["code"], str)
 
 
 class TestTheGatewaysOwn:

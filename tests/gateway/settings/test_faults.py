@@ -141,6 +141,19 @@ class TestSecrets:
         assert told
         assert "hidden" not in " ".join(told)
 
+    @pytest.mark.parametrize(
+        ("text", "place"),
+        [
+            (with_model(workers="hidden"), "models[0].workers"),
+            (f"{SMALLEST}\nteams: hidden", "teams"),
+            (f"{SMALLEST}\nteams: [{{name: blue, keys: hidden}}]", "teams[0].keys"),
+            (f"{SMALLEST}\nadmin: {{keys: hidden}}", "admin.keys"),
+        ],
+    )
+    def test_a_secret_in_the_place_of_its_group_is_not_repeated(self, text: str, place: str) -> None:
+        """As whoever forgets the list would write it."""
+        assert [f"{place} is not valid; it must be a list."] == sentences(text)
+
     def test_a_key_of_digits_in_the_file_needs_quotes(self) -> None:
         """YAML would have changed it; the sentence does not show it."""
         assert ["models[0].workers[0].api_key is not valid; it must be text (write it in quotes)."] == sentences(

@@ -1,17 +1,23 @@
+import textwrap
+
 import pytest
 from pydantic import ValidationError
 
 from gateway.settings import (
+    AdminSettings,
     BedrockSettings,
     BreakerSettings,
     HealthSettings,
     IndexSettings,
     LoggingSettings,
     ModelSettings,
+    QueueSettings,
+    QuotaSettings,
     RetrySettings,
     RoutingSettings,
     ServerSettings,
     Settings,
+    StoreSettings,
     TimeoutSettings,
     WorkerSettings,
     describe,
@@ -33,6 +39,11 @@ def test_the_example_shows_every_setting_with_its_default() -> None:
     assert settings.retry == RetrySettings()
     assert settings.logging == LoggingSettings()
     assert settings.bedrock == BedrockSettings()
+    assert settings.admin == AdminSettings()
+    assert settings.store == StoreSettings()
+    assert settings.quota == QuotaSettings()
+    assert settings.queue == QueueSettings()
+    assert () == settings.teams
     text = EXAMPLE.read_text()
     assert [] == [row.path for row in describe() if f"{row.path.split('.')[-1]}:" not in text]
 
@@ -121,3 +132,81 @@ def test_a_local_tokenizer_needs_its_folder() -> None:
         with_model(tokenizer={"source": "local"})
     )
     assert "auto" == parsed(with_model(tokenizer={})).models[0].tokenizer.source
+
+
+def test_teams_are_declared_beside_models() -> None:
+    """The smallest form, as the README has it."""
+    text = """
+    teams: [{name: blue, weight: 1, models: [tiny], limits: {requests_per_minute: 600, tokens_per_minute: 50000,
+             concurrent: 50, usd_per_month: 100}, keys: [{id: ci, secret_env: BLUE_KEY}]}]
+    admin: {port: 8081, keys: [{role: owner, secret_env: WARMGATE_ADMIN_KEY}]}
+    store: {url: "sqlite:///warmgate.db"}
+    """
+    settings = parsed(SMALLEST + textwrap.dedent(text), BLUE_KEY="b", WARMGATE_ADMIN_KEY="a")
+
+    assert ("blue", ("tiny",), 50000, 100) == (
+        settings.teams[0].name,
+        settings.teams[0].models,
+        settings.teams[0].limits.tokens_per_minute,
+        settings.teams[0].limits.usd_per_month,
+    )
+    assert (8081, "owner", "sqlite:///warmgate.db") == (
+        settings.admin.port,
+        settings.admin.keys[0].id,
+        settings.store.url,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "teams: [{name: no spaces}]",
+            "teams[0].name is 'no spaces'; it must be a name with a letter, of at most 63 letters, digits, dots, "
+            "dashes and underscores.",
+        ),
+        (
+            "teams: [{name: blue}, {name: blue}]",
+            "teams[1].name is 'blue'; each must be its own, and this is that of teams[0].name.",
+        ),
+        (
+            "teams: [{name: a, keys: [{id: k, secret: x}]}, {name: b, keys: [{id: k, secret: y}]}]",
+            "teams[1].keys[0].id is 'k'; each must be its own, and this is that of teams[0].keys[0].id.",
+        ),
+        (
+            "teams: [{name: a, keys: [{id: k, secret: x, networks: [10.0.0.1/8]}]}]",
+            "teams[0].keys[0].networks[0] is '10.0.0.1/8'; it must be an address or a network such as 10.0.0.0/8.",
+        ),
+        ("teams: [{name: a, limits: {concurrent: 0}}]", "teams[0].limits.concurrent is 0; it must be at least 1."),
+        (
+            "teams: [{name: a, model_limits: {tiny: {concurent: 1}}}]",
+            "teams[0].model_limits.tiny.concurent is not a setting; did you mean 'concurrent'.",
+        ),
+        (
+            "quota: {time_zone: Mars/Olympus}",
+            "quota.time_zone is 'Mars/Olympus'; it must be a time zone such as Europe/Berlin, and known on this "
+            "machine.",
+        ),
+        ("quota: {burst: 0}", "quota.burst is 0; it must be greater than 0."),
+        (
+            "store: {url: 'mysql://root:pw@db'}",
+            "store.url is not valid; it must begin with sqlite:///, redis://, rediss:// or unix://.",
+        ),
+        (
+            "admin: {keys: [{role: root, secret: x}]}",
+            "admin.keys[0].role is 'root'; allowed are 'viewer', 'operator' or 'owner'.",
+        ),
+        (
+            "admin: {keys: [{role: owner, secret: x}, {role: owner, secret: y}]}",
+            "admin.keys[1].id is 'owner'; each must be its own, and this is that of admin.keys[0].id.",
+        ),
+    ],
+)
+def test_what_is_wrong_with_teams_is_told_by_its_place(text: str, expected: str) -> None:
+    assert [expected] == sentences(f"{SMALLEST}\n{text}")
+
+
+def test_prices_are_of_tokens_or_of_hours() -> None:
+    assert ["models[0].price.gpu_hour_usd stands beside prices of tokens; a model has the one or the others."] == (
+        sentences(with_model(price={"gpu_hour_usd": 4, "input_usd": 1}))
+    )

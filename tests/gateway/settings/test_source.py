@@ -117,3 +117,16 @@ def test_the_effective_settings_are_a_configuration() -> None:
     settings = load(EXAMPLE, {})
 
     assert settings == build(yaml.safe_load(masked(settings)), {})
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://user:hidden@h:1/0", "redis://**********@h:1/0"),
+        ("rediss://h/0?ssl_password=hidden&db=1", "rediss://h/0?ssl_password=**********&db=1"),
+        ("redis://h", "redis://h"),
+        ("sqlite:///warmgate.db", "sqlite:///warmgate.db"),
+    ],
+)
+def test_the_password_of_a_store_is_not_shown(url: str, shown: str) -> None:
+    assert shown == yaml.safe_load(masked(parsed(f"{SMALLEST}\nstore: {{url: '{url}'}}")))["store"]["url"]

@@ -1,0 +1,109 @@
+"""What is kept of teams, quotas and usage, behind one address: a file for one gateway, Redis for many."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.api.admin_v1.claims import Claims
+from gateway.api.admin_v1.redis_claims import RedisClaims
+from gateway.api.admin_v1.sqlite_claims import SqliteClaims
+from gateway.ledger.redis_usage import RedisUsage
+from gateway.ledger.sqlite_usage import SqliteUsage, book, create
+from gateway.ledger.usage_store import UsageStore
+from gateway.quota.embedded_store import EmbeddedQuotaStore
+from gateway.quota.quota_store import QuotaStore
+from gateway.quota.redis_store import RedisQuotaStore
+from gateway.quota.share import Policy
+from gateway.settings import Settings, SettingsError
+from gateway.storage.redis_link import redis_link
+from gateway.storage.sqlite_file import SqliteFile
+from gateway.teams.redis_teams import RedisTeamStore
+from gateway.teams.sqlite_teams import SqliteTeamStore
+from gateway.teams.team_store import TeamStore
+
+SQLITE = "sqlite:///"
+MEMORY = Path(":memory:")
+"""What SQLite calls a file that is none, and gone with the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The seams of one store. Nothing is asked of it before `open`."""
+
+    teams: TeamStore
+    usage: UsageStore
+    claims: Claims
+    quota: QuotaStore
+    open: Callable[[], Awaitable[None]]
+    """Makes what has to be there, and goes on from what is. Raises StoreAway where that cannot be done later."""
+    loops: Callable[[], Sequence[Coroutine[Any, Any, None]]]
+    """To be run from `open` on, until cancelled."""
+    aclose: Callable[[], Awaitable[None]]
+
+
+def stores_of(settings: Settings, *, wall_clock: Callable[[], float]) -> Stores:
+    """Those that *settings* name; in memory where they name none. *wall_clock* gives seconds since 1970.
+
+    Raises:
+        SettingsError: the address has an option, or a folder, that there is not.
+    """
+    url = settings.store.url
+    if url is None or url.startswith(SQLITE):
+        return _embedded(MEMORY if url is None else Path(url.removeprefix(SQLITE)), settings, wall_clock)
+    return _shared(url, settings, wall_clock)
+
+
+def _embedded(path: Path, settings: Settings, wall_clock: Callable[[], float]) -> Stores:
+    if not path.parent.is_dir():
+        raise SettingsError([f"store.url names a file in {path.parent}, which is no folder."])
+    file = SqliteFile(path)
+    # A reservation of a process that was killed ends with it, so the lease only has to outlast every request.
+    quota = EmbeddedQuotaStore(file, book, clock=wall_clock, lease_s=settings.routing.lease_s)
+
+    async def opened() -> None:
+        await file.run(create)
+        await quota.open()
+
+    return Stores(
+        teams=SqliteTeamStore(file),
+        usage=SqliteUsage(file),
+        claims=SqliteClaims(file, wall_clock=wall_clock),
+        quota=quota,
+        open=opened,
+        loops=lambda: [quota.run()],
+        aclose=file.aclose,
+    )
+
+
+def _shared(url: str, settings: Settings, wall_clock: Callable[[], float]) -> Stores:
+    store = settings.store
+    try:
+        link = redis_link(url)
+    except ValueError as fault:
+        raise SettingsError([f"{fault}."]) from None
+    quota = RedisQuotaStore(
+        link,
+        clock=wall_clock,
+        lease_s=store.lease_s,
+        replicas=store.replicas,
+        policy=Policy(
+            requests=store.away_requests,
+            tokens=store.away_tokens,
+            concurrent=store.away_concurrent,
+            budget=store.away_budget,
+        ),
+    )
+
+    async def opened() -> None:
+        """It may be away."""
+
+    return Stores(
+        teams=RedisTeamStore(link),
+        usage=RedisUsage(link),
+        claims=RedisClaims(link),
+        quota=quota,
+        open=opened,
+        loops=lambda: [link.run(), quota.run()],
+        aclose=link.aclose,
+    )

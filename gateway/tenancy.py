@@ -1,0 +1,173 @@
+"""Teams, keys, quotas and the ledger of one gateway, put together."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from gateway.admission import Admission
+from gateway.errors import StoreAway
+from gateway.ledger.recorder import Recorder
+from gateway.ledger.retention import Retention
+from gateway.quota.output_length import OutputLengths
+from gateway.quota.plan import Calendar, Plans
+from gateway.quota.quota import Quota
+from gateway.settings import Settings, SettingsError, TeamSettings
+from gateway.storage.file_lock import FileLock, FileTaken
+from gateway.stores import MEMORY, SQLITE, stores_of
+from gateway.teams.access import Access
+from gateway.teams.declared import Declared, declared_in
+from gateway.teams.directory import Directory
+from gateway.teams.following import Following
+from gateway.teams.idle_limits import idle_limits
+from gateway.teams.secret import Digester
+
+_log = logging.getLogger(__name__)
+
+AGAIN_S = 0.5
+"""Between two questions for the pepper of a store that is away."""
+SUM_DAYS = 5 * 366
+"""For which sums are kept, at least: they are small, and years are compared."""
+
+
+class Tenancy:
+    """Holds the file of its store from its making on; `begin` is to be awaited before requests are served.
+
+    Raises:
+        SettingsError: two declared keys have the same secret, or the address of the store is no good, or its file is
+            another gateway's.
+    """
+
+    def __init__(self, settings: Settings, *, wall_clock: Callable[[], float]) -> None:
+        self.zone = zone = ZoneInfo(settings.quota.time_zone)
+        self._settings = settings
+        self._teams = settings.teams
+        self._given = settings.store.pepper
+        self._pepper = secrets.token_bytes(32)  # until the true one is known
+        self._is_peppered = False
+        self.is_open = not settings.teams and settings.store.url is None
+        """Neither teams nor a store are set: whoever is on this machine may ask, as long as no team is made."""
+        self._is_in_memory = settings.store.url is None
+        self.stores = stores_of(settings, wall_clock=wall_clock)
+        self._lock = _lock_of(settings)
+        self.directory = Directory(is_followed=settings.store.url is not None)
+        self.recorder = Recorder(wall_clock=wall_clock, zone=zone)
+        self._following = Following(self.stores.teams, self.directory)
+        self.access = Access(
+            self.directory,
+            Digester(self._pepper),
+            wall_clock=wall_clock,
+            trusted_proxies=settings.server.trusted_proxies,
+            is_open=self.is_open,
+            catch_up=self._following.catch_up,
+        )
+        quota = settings.quota
+        self.plans = Plans(burst=quota.burst, cached_weight=quota.cached_weight, calendar=Calendar(zone))
+        lengths = OutputLengths(default=quota.default_output_tokens)
+        self.quota = Quota(self.stores.quota, self.plans, lengths=lengths, clock=wall_clock, time_zone=zone)
+        self.admission = Admission(
+            self.access,
+            self.quota,
+            self.recorder,
+            pepper=lambda: self._pepper,
+            user_header=settings.server.user_header.encode("ascii"),
+        )
+        self.declared(self._teams)  # faults are told before anything starts
+        days = settings.store.retention_days
+        self._retention = Retention(
+            self.stores.usage, record_days=days, sum_days=max(days, SUM_DAYS), today=self.recorder.today
+        )
+
+    async def begin(self) -> None:
+        """Open the store and read it. One in Redis may be away: then only declared keys count until it is there.
+
+        Raises:
+            StoreAway: the file of an embedded one cannot be used.
+            SettingsError: two declared keys have the same secret.
+        """
+        self._say_what_is_kept()
+        await self.stores.open()
+        try:
+            await self._find_pepper()
+        except StoreAway:
+            self.declare(self.declared(self._teams))
+        with suppress(StoreAway):
+            await self._following.load()
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """To be run from `begin` on, until cancelled."""
+        loops = [*self.stores.loops(), self._following.run(), self._retention.run()]
+        return loops if self._is_peppered else [*loops, self._go_on_looking()]
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the store is away: keys are those that are known, and limits are held without it."""
+        return self.quota.is_degraded or self._following.is_away
+
+    async def aclose(self) -> None:
+        """To be awaited when the loops have ended."""
+        await self.stores.aclose()
+        if self._lock is not None:
+            self._lock.release()
+
+    def declared(self, teams: Iterable[TeamSettings]) -> Declared:
+        """What *teams* say, with digests. Raises as `declared_in`."""
+        return declared_in(teams, Digester(self._pepper))
+
+    def declare(self, declared: Declared, teams: tuple[TeamSettings, ...] | None = None) -> None:
+        """Have these teams and keys from the settings from this moment on; *teams* is what they were made from."""
+        if teams is not None:
+            self._teams = teams
+        self.directory.declare(declared)
+
+    async def digester(self) -> Digester:
+        """That of the pepper which is kept.
+
+        Raises:
+            StoreAway: it is not known yet.
+        """
+        if not self._is_peppered:
+            await self._find_pepper()
+        return Digester(self._pepper)
+
+    def _say_what_is_kept(self) -> None:
+        if self.is_open:
+            _log.warning("neither teams nor a store are set: whoever is on this machine may ask, and nobody else")
+        elif self._is_in_memory:
+            _log.warning("store.url is not set: usage, budgets, and keys that are made while running end with it")
+        for sentence in idle_limits(self._settings):
+            _log.warning(sentence)
+
+    async def _find_pepper(self) -> None:
+        given = self._given
+        self._pepper = await self.stores.teams.pepper() if given is None else given.get_secret_value().encode()
+        self._is_peppered = True
+        self.access.use(Digester(self._pepper))
+        self.declare(self.declared(self._teams))
+
+    async def _go_on_looking(self) -> None:
+        """A store that was away at the start has the pepper, under which declared keys are digested as well."""
+        while not self._is_peppered:
+            await asyncio.sleep(AGAIN_S)
+            with suppress(StoreAway):
+                await self._find_pepper()
+                _log.info("the pepper of the store is known")
+
+
+def _lock_of(settings: Settings) -> FileLock | None:
+    """The file of an embedded store is one gateway's: two would each grant the whole of every limit."""
+    url = settings.store.url
+    if url is None or not url.startswith(SQLITE) or url == f"{SQLITE}{MEMORY}":
+        return None
+    path = Path(url.removeprefix(SQLITE))
+    try:
+        return FileLock(path)
+    except FileTaken:
+        text = f"store.url: {path} is in use by another gateway; those that share a store need one in Redis."
+        raise SettingsError([text]) from None
+    except OSError as fault:
+        raise SettingsError([f"store.url: {path} cannot be used: {fault.strerror}."]) from None

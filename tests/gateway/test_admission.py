@@ -1,0 +1,194 @@
+"""What a request is let in by, and what becomes of what it had reserved, through the whole life of a request."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gateway.tenancy import Tenancy
+from tests.fakes.backends import Answers, BreaksAfter, Fake, Hangs, Refuses, Streams
+from tests.gateway.asgi import Caller
+from tests.gateway.examples import CHAT, CHAT_STREAM, DONE, HELLO, USAGE, WHOLE, WORLD, a_model
+from tests.gateway.tenancy_examples import AUTHORIZATION, a_team, a_tenancy, at_work, booked
+from tests.gateway.test_proxy import Stage
+
+Headers = list[tuple[bytes, bytes]]
+KEY: Headers = [AUTHORIZATION]
+
+
+@pytest.fixture
+async def blue() -> AsyncIterator[Tenancy]:
+    """One team with a key, and no limits."""
+    async with at_work(a_tenancy(a_team())) as tenancy:
+        yield tenancy
+
+
+def a_stage(tenancy: Tenancy, *workers: Fake, **model: Any) -> Stage:
+    return Stage(a_model(*workers, **model), tenancy=tenancy)
+
+
+def code_of(caller: Caller) -> str:
+    code: str = json.loads(caller.body)["error"]["code"]
+    return code
+
+
+async def test_what_a_request_used_is_booked_on_its_team(blue: Tenancy) -> None:
+    """What the engine counted, under the key's public id; times are those of the gateway."""
+    stage = a_stage(blue, Answers(200, WHOLE))
+    await stage.ask(CHAT, headers=[*KEY, (b"x-end-user", b"u-1"), (b"x-request-id", b"r-1")])
+    (record,) = await booked(blue, 1)
+
+    assert ("r-1", "blue", "ci", "u-1") == (record.request_id, record.team, record.key, record.user)
+    assert ("tiny", "tiny", "a", "ok", 200) == (
+        record.model_asked,
+        record.model,
+        record.backend,
+        record.outcome,
+        record.status,
+    )
+    assert (7, 0, 2) == (record.prompt_tokens, record.cached_tokens, record.completion_tokens)
+    assert ("blue", "ci") == (stage.line["team"], stage.line["key"])
+
+
+async def test_a_stream_is_booked_by_the_usage_at_its_end(blue: Tenancy) -> None:
+    await a_stage(blue, Streams(HELLO, WORLD, USAGE, DONE)).ask(CHAT_STREAM, headers=KEY)
+    (record,) = await booked(blue, 1)
+
+    assert ("ok", 7, 2) == (record.outcome, record.prompt_tokens, record.completion_tokens)
+
+
+async def test_an_aborted_stream_is_booked_by_what_was_streamed(blue: Tenancy) -> None:
+    """An event for each token, and the prompt by its estimate: the engine's count comes at the end only."""
+    stage = a_stage(blue, Hangs(HELLO, WORLD))
+    caller = Caller(CHAT_STREAM, headers=KEY)
+    async with stage.serving(caller) as task:
+        await caller.got_body.wait()
+        caller.leave()
+        await task
+    (record,) = await booked(blue, 1)
+
+    assert ("aborted", 2) == (record.outcome, record.completion_tokens)
+    assert 0 < record.prompt_tokens < 10
+
+
+async def test_nothing_is_charged_for_what_fails(blue: Tenancy) -> None:
+    """Neither where no worker answers, nor where one breaks off."""
+    await a_stage(blue, Refuses()).ask(CHAT, headers=KEY)
+    await a_stage(blue, BreaksAfter(1, HELLO)).ask(CHAT_STREAM, headers=KEY)
+
+    assert [("failed", 0, 0), ("failed", 0, 0)] == [
+        (each.outcome, each.prompt_tokens, each.completion_tokens) for each in await booked(blue, 2)
+    ]
+
+
+async def test_a_failure_gives_back_what_was_reserved() -> None:
+    """A limit of one request a minute has room again after a request that failed."""
+    async with at_work(a_tenancy(a_team(limits={"requests_per_minute": 1}))) as tenancy:
+        failed = await a_stage(tenancy, Refuses()).ask(CHAT, headers=KEY)
+        answered = await a_stage(tenancy, Answers(200, WHOLE)).ask(CHAT, headers=KEY)
+        refused = await a_stage(tenancy, Answers(200, WHOLE)).ask(CHAT, headers=KEY)
+
+    assert (503, 200, 429) == (failed.status, answered.status, refused.status)
+
+
+async def test_a_place_among_the_concurrent_is_free_again_at_the_end() -> None:
+    async with at_work(a_tenancy(a_team(limits={"concurrent": 1}))) as tenancy:
+        stage = a_stage(tenancy, Hangs(HELLO))
+        running, other = Caller(CHAT_STREAM, headers=KEY), Caller(CHAT, headers=KEY)
+        async with stage.serving(running) as task:
+            await running.got_body.wait()
+            await other.call(stage.proxy)
+            running.leave()
+            await task
+        after = await a_stage(tenancy, Answers(200, WHOLE)).ask(CHAT, headers=KEY)
+
+    assert (429, b"1") == (other.status, dict(other.headers)[b"retry-after"])
+    assert 200 == after.status
+
+
+async def test_answers_say_what_is_left() -> None:
+    """As OpenAI's do; a refusal says when it is worth asking again."""
+    async with at_work(a_tenancy(a_team(limits={"requests_per_minute": 10}))) as tenancy:
+        stage = a_stage(tenancy, Answers(200, WHOLE), Answers(200, WHOLE))
+        first = dict((await stage.ask(CHAT, headers=KEY)).headers)
+        second = await stage.ask(CHAT, headers=KEY)
+
+    assert (b"10", b"0", b"6s") == tuple(
+        first[b"x-ratelimit-%b-requests" % what] for what in (b"limit", b"remaining", b"reset")
+    )
+    assert (429, b"6") == (second.status, dict(second.headers)[b"retry-after"])
+    assert "rate_limit_exceeded" == code_of(second)
+
+
+async def test_a_refusal_is_logged_with_the_limit_that_refused() -> None:
+    async with at_work(a_tenancy(a_team(limits={"requests_per_minute": 1}))) as tenancy:
+        stage = a_stage(tenancy, Answers(200, WHOLE))
+        await stage.ask(CHAT, headers=KEY)
+        await stage.ask(CHAT, headers=KEY)
+
+    assert [None, "RateLimited"] == [line["error"] for line in stage.lines]
+
+
+async def test_a_spent_budget_is_told_as_openai_does() -> None:
+    """And asking again is of no use before the month is over."""
+    async with at_work(a_tenancy(a_team(limits={"tokens_per_day": 1}))) as tenancy:
+        caller = await a_stage(tenancy, Answers(200, WHOLE)).ask(CHAT, headers=KEY)
+
+    assert (429, "insufficient_quota") == (caller.status, code_of(caller))
+    assert b"false" == dict(caller.headers)[b"x-should-retry"]
+
+
+@pytest.mark.parametrize("headers", [[], [(b"authorization", b"Bearer wrong")], [(b"x-api-key", b"wrong")]])
+async def test_without_a_known_key_nothing_is_read(blue: Tenancy, headers: Headers) -> None:
+    """Not even the body: it may be large."""
+    stage = a_stage(blue, worker := Answers(200, WHOLE))
+    caller = await stage.ask(b"not JSON", headers=headers)
+
+    assert (401, "invalid_api_key") == (caller.status, code_of(caller))
+    assert b"Bearer" == dict(caller.headers)[b"www-authenticate"]
+    assert [] == worker.calls
+
+
+async def test_a_model_that_is_not_allowed_is_forbidden() -> None:
+    async with at_work(a_tenancy(a_team(models=["other"]))) as tenancy:
+        caller = await a_stage(tenancy, Answers(200, WHOLE)).ask(CHAT, headers=KEY)
+
+    assert (403, "model_not_allowed") == (caller.status, code_of(caller))
+
+
+async def test_a_strategy_that_is_not_allowed_is_forbidden() -> None:
+    async with at_work(a_tenancy(a_team(strategies=["prefix_aware"]))) as tenancy:
+        stage = a_stage(tenancy, Answers(200, WHOLE), allows_strategy_header=True)
+        asked = await stage.ask(CHAT, headers=[*KEY, (b"x-warmgate-strategy", b"round_robin")])
+
+    assert (403, "strategy_not_allowed") == (asked.status, code_of(asked))
+
+
+@pytest.mark.parametrize(("may_fall_back", "expected"), [(True, 200), (False, 503)])
+async def test_the_fallback_answers_whom_it_may(may_fall_back: bool, expected: int) -> None:
+    async with at_work(a_tenancy(a_team(fallback=may_fall_back))) as tenancy:
+        caller = await a_stage(tenancy, Refuses(), fallback=Answers(200, WHOLE)).ask(CHAT, headers=KEY)
+
+    assert expected == caller.status
+
+
+async def test_an_isolated_team_has_a_salt_of_its_own() -> None:
+    """The worker is told of it, so that its cache is kept apart too; the caller's own salt counts beside it."""
+    async with at_work(a_tenancy(a_team(isolated_cache=True))) as tenancy:
+        stage = a_stage(tenancy, worker := Answers(200, WHOLE))
+        await stage.ask(CHAT, headers=KEY)
+        await stage.ask(CHAT.replace(b"{", b'{"cache_salt":"mine",', 1), headers=KEY)
+    plain, salted = (json.loads(call.body)["cache_salt"] for call in worker.calls)
+
+    assert 43 == len(plain)
+    assert f"{plain}.mine" == salted
+
+
+async def test_nothing_that_a_key_brings_goes_to_a_worker_or_into_the_log(blue: Tenancy) -> None:
+    stage = a_stage(blue, worker := Answers(200, WHOLE))
+    await stage.ask(CHAT, headers=KEY)
+    secret = AUTHORIZATION[1].removeprefix(b"Bearer ")
+
+    assert secret not in b"".join(name + value for name, value in worker.calls[0].headers)
+    assert secret not in stage.sink.getvalue()
