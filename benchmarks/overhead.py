@@ -46,11 +46,29 @@ PROMPTS = 64
 SYSTEM_CHARACTERS = 700  # shared by all prompts, as a system prompt is
 USER_CHARACTERS = 330  # with the JSON around them a body comes to 1.2 kB
 WARM_UP_S = 1.0
+MIN_SHARE_WITH_KEYS = 0.9
+KEYS_AND_LIMITS: Mapping[str, Any] = {
+    "teams": [
+        {
+            "name": "benchmark",
+            "limits": {"requests_per_minute": 10**8, "tokens_per_minute": 10**11, "usd_per_month": 10**9},
+            "keys": [
+                {
+                    "id": "benchmark",
+                    "secret": "benchmark",
+                    "limits": {"tokens_per_minute": 10**11, "concurrent": 10**4},
+                }
+            ],
+        }
+    ]
+}
+"""One key and five limits, none of which is reached."""
 MIN_NGINX_SHARE_OF_RATE = {"requests": 0.15, "streams": 0.9}  # SGLang's Rust gateway: 0.17 and 0.47
 BUSY_CORE = 0.95  # a share of one core above which a single-threaded process is taken to be the limit
 ARRIVAL_STREAMS = 10
 DATA_SEGMENTS_IN_AT = 152  # offset of tcpi_data_segs_in in struct tcp_info, linux/tcp.h
 PATH = "/v1/chat/completions"
+WITH_KEYS = ", with a key and five limits"
 PACKAGES = ("fastapi", "uvicorn", "granian", "uvloop", "httptools", "numpy", "msgspec", "prometheus-client")
 
 Load = Literal["requests", "streams"]
@@ -61,7 +79,9 @@ local requests, last = {}, 0
 
 function init(arguments)
   for body in io.lines(arguments[1]) do
-    requests[#requests + 1] = wrk.format("POST", nil, { ["content-type"] = "application/json" }, body)
+    requests[#requests + 1] = wrk.format("POST", nil, {
+      ["content-type"] = "application/json", authorization = "Bearer benchmark"
+    }, body)
   end
 end
 
@@ -168,6 +188,10 @@ class Bench:
             child.wait_for_port(port)
         return Target("nginx", child, {load: f"http://127.0.0.1:{ports[load]}" for load in LOADS})
 
+    def store_url(self) -> str:
+        """An embedded store of its own."""
+        return f"sqlite:///{self._processes.directory / 'keys.db'}"
+
     def build_shipped(self) -> Shipped:
         """The gateway as the image has it. Raises `ChildFailedError` where it cannot be built."""
         return build(self._processes.directory)
@@ -180,10 +204,11 @@ class Bench:
         implementation: str,
         command: Sequence[str],
         environment: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Target:
         child, url = start_gateway(
             self._processes,
-            settings_before(worker_url, implementation=implementation),
+            settings_before(worker_url, implementation=implementation, **(settings or {})),
             command=command,
             environment=environment,
             name="".join(letter if letter.isalnum() else "-" for letter in name),
@@ -270,7 +295,8 @@ def check_answers(target: Target) -> None:
         ChildFailedError: it does not; the message says what came instead.
     """
     rng = random.Random(0)
-    with httpx.Client(timeout=10.0, headers={"content-type": "application/json"}) as client:
+    headers = {"content-type": "application/json", "authorization": "Bearer benchmark"}
+    with httpx.Client(timeout=10.0, headers=headers) as client:
         answer = client.post(target.urls["requests"] + PATH, content=bodies("requests", rng)[0])
         if answer.status_code != 200 or answer.json().get("object") != "chat.completion":
             raise ChildFailedError(f"{target.name} answered {answer.status_code}: {answer.text[:200]}")
@@ -284,7 +310,8 @@ def packets_per_stream(url: str, body: bytes, *, streams: int = ARRIVAL_STREAMS)
     """The mean number of TCP segments with data in which a streamed answer arrives."""
     host, port = urlsplit(url).netloc.split(":")
     head = (
-        f"POST {PATH} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        f"POST {PATH} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+        f"authorization: Bearer benchmark\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     with socket.create_connection((host, int(port)), timeout=10.0) as connection:
         for _ in range(streams):
@@ -345,6 +372,12 @@ def ratios(found: Sequence[Measurement], target: str, load: Load) -> Spread:
     """The rate of *target* over nginx's in the same round."""
     limit = {m.round: m for m in found if m.target == "nginx" and m.load == load}
     return Spread.of(m.per_s / limit[m.round].per_s for m in found if m.target == target and m.load == load)
+
+
+def beside(found: Sequence[Measurement], target: str, other: str, load: Load) -> Spread:
+    """Answers of *target* per processor second over those of *other* in the same round."""
+    of_other = {m.round: m.per_s / m.target_cpu for m in found if m.target == other and m.load == load}
+    return Spread.of(m.per_s / m.target_cpu / of_other[m.round] for m in found if m.target == target and m.load == load)
 
 
 def ratios_per_cpu(found: Sequence[Measurement], target: str, load: Load) -> Spread:
@@ -452,6 +485,12 @@ def fill(report: Report, found: Sequence[Measurement], arrivals: Sequence[Arriva
     for load in LOADS:
         value = ratios(found, judged, load).median
         report.bars.append(Bar(f"{judged}: {load} per s, share of nginx's", value, ">=", MIN_NGINX_SHARE_OF_RATE[load]))
+    with_keys = f"{judged}{WITH_KEYS}"
+    if with_keys in names:
+        value = beside(found, with_keys, judged, "requests").median
+        report.bars.append(
+            Bar("requests per s with a key and five limits, of without", value, ">=", MIN_SHARE_WITH_KEYS)
+        )
     report.bars.append(Bar("failed answers", sum(m.errors for m in found), "==", 0))
     report.tables += [load_table(found, names, load, stub=stub) for load in LOADS]
     rows = [(arrival.target, arrival.packets_idle, arrival.packets_loaded) for arrival in arrivals]
@@ -471,15 +510,17 @@ def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, repo
         print(error, file=sys.stderr)
         report.notes.append("The core could not be compiled here: what was measured is slower than what is shipped.")
     else:
-        gateways.append(
-            bench.start_gateway(
-                worker_url,
-                name=f"gateway ({first})",
-                implementation=first,
-                command=shipped.command,
-                environment=shipped.environment,
+        for name, settings in (("", {}), (WITH_KEYS, {**KEYS_AND_LIMITS, "store": {"url": bench.store_url()}})):
+            gateways.append(
+                bench.start_gateway(
+                    worker_url,
+                    name=f"gateway ({first}){name}",
+                    implementation=first,
+                    command=shipped.command,
+                    environment=shipped.environment,
+                    settings=settings,
+                )
             )
-        )
         report.notes.append(
             "The gateway is the wheel that the image holds, its core compiled by mypyc; beside it the gateway from the "
             "sources, as `make run` starts it."

@@ -228,9 +228,10 @@ def add_gateway_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings_before(worker_url: str, *, implementation: str = "uvicorn") -> dict[str, Any]:
-    """Settings of a gateway before one worker: a free port, `prefix_aware`, defaults for the rest."""
+def settings_before(worker_url: str, *, implementation: str = "uvicorn", **groups: Any) -> dict[str, Any]:
+    """Settings of a gateway before one worker: a free port, `prefix_aware`, *groups*, defaults for the rest."""
     return {
+        **groups,
         "server": {"host": "127.0.0.1", "port": free_port(), "implementation": implementation},
         "models": [{"name": "tiny", "strategy": "prefix_aware", "workers": [{"url": worker_url}]}],
     }

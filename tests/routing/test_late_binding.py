@@ -625,3 +625,30 @@ class TestFlood:
         assert 10.0 + PREFILL_S >= sharing.ttfts_s("blue")[-1]
         assert all(10.0 >= refusal.retry_after_s >= 1.0 for refusal in sharing.refused)
         assert len(sharing.refused) // 5 >= len(late)
+
+    def test_a_wait_for_what_was_sent_before_makes_nobody_late(self) -> None:
+        """A small request waits 6 s for a long one that was sent at once. Then a burst is served in time, each within
+        5 s: 45 requests of 52 ms, on one worker."""
+        sharing = Sharing(shared, workers=1)
+        sharing.at([0.0], Ask("blue", 60_000))
+        sharing.at([0.1], Ask("blue", 16))
+        sharing.at([10.0] * 45, Ask("blue", 512, 1, deadline_s=5.0))
+        sharing.run(30.0)
+
+        assert [] == sharing.refused
+        assert 47 == len(sharing.answered["blue"])
+        assert 5.0 >= max(each.ttft_s for each in sharing.answered["blue"] if each.since == 10.0)
+
+    def test_when_there_is_room_is_told_as_it_turns_out(self) -> None:
+        """After the same beginning: the burst takes 2.75 s, and who is refused may come back after one."""
+        sharing = Sharing(lambda fleet: shared(fleet, fairness=Fairness(most_waiting_per_team=44)), workers=1)
+        sharing.at([0.0], Ask("blue", 60_000))
+        sharing.at([0.1], Ask("blue", 16))
+        sharing.at([10.0] * 46, Ask("blue", 512, 1))
+        sharing.run(30.0)
+        (refusal,) = sharing.refused
+        burst_s = max(each.ttft_s for each in sharing.answered["blue"] if each.since == 10.0)
+
+        assert ("queue full", 1.0) == (refusal.why, refusal.retry_after_s)
+        assert 2.75 == pytest.approx(refusal.wait_s, rel=0.15)
+        assert 2.75 == pytest.approx(burst_s, rel=0.1)
