@@ -19,12 +19,13 @@ run: $(VENV)/.run
 test: lint
 	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=100
 
-# The core compiled by mypyc, as the image has it, has to behave as the sources do. Needs a C compiler.
+# The core and the accounts compiled by mypyc, as the image has them, have to behave as the sources do. Needs a C compiler.
 test-compiled: wheel
 	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	$(BIN)/python -m zipfile -e dist/warmgate-*.whl $(COMPILED)
 	cp -r tests benchmarks pyproject.toml README.md $(COMPILED)
-	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest tests/cache_index tests/routing tests/contracts tests/e2e
+	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest tests/cache_index tests/routing tests/contracts tests/e2e \
+		tests/gateway/ledger tests/gateway/quota tests/gateway/teams tests/gateway/test_admission.py
 
 # Looks for longer than a run of all tests can: 10,000 examples each, and schemathesis on /openapi.json.
 fuzz: $(VENV)/.test
@@ -69,6 +70,7 @@ bench: $(VENV)/.test replay
 	$(BIN)/python -m benchmarks.live
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.streams
+	$(BIN)/python -m benchmarks.fairness
 	$(BIN)/python -m benchmarks.overhead
 
 # Every table of strategies on recorded traffic; virtual time, so any machine will do.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from gateway.body import Body
-from gateway.errors import QuotaSpent, RateLimited, Stopping
+from gateway.errors import Forbidden, InvalidKey, QuotaSpent, RateLimited, Stopping
 from gateway.exchange import Account, Exchange
 from gateway.incoming import CallerGone, Incoming
 from gateway.ledger.entry import Entry, Outcome
@@ -51,12 +51,26 @@ class Admission:
 
     async def caller(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         """Who asks; None where there are no teams. Raises as `Access.caller`."""
-        caller = await self._access.sure_caller(incoming.text_of, incoming.peer, incoming.all_of)
+        try:
+            caller = self._access.caller(incoming.text_of, incoming.peer, incoming.all_of)
+        except InvalidKey:
+            caller = await self._surely(incoming, exchange)
+        except Forbidden as refusal:
+            _note(refusal, exchange)
+            raise
         if caller is not None:
             exchange.team = caller.team.name
             exchange.key = caller.key.id
             exchange.user = incoming.text_of(self._user_header)
         return caller
+
+    async def _surely(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
+        """Before a key is refused, the store is heard once more."""
+        try:
+            return await self._access.sure_caller(incoming.text_of, incoming.peer, incoming.all_of)
+        except (InvalidKey, Forbidden) as refusal:
+            _note(refusal, exchange)
+            raise
 
     def isolated(self, body: Body, caller: Caller | None) -> Body:
         """*body*, with a salt of the caller's team where that shares its cached prefixes with nobody."""
@@ -135,6 +149,12 @@ class Admission:
             ttft_s=None if first is None else first - started,
             duration_s=now - started,
         )
+
+
+def _note(refusal: InvalidKey | Forbidden, exchange: Exchange) -> None:
+    """Who was refused, if its secret was right."""
+    if refusal.whose is not None:
+        exchange.team, exchange.key = refusal.whose
 
 
 def _used(exchange: Exchange, reservation: Reservation) -> tuple[Outcome, Tokens]:

@@ -59,6 +59,8 @@ class GatewayError(Exception):
         self.retry_after_s = retry_after_s
         self.headers: tuple[tuple[bytes, bytes], ...] = ()
         """Beside those that follow from what is said here."""
+        self.whose: tuple[str, str] | None = None
+        """Team and key, where it is known who is refused: for the log, not for the caller."""
 
     @property
     def response_headers(self) -> list[tuple[bytes, bytes]]:

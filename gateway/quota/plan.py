@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from gateway.quota.limit import Charge, Limit, Value
 from gateway.quota.rate_headers import RateHeads
@@ -17,10 +17,25 @@ MOST_PLANS = 65_536
 PARTS = 1_000_000
 """Of a token that are counted: weights make fractions."""
 
+# What a request takes of a limit. Numbers, as they are compared for every limit of every request.
+_ONE: Final = 0
+_PROMPT: Final = 1
+_COMPLETION: Final = 2
+_BOTH: Final = 3
+_USD: Final = 4
+_TAKEN: dict[Measure, int] = {
+    "requests_per_minute": _ONE,
+    "input_tokens_per_minute": _PROMPT,
+    "output_tokens_per_minute": _COMPLETION,
+    "tokens_per_minute": _BOTH,
+    "concurrent": _ONE,
+    "tokens_per_day": _BOTH,
+    "usd_per_day": _USD,
+    "usd_per_month": _USD,
+}
+
 _PERIODS: dict[Measure, int] = {"tokens_per_day": 1, "usd_per_day": 1, "usd_per_month": 2}
 """1: days, 2: months. Others have none: 0."""
-_ONE_EACH: tuple[Measure, ...] = ("requests_per_minute", "concurrent")
-"""Of which every request takes one."""
 _NO_PERIODS = (("", "", ""), (0.0, 0.0, 0.0))
 
 CostUsd = Callable[[float, float, float], float]
@@ -80,6 +95,19 @@ class Calendar:
         self._month_until = next_first.timestamp()
 
 
+class _Counted:
+    """A limit of a plan, and how it is counted."""
+
+    __slots__ = ("limit", "one", "period", "taken")
+
+    def __init__(self, limit: Limit, measure: Measure) -> None:
+        self.limit = limit
+        self.taken = _TAKEN[measure]
+        self.period = _PERIODS.get(measure, 0)
+        self.one = Charge(limit, 1.0)
+        """What every request takes of it, where that is one."""
+
+
 class Plan:
     """The limits of one caller for one model, in the order of their charges: the key's before the team's."""
 
@@ -91,16 +119,8 @@ class Plan:
         self.heads = RateHeads(scoped)
         self._cached_weight = cached_weight
         self._calendar = calendar
-        self._counted = [
-            (
-                each.limit,
-                MEASURES.index(each.measure),
-                _PERIODS.get(each.measure, 0),
-                Charge(each.limit, 1.0) if each.measure in _ONE_EACH else None,
-            )
-            for each in scoped
-        ]
-        self._has_periods = any(period for _, _, period, _ in self._counted)
+        self._counted = [_Counted(each.limit, each.measure) for each in scoped]
+        self._has_periods = any(each.period for each in self._counted)
 
     def charges(self, tokens: Tokens, cost_usd: float, now: float) -> list[Charge]:
         """What one request takes that is expected to use, or has used, *tokens* and *cost_usd*.
@@ -114,17 +134,26 @@ class Plan:
         if tokens.cached:
             # round() takes three times as long.
             prompt, both = int(prompt * PARTS + 0.5) / PARTS, int(both * PARTS + 0.5) / PARTS
-        units = (1.0, prompt, completion, both, 1.0, both, cost_usd, cost_usd)  # in the order of MEASURES
         names, left_s = self._calendar.periods(now) if self._has_periods else _NO_PERIODS
-        return [
-            Charge(limit, units[measure], names[period], left_s[period]) if one is None else one
-            for limit, measure, period, one in self._counted
-        ]
+        charges = []
+        for each in self._counted:
+            taken, period = each.taken, each.period
+            if taken == _ONE:
+                charges.append(each.one)
+                continue
+            if taken == _PROMPT:
+                units = prompt
+            elif taken == _COMPLETION:
+                units = completion
+            else:
+                units = cost_usd if taken == _USD else both
+            charges.append(Charge(each.limit, units, names[period], left_s[period]))
+        return charges
 
     def nothing(self, now: float) -> list[Charge]:
         """Of a request that is to cost nothing at all."""
         names, left_s = self._calendar.periods(now)
-        return [Charge(limit, 0.0, names[period], left_s[period]) for limit, _, period, _ in self._counted]
+        return [Charge(each.limit, 0.0, names[each.period], left_s[each.period]) for each in self._counted]
 
 
 class Plans:

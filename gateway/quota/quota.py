@@ -1,6 +1,5 @@
 """What the proxy knows of limits: reserve before a request, settle after it."""
 
-import itertools
 import math
 import uuid
 from collections.abc import Callable, Sequence
@@ -56,13 +55,14 @@ class Reservation:
 
     def __init__(
         self,
-        id: str,
+        id: str,  # noqa: A002
         team: str,
         model: str,
+        *,
         plan: Plan,
         expected: Tokens,
         choices: int,
-        headers: Headers,  # noqa: A002
+        headers: Headers = (),
     ) -> None:
         self.id = id
         """Empty: nothing limits the caller, and nothing is reserved."""
@@ -97,8 +97,8 @@ class Quota:
         self._clock = clock
         self._time_zone = time_zone
         # Unique for ever, as a random one for each request would be, which costs a system call.
-        self._prefix = uuid.uuid4().hex
-        self._number = itertools.count()
+        self._prefix = f"{uuid.uuid4().hex}-"
+        self._number = 0
 
     @property
     def is_degraded(self) -> bool:
@@ -119,29 +119,27 @@ class Quota:
         plan = self._plans.of(caller, model)
         expected = self._expected(caller, model, ask)
         if not plan.limits:
-            return Reservation("", caller.team.name, model.name, plan, expected, ask.choices, ())
+            return Reservation("", caller.team.name, model.name, plan=plan, expected=expected, choices=ask.choices)
         now = self._clock()
-        id_ = f"{self._prefix}{next(self._number):x}"
+        self._number += 1
+        id_ = self._prefix + str(self._number)
         charges = _charges(plan, model, expected, now)
-        decision = await self._decide(caller, id_, charges, partial(lost, expected))
-        if not isinstance(decision, Granted) and math.isinf(decision.wait_s) and _is_guessed(expected, ask):
-            fitting = _fitting(plan, model, expected, charges, decision, now=now)
-            if fitting is not None:
-                expected, charges = fitting, _charges(plan, model, fitting, now)
-                decision = await self._decide(caller, id_, charges, partial(lost, expected))
-        if isinstance(decision, Granted):
-            headers = plan.heads.of(decision.levels)
-            return Reservation(id_, caller.team.name, model.name, plan, expected, ask.choices, headers)
-        raise self._refusal(plan, charges, decision, now)
-
-    async def _decide(
-        self, caller: Caller, reservation: str, charges: Sequence[Charge], lost: Callable[[], Entry]
-    ) -> Granted | Refused:
         try:
-            return await self._store.reserve(caller.team.name, reservation, charges, lost)
+            decision = await self._store.reserve(caller.team.name, id_, charges, partial(lost, expected))
+            if not isinstance(decision, Granted) and math.isinf(decision.wait_s) and _is_guessed(expected, ask):
+                fitting = _fitting(plan, model, expected, charges, decision, now=now)
+                if fitting is not None:
+                    expected, charges = fitting, _charges(plan, model, fitting, now)
+                    decision = await self._store.reserve(caller.team.name, id_, charges, partial(lost, expected))
         except StoreAway as fault:
             fault.retry_after_s = AWAY_RETRY_S if fault.retry_after_s is None else fault.retry_after_s
             raise
+        if isinstance(decision, Granted):
+            headers = plan.heads.of(decision.levels)
+            return Reservation(
+                id_, caller.team.name, model.name, plan=plan, expected=expected, choices=ask.choices, headers=headers
+            )
+        raise self._refusal(plan, charges, decision, now)
 
     def settle(self, reservation: Reservation, entry: Entry) -> None:
         """Count what the record of *entry* says was used instead of what was reserved, and book it.

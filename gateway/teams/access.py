@@ -86,9 +86,13 @@ class Access:
         if remembered is None:
             self._remember(sha256, digest)
         if not (is_same(digest, caller.key.digest) and caller.is_plain):
-            self._check(caller, digest)
-            if caller.networks is not None:
-                self._check_source(caller, peer, forwarded_for)
+            try:
+                self._check(caller, digest)
+                if caller.networks is not None:
+                    self._check_source(caller, peer, forwarded_for)
+            except (InvalidKey, Forbidden) as refusal:
+                refusal.whose = (caller.team.name, caller.key.id)
+                raise
         return caller
 
     async def sure_caller(self, header: Header, peer: str | None, forwarded_for: Header | None = None) -> Caller | None:

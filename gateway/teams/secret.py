@@ -30,7 +30,7 @@ class Digester:
         """
         if not pepper:
             raise ValueError("the pepper is empty")
-        # The two halves of HMAC begun once: hmac.digest would begin them for every request, which makes it half as dear again.
+        # Both halves of HMAC are begun once: hmac.digest begins them for every request, and takes half as long again.
         block = (pepper if len(pepper) <= _BLOCK_BYTES else hashlib.sha256(pepper).digest()).ljust(_BLOCK_BYTES, b"\0")
         self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
         self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block))

@@ -192,3 +192,15 @@ async def test_nothing_that_a_key_brings_goes_to_a_worker_or_into_the_log(blue: 
 
     assert secret not in b"".join(name + value for name, value in worker.calls[0].headers)
     assert secret not in stage.sink.getvalue()
+
+
+async def test_a_key_that_counts_no_more_is_named_in_the_log() -> None:
+    """Its secret was right, so operators see whose it was; of an unknown one there is nothing to say."""
+    async with at_work(a_tenancy(a_team(blocked=True))) as tenancy:
+        stage = a_stage(tenancy, Answers(200, WHOLE))
+        await stage.ask(CHAT, headers=KEY)
+        await stage.ask(CHAT, headers=[(b"authorization", b"Bearer wrong")])
+
+    assert [(401, "blue", "ci"), (401, None, None)] == [
+        (line["status"], line["team"], line["key"]) for line in stage.lines
+    ]

@@ -11,6 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from cache_index.compiled import IS_COMPILED
+from gateway.quota import meters, plan, rate_headers
 from gateway.quota.limit import Charge, Granted, Level, Limit, Refused
 from gateway.quota.meters import Meters, MeterState
 from tests.gateway.quota.books import SLACK, Books
@@ -352,3 +354,16 @@ class AnyOrder(RuleBasedStateMachine):
 
 AnyOrder.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
 TestAnyOrder = AnyOrder.TestCase
+
+
+def test_what_counts_is_compiled_where_the_core_is() -> None:
+    for module in (meters, plan, rate_headers):
+        assert IS_COMPILED == (not str(module.__file__).endswith(".py"))
+
+
+def test_what_was_used_is_of_the_limits_of_which_it_was_reserved() -> None:
+    counted = Meters()
+    counted.reserve("blue", "r", [Charge(TOKENS, 1.0)], NOW)
+
+    with pytest.raises(ValueError, match="of which it was reserved"):
+        counted.settle("r", [])

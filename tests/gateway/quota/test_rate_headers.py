@@ -60,7 +60,7 @@ def test_each_kind_is_told_as_the_limit_has_it_that_has_least_left() -> None:
             scoped("tokens_per_day", 1_000_000),
         ]
     )
-    levels = [Level(59.0, 0.1), Level(4000.7, 1.2), Level(4.0, 0.0), Level(100.0, 50.0), Level(3000.0, 3600.0)]
+    levels = (Level(59.0, 0.1), Level(4000.7, 1.2), Level(4.0, 0.0), Level(100.0, 50.0), Level(3000.0, 3600.0))
 
     assert (
         (b"x-ratelimit-limit-requests", b"600"),
@@ -75,14 +75,14 @@ def test_each_kind_is_told_as_the_limit_has_it_that_has_least_left() -> None:
 def test_a_part_of_a_token_is_none() -> None:
     heads = RateHeads([scoped("tokens_per_minute", 50_000)])
 
-    assert (b"x-ratelimit-remaining-tokens", b"4000") in heads.of([Level(4000.99, 1.0)])
-    assert (b"x-ratelimit-remaining-tokens", b"4000") in heads.of([Level(3999.9999, 1.0)])
+    assert (b"x-ratelimit-remaining-tokens", b"4000") in heads.of((Level(4000.99, 1.0),))
+    assert (b"x-ratelimit-remaining-tokens", b"4000") in heads.of((Level(3999.9999, 1.0),))
 
 
 def test_what_is_not_limited_is_not_told() -> None:
-    assert () == RateHeads([]).of([])
-    assert () == RateHeads([scoped("usd_per_month", 100), scoped("concurrent", 5)]).of([Level(1, 1), Level(1, 1)])
-    names = [name for name, _ in RateHeads([scoped("output_tokens_per_minute", 100)]).of([Level(1.0, 1.0)])]
+    assert () == RateHeads([]).of(())
+    assert () == RateHeads([scoped("usd_per_month", 100), scoped("concurrent", 5)]).of((Level(1, 1), Level(1, 1)))
+    names = [name for name, _ in RateHeads([scoped("output_tokens_per_minute", 100)]).of((Level(1.0, 1.0),))]
     assert [b"x-ratelimit-limit-tokens", b"x-ratelimit-remaining-tokens", b"x-ratelimit-reset-tokens"] == names
 
 
