@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,6 +17,8 @@ MEMORY = Path(":memory:")
 
 BUSY_S = 5.0
 """How long another process may hold the file, such as a command that makes a key."""
+ATTEMPTS = 100
+"""In that time, where SQLite itself does not wait."""
 
 
 _OF_THE_FILE = (sqlite3.OperationalError, sqlite3.DatabaseError)
@@ -75,7 +78,7 @@ class SqliteFile:
                 self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=512
             )
             try:
-                connection.execute("PRAGMA journal_mode=WAL")
+                _into_wal(connection)
                 connection.execute("PRAGMA synchronous=NORMAL")
             except BaseException:
                 connection.close()
@@ -87,3 +90,16 @@ class SqliteFile:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _into_wal(connection: sqlite3.Connection) -> None:
+    """A file is put into WAL mode once, and while another process is about it SQLite does not wait, as it does else."""
+    for attempt in range(ATTEMPTS):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if attempt + 1 == ATTEMPTS:
+                raise
+            time.sleep(BUSY_S / ATTEMPTS)
+        else:
+            return

@@ -89,10 +89,14 @@ class Field:
 
     async def records(self) -> list[UsageRecord]:
         link = redis_link(self.server.url, timeout_s=PATIENCE_S)
-        page = await RedisUsage(link).records(RecordQuery(period=Period("2026-11-18", "2026-11-18")), most=9_000)
+        usage, query = RedisUsage(link), RecordQuery(period=Period("2026-11-18", "2026-11-18"))
+        page = await usage.records(query, most=9_000)
+        found = list(page.items)
+        while page.next is not None:
+            page = await usage.records(query, cursor=page.next, most=9_000)
+            found += page.items
         await link.aclose()
-        assert page.next is None
-        return list(page.items)
+        return found
 
     async def booked(self) -> list[str]:
         return sorted(record.request_id for record in await self.records())

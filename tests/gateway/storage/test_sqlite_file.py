@@ -1,5 +1,6 @@
 """One SQLite file, one thread."""
 
+import asyncio
 import sqlite3
 import stat
 import threading
@@ -119,3 +120,20 @@ async def test_in_memory_everything_works() -> None:
 
     assert [1] == await file.run(numbers)
     await file.aclose()
+
+
+async def test_many_may_open_a_new_file_at_the_same_moment(tmp_path: Path) -> None:
+    """A gateway and commands beside it: one of them puts the file into WAL mode, for which SQLite does not wait."""
+    for number in range(20):
+        files = [SqliteFile(tmp_path / f"{number}.db") for _ in range(8)]
+        modes = await asyncio.gather(
+            *(each.run(lambda c: c.execute("PRAGMA journal_mode").fetchone()) for each in files)
+        )
+        await asyncio.gather(*(each.aclose() for each in files))
+
+        assert [("wal",)] * 8 == modes
+
+
+def _mode(connection: sqlite3.Connection) -> tuple[str]:
+    mode: tuple[str] = connection.execute("PRAGMA journal_mode").fetchone()
+    return mode
