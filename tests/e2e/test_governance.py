@@ -97,18 +97,20 @@ async def test_rotation_with_grace_refuses_nobody(redis_servers: RedisServers, t
             key = await a.admin.key()
             done, seen = asyncio.Event(), []
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(go_on("old", key.secret, done))
+                old = tasks.create_task(go_on("old", key.secret, done))
                 for _ in range(5):
                     rotated = await a.admin.done("POST", f"/keys/{key.id}/rotate", {"grace_s": 3600})
                     seen.append([await status(gateway, rotated["secret"]) for gateway in (b, a)])
                     if len(seen) == 1:  # the first secret has its grace until the next rotation
-                        tasks.create_task(go_on("new", rotated["secret"], stop := asyncio.Event()))
+                        new = tasks.create_task(go_on("new", rotated["secret"], stop := asyncio.Event()))
                         async with asyncio.timeout(20):
                             while min(told["old"][200], told["new"][200]) < 40:
                                 await asyncio.sleep(0.02)
                         done.set()
-                    elif len(seen) == 2:
+                        await old
+                    elif len(seen) == 2:  # and so has the second
                         stop.set()
+                        await new
 
     assert {200} == told["old"].keys() | told["new"].keys(), told
     assert [[200, 200]] * 5 == seen
