@@ -1,7 +1,7 @@
 """One limit of one scope, and what a request takes of it.
 
-Classes with slots and no Structs: dozens of their fields are read for every request, which in a compiled module takes a
-nanosecond for each field of a class of its own, and forty for one of a Struct (`deploy/compile_core.py`).
+Classes with slots and no Structs: dozens of their fields are read for every request, and a compiled module reads those
+of its own classes far faster than those of a Struct (`deploy/compile_core.py`).
 """
 
 from typing import Literal
