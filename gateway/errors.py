@@ -36,6 +36,7 @@ Three facts hang on each class: `status`, `source` (client, gateway, upstream) a
 the metric label, the log field and the decision to try the next candidate come from those three and nowhere else.
 """
 
+import math
 from typing import ClassVar, Literal
 
 import msgspec
@@ -67,7 +68,7 @@ class GatewayError(Exception):
         """All that the response says in headers, but for its body's."""
         headers = list(self.headers)
         if self.retry_after_s is not None and not any(name == b"retry-after" for name, _ in headers):
-            headers.append((b"retry-after", b"%d" % max(1, round(self.retry_after_s))))
+            headers.append((b"retry-after", b"%d" % max(1, math.ceil(self.retry_after_s))))
         if self.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         return headers

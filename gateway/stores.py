@@ -17,14 +17,12 @@ from gateway.quota.redis_store import RedisQuotaStore
 from gateway.quota.share import Policy
 from gateway.settings import Settings, SettingsError
 from gateway.storage.redis_link import redis_link
-from gateway.storage.sqlite_file import SqliteFile
+from gateway.storage.sqlite_file import MEMORY, SqliteFile
 from gateway.teams.redis_teams import RedisTeamStore
 from gateway.teams.sqlite_teams import SqliteTeamStore
 from gateway.teams.team_store import TeamStore
 
 SQLITE = "sqlite:///"
-MEMORY = Path(":memory:")
-"""What SQLite calls a file that is none, and gone with the process."""
 
 
 @dataclass(frozen=True, slots=True)

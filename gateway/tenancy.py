@@ -18,7 +18,8 @@ from gateway.quota.plan import Calendar, Plans
 from gateway.quota.quota import Quota
 from gateway.settings import Settings, SettingsError, TeamSettings
 from gateway.storage.file_lock import FileLock, FileTaken
-from gateway.stores import MEMORY, SQLITE, stores_of
+from gateway.storage.sqlite_file import MEMORY
+from gateway.stores import SQLITE, stores_of
 from gateway.teams.access import Access
 from gateway.teams.declared import Declared, declared_in
 from gateway.teams.directory import Directory

@@ -1,6 +1,5 @@
 """Whatever goes wrong, in OpenAI's shape."""
 
-import math
 from collections.abc import Iterable
 
 from fastapi import FastAPI, Request, Response
@@ -10,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
 from gateway.api.admin_v1.faults import fault_of
-from gateway.errors import AdminRefused, GatewayError, MethodNotAllowed, UnknownRoute
+from gateway.errors import GatewayError, MethodNotAllowed, UnknownRoute
 from gateway.incoming import CallerGone
 
 
@@ -25,15 +24,11 @@ def tell_errors(api: FastAPI, routes: Iterable[BaseRoute]) -> None:
 
 
 async def _told(request: Request, error: Exception) -> Response:
-    headers = {}
     known = _known(request, error)
-    if isinstance(known, MethodNotAllowed):
-        headers["allow"] = ", ".join(_allowed(request))
-    if known.retry_after_s is not None:
-        headers["retry-after"] = str(max(1, math.ceil(known.retry_after_s)))
-    if isinstance(known, AdminRefused):
-        headers["www-authenticate"] = "Bearer"
-    return Response(known.to_body(), known.status, headers, media_type="application/json")
+    headers = {"allow": ", ".join(_allowed(request))} if isinstance(known, MethodNotAllowed) else None
+    response = Response(known.to_body(), known.status, headers, media_type="application/json")
+    response.raw_headers += known.response_headers
+    return response
 
 
 def _known(request: Request, error: Exception) -> GatewayError:
