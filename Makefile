@@ -11,7 +11,7 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test test-compiled engine-test store-test acceptance fuzz sdk-smoke lint bench replay wheel clean
+.PHONY: run test test-compiled engine-test bedrock-test store-test rolling-test acceptance fuzz sdk-smoke lint bench replay wheel clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -42,6 +42,11 @@ engine-test: $(VENV)/.test
 	$(BIN)/python -m tests.engine.environment
 	$(BIN)/pytest tests/engine
 
+# The gateway before a stand-in for Bedrock from npm, with all workers gone; installs that beside, and AWS's own signer.
+bedrock-test: $(VENV)/.test
+	$(BIN)/python -m tests.bedrock.environment
+	$(BIN)/pytest tests/bedrock
+
 # What is kept in Redis, on a real one, which is installed where there is none (by Debian's apt-get).
 store-test: $(VENV)/.test
 	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || \
@@ -52,6 +57,12 @@ store-test: $(VENV)/.test
 ACCEPTANCE_S ?= 180
 acceptance: $(VENV)/.test
 	TEST_REDIS=required ACCEPTANCE_S=$(ACCEPTANCE_S) $(BIN)/pytest tests/acceptance -s -o timeout=1800
+
+# Two gateways behind a real HAProxy, restarted one after the other under load; some two minutes.
+rolling-test: $(VENV)/.test
+	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || \
+		$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --yes --no-install-recommends haproxy
+	$(BIN)/pytest tests/rolling -s -o timeout=600
 
 # The SDKs for Node and of Anthropic against the demo; installs them beside.
 sdk-smoke: $(VENV)/.run
@@ -78,7 +89,7 @@ replay: $(VENV)/.test
 	$(BIN)/python -m benchmarks.replay --seeds 5 --processes 2
 
 clean:
-	rm -rf $(VENV) .venv-sdk .venv-vllm .peers build dist
+	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .peers build dist
 
 $(VENV)/.run: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Warmgate needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }

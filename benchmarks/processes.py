@@ -70,6 +70,18 @@ class Child:
         printed = self.stdout.read_text(errors="replace") + self.stderr.read_text(errors="replace")
         return printed[-characters:].strip()
 
+    def is_ready(self) -> bool:
+        """Whether it has printed its ``ready: URL`` line.
+
+        Raises:
+            ChildFailedError: it ended without.
+        """
+        is_ready = self._ready_url() is not None
+        if not is_ready and self.has_ended:
+            status = self.process.returncode
+            raise ChildFailedError(f"{self.name} ended with status {status}:\n{self.last_words()}")
+        return is_ready
+
     def wait_for_ready_line(self, *, timeout_s: float = 30.0) -> str:
         """The URL of the ``ready: URL`` line the child prints on stdout.
 

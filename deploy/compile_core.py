@@ -20,6 +20,7 @@ ACCOUNTS = (
     "gateway/ledger/measures.py",
     "gateway/ledger/price.py",
     "gateway/ledger/recorder.py",
+    "gateway/quota/embedded_store.py",
     "gateway/quota/limit.py",
     "gateway/quota/meters.py",
     "gateway/quota/output_length.py",
@@ -27,6 +28,9 @@ ACCOUNTS = (
     "gateway/quota/quota.py",
     "gateway/quota/rate_headers.py",
     "gateway/teams/access.py",
+    "gateway/teams/caller.py",
+    "gateway/teams/directory.py",
+    "gateway/teams/permits.py",
     "gateway/teams/secret.py",
 )
 """What a request with a key and limits goes through."""

@@ -1,6 +1,6 @@
 """Lets requests in and settles what they used: who asks, whether it may, and what is left of its limits.
 
-1. Nothing is charged for what is refused, nor for what fails because of us.
+1. Nothing is charged for what is refused, nor for what fails before the caller had anything of it.
 2. What was reserved is settled once, however the request ends: to what the engine counted, or, where its count was not
    seen, to the prompt and to what was streamed.
 3. Where there are no teams everything passes, and nothing is counted.
@@ -15,8 +15,7 @@ from gateway.errors import Forbidden, InvalidKey, QuotaSpent, RateLimited, Stopp
 from gateway.exchange import Account, Exchange
 from gateway.incoming import CallerGone, Incoming
 from gateway.ledger.entry import Entry, Outcome
-from gateway.ledger.price import Price
-from gateway.ledger.recorder import Recorder
+from gateway.ledger.recorder import Recorder, to_nano
 from gateway.models import Model
 from gateway.quota.plan import Tokens
 from gateway.quota.quota import Ask, Quota, Reservation
@@ -51,18 +50,27 @@ class Admission:
 
     async def caller(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         """Who asks; None where there are no teams. Raises as `Access.caller`."""
+        fields = incoming.fields
+        caller = self._access.known(fields)
+        if caller is None:
+            caller = await self._found(incoming, exchange)
+            if caller is None:
+                return None
+            self._access.mark(fields, caller)
+        exchange.team = caller.team.name
+        exchange.key = caller.key.id
+        if self._user_header in fields:
+            exchange.user = incoming.text_of(self._user_header)
+        return caller
+
+    async def _found(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         try:
-            caller = self._access.caller(incoming.text_of, incoming.peer, incoming.all_of)
+            return self._access.caller(incoming.text_of, incoming.peer, incoming.all_of)
         except InvalidKey:
-            caller = await self._surely(incoming, exchange)
+            return await self._surely(incoming, exchange)
         except Forbidden as refusal:
             _note(refusal, exchange)
             raise
-        if caller is not None:
-            exchange.team = caller.team.name
-            exchange.key = caller.key.id
-            exchange.user = incoming.text_of(self._user_header)
-        return caller
 
     async def _surely(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         """Before a key is refused, the store is heard once more."""
@@ -100,13 +108,14 @@ class Admission:
             return
         exchange.model_asked = body.model
         exchange.user = exchange.user or body.user
-        ask = Ask(request.prompt_tokens, max_tokens=body.max_tokens, choices=body.n, generates=body.max_tokens != 0)
-
-        def lost(expected: Tokens) -> Entry:
-            return self._entry(exchange, caller, "lost", expected, price=model.price, now=exchange.started)
-
+        max_tokens = body.max_tokens
+        ask = Ask(request.prompt_tokens, max_tokens=max_tokens, choices=body.n, generates=max_tokens != 0)
+        lost = _Lost(self._recorder, exchange, caller, model)
+        metered = model.metered
         try:
-            reservation = await self._quota.reserve(caller, model.metered, ask, lost)
+            reservation = self._quota.reserve_at_once(caller, metered, ask, lost)
+            if reservation is None:
+                reservation = await self._quota.reserve(caller, metered, ask, lost)
         except (RateLimited, QuotaSpent) as refusal:
             exchange.refused_by = refusal.refused_by
             raise
@@ -119,36 +128,101 @@ class Admission:
         if account is None:
             return
         outcome, used = _used(exchange, account.reservation)
-        price = account.model.fallback_price if exchange.fell_back else account.model.price
-        entry = self._entry(exchange, account.caller, outcome, used, price=price, now=now)
-        exchange.cost_usd = entry.record.cost_usd
-        exchange.saved_usd = entry.record.saved_usd
-        self._quota.settle(account.reservation, entry)
+        price = exchange.price or account.model.price
+        cost_usd = exchange.cost_usd = to_nano(price.cost_usd(used.prompt, used.cached, used.completion))
+        saved_usd = exchange.saved_usd = to_nano(price.saved_usd(used.cached))
+        entry = _Ended(
+            self._recorder,
+            exchange,
+            account.caller,
+            outcome=outcome,
+            used=used,
+            cost_usd=cost_usd,
+            saved_usd=saved_usd,
+            now=now,
+        )
+        self._quota.settle(account.reservation, outcome, used, cost_usd, entry)
 
-    def _entry(
-        self, exchange: Exchange, caller: Caller, outcome: Outcome, tokens: Tokens, *, price: Price, now: float
-    ) -> Entry:
+
+class _Ended:
+    """The `Draft` of a request that has ended: nothing of its exchange changes any more."""
+
+    __slots__ = ("_at", "_caller", "_cost_usd", "_exchange", "_now", "_outcome", "_recorder", "_saved_usd", "_used")
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        exchange: Exchange,
+        caller: Caller,
+        *,
+        outcome: Outcome,
+        used: Tokens,
+        cost_usd: float,
+        saved_usd: float,
+        now: float,
+    ) -> None:
+        """*now* is monotonic."""
+        self._recorder = recorder
+        self._at = recorder.now()
+        self._exchange = exchange
+        self._caller = caller
+        self._outcome: Outcome = outcome
+        self._used = used
+        self._cost_usd = cost_usd
+        self._saved_usd = saved_usd
+        self._now = now
+
+    def __call__(self) -> Entry:
+        exchange, used = self._exchange, self._used
         first, started = exchange.first_byte, exchange.started
+        key = self._caller.key
         return self._recorder.entry(
+            at=self._at,
             request_id=exchange.request_id.decode("ascii"),
-            team=caller.team.name,
-            project=caller.key.project,
-            key=caller.key.id,
+            team=key.team,
+            project=key.project,
+            key=key.id,
             user=exchange.user,
             model_asked=exchange.model_asked or "",
             model=exchange.model or "",
             backend=exchange.backend,
-            outcome=outcome,
+            outcome=self._outcome,
             status=exchange.status,
-            prompt_tokens=round(tokens.prompt),
-            cached_tokens=round(tokens.cached),
-            completion_tokens=round(tokens.completion),
-            cost_usd=price.cost_usd(tokens.prompt, tokens.cached, tokens.completion),
-            saved_usd=price.saved_usd(tokens.cached),
+            prompt_tokens=round(used.prompt),
+            cached_tokens=round(used.cached),
+            completion_tokens=round(used.completion),
+            cost_usd=self._cost_usd,
+            saved_usd=self._saved_usd,
             fell_back=exchange.fell_back,
             ttft_s=None if first is None else first - started,
-            duration_s=now - started,
+            duration_s=self._now - started,
         )
+
+
+class _Lost:
+    """Makes the entry of a request that was never settled, as it stands when that is found out."""
+
+    __slots__ = ("_caller", "_exchange", "_model", "_recorder")
+
+    def __init__(self, recorder: Recorder, exchange: Exchange, caller: Caller, model: Model) -> None:
+        self._recorder = recorder
+        self._exchange = exchange
+        self._caller = caller
+        self._model = model
+
+    def __call__(self, expected: Tokens) -> Entry:
+        exchange, price = self._exchange, self._model.price
+        draft = _Ended(
+            self._recorder,
+            exchange,
+            self._caller,
+            outcome="lost",
+            used=expected,
+            cost_usd=price.cost_usd(expected.prompt, expected.cached, expected.completion),
+            saved_usd=price.saved_usd(expected.cached),
+            now=exchange.started,
+        )
+        return draft()
 
 
 def _note(refusal: InvalidKey | Forbidden, exchange: Exchange) -> None:
@@ -166,7 +240,7 @@ def _used(exchange: Exchange, reservation: Reservation) -> tuple[Outcome, Tokens
         return "ok", Tokens(usage.prompt_tokens, usage.cached_tokens or 0, usage.completion_tokens)
     if exchange.error in _CUT:
         return "aborted", _seen(exchange, reservation) if exchange.attempts else _NOTHING
-    return "failed", _NOTHING
+    return "failed", _seen(exchange, reservation) if exchange.streamed_events else _NOTHING
 
 
 def _seen(exchange: Exchange, reservation: Reservation) -> Tokens:

@@ -6,7 +6,7 @@ import random
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -38,11 +38,15 @@ from gateway.api.openapi import describe
 from gateway.api.usage import SelfView
 from gateway.cache_check import CacheCheck
 from gateway.cache_metrics import CacheCollector
+from gateway.cascade.assembly import Cascades, canary_rules
+from gateway.cascade.canary import Canary
+from gateway.cascade_metrics import CascadeMetrics
 from gateway.configuration import Configuration, Reloader
 from gateway.disconnects import Disconnects
 from gateway.discovery.discovery import Discovery
 from gateway.discovery.file import FileDiscovery
 from gateway.discovery.static import StaticDiscovery
+from gateway.draining import Draining
 from gateway.endings import Endings, Observer
 from gateway.endpoints.table import ENDPOINTS
 from gateway.endpoints.unserved import INSTEAD
@@ -56,12 +60,14 @@ from gateway.kept_responses import KeptResponses
 from gateway.kv_events.intake import Intake
 from gateway.live_settings import LiveSettings, OnRefused
 from gateway.metrics import Metrics, StateCollector
+from gateway.model_maker import Knowledge
 from gateway.models import Models
+from gateway.persistence import Persistence
 from gateway.proxy import Proxy
 from gateway.reloads import Reloaded, Reloads
 from gateway.request_log import RequestLog, Sink
 from gateway.response_owners import ResponseOwners
-from gateway.roster import Knowledge, Roster, rules_of
+from gateway.roster import Roster, rules_of
 from gateway.settings import ModelSettings, Settings
 from gateway.start_checks import StartChecks
 from gateway.team_metrics import TeamMetrics
@@ -117,14 +123,24 @@ def create_app(
     executor = ThreadPoolExecutor(max_workers=TOKEN_THREADS, thread_name_prefix="tokens")
     knowledge = _knowledge(settings, Tokenizers(executor=executor, client=client, clock=clock), client, clock)
     followers = knowledge.followers
-    seed = settings.routing.seed  # None: seeded by the operating system
-    roster = Roster(models, health, knowledge=knowledge, client=client, clock=clock, rng=random.Random(seed))
+    cascades = Cascades(client, clock=clock)
+    roster = Roster(
+        models,
+        health,
+        knowledge=knowledge,
+        cascades=cascades,
+        clock=clock,
+        rng=random.Random(settings.routing.seed),
+    )
     roster.take(settings)
+    draining = Draining(models, hand_over_after_s=settings.drain.hand_over_after_s, clock=clock)
+    draining.declare(settings)
     tenancy = Tenancy(settings, wall_clock=wall_clock)
 
     def take(settings: Settings) -> None:
         declared = tenancy.declared(settings.teams)  # which may fail, and changes nothing
         roster.take(settings)
+        draining.declare(settings)
         tenancy.declare(declared, settings.teams)
 
     reloads = Reloads(wall_clock=wall_clock)
@@ -132,6 +148,12 @@ def create_app(
     reloader = None if configuration is None else Reloader(configuration, live.reload)
     team_metrics = TeamMetrics(lambda: tenancy.is_degraded)
     metrics = _metrics(settings, models, knowledge, reloads, team_metrics)
+    canary = Canary(
+        lambda: [model.cascade for model in models],
+        rules=lambda: canary_rules(live.configured),
+        catalogue=lambda key: cascades.catalogue(live.configured, key),
+        clock=clock,
+    )
     check = CacheCheck(client, knowledge.confirmed, clock=clock, nonce=partial(secrets.token_hex, 8))
     start_checks = StartChecks(models, followers, check, knowledge.tokenizers)
     endings = Endings([metrics, team_metrics, *_request_logs(settings, log_sink)])
@@ -149,27 +171,27 @@ def create_app(
         clock=clock,
         rng=random.Random(),
         max_body_bytes=settings.server.max_body_bytes,
-        max_attempts=settings.retry.max_attempts,
+        persistence=_persistence(settings),
     )
+
+    def loops() -> list[Coroutine[Any, Any, None]]:
+        running = [health.run(), live.run(), followers.run(), disconnects.run(), keep_alive.run()]
+        running += [draining.run(), canary.run(), *tenancy.loops()]
+        return [*running, start_checks.run()] if settings.kv_events.check else running
+
+    async def end() -> None:
+        for model in models:
+            await model.aclose()
+        executor.shutdown(wait=False, cancel_futures=True)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with client, asyncio.TaskGroup() as tasks:
-            await tenancy.begin()
-            await live.find()
-            await health.check()
-            running = [health.run(), live.run(), followers.run(), disconnects.run(), keep_alive.run()]
-            running += tenancy.loops()
-            if settings.kv_events.check:
-                running.append(start_checks.run())
-            loops = [tasks.create_task(loop) for loop in running]
-            async with _reloading(reloader, tasks):
+        async with client:
+            for begin in (tenancy.begin, live.find, health.check):
+                await begin()
+            async with _running(loops, reloader):
                 yield
-            for loop in loops:
-                loop.cancel()
-            for model in models:
-                await model.aclose()
-            executor.shutdown(wait=False, cancel_futures=True)
+            await end()
         await tenancy.aclose()
         endings.settle()
 
@@ -188,13 +210,17 @@ def create_app(
         stream_state=followers.state,
         admin_access=_admin_access(settings),
         access=tenancy.access,
+        draining=draining,
         lifespan=lifespan,
     )
     api.state.self_view = SelfView(
         tenancy.stores.usage, tenancy.stores.quota, tenancy.plans, models, tenancy.zone, wall_clock
     )
-    reload = None if reloader is None else reloader.reload
-    admin = _admin(settings, tenancy, AdminGateway(models, lambda: live.configured, reload))
+    admin = _admin(
+        settings,
+        tenancy,
+        AdminGateway(models, lambda: live.configured, None if reloader is None else reloader.reload, draining=draining),
+    )
     return Gateway(api, proxy, admin=admin, is_admin_apart=settings.admin.port is not None)
 
 
@@ -205,10 +231,23 @@ def _metrics(settings: Settings, models: Models, knowledge: Knowledge, reloads: 
         reloads,
         StateCollector(models, knowledge.index, max_index_bytes=index_bytes, clock=time.monotonic),
         CacheCollector(models, knowledge.followers, knowledge.confirmed, max_confirmed_bytes=confirmed_bytes),
+        CascadeMetrics(lambda: [model.cascade for model in models], clock=time.monotonic),
         teams,
     ):
         metrics.registry.register(collector)
     return metrics
+
+
+def _persistence(settings: Settings) -> Persistence:
+    retry = settings.retry
+    return Persistence(
+        most_attempts=retry.max_attempts,
+        wait_s=retry.wait_s,
+        first_byte_factor=retry.first_byte_factor,
+        first_byte_margin_s=retry.first_byte_margin_s,
+        stall_gaps=retry.stall_gaps,
+        stall_s=retry.stall_s,
+    )
 
 
 def _request_logs(settings: Settings, sink: Sink | None) -> list[Observer]:
@@ -269,6 +308,19 @@ def _discovery(model: ModelSettings, on_refused: OnRefused) -> Discovery:
 
 
 @asynccontextmanager
+async def _running(
+    loops: Callable[[], Iterable[Coroutine[Any, Any, None]]], reloader: Reloader[Reloaded] | None
+) -> AsyncIterator[None]:
+    """Inside, *loops* run and settings are followed."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(loop) for loop in loops()]
+        async with _reloading(reloader, tasks):
+            yield
+        for task in running:
+            task.cancel()
+
+
+@asynccontextmanager
 async def _reloading(reloader: Reloader[Reloaded] | None, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
     """Inside, changes of the configuration are put in force; None: there are none."""
     if reloader is None:
@@ -290,6 +342,7 @@ def _api(
     stream_state: probes.StreamState,
     admin_access: AdminAccess,
     access: Access,
+    draining: Draining,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
 ) -> FastAPI:
     api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan)
@@ -301,6 +354,7 @@ def _api(
     api.state.explainer = explainer
     api.state.admin_access = admin_access
     api.state.access = access
+    api.state.draining = draining
     api.include_router(models_api.router)
     api.include_router(responses_api.router)
     api.include_router(usage_api.router)

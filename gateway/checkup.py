@@ -39,6 +39,8 @@ class Patient:
     on_reading: Callable[[Observation], None] = lambda _: None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every question."""
+    came_up: Callable[[], None] = lambda: None
+    """Called after the fleet knows that it is up or awake again, or lives anew: somebody may wait for that."""
 
 
 class Checkup:
@@ -121,6 +123,8 @@ class Checkup:
     def _judge(self, *, alive: bool) -> None:
         if alive == self._up:
             self._in_row = 0
+            if alive:
+                self._keep_up()
             return
         self._in_row += 1
         if self._in_row < (self._successes_to_up if alive else self._failures_to_down):
@@ -131,9 +135,19 @@ class Checkup:
         patient = self.patient
         patient.fleet.set_up(patient.worker, up=alive)
         _log.info("worker %s of model %s is %s", patient.worker, patient.model, "up" if alive else "down")
-        if not alive:
+        if alive:
+            patient.came_up()
+        else:
             self._forget_engine()
             patient.on_down()
+
+    def _keep_up(self) -> None:
+        """A request may have found nobody at its address, between two checks: somebody is there again."""
+        patient = self.patient
+        life = patient.fleet.life(patient.worker)
+        patient.fleet.set_up(patient.worker, up=True)
+        if patient.fleet.life(patient.worker) != life:
+            patient.came_up()
 
     def _forget_engine(self) -> None:
         """What comes up at this address may be another one."""
@@ -161,6 +175,7 @@ class Checkup:
         if reading.started_at is not None and reading.started_at != self._started_at:
             if self._started_at is not None:
                 patient.fleet.restarted(patient.worker)
+                patient.came_up()
                 _log.info("worker %s of model %s has restarted: its cache is empty", patient.worker, patient.model)
             self._started_at = reading.started_at
         if reading.cache_tokens is not None:
@@ -175,3 +190,5 @@ class Checkup:
         if asleep != self._asleep:
             self._asleep = asleep
             _log.info("worker %s of model %s is %s", patient.worker, patient.model, "asleep" if asleep else "awake")
+            if not asleep:
+                patient.came_up()

@@ -164,11 +164,12 @@ def _said_of(exchange: Exchange) -> Headers:
 
 def _decided(exchange: Exchange) -> Headers:
     """Who answers, and why."""
-    if exchange.backend is None or exchange.strategy is None:
+    if exchange.backend is None:
         return []
     return [
         (b"x-warmgate-worker", _worker_of(exchange)),
-        (b"x-warmgate-strategy", exchange.strategy.encode("ascii")),
+        (b"x-warmgate-backend", exchange.served_by.encode("ascii")),
+        (b"x-warmgate-strategy", (exchange.strategy or "none").encode("ascii")),
         (b"x-warmgate-hit-blocks", b"%d" % exchange.hit_blocks),
         (b"x-warmgate-hit-tokens", b"%d" % exchange.hit_tokens),
     ]

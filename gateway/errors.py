@@ -24,12 +24,14 @@
     +-- TooManyConnections      503 + retry-after, before there is a request
     +-- NoWorker                503 + retry-after: nobody is there to answer
     +-- QueueFull               503 + retry-after: the wait for a worker cannot fit
+    |   +-- WaitsTooLong        never told: a fallback had better answer
     +-- StoreAway               503 + retry-after: keys or quotas cannot be looked up
     +-- Stopping                503 + retry-after: another gateway may be there
     +-- UpstreamError           a backend's doing
         +-- ConnectFailed       502, refused or unreachable; nothing was sent
         +-- UpstreamTimeout     504, connect / first byte / idle / total
         +-- ReplyBroken         502, cut or unreadable, before or after the first byte
+        +-- HandedOver          502, its worker is being drained; nobody's fault
         +-- UpstreamRefused     the status that the backend itself answered
 
 Three facts hang on each class: `status`, `source` (client, gateway, upstream) and `retryable`. The OpenAI error body,
@@ -247,6 +249,10 @@ class QueueFull(GatewayError):
     code = "queue_full"
 
 
+class WaitsTooLong(QueueFull):
+    """A worker would begin later than the request should wait, and something else may answer it."""
+
+
 class StoreAway(GatewayError):
     """The store of keys and quotas cannot be reached. Nothing has been charged."""
 
@@ -290,6 +296,12 @@ class UpstreamTimeout(UpstreamError):
 
 class ReplyBroken(UpstreamError):
     code = "upstream_broken"
+
+
+class HandedOver(UpstreamError):
+    """The stream is to go on at another worker, for this one will go away."""
+
+    code = "upstream_drained"
 
 
 class UpstreamRefused(UpstreamError):

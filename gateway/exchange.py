@@ -1,7 +1,10 @@
 """One request on its way through: what is known of it so far, for its headers, its log line and its metrics."""
 
+from typing import Literal
+
 import msgspec
 
+from gateway.ledger.price import Price
 from gateway.models import Model
 from gateway.quota.quota import Reservation
 from gateway.sse import Usage
@@ -37,8 +40,12 @@ class Exchange(msgspec.Struct, eq=False):
     streams: bool = False
     backend: str | None = None
     """Who answers, or was tried last."""
+    served_by: Literal["worker", "openai", "bedrock"] = "worker"
+    """What kind of a backend that is."""
     fell_back: bool = False
-    """Bedrock answered."""
+    """A fallback answered."""
+    price: Price | None = None
+    """Of the fallback that answered; None: as those of the model."""
     hit_blocks: int = 0
     hit_tokens: float = 0.0
     """Of the prompt, that the chosen worker was believed to hold."""
@@ -50,6 +57,8 @@ class Exchange(msgspec.Struct, eq=False):
     limits_left: tuple[tuple[bytes, bytes], ...] = ()
     """Headers that say what the caller's limits still have room for."""
     attempts: int = 0
+    continued: int = 0
+    """Times that another worker went on with the stream."""
     status: int = 0
     """What the caller was told; 499 if it went away before anything was said."""
     error: str | None = None

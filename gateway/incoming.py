@@ -59,6 +59,11 @@ class Incoming:
         """The headers as a worker gets them. JSON is called by its plain name; a form's boundary must pass."""
         return header_rules.upstream(self._scope["headers"], request_id, media if media == JSON else self.content_type)
 
+    @property
+    def fields(self) -> Mapping[bytes, bytes]:
+        """The first value of each header, by its name in lower case."""
+        return self._fields
+
     def text_of(self, header: bytes) -> str | None:
         """The first value of *header*; None if there is none, or an empty one."""
         value = self._fields.get(header)

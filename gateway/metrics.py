@@ -74,8 +74,9 @@ class _TallyCollector(Collector):
         )
         yield counter("retries", "Attempts beyond a request's first.", lambda t: [((), t.retries)])
         yield counter(
-            "fallbacks", "Requests that Bedrock answered because no worker did.", lambda t: [((), t.fallbacks)]
+            "streams_continued", "Times that another worker went on with a stream.", lambda t: [((), t.continued)]
         )
+        yield counter("fallbacks", "Requests that a fallback answered.", lambda t: [((), t.fallbacks)])
         yield counter(
             "tokens",
             "Tokens by kind: prompt, cached, predicted (to be cached, where the engine tells what was), completion.",
@@ -123,9 +124,13 @@ class StateCollector(Collector):
         oldest = GaugeMetricFamily(
             "warmgate_oldest_wait_seconds", "How long the one is held that is held longest.", labels=("model",)
         )
+        without = GaugeMetricFamily(
+            "warmgate_requests_without_worker", "Requests that wait because no worker is there.", labels=("model",)
+        )
         for model in self._models:
             waiting.add_metric((model.name,), model.turnstile.waiting)
             oldest.add_metric((model.name,), model.turnstile.oldest_wait_s)
+            without.add_metric((model.name,), model.arrivals.waiting)
         by_team = GaugeMetricFamily(
             "warmgate_team_requests_waiting", "The same by team, of those that have any.", labels=("model", "team")
         )
@@ -133,7 +138,7 @@ class StateCollector(Collector):
             for team, count in model.turnstile.waiting_by_team.items():
                 if team:
                     by_team.add_metric((model.name, team), count)
-        yield from (waiting, oldest, by_team)
+        yield from (waiting, oldest, without, by_team)
 
     def _policies(self) -> Metric:
         family = GaugeMetricFamily(

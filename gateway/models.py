@@ -1,24 +1,30 @@
-"""The models that are served, each with its workers, its strategy and its fallback."""
+"""The models that are served, each with its workers, its strategy and its fallbacks."""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cache_index import CacheIndex, Hasher, WorkerId
-from gateway.backends.backend import Backend, WorkerBackend
+from gateway.arrivals import Arrivals
+from gateway.backends.backend import WorkerBackend
 from gateway.body import Body
+from gateway.cascade.cascade import Cascade
+from gateway.cascade.need import Need
+from gateway.continuation.continuation import Mode
 from gateway.engine_metrics import Observation
 from gateway.errors import InvalidField, UnknownModel
 from gateway.exact_prompts import ExactPrompt, ExactPrompts
 from gateway.ledger.price import Price
 from gateway.model_names import ModelNames
+from gateway.open_streams import OpenStreams
 from gateway.quota.plan import Metered
 from gateway.teams.caller import Caller
 from gateway.teams.team import Priority
 from gateway.turnstile import Turnstile
 from routing.fleet import Fleet
 from routing.request import HIGH, LOW, NORMAL, Request
+from routing.retry_budget import RetryBudget
 from routing.strategies import NAMES
 
 STRATEGY_HEADER = b"x-warmgate-strategy"
@@ -47,7 +53,10 @@ class Reading:
 class _Traffic:
     """The requests of one model, under whichever settings they began."""
 
+    retry_budget: RetryBudget
     in_flight: int = 0
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    streams: OpenStreams = field(default_factory=OpenStreams)
 
 
 class Model:
@@ -70,9 +79,12 @@ class Model:
         fleet: Fleet,
         turnstile: Turnstile,
         workers: Mapping[WorkerId, WorkerBackend],
-        fallback: Backend | None = None,
+        cascade: Cascade | None = None,
+        continuation: Mode = "off",
+        context_tokens: int | None = None,
+        spills_when_late: bool = True,
+        retry_budget: RetryBudget | None = None,
         price: Price | None = None,
-        fallback_price: Price | None = None,
         gpu_hour_usd: float | None = None,
         max_output_tokens: int | None = None,
         former: "Model | None" = None,
@@ -85,13 +97,18 @@ class Model:
         self.fleet = fleet
         self.turnstile = turnstile
         self.workers = workers
-        self.fallback = fallback
+        self.cascade = Cascade(name) if cascade is None else cascade
+        self.continuation = continuation
+        """Whether a stream whose worker dies goes on at another."""
+        self.context_tokens = context_tokens
+        """Longest prompt and output together that its workers take; None: not known."""
+        self._spills_when_late = spills_when_late
         self._price = price or Price()
         self._gpu_hour_usd = gpu_hour_usd
-        self._fallback_price = fallback_price
         self.metered = Metered(name, self._cost_usd, max_output_tokens)
         """As limits know it."""
-        self._traffic = _Traffic()
+        self._traffic = _Traffic(retry_budget or RetryBudget(1.0, 10.0))
+        self._successor: Model | None = None
         self._leaving: tuple[WorkerBackend, ...] = ()
         self._observations: dict[WorkerId, Observation] = {}
         if former is not None:
@@ -111,17 +128,39 @@ class Model:
         self._traffic.in_flight = value
 
     @property
+    def retry_budget(self) -> RetryBudget:
+        """How many of its requests may be sent a second time."""
+        return self._traffic.retry_budget
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Where requests wait for a worker."""
+        return self._traffic.arrivals
+
+    @property
+    def streams(self) -> OpenStreams:
+        """Those that could go on elsewhere."""
+        return self._traffic.streams
+
+    @property
+    def latest(self) -> "Model":
+        """The same model as the settings have it at this moment: requests that last may need workers that are new."""
+        model = self
+        while model._successor is not None:  # of the same class
+            model = model._successor
+        return model
+
+    def succeeded_by(self, model: "Model") -> None:
+        """The settings have *model* in its place from now on."""
+        self._successor = model
+
+    @property
     def price(self) -> Price:
         """What its tokens cost at this moment."""
         if self._gpu_hour_usd is None:
             return self._price
         prefill_s, decode_s = self.fleet.token_times()
         return Price.per_gpu_hour(self._gpu_hour_usd, prefill_s_per_token=prefill_s, decode_s_per_token=decode_s)
-
-    @property
-    def fallback_price(self) -> Price:
-        """What the tokens of the fallback's answers cost."""
-        return self.price if self._fallback_price is None else self._fallback_price
 
     @property
     def follows(self) -> bool:
@@ -152,6 +191,7 @@ class Model:
             Forbidden: the caller may not ask for that strategy.
         """
         prompt = body.prompt
+        deadline_s = _patience_in(header)
         fleet = self.fleet
         strategy = _strategy_in(header) if self._allows_strategy_header else None
         if caller is not None and strategy is not None:
@@ -168,11 +208,24 @@ class Model:
             pinned=pinned,
             exact=() if exact is None else exact.prefixes,
             wanted_in_s=_seconds_in(header, WANTED_HEADER),
-            deadline_s=_patience_in(header),
+            deadline_s=deadline_s,
+            spill_in_s=self._spills_in_s(caller, deadline_s),
             team="" if caller is None else caller.team.name,
             weight=1.0 if caller is None else caller.weight,
             priority=NORMAL if caller is None else PRIORITIES[caller.priority],
             strategy=strategy,
+        )
+
+    def need(self, path: str, body: Body, request: Request, caller: Caller | None) -> Need | None:
+        """What a request that came to *path* asks of fallbacks; None if none may answer it."""
+        if not self.cascade or (caller is not None and not caller.may_fall_back):
+            return None
+        return Need(
+            prompt_tokens=request.prompt_tokens,
+            max_tokens=body.max_tokens,
+            expected_output_tokens=request.output_tokens,
+            team=request.team,
+            path=path,
         )
 
     @property
@@ -191,7 +244,7 @@ class Model:
 
     def why_not_ready(self) -> str | None:
         """None if somebody could answer a request."""
-        if self.fallback is not None or any(worker.is_ready for worker in self.fleet):
+        if self.cascade or any(worker.is_ready for worker in self.fleet):
             return None
         workers = len(self.workers)
         if workers == 0:
@@ -215,10 +268,27 @@ class Model:
                 if backend.id == worker:
                     backend.abandon_unanswered()
 
+    def unreachable(self, worker: WorkerId) -> None:
+        """A request found nobody at its address: it is down until a health check finds somebody."""
+        if worker in self.workers:
+            self.fleet.set_up(worker, up=False)
+            self.turnstile.turn()
+
+    def came_up(self) -> None:
+        """Some worker is there again, or new."""
+        self.arrivals.announce()
+        self.turnstile.turn()
+
+    def hand_over(self, worker: WorkerId) -> int:
+        """Let streams on *worker* that can go on elsewhere do so, if there is an elsewhere; how many those are."""
+        if not any(other.is_ready for other in self.fleet if other.id != worker):
+            return 0
+        return self.streams.hand_over(worker)
+
     def set_draining(self, worker: WorkerId, *, draining: bool) -> None:
         """Send *worker* no more requests, or send it some again; those that it has go on."""
         self.fleet.set_draining(worker, draining=draining)
-        self.turnstile.turn()
+        self.came_up()
 
     def observed(self, worker: WorkerId, observation: Observation) -> None:
         """Show *observation* among the gauges of *worker*, and let it correct what routing knows of its queue."""
@@ -256,9 +326,10 @@ class Model:
         return self._index.held(worker)
 
     async def aclose(self) -> None:
-        """Close the connections to the workers."""
+        """Close the connections to the workers, and to the fallbacks that have some of their own."""
         for worker in (*self.workers.values(), *self._leaving):
             await worker.aclose()
+        await self.cascade.aclose()
 
     def _cost_usd(self, prompt: float, cached: float, completion: float) -> float:
         return self.price.cost_usd(prompt, cached, completion)
@@ -271,6 +342,15 @@ class Model:
         staying = {id(backend) for backend in self.workers.values()}
         backends = (*former._leaving, *former.workers.values())  # noqa: SLF001
         self._leaving = tuple(b for b in backends if b.connections_open and id(b) not in staying)
+
+    def _spills_in_s(self, caller: Caller | None, deadline_s: float | None) -> float | None:
+        """After what wait a fallback had better answer; None: never because of it."""
+        if not self.cascade or not self._spills_when_late or (caller is not None and not caller.may_fall_back):
+            return None
+        wanted_s = None if caller is None else caller.team.ttft_s
+        if wanted_s is None or deadline_s is None:
+            return deadline_s if wanted_s is None else wanted_s
+        return min(wanted_s, deadline_s)
 
     def _told(self, worker: WorkerId, now: float) -> dict[str, float]:
         """What its engine told of itself, as long as that is fresh, and how long ago it was."""

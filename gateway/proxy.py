@@ -2,7 +2,8 @@
 
 1. Nothing goes downstream before the first useful byte of an answer is here. Until then every failure of a worker is
    invisible: the next candidate is tried, never one that has failed.
-2. After it, a failure is an SSE error event and the end of the stream, without a `[DONE]` that would claim success.
+2. After it, another worker goes on where that is exact. Else a failure is an SSE error event and the end of the stream,
+   without a `[DONE]` that would claim success.
 3. What was booked is released and what was opened is closed, however the request ends.
 """
 
@@ -14,8 +15,10 @@ from collections.abc import Callable, Mapping
 
 from cache_index import WorkerId
 from gateway.admission import Admission
-from gateway.attempt import Attempt, Attempts
+from gateway.attempt import Attempt
+from gateway.attempts import Attempts
 from gateway.backends.backend import Call
+from gateway.continuation.continuation import Continuation, continuation_of
 from gateway.disconnects import Disconnects, Watch
 from gateway.downstream import Downstream, Send
 from gateway.endings import Endings
@@ -26,8 +29,8 @@ from gateway.incoming import CallerGone, Incoming, Receive, Scope
 from gateway.keep_alive import KeepAlive
 from gateway.keeper import keeper_of
 from gateway.models import Models
+from gateway.persistence import Persistence
 from gateway.response_owners import Owner, ResponseOwners
-from gateway.sse import Tail
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +54,7 @@ class Proxy:
         clock: Callable[[], float],
         rng: random.Random,
         max_body_bytes: int,
-        max_attempts: int | None = None,
+        persistence: Persistence = Persistence(),  # noqa: B008  # frozen
     ) -> None:
         self._admission = admission
         self._endpoints = endpoints
@@ -63,7 +66,7 @@ class Proxy:
         self._clock = clock
         self._rng = rng
         self._max_body_bytes = max_body_bytes
-        self._max_attempts = max_attempts
+        self._persistence = persistence
 
     def serves(self, path: str) -> bool:
         return path in self._endpoints
@@ -118,6 +121,11 @@ class Proxy:
         keeper = keeper_of(body, model, self._owners.find, exchange.team)
         request = model.request(body, incoming.text_of, keeper, exact, caller)
         await self._admission.reserve(exchange, caller, model, body, request)
+        need = model.need(exchange.path, body, request, caller)
+        continuation, plain_call = None, call
+        if model.continuation != "off" and call.streams:
+            continuation = continuation_of(exchange.path, call, body, mode=model.continuation)
+            call = call if continuation is None else continuation.call
         strip_usage = not body.asks_usage
         del raw, body  # as the attempts do with the call: a stream may go on for long when nobody needs its prompt
         watch = self._disconnects.begin(incoming.receive)
@@ -125,22 +133,20 @@ class Proxy:
             self._keep_alive.begin(downstream)
         model.in_flight += 1
         try:
-            dispatch = await model.turnstile.admit(request)
-            exchange.strategy = dispatch.strategy
-            exchange.reason = dispatch.reason
-            exchange.prompt_blocks = request.prefix.blocks
             attempts = Attempts(
                 endpoint,
                 model,
-                dispatch,
+                request,
                 call,
                 exchange,
                 strip_usage=strip_usage,
-                may_fall_back=caller is None or caller.may_fall_back,
+                continuation=continuation,
+                plain_call=plain_call,
+                need=need,
+                persistence=self._persistence,
                 clock=self._clock,
-                most=self._max_attempts,
             )
-            del call
+            del call, plain_call
             await self._answer(attempts, downstream, watch)
         except asyncio.CancelledError:
             if not watch.gone:
@@ -160,36 +166,18 @@ class Proxy:
                 self._remember(attempt.response_id, attempts.exchange)
             if attempt.tail is None:
                 await downstream.answer(attempt.status, attempt.headers, attempt.first)
+                attempts.answered(attempt)
             else:
-                await self._relay(attempt, attempt.tail, downstream)
-            attempts.answered(attempt)
-        except UpstreamError:
-            attempts.broken()
+                await downstream.start(attempt.status, attempt.headers)
+                await _relay(attempt, attempts, downstream)
+        except UpstreamError as error:
+            attempts.broken(error)
             raise
         finally:
             if downstream.tail is not None:
-                attempts.exchange.streamed_events = downstream.tail.events
+                attempts.exchange.streamed_events += downstream.tail.events
             self._disconnects.end(watch)  # an answered caller may leave: that must not cut short the closing
             await attempts.aclose()
-
-    async def _relay(self, attempt: Attempt, tail: Tail, downstream: Downstream) -> None:
-        """Pass a stream on as it comes."""
-        reply = attempt.reply
-        downstream.tail = tail
-        await downstream.start(attempt.status, attempt.headers)
-        data, attempt.first = attempt.first, b""
-        while True:
-            if data:
-                await downstream.write(data)
-            if reply.ended:
-                break
-            data = tail.feed(await reply.read())
-        if tail.inside_event:
-            raise _incomplete()
-        rest = tail.finish()
-        if not tail.done and tail.failed is None:
-            raise _incomplete()
-        await downstream.write(rest, last=True)
 
     def _remember(self, response_id: str, exchange: Exchange) -> None:
         if exchange.model is not None and exchange.backend is not None and not exchange.fell_back:
@@ -198,6 +186,56 @@ class Proxy:
     def _exchange(self, incoming: Incoming) -> Exchange:
         request_id = incoming.request_id or b"%032x" % self._rng.getrandbits(128)
         return Exchange(request_id=request_id, path=incoming.path, started=self._clock())
+
+
+async def _relay(attempt: Attempt, attempts: Attempts, downstream: Downstream) -> None:
+    """Pass a stream on to its end, from one worker to the next if need be."""
+    continuation = attempts.continuation
+    while True:
+        try:
+            await _pass_on(attempt, downstream, continuation)
+        except UpstreamError as error:
+            if continuation is None:
+                raise
+            rest = continuation.closing()
+            if rest is not None:
+                attempts.completed()
+                await downstream.write(rest, last=True)
+                return
+            attempt = await attempts.go_on(error)
+        else:
+            attempts.answered(attempt)
+            return
+
+
+async def _pass_on(attempt: Attempt, downstream: Downstream, continuation: Continuation | None) -> None:
+    """Pass on, as it comes, what one worker gives of a stream.
+
+    Raises:
+        UpstreamError: it was not complete. If somebody could go on, nothing of the failure is with the caller.
+    """
+    reply, tail = attempt.reply, attempt.tail
+    assert tail is not None, "a whole answer is no stream"
+    downstream.tail = tail
+    data, attempt.first = attempt.first, b""
+    while True:
+        if data and continuation is not None:
+            data = continuation.passed(data)
+        if data:
+            await downstream.write(data)
+        if continuation is not None and (tail.aborted or tail.failed is not None):
+            raise _incomplete()
+        if reply.ended:
+            break
+        data = tail.feed(await reply.read())
+    if tail.inside_event:
+        raise _incomplete()
+    rest = tail.finish()
+    if not tail.done and tail.failed is None:
+        raise _incomplete()
+    if rest and continuation is not None:
+        rest = continuation.passed(rest)
+    await downstream.write(rest, last=True)
 
 
 def _trace(error: Exception) -> str:

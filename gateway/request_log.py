@@ -36,6 +36,7 @@ class Line(msgspec.Struct):
     strategy: str | None
     reason: str | None
     attempts: int
+    continued: int
     hit_blocks: int
     hit_tokens: int
     hit_source: str | None
@@ -106,6 +107,7 @@ class RequestLog:
             strategy=exchange.strategy,
             reason=exchange.reason,
             attempts=exchange.attempts,
+            continued=exchange.continued,
             hit_blocks=exchange.hit_blocks,
             hit_tokens=int(exchange.hit_tokens),
             hit_source=exchange.hit_source,

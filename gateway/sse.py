@@ -148,10 +148,10 @@ class Tail(ABC):
 
     def _look_for_begin(self, passes: bytes) -> None:
         self._prelude_bytes += len(passes)
-        self.begun = self._prelude_bytes > self._max_held or any(map(self._is_begin, _events(passes)))
+        self.begun = self._prelude_bytes > self._max_held or any(map(self._is_begin, events_in(passes)))
 
     def _is_begin(self, event: bytes) -> bool:
-        data = _data_of(event)
+        data = data_of(event)
         return data not in _NO_ANSWER and self._begins(data, event)
 
     def _rest_of_oversize(self, data: bytes) -> tuple[bytes, bytes]:
@@ -181,7 +181,7 @@ class Tail(ABC):
         """Whole events, without those that the caller must not see."""
         if not self._may_matter(whole):
             return whole
-        return b"".join([piece for piece in _events(whole) if self._may_pass(piece)])
+        return b"".join([piece for piece in events_in(whole) if self._may_pass(piece)])
 
     def _may_pass(self, event: bytes) -> bool:
         """Take note of *event*; False if the caller must not see it."""
@@ -190,7 +190,7 @@ class Tail(ABC):
             return True
         if not self._may_matter(event):
             return True
-        data = _data_of(event)
+        data = data_of(event)
         if data == _DONE:
             return self._may_end_pass()
         return not data or self._may_data_pass(data, event)
@@ -301,6 +301,26 @@ def usage_of(body: bytes) -> Usage | None:
     return answer.usage.to_usage() if answer.usage else None
 
 
+def events_in(whole: bytes) -> Iterator[bytes]:
+    """The events of *whole*, which ends with a blank line; line ends between events come as pieces of their own."""
+    place = 0
+    while place < len(whole):
+        line_ends = _line_ends(whole, place)
+        if line_ends and line_ends[0]:
+            yield line_ends[0]
+            place = line_ends.end()
+            continue
+        end = _blank_line(whole, place)
+        stop = end.end() if end else len(whole)
+        yield whole[place:stop]
+        place = stop
+
+
+def data_of(event: bytes) -> bytes:
+    """The ``data:`` lines of *event* as one; ``b""`` for comments and for annotations that have only a name."""
+    return b"\n".join(_data_lines(event)).strip()
+
+
 class _PromptTokensDetails(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
 
@@ -348,11 +368,6 @@ _BEGINNING_BYTES = 256
 """Of an event too long to be read: enough for its name."""
 
 
-def _data_of(event: bytes) -> bytes:
-    """The ``data:`` lines of *event* as one; ``b""`` for comments and for annotations that have only a name."""
-    return b"\n".join(_data_lines(event)).strip()
-
-
 def _name_of(data: bytes, event: bytes) -> str:
     """What *event* is: the ``type`` in its *data*, else its ``event:`` line, else ``""``."""
     try:
@@ -368,18 +383,3 @@ def _end_of_events(data: bytearray, start: int) -> int:
     """Where the last blank line of *data* from *start* on ends; 0 if there is none."""
     lf, crlf = data.rfind(b"\n\n", start), data.rfind(b"\n\r\n", start)
     return lf + 2 if lf > crlf else crlf + 3 if crlf >= 0 else 0
-
-
-def _events(whole: bytes) -> Iterator[bytes]:
-    """The events of *whole*, which ends with a blank line; line ends between events come as pieces of their own."""
-    place = 0
-    while place < len(whole):
-        line_ends = _line_ends(whole, place)
-        if line_ends and line_ends[0]:
-            yield line_ends[0]
-            place = line_ends.end()
-            continue
-        end = _blank_line(whole, place)
-        stop = end.end() if end else len(whole)
-        yield whole[place:stop]
-        place = stop

@@ -43,6 +43,7 @@ class Tally:
         self.errors: defaultdict[str, int] = defaultdict(int)
         self.decisions: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.retries = 0
+        self.continued = 0
         self.fallbacks = 0
         self.tokens = {"prompt": 0, "cached": 0, "predicted": 0, "completion": 0}
         self.histograms = {name: Histogram(bounds) for name, _, bounds in HISTOGRAMS}
@@ -54,6 +55,7 @@ class Tally:
             self.histograms["hit_blocks"].observe(exchange.hit_blocks)
         if exchange.attempts > 1:
             self.retries += exchange.attempts - 1
+        self.continued += exchange.continued
         self.fallbacks += exchange.fell_back
         if exchange.error is None:
             self._answered(exchange, now)

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from gateway.errors import QueueFull
+from gateway.errors import QueueFull, WaitsTooLong
 from routing.booking import Ending, Outcome
 from routing.dispatcher import Dispatch, Dispatcher, Refusal
 from routing.explanation import Explanation
@@ -29,6 +29,7 @@ class Turnstile:
 
         Raises:
             QueueFull: it will not be, for its wait cannot fit.
+            WaitsTooLong: nor should it be, see `Request.spill_in_s`.
         """
         self._dispatcher.submit(request, self._clock())
         dispatch = self._release(request)
@@ -45,6 +46,10 @@ class Turnstile:
         finally:
             del self._waiting[id(request)]
             self._dispatcher.cancel(request)
+
+    def at_once(self, request: Request) -> Dispatch:
+        """The request's dispatch now, whoever waits: for a stream that has begun, and goes on elsewhere."""
+        return self._dispatcher.at_once(request, self._clock())
 
     @property
     def waiting(self) -> int:
@@ -97,7 +102,8 @@ class Turnstile:
         """Tell whoever waits for them; raises what the caller of *own* is told."""
         mine = None
         for refusal in refusals:
-            self.refused_by_team[refusal.request.team] += 1
+            if refusal.why != "spill":
+                self.refused_by_team[refusal.request.team] += 1
             if refusal.request is own:
                 mine = _as_error(refusal)
             elif not (waiter := self._waiting[id(refusal.request)]).cancelled():
@@ -123,6 +129,9 @@ class Turnstile:
 
 
 def _as_error(refusal: Refusal) -> QueueFull:
+    if refusal.why == "spill":
+        text = f"A worker would be free in about {refusal.wait_s:.0f} s, which is later than is wanted"
+        return WaitsTooLong(text, retry_after_s=refusal.retry_after_s)
     if refusal.why == "queue full":
         text = "As many requests of this team wait for a worker as may"
     else:

@@ -40,6 +40,10 @@ class Booking:
     work_s: float
     """Predicted seconds of prefill."""
     booked_at: float
+    wait_s: float = 0.0
+    """Predicted seconds from its booking until its prefill begins."""
+    life: int = 0
+    """Of the worker when it was booked."""
     service_s: float | None = None
     """Measured seconds of prefill: from its turn to its first byte; known for streams only."""
     first_byte_at: float | None = None

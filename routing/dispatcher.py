@@ -7,11 +7,12 @@ import msgspec
 
 from routing.booking import Booking
 from routing.candidate import Candidate
-from routing.explanation import Explanation, effective_of, places_of
+from routing.explanation import Explanation, effective_of, places_of, prefill_s
 from routing.fleet import Fleet
 from routing.reason import Reason, reason_of
 from routing.request import Request
 from routing.strategies.by_name import StrategiesByName
+from routing.waiting import longest_wait_s
 
 
 class Dispatch(msgspec.Struct, frozen=True):
@@ -26,12 +27,16 @@ class Dispatch(msgspec.Struct, frozen=True):
     """Name of the one that made the order."""
 
 
+LEAST_RETRY_S = 1.0
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """A request that will not be released: its wait cannot fit."""
 
     request: Request
-    why: Literal["queue full", "too late"]
-    """As many of its team wait as may; or it would get its first token after its caller has gone."""
+    why: Literal["queue full", "too late", "spill"]
+    """As many of its team wait as may; it would get its first token after its caller has gone; or so late that it may
+    go elsewhere (`Request.spill_in_s`): submitted again without that, it waits."""
     wait_s: float
     """Predicted: how long it would have to wait."""
     retry_after_s: float
@@ -67,6 +72,13 @@ class Dispatcher(Protocol):
         """Requests that are not held any more and will not be released, each once. To be called after every poll."""
         ...
 
+    def at_once(self, request: Request, now: float) -> Dispatch:
+        """*request* released, whoever waits and however late it comes: it goes on with what had begun elsewhere.
+
+        It must not have been submitted.
+        """
+        ...
+
     def next_poll_at(self, now: float) -> float | None:
         """When `poll` should be called although nothing has happened; None: not before something does."""
         ...
@@ -93,7 +105,8 @@ class Immediate:
     def __init__(self, fleet: Fleet, strategies: StrategiesByName) -> None:
         self._fleet = fleet
         self._strategies = strategies
-        self._submitted: list[Request] = []
+        self._submitted: list[tuple[Request, float]] = []
+        self._refused: list[Refusal] = []
 
     @property
     def waiting(self) -> int:
@@ -106,15 +119,26 @@ class Immediate:
     def oldest_wait_s(self, now: float) -> float:  # noqa: ARG002
         return 0.0
 
-    def submit(self, request: Request, now: float) -> None:  # noqa: ARG002
-        self._submitted.append(request)
+    def submit(self, request: Request, now: float) -> None:
+        self._submitted.append((request, now))
 
     def poll(self, now: float) -> list[Dispatch]:
-        released, self._submitted = self._submitted, []
-        return [self._release(request, now) for request in released]
+        submitted, self._submitted = self._submitted, []
+        released = []
+        for request, since in submitted:
+            dispatch = self._release(request, since, now)
+            if dispatch is not None:
+                released.append(dispatch)
+        return released
 
     def refused(self) -> list[Refusal]:
-        return []
+        if not self._refused:
+            return []
+        refused, self._refused = self._refused, []
+        return refused
+
+    def at_once(self, request: Request, now: float) -> Dispatch:
+        return self._dispatch(request, self._fleet.candidates(request, now), now)
 
     def next_poll_at(self, now: float) -> float | None:  # noqa: ARG002
         return None
@@ -123,13 +147,14 @@ class Immediate:
         return []
 
     def cancel(self, request: Request) -> None:
-        self._submitted = [other for other in self._submitted if other is not request]
+        self._submitted = [submitted for submitted in self._submitted if submitted[0] is not request]
 
     def explain(self, request: Request, now: float, arrange: Arrange | None = None) -> Explanation:
         """*arrange* makes of the order of the strategy the one in which candidates are tried."""
         name = request.strategy or self._strategies.default
-        ranking = self._strategies.named(name).explain(request, self._fleet.candidates(request, now))
-        order = (arrange or admitting_first)(ranking.order)
+        reach = self._fleet.reach(request, self._fleet.candidates(request, now))
+        ranking = self._strategies.named(name).explain(request, reach.near)
+        order = (arrange or admitting_first)(ranking.order) + reach.far
         return Explanation(
             request=request,
             strategy=name,
@@ -139,12 +164,39 @@ class Immediate:
             excluded=self._fleet.excluded(request, now),
         )
 
-    def _release(self, request: Request, now: float) -> Dispatch:
+    def _release(self, request: Request, since: float, now: float) -> Dispatch | None:
+        """None if it is refused."""
+        candidates = self._fleet.candidates(request, now)
+        if request.spill_in_s is not None and candidates:
+            refusal = self._late(request, request.spill_in_s, candidates, now - since)
+            if refusal is not None:
+                self._refused.append(refusal)
+                return None
+        return self._dispatch(request, candidates, now)
+
+    def _late(
+        self, request: Request, spill_in_s: float, candidates: list[Candidate], waited_s: float
+    ) -> Refusal | None:
+        """Why *request* should go elsewhere; None if any of *candidates* would answer in time, or may for all we know.
+
+        A pinned request cannot go elsewhere.
+        """
+        if request.pinned is not None or not self._fleet.has_learnt:
+            return None
+        waits_s = [waited_s + candidate.load.backlog_s for candidate in candidates]
+        allowed_s = [longest_wait_s(spill_in_s, prefill_s(request, candidate)) for candidate in candidates]
+        over_s = min(wait_s - most_s for wait_s, most_s in zip(waits_s, allowed_s, strict=True))
+        return Refusal(request, "spill", min(waits_s), max(LEAST_RETRY_S, over_s)) if over_s > 0.0 else None
+
+    def _dispatch(self, request: Request, candidates: list[Candidate], now: float) -> Dispatch:
         name = request.strategy or self._strategies.default
-        ranked = self._strategies.named(name).rank(request, self._fleet.candidates(request, now))
-        if not ranked:
+        if not candidates:
             return Dispatch(request, [], None, "none", name)
-        order = admitting_first(ranked)
+        if not self._fleet.has_pools:
+            order = admitting_first(self._strategies.named(name).rank(request, candidates))
+        else:
+            reach = self._fleet.reach(request, candidates)
+            order = admitting_first(self._strategies.named(name).rank(request, reach.near)) + reach.far
         return Dispatch(request, order, self._fleet.book(request, order[0], now), reason_of(order), name)
 
 

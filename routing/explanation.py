@@ -51,6 +51,11 @@ def places_of(request: Request, order: list[Candidate], costs_s: Mapping[WorkerI
 
 def predicted_ttft_s(request: Request, candidate: Candidate) -> float:
     """Seconds to the first token of *request* on *candidate*: backlog and prefill, both on the slow side."""
+    return candidate.load.backlog_s + prefill_s(request, candidate)
+
+
+def prefill_s(request: Request, candidate: Candidate) -> float:
+    """Seconds that the prefill of *request* takes on *candidate* once it begins."""
     load = candidate.load
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
-    return load.backlog_s + load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token
+    return load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token

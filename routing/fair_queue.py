@@ -11,16 +11,14 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from routing.dispatcher import Refusal
+from routing.dispatcher import LEAST_RETRY_S, Refusal
 from routing.request import HIGH, Request
 from routing.throughput import Throughput
 from routing.turns import Turns
-from routing.waiting import SPARE_SHARE, Waiting
+from routing.waiting import Waiting, longest_wait_s
 
 Rank = Callable[[Waiting], tuple[bool, float]]
 """The least goes first."""
-
-LEAST_RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +50,11 @@ class _Line:
     @property
     def oldest(self) -> Waiting:
         return next(iter(self.waiting.values()))
+
+    def ahead_s(self, each: Waiting, rank: Rank) -> float:
+        """Work of those that go before *each*, which may be here or not."""
+        place = rank(each)
+        return sum(other.cost_s for other in self.waiting.values() if other is not each and rank(other) <= place)
 
 
 class _Class:
@@ -111,6 +114,8 @@ class FairQueue:
         self._turns: Turns[int] = Turns()
         self._throughput = Throughput()
         self._gives_up_at = float("inf")
+        self._may_spill: dict[int, Waiting] = {}
+        """Those that may go elsewhere."""
         self.by_team: dict[str, int] = {}
         """How many each team has here; none that has nobody."""
 
@@ -126,6 +131,8 @@ class FairQueue:
         self._classes[each.level].add(each, now)
         self.by_team[each.team] = self.by_team.get(each.team, 0) + 1
         self._gives_up_at = min(self._gives_up_at, each.gives_up_at)
+        if each.spill_in_s is not None:
+            self._may_spill[id(each.request)] = each
 
     def remove(self, request: Request) -> Waiting | None:
         """It waits no longer; None if it did not."""
@@ -133,6 +140,7 @@ class FairQueue:
         if each is None:
             return None
         self._classes[each.level].remove(each)
+        self._may_spill.pop(id(request), None)
         self.by_team[each.team] -= 1
         if not self.by_team[each.team]:
             del self.by_team[each.team]
@@ -179,6 +187,18 @@ class FairQueue:
                 yield each
                 accounts[level] += each.cost_s / shares[level]
 
+    def owed(self, rank: Rank) -> list[Waiting]:
+        """Those who will be next whoever else may come: the first of each team that has had less than all others.
+
+        Only of the highest class that was ever served: somebody of a higher one would go before them.
+        """
+        for level in range(HIGH, -1, -1):
+            teams = self._classes[level]
+            if teams.lines or teams.turns.is_used:
+                owed = [line for team, line in teams.lines.items() if teams.turns.stands_first(team)]
+                return [min(line.waiting.values(), key=rank) for line in owed]
+        return []
+
     def given_up(self, now: float) -> list[Refusal]:
         """Those whose callers have gone by *now*, as they said they would: an answer is of no use to them any more."""
         if now < self._gives_up_at:
@@ -204,14 +224,59 @@ class FairQueue:
         deadline_s = each.gives_up_at - each.since
         if deadline_s == float("inf") or self._throughput.evidence < 1.0:
             return None
-        # How long its own prompt takes is only believed: that alone is no reason to refuse anybody.
-        allowed_s = max(deadline_s - each.least_s, deadline_s * SPARE_SHARE)
-        place = rank(each)
-        ahead_s = sum(other.cost_s for other in line.waiting.values() if rank(other) <= place)
-        wait_s = self._wait_s(ahead_s, self._per_s(each, servers), servers)
+        allowed_s = longest_wait_s(deadline_s, each.least_s)
+        wait_s = self._wait_s(line.ahead_s(each, rank), self._per_s(each, servers), servers)
         if wait_s <= allowed_s:
             return None
         return Refusal(each.request, "too late", wait_s, max(LEAST_RETRY_S, wait_s - allowed_s))
+
+    @property
+    def may_spill(self) -> bool:
+        """Whether anybody waits here who may go elsewhere."""
+        return bool(self._may_spill)
+
+    def spill(self, each: Waiting, now: float, rank: Rank, *, servers: int) -> Refusal | None:
+        """*each* waits no longer if it may go elsewhere and would get its first token later than it wants.
+
+        *servers* as for `refusal`. As long as it was not seen how much work is done, only who has waited for too long
+        already is late. O(requests that wait).
+        """
+        if id(each.request) not in self._may_spill:
+            return None
+        line = self._classes[each.level].lines[each.team]
+        refusal = self._spilled(each, self._wait_s(line.ahead_s(each, rank), self._per_s(each, servers), servers), now)
+        if refusal is not None:
+            self.remove(each.request)
+        return refusal
+
+    def spill_all(self, now: float, rank: Rank, *, servers: int) -> list[Refusal]:
+        """The same of everybody. O(n log n) in the requests that wait."""
+        refusals: list[Refusal] = []
+        for level, team in dict.fromkeys((each.level, each.team) for each in self._may_spill.values()):
+            refusals += self._spill_line(self._classes[level].lines[team], now, rank, servers)
+        for refusal in refusals:
+            self.remove(refusal.request)
+        return refusals
+
+    def _spill_line(self, line: _Line, now: float, rank: Rank, servers: int) -> Iterator[Refusal]:
+        per_s, most_s = self._per_s(line.oldest, servers), self._everything_s(servers)
+        ahead_s = 0.0
+        for each in sorted(line.waiting.values(), key=rank):
+            refusal = self._spilled(each, min(ahead_s / per_s, most_s), now)
+            if refusal is None:
+                ahead_s += each.cost_s
+            else:
+                yield refusal
+
+    def _spilled(self, each: Waiting, left_s: float, now: float) -> Refusal | None:
+        """*left_s* is how long it has to wait from now on, as far as that can be told."""
+        if each.spill_in_s is None:
+            return None
+        wait_s = now - each.since + (left_s if self._throughput.evidence >= 1.0 else 0.0)
+        allowed_s = longest_wait_s(each.spill_in_s, each.least_s)
+        if wait_s <= allowed_s:
+            return None
+        return Refusal(each.request, "spill", wait_s, max(LEAST_RETRY_S, wait_s - allowed_s))
 
     def _per_s(self, each: Waiting, servers: int) -> float:
         """Seconds of work per second that its team gets done while it waits beside those that wait now."""
@@ -222,8 +287,12 @@ class FairQueue:
 
     def _wait_s(self, ahead_s: float, per_s: float, servers: int) -> float:
         """Until *ahead_s* of a team's work is sent; others with less waiting leave it their shares in the end."""
-        everything_s = sum(other.cost_s for other in self._waiting.values())
-        return min(ahead_s / per_s, everything_s / self._throughput.per_s(float(max(1, servers))))
+        return min(ahead_s / per_s, self._everything_s(servers))
+
+    def _everything_s(self, servers: int) -> float:
+        """Until all that waits is sent."""
+        work_s = sum(each.cost_s for each in self._waiting.values())
+        return work_s / self._throughput.per_s(float(max(1, servers)))
 
     def _shares(self, and_level: int | None = None) -> Mapping[int, float]:
         """Of every class in which somebody waits, highest first, and of *and_level*: the share of what is served."""

@@ -11,10 +11,13 @@ from routing.booking import Booking, Ending, Outcome
 from routing.breaker import Breaker
 from routing.candidate import Candidate, Excluded, WhyNot
 from routing.estimates import BytesPerToken, OutputLength
+from routing.explanation import prefill_s
 from routing.knowledge import Knowledge, ToldHit
+from routing.pools import Reach, reach
 from routing.rates import Rates
 from routing.request import Request
 from routing.tiers import TierPrices
+from routing.waiting import longest_wait_s
 from routing.worker import Worker
 
 
@@ -23,7 +26,8 @@ class Fleet:
 
     *index* is fed by what is sent where; *confirmed* by what engines tell of their caches, and counts for workers that
     are trusted and requests whose exact tokens are known. *block_bytes* is how much text one block of *index* covers.
-    *lease_s* is how long a booking may last before it is held for lost.
+    *lease_s* is how long a booking may last before it is held for lost. Where the workers are in several pools, the
+    next one is used as well while those before it have *spill_backlog_s* seconds of prefill to do each.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Fleet:
         prefill_tokens_per_s: float = 2000.0,
         lease_s: float = 2100.0,
         breaker: Callable[[], Breaker] = Breaker,
+        spill_backlog_s: float = 5.0,
     ) -> None:
         self._index = index
         self._confirmed = confirmed
@@ -44,7 +49,13 @@ class Fleet:
         self._rates = Rates(prefill_tokens_per_s=prefill_tokens_per_s)
         self._lease_s = lease_s
         self._breaker = breaker
+        self._spill_backlog_s = spill_backlog_s
         self._workers: dict[WorkerId, Worker] = {}
+        self._tiers: Mapping[WorkerId, int] = {}
+        self.has_pools = False
+        """Whether there are workers of more than one tier."""
+        self._next_life = 0
+        """Of workers that join: no worker that has left had it, whatever its name."""
         self._block_sizes: Sequence[int] = ()
         self.bytes_per_token = BytesPerToken()
         self.output_length = OutputLength()
@@ -63,14 +74,29 @@ class Fleet:
         """
         wanted = dict.fromkeys(workers)
         for gone in [worker for worker in self._workers if worker not in wanted]:
-            del self._workers[gone]
+            self._next_life = max(self._next_life, self._workers.pop(gone).life + 1)
             if gone not in elsewhere:
                 self._index.drop(gone)
                 if self._confirmed is not None:
                     self._confirmed.drop(gone)
         for worker in wanted:
             if worker not in self._workers:
-                self._workers[worker] = Worker(worker, now, breaker=self._breaker(), rates=self._rates)
+                self._workers[worker] = Worker(
+                    worker, now, breaker=self._breaker(), rates=self._rates, life=self._next_life
+                )
+        self.set_tiers(self._tiers)
+
+    def set_tiers(self, tiers: Mapping[WorkerId, int]) -> None:
+        """The pool of every worker that there is or will be; those that are not named are of the first, 0."""
+        self._tiers = tiers
+        for worker in self._workers.values():
+            worker.tier = tiers.get(worker.id, 0)
+        self.has_pools = len({worker.tier for worker in self._workers.values()}) > 1
+
+    def life(self, worker: WorkerId) -> int:
+        """Another number each time that *worker* has come up again, or has joined again; -1 while it is not there."""
+        state = self._workers.get(worker)
+        return -1 if state is None else state.life
 
     def set_up(self, worker: WorkerId, *, up: bool) -> None:
         """What active health says. A worker that comes back is warmed up like a new one."""
@@ -79,8 +105,7 @@ class Fleet:
             return
         state.is_up = up
         if up:
-            state.warmup.restart()
-            state.breaker.succeeded()
+            state.begin_life()
 
     def set_asleep(self, worker: WorkerId, *, asleep: bool) -> None:
         """What the engine says of itself. It drops its cache to fall asleep, and is warmed up when it wakes."""
@@ -92,8 +117,7 @@ class Fleet:
             self._index.drop(worker)
             self._fit_capacity(worker)
         else:
-            state.warmup.restart()
-            state.breaker.succeeded()
+            state.begin_life()
 
     def set_draining(self, worker: WorkerId, *, draining: bool) -> None:
         """What an operator wants: a worker that drains gets no requests, and ends those that it has."""
@@ -107,7 +131,7 @@ class Fleet:
         self._fit_capacity(worker)
         state = self._workers.get(worker)
         if state is not None:
-            state.warmup.restart()
+            state.begin_life()
             state.told_accuracy.forget()
             state.shadow_accuracy.forget()
 
@@ -134,6 +158,26 @@ class Fleet:
         busy = [worker.in_flight for worker in self if worker.in_flight]
         streams = sum(busy) / len(busy) if busy else 1.0
         return self._rates.prefill_s_per_token, self._rates.decode.predict(streams - 1.0) / streams
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether what is predicted of times comes from any that were measured."""
+        return self._rates.are_learnt
+
+    def first_byte_in_s(self, booking: Booking, now: float) -> float | None:
+        """In how many seconds from *now* the first byte of *booking* was to come, as it was predicted when it was
+        booked: what stood before it there, and its own prefill. 0 if it is overdue.
+
+        None if nobody can say: of an answer that does not stream, and until this fleet has learnt how fast it is.
+        """
+        if not booking.request.streams or not self._rates.are_learnt:
+            return None
+        return max(0.0, booking.booked_at + booking.wait_s + booking.work_s - now)
+
+    def usual_gap_s(self, worker: WorkerId) -> float | None:
+        """Seconds between two tokens of a stream of *worker* of late; None if nothing was measured, or it has left."""
+        state = self._workers.get(worker)
+        return None if state is None else state.usual_gap_s
 
     def told(self, worker: WorkerId, waiting: float, now: float) -> None:
         """The engine of *worker* tells that *waiting* requests are in its queue."""
@@ -169,6 +213,30 @@ class Fleet:
             ready = [worker for worker in ready if worker.id == request.pinned]
         workers = [worker for worker in ready if worker.breaker.allows(now)] or ready
         return self._as_candidates(workers, request, now)
+
+    def cut_off(self, request: Request, now: float) -> list[Candidate]:
+        """Workers that only their breaker keeps from *request*: better than nobody, when all others have failed it.
+
+        The one with the least to do first.
+        """
+        ready = [worker for worker in self._workers.values() if worker.is_ready and request.pinned in (None, worker.id)]
+        behind = [worker for worker in ready if not worker.breaker.allows(now)]
+        return sorted(self._as_candidates(behind, request, now), key=lambda each: each.load.backlog_s)
+
+    def reach(self, request: Request, candidates: list[Candidate], waits_s: Sequence[float] | None = None) -> Reach:
+        """Which of its *candidates* a request may choose, pool by pool.
+
+        *waits_s* is how long it would wait for each of them; None: for what each has to do.
+        """
+        if not self.has_pools:
+            return Reach(candidates, [])
+        longest_s = self._spill_backlog_s
+        if request.spill_in_s is not None and candidates:
+            longest_s = longest_wait_s(request.spill_in_s, min([prefill_s(request, each) for each in candidates]))
+        if waits_s is None:
+            waits_s = [candidate.load.backlog_s for candidate in candidates]
+        tiers = [self._workers[candidate.worker].tier for candidate in candidates]
+        return reach(candidates, tiers, waits_s, longest_s)
 
     def excluded(self, request: Request, now: float) -> list[Excluded]:
         """The workers that are no candidates for *request*, and why."""
@@ -218,18 +286,17 @@ class Fleet:
         if worker is None or booking.booked_at < worker.joined_at:
             return  # a worker that left and came back has nothing to learn from its former life
         worker.release(booking, now)
+        if booking.life == worker.life:
+            _tell(worker.breaker, booking, outcome, now)
         if outcome.ending is Ending.ANSWERED:
             self._answered(worker, booking, outcome, now)
         elif booking.is_uncomputed(failed=outcome.ending is Ending.FAILED):
             prefix = booking.request.prefix
             self._index.trim(worker.id, prefix, prefix.blocks - booking.new_blocks)
             self._retract(booking)
-        if outcome.ending is Ending.FAILED:
-            worker.breaker.failed(now)
 
     def _answered(self, worker: Worker, booking: Booking, outcome: Outcome, now: float) -> None:
         worker.warmup.succeeded()
-        worker.breaker.succeeded()
         request = booking.request
         output_blocks = 0
         if outcome.completion_tokens:
@@ -310,6 +377,16 @@ class Fleet:
             blocks, block_size = state.engine_capacity
             text_bytes = blocks * block_size * self.bytes_per_token.ratio
             self._index.resize(worker, int(text_bytes / self._block_bytes))
+
+
+def _tell(breaker: Breaker, booking: Booking, outcome: Outcome, now: float) -> None:
+    """How *booking* ended."""
+    if outcome.ending is Ending.ANSWERED:
+        breaker.succeeded(now, sent_at=booking.booked_at)
+    elif outcome.ending is Ending.FAILED:
+        breaker.failed(now, sent_at=booking.booked_at)
+    else:
+        breaker.showed_nothing(sent_at=booking.booked_at)
 
 
 def _why_not(worker: Worker, request: Request) -> WhyNot:

@@ -13,6 +13,10 @@ sent. Held here it can still go elsewhere, and what is short need not wait behin
 
 Where teams share the fleet, every request takes its turn, whatever its strategy, once no worker is about to be free:
 the order above holds inside a team, and `FairQueue` says which team is next. Homes are sought in that order too.
+The first request of a team that is owed its turn is bound a little earlier: nobody who comes later would go before it,
+so waiting gains nothing, and would cost what believed times are wrong by and the way from an engine to here and back.
+
+Where workers are in pools, a home is sought in the next pool as well once the wait in all before it is too long.
 """
 
 import random
@@ -23,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cache_index import WorkerId
+from routing.booking import Booking
 from routing.candidate import Candidate
 from routing.dispatcher import Dispatch, Immediate, Refusal, admitting_first
 from routing.explanation import Explanation
@@ -44,8 +49,14 @@ ANYWHERE = frozenset({"round_robin", "least_loaded"})
 """Strategies for which any worker will do that is free."""
 ALONE = Fairness(starvation_s=float("inf"))
 """One team, and one class."""
+SPILL_EVERY_S = 0.25
+"""Between two looks for those that wait and have become late; whoever comes is looked at when it comes."""
+OWED_DEPTH = 5.0
+"""Times the depth at which a request is sent that nobody who may yet come would go before. It covers what believed
+times are wrong by and the way to an engine and back, and binds nobody to a worker for long before it is free."""
 HEARTBEAT_S = 0.5
 """Between two looks at the queue where nothing says that anything has changed."""
+NOBODY: list[Candidate] = []
 ROUNDING_S = 1e-9
 """When a backlog was to have reached the depth it may be a hair above."""
 
@@ -121,6 +132,11 @@ class LateBinding:
         self._queue = FairQueue(fairness or ALONE)
         self._arrived: list[tuple[Request, float]] = []
         self._refused: list[Refusal] = []
+        self._came: list[Waiting] = []
+        """Since the last look at the queue, of those that may go elsewhere."""
+        self._spill_at = float("-inf")
+        self._is_owed = False
+        """Whether somebody was still waiting at the last look who is owed its turn."""
         self._workers: list[WorkerId] = []
         self._places: dict[WorkerId, int] = {}
 
@@ -144,7 +160,7 @@ class LateBinding:
             self._immediate.submit(request, now)
         else:
             begins_session = self._sessions.begins(request)
-            self._queue.add(Waiting(request, now, begins_session=begins_session, shares=False), now)
+            self._add(Waiting(request, now, begins_session=begins_session, shares=False), now)
 
     def poll(self, now: float) -> list[Dispatch]:
         released = self._receive(now) if self._arrived else self._immediate.poll(now)
@@ -153,16 +169,26 @@ class LateBinding:
         return released
 
     def refused(self) -> list[Refusal]:
-        refused, self._refused = self._refused, []
+        refused = self._immediate.refused()
+        if self._refused:
+            refused += self._refused
+            self._refused = []
         return refused
+
+    def at_once(self, request: Request, now: float) -> Dispatch:
+        dispatch = self._immediate.at_once(request, now)
+        if self._fairness is not None and dispatch.booking is not None:
+            self._charge(request, dispatch.order[0], dispatch.booking, now, level=request.priority)
+        return dispatch
 
     def next_poll_at(self, now: float) -> float | None:
         if not self._queue.by_team:
             return None
-        depth_s = self._patience.depth_s
+        depth_s = self._patience.depth_s * (OWED_DEPTH if self._is_owed else 1.0)
         times = [worker.backlog_falls_to(depth_s, now) for worker in self._fleet if worker.is_ready]
         falls_at = min([at for at in times if at is not None and at > now], default=now + HEARTBEAT_S)
-        return falls_at if self._fairness is None else min(falls_at, now + HEARTBEAT_S)
+        is_watched = self._fairness is not None or self._queue.may_spill
+        return min(falls_at, now + HEARTBEAT_S) if is_watched else falls_at
 
     def cancel(self, request: Request) -> None:
         self._queue.remove(request)
@@ -186,22 +212,26 @@ class LateBinding:
         arrived, self._arrived = self._arrived, []
         released = []
         for request, since in arrived:
-            dispatch = self._at_once(request, since, now)
+            dispatch = self._received(request, since, now)
             if dispatch is not None:
                 released.append(dispatch)
         return released
 
-    def _at_once(self, request: Request, since: float, now: float) -> Dispatch | None:
+    def _received(self, request: Request, since: float, now: float) -> Dispatch | None:
         """Sent as if there were no queue, if there is none and its worker is free; else held or refused."""
         candidates = self._fleet.candidates(request, now)
         name = request.strategy or self._strategies.default
         if not candidates:
             return Dispatch(request, [], None, "none", name)
         if name not in LATE and not self._queue.by_team:
-            ranked = self._strategies.named(name).rank(request, candidates)
+            near, far = candidates, NOBODY
+            if self._fleet.has_pools:
+                reach = self._fleet.reach(request, candidates)
+                near, far = reach.near, reach.far
+            ranked = self._strategies.named(name).rank(request, near)
             order = self._free_first(ranked, now) if name in ANYWHERE else admitting_first(ranked)
             if self._is_free(order[0], now):
-                return self._sent(request, order, name, now, level=request.priority)
+                return self._sent(request, order + far if far else order, name, now, level=request.priority)
         self._hold(Waiting(request, since, begins_session=self._sessions.begins(request)), candidates, now)
         return None
 
@@ -221,9 +251,14 @@ class LateBinding:
         servers = sum(worker.is_ready for worker in self._fleet)
         refusal = self._queue.refusal(each, lambda other: self._rank(other, now), servers=servers)
         if refusal is None:
-            self._queue.add(each, now)
+            self._add(each, now)
         else:
             self._refused.append(refusal)
+
+    def _add(self, each: Waiting, now: float) -> None:
+        self._queue.add(each, now)
+        if each.spill_in_s is not None:
+            self._came.append(each)
 
     # ---- a look at the queue
 
@@ -235,7 +270,25 @@ class LateBinding:
             return
         if self._fairness is None or view.takes().any():
             yield from self._release_to(view, now)
-        self._queue.looked(is_saturated=not view.takes().any())
+        if self._fairness is not None:
+            yield from self._release_next(now)
+        is_saturated = not view.takes().any()
+        self._queue.looked(is_saturated=is_saturated)
+        came, self._came = self._came, []
+        if is_saturated and self._queue.may_spill:
+            self._spill(came, now)
+
+    def _spill(self, came: list[Waiting], now: float) -> None:
+        """Those that may go elsewhere do if they would be late: no worker of any pool has room for them."""
+        servers = sum(worker.is_ready for worker in self._fleet)
+        if now >= self._spill_at:
+            self._spill_at = now + SPILL_EVERY_S
+            self._refused += self._queue.spill_all(now, lambda each: self._rank(each, now), servers=servers)
+            return
+        for each in came:
+            refusal = self._queue.spill(each, now, lambda other: self._rank(other, now), servers=servers)
+            if refusal is not None:
+                self._refused.append(refusal)
 
     def _release_to(self, view: _View, now: float) -> Iterator[Dispatch]:
         patience, lookups = self._patience, self._patience.most_lookups
@@ -249,6 +302,8 @@ class LateBinding:
             if not each.order:
                 yield self._without_worker(each)
                 continue
+            if self._fleet.has_pools:
+                self._reach(each, view.backlog_s, now)
             place = self._place(each, view, takes)
             if each.seen_at < now and self._is_taken(place, each, takes):
                 self._look_up(each, now)
@@ -258,6 +313,30 @@ class LateBinding:
                 view.room[place] -= 1.0
                 yield dispatch
             view.backlog_s[place] += each.prefill_s[place]
+
+    def _release_next(self, now: float) -> Iterator[Dispatch]:
+        """Who is owed its turn is sent earlier than others, to be computed next: nobody would go before it."""
+        owed = self._queue.owed(lambda each: self._rank(each, now))
+        self._is_owed = bool(owed)
+        if not owed:
+            return
+        view = self._view(now)
+        is_next = [worker.is_ready and worker.takes_next(now) for worker in self._fleet]
+        takes = np.array(is_next, np.bool_) & (view.backlog_s <= self._patience.depth_s * OWED_DEPTH + ROUNDING_S)
+        for each in owed:
+            if not takes.any():
+                return
+            self._look_up(each, now)
+            if not each.order:
+                continue
+            place = self._place(each, view, takes)
+            if self._is_taken(place, each, takes):
+                only = np.zeros(len(takes), np.bool_)
+                only[place] = True
+                _, dispatch = self._released(each, place, only, now)
+                takes[place] = False
+                view.backlog_s[place] += each.prefill_s[place]
+                yield dispatch
 
     def _is_taken(self, place: int, each: Waiting, takes: npt.NDArray[np.bool_]) -> bool:
         return bool(takes[place] and np.isfinite(each.prefill_s[place]))
@@ -284,7 +363,7 @@ class LateBinding:
         choices = wanted if name not in BY_COST else wanted[:1]
         place = next((other for other in choices if self._is_taken(other, each, takes)), place)
         home = self._workers[place]
-        order = [c for c in ranked if c.worker == home] + [c for c in ranked if c.worker != home]
+        order = [c for c in ranked if c.worker == home] + [c for c in ranked if c.worker != home] + each.reserves
         dispatch = self._sent(request, order, name, now, level=each.level)
         self._queue.remove(request)
         return place, dispatch
@@ -296,15 +375,22 @@ class LateBinding:
 
     def _sent(self, request: Request, order: list[Candidate], name: str, now: float, *, level: int) -> Dispatch:
         booking = self._fleet.book(request, order[0], now)
-        if self._fairness is not None and booking is not None:
-            cost_s = booking.work_s + request.output_tokens * order[0].load.decode_s_per_token
-            self._queue.served(request.team, level, request.weight, cost_s, now)
+        if booking is not None:
+            self._charge(request, order[0], booking, now, level=level)
         return Dispatch(request, order, booking, reason_of(order), name)
+
+    def _charge(self, request: Request, candidate: Candidate, booking: Booking, now: float, *, level: int) -> None:
+        """It is sent: its team has had that much, and that much is being done."""
+        cost_s = booking.work_s + request.output_tokens * candidate.load.decode_s_per_token
+        if self._fairness is not None:
+            self._queue.served(request.team, level, request.weight, cost_s, now)
+        elif self._queue.may_spill:
+            self._queue.served("", level, 1.0, cost_s, now)
 
     def _release_all(self, now: float) -> Iterator[Dispatch]:
         """Nobody can be waited for."""
-        for request, _ in self.hand_over():
-            self._immediate.submit(request, now)
+        for request, since in self.hand_over():
+            self._immediate.submit(request, since)
         yield from self._immediate.poll(now)
 
     def _view(self, now: float) -> _View:
@@ -329,7 +415,7 @@ class LateBinding:
             self._workers = [worker.id for worker in workers]
             self._places = {worker: place for place, worker in enumerate(self._workers)}
             for each in self._queue:
-                each.seen_at, each.order = float("-inf"), []
+                each.seen_at, each.found, each.order = float("-inf"), [], []
         return workers
 
     def _in_order(self, now: float) -> Iterator[Waiting]:
@@ -349,10 +435,32 @@ class LateBinding:
         self._take_in(each, self._fleet.candidates(each.request, now), now)
 
     def _take_in(self, each: Waiting, candidates: list[Candidate], now: float) -> None:
-        """What the prompt costs on every worker, by what their caches hold now."""
+        """What the prompt costs on every worker that it may choose, by what their caches hold now."""
+        each.found, each.seen_at = candidates, now
+        if self._fleet.has_pools:
+            each.order = []
+            self._reach(each, None, now)
+        else:
+            self._offer(each, candidates, [])
+
+    def _reach(self, each: Waiting, backlog_s: Seconds | None, now: float) -> None:
+        """Offer it the pools that it may have, for it has waited, and would wait behind those that stand before it.
+
+        *backlog_s* by place; None: what every worker has to do.
+        """
+        waited_s = now - each.since
+        if backlog_s is None:
+            waits_s = [waited_s + candidate.load.backlog_s for candidate in each.found]
+        else:
+            waits_s = [waited_s + float(backlog_s[self._places[candidate.worker]]) for candidate in each.found]
+        reach = self._fleet.reach(each.request, each.found, waits_s)
+        if len(reach.near) != len(each.order) or backlog_s is None:
+            self._offer(each, reach.near, reach.far)
+
+    def _offer(self, each: Waiting, candidates: list[Candidate], reserves: list[Candidate]) -> None:
         request = each.request
         prefill_s = np.full(len(self._workers), np.inf)
-        each.order = candidates
+        each.order, each.reserves = candidates, reserves
         admitting = [c for c in each.order if c.admits] or each.order
         for candidate in admitting:
             load = candidate.load
@@ -364,7 +472,6 @@ class LateBinding:
         each.cost_s = each.least_s
         if admitting:
             each.cost_s += request.output_tokens * admitting[0].load.decode_s_per_token
-        each.seen_at = now
 
     def _home(self, each: Waiting, view: _View) -> int:
         """The place where it costs least; among equals any."""

@@ -27,6 +27,26 @@ class Ratio:
         self._predicted_s = self._predicted_s * self._memory + predicted_s
 
 
+class Gap:
+    """Seconds between two tokens of a stream, of late: time over tokens, so that long streams count most."""
+
+    def __init__(self, *, memory: float = 0.95) -> None:
+        """*memory* is what a stream counts less with each that follows."""
+        self._memory = memory
+        self._elapsed_s = 0.0
+        self._gaps = 0.0
+
+    @property
+    def usual_s(self) -> float | None:
+        """None until one was measured."""
+        return self._elapsed_s / self._gaps if self._gaps else None
+
+    def learn(self, elapsed_s: float, gaps: int) -> None:
+        """A stream had *gaps* gaps in *elapsed_s* seconds."""
+        self._elapsed_s = self._elapsed_s * self._memory + elapsed_s
+        self._gaps = self._gaps * self._memory + gaps
+
+
 class Rates:
     """Seconds of prefill over uncached tokens, and seconds per output token over neighbours, of a fleet."""
 
@@ -37,6 +57,9 @@ class Rates:
         self._off = Ratio(memory=0.9, prior_s=0.25)
         # 20 ms a token alone, 0.5 ms more for each neighbour: a mid-size model on one GPU.
         self.decode = LinearFit(Sample(0.0, 0.02), Sample(32.0, 0.036, 0.2))
+        self.gap = Gap()
+        self.are_learnt = False
+        """Whether a prefill was measured: until then they are the settings' word alone."""
         self.prefill_overhead_s = self._line.intercept
         self.prefill_s_per_token = self._line.slope
 
@@ -45,6 +68,7 @@ class Rates:
         return self.prefill_overhead_s + self.prefill_s_per_token * uncached_tokens
 
     def learn_prefill(self, uncached_tokens: float, measured_s: float) -> None:
+        self.are_learnt = True
         self._line.learn(uncached_tokens, measured_s)
         self._off.learn(measured_s=measured_s, predicted_s=self._line.predict(uncached_tokens))
         self.prefill_overhead_s = self._line.intercept * self._off.value

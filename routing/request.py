@@ -44,3 +44,6 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     priority: int = NORMAL
     deadline_s: float | None = None
     """In how many seconds from its coming the caller gives up waiting for a first token; None: it does not say."""
+    spill_in_s: float | None = None
+    """If its first token would come later than so many seconds from its coming, it may be refused: something else than
+    a worker can answer it. None: it waits."""

@@ -25,6 +25,15 @@ class Turns(Generic[Name]):
         """Where the next request of *name* begins."""
         return max(self._now, self._accounts.get(name, 0.0))
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was ever charged."""
+        return bool(self._accounts)
+
+    def stands_first(self, name: Name) -> bool:
+        """Whether the account of *name* is the lowest that there can be: nobody who comes later will be below it."""
+        return self._accounts.get(name, 0.0) <= self._now
+
     def charge(self, name: Name, cost: float) -> None:
         """A request of *name* is served; *cost* is its work over the weight of *name*."""
         account = self._accounts.get(name, 0.0)

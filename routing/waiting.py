@@ -12,12 +12,21 @@ SPARE_SHARE = 0.2
 """Of the time that its caller is prepared to wait, what is left when a request becomes urgent."""
 
 
+def longest_wait_s(within_s: float, prefill_s: float) -> float:
+    """For how long what wants its first token *within_s* may wait, if its own prefill takes *prefill_s*.
+
+    How long a prefill takes is only believed. So a part of the time is always there to wait in, and nothing is turned
+    away from a worker that idles, which alone can show that the belief is wrong.
+    """
+    return max(within_s - prefill_s, within_s * SPARE_SHARE)
+
+
 class Waiting:
     """What is known of a request in the queue. Seconds by the place of a worker in the fleet."""
 
     __slots__ = (
         *("begins_session", "cost_s", "due_in_s", "gives_up_at", "least_s", "level", "order", "prefill_s"),
-        *("request", "seen_at", "since", "team", "weight"),
+        *("found", "request", "reserves", "seen_at", "since", "spill_in_s", "team", "weight"),
     )
 
     def __init__(self, request: Request, since: float, *, begins_session: bool, shares: bool = True) -> None:
@@ -35,8 +44,15 @@ class Waiting:
         """When its caller goes away."""
         self.due_in_s = min(wanted_in_s, deadline_s * (1.0 - SPARE_SHARE))
         """From *since*: the first token should be there by then."""
+        goes_elsewhere = request.spill_in_s is not None and request.pinned is None
+        self.spill_in_s = request.spill_in_s if goes_elsewhere else None
         self.seen_at = float("-inf")
+        self.found: list[Candidate] = []
+        """All candidates when it was looked up."""
         self.order: list[Candidate] = []
+        """Those of them that it may choose."""
+        self.reserves: list[Candidate] = []
+        """The others, to be tried when those have failed."""
         self.prefill_s: Seconds = np.empty(0)
         self.least_s = 0.0
         self.cost_s = 0.0

@@ -16,7 +16,7 @@ from routing.booking import Booking
 from routing.breaker import Breaker
 from routing.busy import BusyShare
 from routing.candidate import Load, WhyNotReady
-from routing.rates import Pace, Rates
+from routing.rates import Gap, Pace, Rates
 from routing.slots import Slots
 from routing.warmup import WarmUp
 
@@ -42,9 +42,15 @@ SAME_STEP_S = 0.005
 class Worker:
     """One worker of a fleet."""
 
-    def __init__(self, worker_id: WorkerId, now: float, *, breaker: Breaker, rates: Rates) -> None:
+    def __init__(
+        self, worker_id: WorkerId, now: float, *, breaker: Breaker, rates: Rates, life: int = 0, tier: int = 0
+    ) -> None:
         self.id = worker_id
         self.joined_at = now
+        self.life = life
+        """Another number each time that it comes up again: what an earlier life failed at says nothing of this one."""
+        self.tier = tier
+        """Which pool it belongs to: those of the lowest number are asked first."""
         self.is_up = True
         self.is_asleep = False
         self.is_draining = False
@@ -61,6 +67,7 @@ class Worker:
         """Blocks and tokens per block, when the engine has told them."""
         self._rates = rates
         self._pace = Pace()
+        self._gap = Gap()
         self._busy = BusyShare(now)
         self._pending: dict[Booking, None] = {}
         self._decoding: dict[Booking, None] = {}
@@ -112,6 +119,18 @@ class Worker:
         """The rate that predictions use."""
         return 1.0 / self._prefill_s_per_token
 
+    @property
+    def usual_gap_s(self) -> float | None:
+        """Seconds between two tokens of a stream, as learnt here, or else from the fleet; None if nothing has been."""
+        here_s = self._gap.usual_s
+        return self._rates.gap.usual_s if here_s is None else here_s
+
+    def begin_life(self) -> None:
+        """It has come up again, and is treated like a new one."""
+        self.life += 1
+        self.warmup.restart()
+        self.breaker.reset()
+
     def load(self, now: float) -> Load:
         """A reading at *now*. O(1) but for bookings whose prefill is over."""
         self._pass_turns(now)
@@ -142,6 +161,13 @@ class Worker:
         # Nobody sees the end of such a prefill: a belief that is too slow would never be put right.
         return 0.0 if turn is None else max(0.0, min(left, self._slots.unseen(now) - in_flight))
 
+    def takes_next(self, now: float) -> bool:
+        """Whether its engine begins what is sent to it as soon as it has computed the one prompt that it has."""
+        if len(self._pending) > 1 or self._unseen_left_s(now) > 0.0 or self._slots.most < self.in_flight + 1.0:
+            return False
+        turn = next(iter(self._pending), None)
+        return turn is None or not turn.request.streams or not self._is_late(turn, now)
+
     def backlog_falls_to(self, backlog_s: float, now: float) -> float | None:
         """When the backlog will be as low, if time alone brings it there; None if it takes a first token."""
         if not self._pending:
@@ -157,6 +183,8 @@ class Worker:
     def book(self, booking: Booking, now: float) -> None:
         self._pass_turns(now)
         self._busy.observe(now, busy=bool(self._pending))
+        booking.life = self.life
+        booking.wait_s = self._backlog_s(now) + self._slot_wait_s(booking)
         if not self._pending:
             self._turn_since = now
             self._same_step = []  # what left before it came was in another step
@@ -210,6 +238,8 @@ class Worker:
         rates.learn_prefill(uncached_tokens, service_s)
         self._pace.learn(measured_s=service_s, fleet_s=rates.prefill_s(uncached_tokens))
         if completion_tokens is not None and completion_tokens > 1:
+            self._gap.learn(now - booking.first_byte_at, completion_tokens - 1)
+            rates.gap.learn(now - booking.first_byte_at, completion_tokens - 1)
             tpot_s = (now - booking.first_byte_at) / (completion_tokens - 1)
             neighbours = (booking.decodes_beside + len(self._decoding)) / 2
             rates.decode.learn(neighbours, min(tpot_s, OUTLIER * rates.decode.predict(neighbours) + TPOT_SLACK_S))
@@ -246,6 +276,14 @@ class Worker:
     def _is_late(self, booking: Booking, now: float) -> bool:
         """Whether its prefill, if it is its turn, takes so much longer than predicted that it cannot have begun."""
         return now - max(booking.booked_at, self._turn_since) > LATE * booking.work_s + LATE_SLACK_S
+
+    def _slot_wait_s(self, booking: Booking) -> float:
+        """Until its engine can run one more, where it showed how many it runs: as many answers have to end before."""
+        over = len(self._pending) + len(self._decoding) + 1.0 - self._slots.most
+        if over <= 0.0:
+            return 0.0
+        answer_s = booking.request.output_tokens * self._rates.decode.predict(len(self._decoding))
+        return over * answer_s / self._slots.most
 
     def _backlog_s(self, now: float) -> float:
         unseen_s = self._unseen_left_s(now)

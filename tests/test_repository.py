@@ -20,6 +20,8 @@ WITHOUT_TEST = {
     "cache_index/event.py": "data only",
     "cache_index/index.py": "a Protocol; tests/cache_index/test_radix.py holds its implementation to it",
     "gateway/backends/backend.py": "Protocols; tests/contracts/test_backend.py holds every implementation to them",
+    "gateway/backends/bedrock/wire.py": "Protocols, and data; the tests of converse_wire.py and openai_wire.py",
+    "gateway/cascade/need.py": "data only",
     "gateway/discovery/discovery.py": "a Protocol; tests/contracts/test_discovery.py holds every implementation to it",
     "gateway/exchange.py": "data only",
     "gateway/kv_events/counters.py": "data only",

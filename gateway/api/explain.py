@@ -83,7 +83,7 @@ class Explainer:
             "strategy": explanation.strategy,
             "effective_strategy": explanation.effective,
             "reason": explanation.reason,
-            "fallback": model.fallback.id if model.fallback is not None else None,
+            "fallbacks": list(model.cascade.ids),
             "prompt_bytes": request.prompt_bytes,
             "prompt_tokens": round(request.prompt_tokens, 1),
             "prompt_blocks": request.prefix.blocks,

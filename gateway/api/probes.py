@@ -12,13 +12,16 @@ from gateway.endings import Endings
 from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
 from gateway.models import Model, Models
+from gateway.server.stop import SCOPE_KEY, Stop
 
 StreamState = Callable[[WorkerId], Trust | None]
 """See `gateway.followers.Followers.state`."""
 
 router = APIRouter()
 
-_NOT_READY: dict[int | str, dict[str, Any]] = {503: {"description": "No model can be served", "model": dict[str, Any]}}
+_NOT_READY: dict[int | str, dict[str, Any]] = {
+    503: {"description": "No model can be served, or the gateway is stopping", "model": dict[str, Any]}
+}
 
 
 @router.head("/livez", include_in_schema=False)
@@ -35,10 +38,12 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
     models: Models = request.app.state.models
     stream_state: StreamState = request.app.state.stream_state
     reasons = {model.name: model.why_not_ready() for model in models}
-    ready = any(reason is None for reason in reasons.values())
-    response.status_code = 200 if ready else 503
+    status = "ready" if any(reason is None for reason in reasons.values()) else "not ready"
+    if _is_stopping(request):
+        status = "stopping"
+    response.status_code = 200 if status == "ready" else 503
     told: dict[str, Any] = {
-        "status": "ready" if ready else "not ready",
+        "status": status,
         "models": {name: reason or "ready" for name, reason in reasons.items()},
     }
     streams = {model.name: _streams(model, stream_state) for model in models if model.follows}
@@ -56,6 +61,12 @@ async def metrics(request: Request) -> Response:
     endings.settle()  # a scrape sees every request that has ended before it
     counted: Metrics = request.app.state.metrics
     return Response(counted.exposition(), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
+
+
+def _is_stopping(request: Request) -> bool:
+    """Whether the server was asked to stop; one that tells nothing of that was not."""
+    stop: Stop | None = getattr(request.state, SCOPE_KEY, None)
+    return stop is not None and stop.is_asked
 
 
 def _streams(model: Model, stream_state: StreamState) -> dict[str, Trust]:

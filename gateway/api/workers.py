@@ -3,17 +3,20 @@
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from cache_index import WorkerId
+from gateway.draining import Draining
 from gateway.errors import UnknownModel, UnknownWorker
 from gateway.models import Model, Models
 
 
-def worker_cards(models: Models) -> list[dict[str, Any]]:
+def worker_cards(models: Models, draining: Draining) -> list[dict[str, Any]]:
     """One for each worker of each model, in the order of the settings."""
-    return [card for model in models for card in cards_of(model)]
+    return [card for model in models for card in cards_of(model, draining)]
 
 
-def cards_of(model: Model) -> Iterator[dict[str, Any]]:
+def cards_of(model: Model, draining: Draining) -> Iterator[dict[str, Any]]:
     """One for each worker of *model*."""
     for worker in model.fleet:
         is_drained = worker.is_draining and worker.in_flight == 0
@@ -26,30 +29,64 @@ def cards_of(model: Model) -> Iterator[dict[str, Any]]:
             "up": worker.is_up,
             "asleep": worker.is_asleep,
             "draining": worker.is_draining,
+            "draining_by": list(draining.words(model.name, worker.id)),
             "drained": is_drained,
+            "hand_over_in_s": draining.hand_over_in_s(model.name, worker.id),
             "breaker_open": worker.breaker.is_open,
             "in_flight": worker.in_flight,
             "held_blocks": model.held_blocks(worker.id),
         }
 
 
-def set_draining(models: Models, name: str, model: str | None, *, draining: bool) -> list[dict[str, Any]]:
-    """Drain the worker *name*, or undrain it, for *model*, None: for all that it serves. Its cards, afterwards.
+def drain(
+    models: Models,
+    draining: Draining,
+    name: str,
+    model: str | None,
+    *,
+    hand_over_after_s: float | UnsetType | None = UNSET,
+) -> list[dict[str, Any]]:
+    """Drain the worker *name* for *model*, None: for all that it serves. Its cards, afterwards.
+
+    Streams that can be continued go on elsewhere after *hand_over_after_s*; None: never, UNSET: as the settings say.
 
     Raises:
         UnknownWorker, UnknownModel: there is none of that name.
     """
     worker = WorkerId(name)
-    chosen = [each for each in _chosen(models, model) if worker in each.workers]
-    if not chosen:
-        where = "" if model is None else f" of the model {model[:100]!r}"
-        raise UnknownWorker(f"There is no worker {name[:200]!r}{where}", param="worker")
+    chosen = _chosen(models, worker, model)
     for each in chosen:
-        each.set_draining(worker, draining=draining)
-    return [card for each in chosen for card in cards_of(each) if card["worker"] == worker]
+        draining.drain(each, worker, hand_over_after_s=hand_over_after_s)
+    return _cards(chosen, draining, worker)
 
 
-def _chosen(models: Models, name: str | None) -> list[Model]:
+def undrain(models: Models, draining: Draining, name: str, model: str | None) -> list[dict[str, Any]]:
+    """Take back what `drain` did. Who drains because the settings say so goes on. The worker's cards, afterwards.
+
+    Raises:
+        UnknownWorker, UnknownModel: there is none of that name.
+    """
+    worker = WorkerId(name)
+    chosen = _chosen(models, worker, model)
+    for each in chosen:
+        draining.undrain(each, worker)
+    return _cards(chosen, draining, worker)
+
+
+def _cards(models: list[Model], draining: Draining, worker: WorkerId) -> list[dict[str, Any]]:
+    return [card for model in models for card in cards_of(model, draining) if card["worker"] == worker]
+
+
+def _chosen(models: Models, worker: WorkerId, name: str | None) -> list[Model]:
+    """The models that *worker* is meant for: the one called *name*, or all that it serves."""
+    chosen = [each for each in _named(models, name) if worker in each.workers]
+    if not chosen:
+        where = "" if name is None else f" of the model {name[:100]!r}"
+        raise UnknownWorker(f"There is no worker {worker[:200]!r}{where}", param="worker")
+    return chosen
+
+
+def _named(models: Models, name: str | None) -> list[Model]:
     if name is None:
         return list(models)
     model = models.get(name)

@@ -4,6 +4,8 @@ from typing import Protocol
 
 import msgspec
 
+from gateway.errors import UpstreamError
+
 Headers = list[tuple[bytes, bytes]]
 """Header names in lower case, as ASGI and httptools have them."""
 
@@ -51,6 +53,14 @@ class Reply(Protocol):
         """
         ...
 
+    def expect_within(self, idle_s: float) -> None:
+        """From now on a longer pause between two pieces than *idle_s* is an `UpstreamTimeout` (``idle``)."""
+        ...
+
+    def interrupt(self, error: UpstreamError) -> None:
+        """Let the read that is under way, or else the next one, raise *error*; what has come before is lost."""
+        ...
+
     async def aclose(self) -> None:
         """Give the connection back (body complete) or cut it (not complete). May be called twice; never raises."""
         ...
@@ -64,8 +74,10 @@ class Backend(Protocol):
         """What ``x-warmgate-worker`` shows: a worker's URL or given id, or ``bedrock:<model id>``."""
         ...
 
-    async def send(self, call: Call) -> Reply:
+    async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
         """Send *call* and wait for status and headers (for a stream: until the first byte of the body is there).
+
+        *first_byte_s* is the longest wait for that, where it is shorter than the backend's own.
 
         A status of 4xx or 5xx is a reply, not an exception: the proxy decides what it means.
 

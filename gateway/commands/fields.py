@@ -13,13 +13,16 @@ Json = dict[str, Any]
 
 _ON_OFF = argparse.BooleanOptionalAction
 _SHARED = ("weight", "priority", "models", "strategies", "fallback", "blocked", "limits", "model_limits")
-TEAM_FIELDS = (*_SHARED, "isolated_cache", "projects")
+TEAM_FIELDS = (*_SHARED, "ttft_s", "isolated_cache", "projects")
 KEY_FIELDS = (*_SHARED, "project", "networks", "expires_at")
 
 
 def add_team_fields(command: argparse.ArgumentParser, *, to_change: bool) -> None:
     """The options of `team create`, or, *to_change*, of `team update`."""
     group = _add_shared(command, TEAM_FIELDS, to_change=to_change)
+    group.add_argument(
+        "--ttft-s", metavar="S", type=values.positive, help="seconds to the first token; later, a fallback may answer"
+    )
     group.add_argument(
         "--isolated-cache", action=_ON_OFF, default=None, help="share cached prefixes with no other team"
     )
@@ -98,7 +101,7 @@ def _add_shared(
     group.add_argument(
         "--strategy", dest="strategies", choices=NAMES, action="append", help="it may be asked for; repeat it"
     )
-    group.add_argument("--fallback", action=_ON_OFF, default=None, help="whether Bedrock may answer")
+    group.add_argument("--fallback", action=_ON_OFF, default=None, help="whether fallbacks may answer")
     group.add_argument("--priority", choices=get_args(Priority), help="a higher one is served first")
     group.add_argument("--weight", metavar="W", type=values.positive, help="share of a saturated fleet, beside others")
     group.add_argument("--blocked", action=_ON_OFF, default=None, help="refuse its requests")

@@ -1,5 +1,6 @@
 """One line of the ledger: what a request used, who pays. Never a prompt, never a secret."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -47,3 +48,8 @@ class Entry(msgspec.Struct, frozen=True):
 
     day: str
     record: UsageRecord
+
+
+Draft = Callable[[], Entry]
+"""Makes an entry of what was noted when its request ended. Whoever writes entries calls it, once, in any thread: many
+made in a row cost less than half of what they would cost one by one between requests."""

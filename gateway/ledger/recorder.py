@@ -18,12 +18,14 @@ class Recorder:
     def __init__(self, *, wall_clock: Callable[[], float], zone: tzinfo) -> None:
         self._wall_clock = wall_clock
         self._zone = zone
-        self._second = -1
-        self._date = self._day = ""
+        self._latest = (-1, "", "")
+        """The second that was told last, its time without milliseconds, and its day: one object, as entries are made in
+        more than one thread."""
 
     def entry(
         self,
         *,
+        at: float,
         request_id: str,
         team: str,
         project: str | None,
@@ -43,20 +45,20 @@ class Recorder:
         ttft_s: float | None,
         duration_s: float,
     ) -> Entry:
-        """Of a request that ended at this moment. Money is kept to the nano-dollar.
+        """Of a request that ended *at* so many seconds since 1970. Money is kept to the nano-dollar.
 
         Of *user* and *model_asked*, which callers choose, `LONGEST_NAME` characters are kept, and ``?`` for what
         cannot be printed. 3 us.
         """
-        time, day = self._now()
+        time, day = self._told(at)
         record = UsageRecord(
             time=time,
             request_id=request_id,
             team=team,
             project=project,
             key=key,
-            user=_told(user) if user else None,
-            model_asked=_told(model_asked),
+            user=_printable(user) if user else None,
+            model_asked=_printable(model_asked),
             model=model,
             backend=backend,
             outcome=outcome,
@@ -64,27 +66,36 @@ class Recorder:
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
             completion_tokens=completion_tokens,
-            cost_usd=int(cost_usd * NANO + 0.5) / NANO,
-            saved_usd=int(saved_usd * NANO + 0.5) / NANO,
+            cost_usd=to_nano(cost_usd),
+            saved_usd=to_nano(saved_usd),
             fell_back=fell_back,
             ttft_ms=None if ttft_s is None else _tenths_of_ms(ttft_s),
             duration_ms=_tenths_of_ms(duration_s),
         )
         return Entry(day, record)
 
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._wall_clock()
+
     def today(self) -> str:
         """The day of the calendar, ``2026-11-21``."""
-        return self._now()[1]
+        return self._told(self._wall_clock())[1]
 
-    def _now(self) -> tuple[str, str]:
+    def _told(self, at: float) -> tuple[str, str]:
         """Time and day; all but the milliseconds are worked out once a second."""
-        now = self._wall_clock()
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            self._date = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            self._day = datetime.fromtimestamp(second, self._zone).strftime("%Y-%m-%d")
-        return self._date + _MILLISECONDS[int((now - second) * 1000.0)], self._day
+        second = int(at)
+        latest, date, day = self._latest
+        if second != latest:
+            date = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            day = datetime.fromtimestamp(second, self._zone).strftime("%Y-%m-%d")
+            self._latest = (second, date, day)
+        return date + _MILLISECONDS[int((at - second) * 1000.0)], day
+
+
+def to_nano(usd: float) -> float:
+    """*usd* to the nano-dollar."""
+    return int(usd * NANO + 0.5) / NANO
 
 
 def _tenths_of_ms(seconds: float) -> float:
@@ -92,7 +103,7 @@ def _tenths_of_ms(seconds: float) -> float:
     return int(seconds * 10_000.0 + 0.5) / 10.0
 
 
-def _told(name: str) -> str:
+def _printable(name: str) -> str:
     if len(name) > LONGEST_NAME:
         name = name[:LONGEST_NAME]
     return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)

@@ -4,13 +4,13 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from gateway.errors import StoreAway
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Draft, Entry
 from gateway.quota import marks
 from gateway.quota.limit import Charge, Granted, Refused
 from gateway.quota.meters import Meter, Meters
-from gateway.quota.quota_store import LostEntry
 from gateway.storage.sqlite_file import SqliteFile
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class EmbeddedQuotaStore:
         self._meters = Meters(alert=marks.NEVER)
         self._dirty: dict[Meter, None] = {}
         """Whose mark is due, in the order in which they became so."""
-        self._entries: list[Entry] = []
+        self._entries: list[Draft] = []
         self._most_rows = BATCH_ENTRIES
         self._waiting: list[asyncio.Future[None]] = []
         """Requests that wait for a mark."""
@@ -97,28 +97,29 @@ class EmbeddedQuotaStore:
         """That are not written yet."""
         return len(self._entries)
 
-    async def reserve(
-        self, team: str, reservation: str, charges: Sequence[Charge], lost: LostEntry
-    ) -> Granted | Refused:
-        now = self._clock()
-        decision = self._meters.reserve(team, reservation, charges, now, until=now + self._lease_s, lost=lost)
-        if self._meters.alerted:
-            self._note_alerted()
-            held = self._meters.held(reservation)
-            if held is not None:
-                needed = [(meter, meter.value) for meter in held.meters if meter.value > meter.mark]
-                if needed:
-                    await self._committed(reservation, needed)
+    def reserve_at_once(
+        self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft
+    ) -> Granted | Refused | None:
+        decision = self._decided(team, reservation, charges, lost)
+        if self._meters.alerted and self._needed(reservation):
+            self._meters.cancel(reservation)
+            return None
         return decision
 
-    def settle(self, team: str, reservation: str, charges: Sequence[Charge], entry: Entry) -> None:  # noqa: ARG002
+    async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
+        decision = self._decided(team, reservation, charges, lost)
+        if self._meters.alerted and (needed := self._needed(reservation)):
+            await self._committed(reservation, needed)
+        return decision
+
+    def settle(self, team: str, reservation: str, charges: Sequence[Charge], entry: Draft) -> None:  # noqa: ARG002
         if self._meters.settle(reservation, charges) is None:
             return
         if self._meters.alerted:
             self._note_alerted()
         self._add(entry)
 
-    def book(self, team: str, entry: Entry) -> None:  # noqa: ARG002
+    def book(self, team: str, entry: Draft) -> None:  # noqa: ARG002
         self._add(entry)
 
     async def run(self) -> None:
@@ -137,11 +138,21 @@ class EmbeddedQuotaStore:
         now = self._clock()
         for held in self._meters.expire(now):
             if held.lost is not None:
-                self._add(held.lost())
+                self._add(partial(_given, held.lost()))  # here: it looks at what only this thread may see
         self._meters.forget(now)
         self._removes_ended = True
 
-    def _add(self, entry: Entry) -> None:
+    def _decided(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
+        now = self._clock()
+        return self._meters.reserve(team, reservation, charges, now, until=now + self._lease_s, lost=lost)
+
+    def _needed(self, reservation: str) -> list[tuple[Meter, float]]:
+        """Of meters that were alerted: those that went beyond their marks, and how far *reservation* made them go."""
+        self._note_alerted()
+        held = self._meters.held(reservation)
+        return [] if held is None else [(meter, meter.value) for meter in held.meters if meter.value > meter.mark]
+
+    def _add(self, entry: Draft) -> None:
         if len(self._entries) >= MOST_ENTRIES:
             if self.dropped_entries == 0:
                 _log.error("the ledger cannot be written: %d entries wait, and what comes is lost", MOST_ENTRIES)
@@ -231,7 +242,7 @@ class EmbeddedQuotaStore:
                 marks.remove_ended(connection, now)
             marks.write(connection, [marks.state_of(meter, mark) for meter, mark in due])
             if entries:
-                self._book(connection, entries)
+                self._book(connection, [entry() for entry in entries])
 
         try:
             await self._file.run(act)
@@ -256,7 +267,7 @@ class EmbeddedQuotaStore:
                 done.set_result(None)
         return True
 
-    def _leave_out(self, entries: Sequence[Entry], fault: Exception) -> None:
+    def _leave_out(self, entries: Sequence[Draft], fault: Exception) -> None:
         """The ledger does not take one of *entries*: find out which, and go on without it."""
         if len(entries) > 1:
             self._most_rows = 1
@@ -294,3 +305,8 @@ class EmbeddedQuotaStore:
         if self._timer is not None:
             self._timer.cancel()
         self._set_timer(wait_s)
+
+
+def _given(entry: Entry) -> Entry:
+    """A `Draft` of what is made already."""
+    return entry

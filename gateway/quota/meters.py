@@ -13,11 +13,11 @@ What holds, for any order of calls and any times that do not go back:
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Draft
 from gateway.quota.limit import Charge, Granted, Level, Limit, Refused
 
 SLACK_S = 1e-6
@@ -53,6 +53,7 @@ class Meter:
         "amount",
         "burst",
         "ends",
+        "granted",
         "is_concurrent",
         "is_past",
         "is_rate",
@@ -71,6 +72,8 @@ class Meter:
         self.take(limit)
         self.value = 0.0
         """As `MeterState`; concurrent: how many there are."""
+        self.granted = 0.0
+        """What *value* becomes if all other limits of a request have room as well."""
         self.period = ""
         self.ends = 0.0
         self.is_past = False
@@ -131,7 +134,7 @@ class Held:
         charges: Sequence[Charge],
         meters: list[Meter],
         until: float,
-        lost: Callable[[], Entry] | None,
+        lost: Draft | None,
     ) -> None:
         self.team = team
         self.charges = charges
@@ -168,13 +171,13 @@ class Meters:
         now: float,
         *,
         until: float = math.inf,
-        lost: Callable[[], Entry] | None = None,
+        lost: Draft | None = None,
     ) -> Granted | Refused:
         """Take all of *charges*, of different limits, or nothing; *until* and *lost* are for `expire`."""
         meters = self._teams.get(team)
         if meters is None:
             meters = self._teams[team] = {}
-        found, values, levels = [], [], []
+        found, levels = [], []
         for charge in charges:
             limit, units = charge.limit, charge.units
             meter = meters.get(limit.id)
@@ -191,7 +194,7 @@ class Meters:
                 if units > 0.0 and ((room_s < taken_s and room_s < burst_s) or units > meter.amount + SLACK_UNITS):
                     return self._refusal(team, charges, now)
                 ahead_s += taken_s
-                values.append(now + ahead_s)
+                meter.granted = now + ahead_s
                 remaining = meter.burst - ahead_s / unit_s
                 levels.append(Level(remaining if remaining > 0.0 else 0.0, ahead_s))  # noqa: FURB136  # max() is slower
             else:
@@ -199,11 +202,11 @@ class Meters:
                 remaining = meter.amount - value
                 if units > 0.0 and remaining < -SLACK_UNITS:
                     return self._refusal(team, charges, now)
-                values.append(value)
+                meter.granted = value
                 levels.append(Level(remaining if remaining > 0.0 else 0.0, charge.period_left_s))  # noqa: FURB136
             found.append(meter)
-        for meter, value in zip(found, values):  # noqa: B905  # of one length; strict would take twice as long
-            meter.value = value
+        for meter in found:
+            value = meter.value = meter.granted
             if value > meter.alert:
                 self.alerted.append(meter)
         self._held[reservation] = Held(team, charges, found, until, lost)
@@ -216,7 +219,7 @@ class Meters:
             return None
         if len(charges) != len(held.charges):
             raise ValueError("what was used is not of the limits of which it was reserved")
-        for meter, reserved, used in zip(held.meters, held.charges, charges):  # noqa: B905  # see above
+        for meter, reserved, used in zip(held.meters, held.charges, charges):  # noqa: B905  # of one length; strict would take twice as long
             if meter.is_concurrent:
                 meter.value -= reserved.units
                 continue

@@ -4,10 +4,9 @@ import math
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
-from functools import partial
 
 from gateway.errors import QuotaSpent, RateLimited, StoreAway
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Draft, Entry, Outcome
 from gateway.quota.limit import Charge, Granted, Refused
 from gateway.quota.output_length import OutputLengths
 from gateway.quota.plan import Metered, Plan, Plans, Tokens
@@ -78,6 +77,19 @@ class Reservation:
         self.is_settled = False
 
 
+class _Lost:
+    """The `Draft` of what *lost* makes of *expected*."""
+
+    __slots__ = ("_expected", "_lost")
+
+    def __init__(self, lost: LostEntry, expected: Tokens) -> None:
+        self._lost = lost
+        self._expected = expected
+
+    def __call__(self) -> Entry:
+        return self._lost(self._expected)
+
+
 class Quota:
     """All limits of all callers, behind one store."""
 
@@ -105,6 +117,27 @@ class Quota:
         """Whether limits are held by less than the store, which is away."""
         return self._store.is_degraded
 
+    def reserve_at_once(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation | None:
+        """As `reserve`, where nothing has to be waited for; None: something has to be, and nothing is reserved."""
+        plan = self._plans.of(caller, model)
+        expected = self._expected(caller, model, ask)
+        if not plan.limits:
+            return Reservation("", caller.team.name, model.name, plan=plan, expected=expected, choices=ask.choices)
+        now = self._clock()
+        id_, team = self._new_id(), caller.team.name
+        charges = _charges(plan, model, expected, now)
+        decision = self._store.reserve_at_once(team, id_, charges, _Lost(lost, expected))
+        if decision is None:
+            return None
+        if isinstance(decision, Granted):
+            headers = plan.heads.of(decision.levels)
+            return Reservation(
+                id_, team, model.name, plan=plan, expected=expected, choices=ask.choices, headers=headers
+            )
+        if math.isinf(decision.wait_s) and _is_guessed(expected, ask):
+            return None  # a smaller guess may fit
+        raise self._refusal(plan, charges, decision, now)
+
     async def reserve(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
         """Take what the request is expected to use of every limit of *caller*, or nothing of any.
 
@@ -121,16 +154,15 @@ class Quota:
         if not plan.limits:
             return Reservation("", caller.team.name, model.name, plan=plan, expected=expected, choices=ask.choices)
         now = self._clock()
-        self._number += 1
-        id_ = self._prefix + str(self._number)
+        id_ = self._new_id()
         charges = _charges(plan, model, expected, now)
         try:
-            decision = await self._store.reserve(caller.team.name, id_, charges, partial(lost, expected))
+            decision = await self._store.reserve(caller.team.name, id_, charges, _Lost(lost, expected))
             if not isinstance(decision, Granted) and math.isinf(decision.wait_s) and _is_guessed(expected, ask):
                 fitting = _fitting(plan, model, expected, charges, decision, now=now)
                 if fitting is not None:
                     expected, charges = fitting, _charges(plan, model, fitting, now)
-                    decision = await self._store.reserve(caller.team.name, id_, charges, partial(lost, expected))
+                    decision = await self._store.reserve(caller.team.name, id_, charges, _Lost(lost, expected))
         except StoreAway as fault:
             fault.retry_after_s = AWAY_RETRY_S if fault.retry_after_s is None else fault.retry_after_s
             raise
@@ -141,30 +173,30 @@ class Quota:
             )
         raise self._refusal(plan, charges, decision, now)
 
-    def settle(self, reservation: Reservation, entry: Entry) -> None:
-        """Count what the record of *entry* says was used instead of what was reserved, and book it.
+    def settle(self, reservation: Reservation, outcome: Outcome, used: Tokens, cost_usd: float, entry: Draft) -> None:
+        """Count what was *used* instead of what was reserved, and book *entry*, which says the same.
 
-        A request that ``failed`` gets all of it back, its place among the requests of a minute too.
+        A request that ``failed`` without any use gets all of it back, its place among the requests of a minute too.
         """
         if reservation.is_settled:
             return
         reservation.is_settled = True
-        record = entry.record
-        if record.outcome == "ok" and record.completion_tokens > 0:
-            self._lengths.learn(
-                reservation.team, reservation.model, record.completion_tokens, choices=reservation.choices
-            )
+        if outcome == "ok" and used.completion > 0.0:
+            self._lengths.learn(reservation.team, reservation.model, used.completion, choices=reservation.choices)
         if not reservation.id:
             self._store.book(reservation.team, entry)
             return
         now = self._clock()
         plan = reservation.plan
-        if record.outcome == "failed":
+        if outcome == "failed" and used.prompt + used.completion <= 0.0:
             charges = plan.nothing(now)
         else:
-            used = Tokens(record.prompt_tokens, record.cached_tokens, record.completion_tokens)
-            charges = plan.charges(used, record.cost_usd, now)
+            charges = plan.charges(used, cost_usd, now)
         self._store.settle(reservation.team, reservation.id, charges, entry)
+
+    def _new_id(self) -> str:
+        self._number += 1
+        return self._prefix + str(self._number)
 
     def _expected(self, caller: Caller, model: Metered, ask: Ask) -> Tokens:
         completion = 0.0

@@ -1,13 +1,10 @@
 """The seam behind which quotas are counted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Draft
 from gateway.quota.limit import Charge, Granted, Refused
-
-LostEntry = Callable[[], Entry]
-"""Makes the entry of a reservation that nobody settled; it takes as long as most of what a reservation takes."""
 
 
 class QuotaStore(Protocol):
@@ -16,9 +13,13 @@ class QuotaStore(Protocol):
     A *reservation* is an id that the caller made, unique for ever; all of its limits belong to one *team*.
     """
 
-    async def reserve(
-        self, team: str, reservation: str, charges: Sequence[Charge], lost: LostEntry
-    ) -> Granted | Refused:
+    def reserve_at_once(
+        self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft
+    ) -> Granted | Refused | None:
+        """As `reserve`, where nothing has to be waited for; None: something has to be, and nothing is charged."""
+        ...
+
+    async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
         """Take all of *charges*, or nothing. At most one round trip.
 
         What *lost* makes goes to the ledger should the lease end before the reservation is settled. It is asked at once
@@ -29,15 +30,16 @@ class QuotaStore(Protocol):
         """
         ...
 
-    def settle(self, team: str, reservation: str, charges: Sequence[Charge], entry: Entry) -> None:
+    def settle(self, team: str, reservation: str, charges: Sequence[Charge], entry: Draft) -> None:
         """Replace what was reserved by *charges*, the same limits with what was really used, and book *entry*.
 
         Both happen exactly once, together, and soon: nobody waits for it, and it is tried again until it is done.
+        The entry may be made at once, or when it is written; not at all if the reservation was settled before.
         Concurrent ones end, whatever their units. A refund is what was reserved less what was used.
         """
         ...
 
-    def book(self, team: str, entry: Entry) -> None:
+    def book(self, team: str, entry: Draft) -> None:
         """Book what was never reserved, as nothing limits it. As `settle` otherwise."""
         ...
 

@@ -21,6 +21,9 @@ DIGIT = 1e-3
 DIGIT_MS = 5e-4
 """The same of a wait; stores grant what is this much too early."""
 
+_BELOW_A_SECOND = (b"0s", *(b"%dms" % ms for ms in range(1, 1000)))
+"""Durations of so many milliseconds."""
+
 _REQUESTS: frozenset[Measure] = frozenset({"requests_per_minute"})
 _TOKENS: frozenset[Measure] = frozenset(
     {"tokens_per_minute", "input_tokens_per_minute", "output_tokens_per_minute", "tokens_per_day"}
@@ -84,7 +87,7 @@ def duration(seconds: float) -> bytes:
     """``0s``, ``12ms``, ``1.5s``, ``6m0s``, ``23h59m59.25s``: rounded up to the millisecond."""
     ms = math.ceil(seconds * 1000.0 - DIGIT_MS)
     if ms < 1000:
-        return _digits(ms) + b"ms" if ms > 0 else b"0s"
+        return _BELOW_A_SECOND[ms] if ms > 0 else b"0s"
     whole, ms = divmod(ms, 1000)
     minutes, whole = divmod(whole, 60)
     rest = b"%d.%03d" % (whole, ms) if ms else b"%d" % whole

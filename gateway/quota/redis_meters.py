@@ -22,11 +22,10 @@ from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
 from gateway.ledger import redis_usage
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Draft, Entry
 from gateway.ledger.redis_usage import booking_of
 from gateway.quota.limit import Charge, Granted, Level, Refused
 from gateway.quota.meters import SLACK_UNITS
-from gateway.quota.quota_store import LostEntry
 from gateway.storage.redis_link import RedisLink
 
 TEAMS = b"warmgate:quota:teams"
@@ -72,9 +71,7 @@ class RedisMeters:
         self._writer = writer
         self._now = now
 
-    async def reserve(
-        self, team: str, reservation: str, charges: Sequence[Charge], lost: LostEntry
-    ) -> Granted | Refused:
+    async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
         """All of *charges*, or nothing. The same reservation again is granted, and takes nothing more.
 
         *lost* is asked at once, unless there is never room for so much.

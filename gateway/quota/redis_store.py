@@ -13,10 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from gateway.errors import StoreAway
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Draft
 from gateway.quota.limit import Charge, Granted, Refused
 from gateway.quota.outbox import MOST, Outbox
-from gateway.quota.quota_store import LostEntry
 from gateway.quota.redis_meters import Operation, RedisMeters
 from gateway.quota.share import Live, Policy, Share
 from gateway.storage.redis_link import FIRST_LOOK_S, OPEN_S, RedisLink, StoreRefuses
@@ -85,9 +84,17 @@ class RedisQuotaStore:
         """Of them, those for which there was no room: they are missing in the ledger."""
         return self._outbox.dropped
 
-    async def reserve(
-        self, team: str, reservation: str, charges: Sequence[Charge], lost: LostEntry
-    ) -> Granted | Refused:
+    def reserve_at_once(
+        self,
+        team: str,  # noqa: ARG002
+        reservation: str,  # noqa: ARG002
+        charges: Sequence[Charge],  # noqa: ARG002
+        lost: Draft,  # noqa: ARG002
+    ) -> Granted | Refused | None:
+        """None: the store is asked."""
+        return None
+
+    async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
         """See `QuotaStore.reserve`."""
         self._register(team)
         is_uncertain = not self._is_away
@@ -105,17 +112,17 @@ class RedisQuotaStore:
                 return decision
         return self._reserve_by_share(team, reservation, charges, lost, is_uncertain=is_uncertain)
 
-    def settle(self, team: str, reservation: str, charges: Sequence[Charge], entry: Entry) -> None:
+    def settle(self, team: str, reservation: str, charges: Sequence[Charge], entry: Draft) -> None:
         """See `QuotaStore.settle`."""
         if self._live.pop(reservation, None) is not None:  # else that was done before
             self._unsure.discard(reservation)
             self._share.settle(reservation, charges)
-            self._add(team, Operation("settle", reservation, charges, entry))
+            self._add(team, Operation("settle", reservation, charges, entry()))
 
-    def book(self, team: str, entry: Entry) -> None:
+    def book(self, team: str, entry: Draft) -> None:
         """See `QuotaStore.book`."""
         self._register(team)
-        self._add(team, Operation("book", "", (), entry))
+        self._add(team, Operation("book", "", (), entry()))
 
     async def run(self) -> None:
         """See `QuotaStore.run`. At the end, what the store does not take within *last_s* is lost, and logged."""
@@ -132,7 +139,7 @@ class RedisQuotaStore:
                 _log.error("%d settlements and bookings could not be carried out", len(self._outbox))
 
     def _reserve_by_share(
-        self, team: str, reservation: str, charges: Sequence[Charge], lost: LostEntry, *, is_uncertain: bool
+        self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft, *, is_uncertain: bool
     ) -> Granted | Refused:
         """*is_uncertain*: the store was asked, and may have granted it."""
         decision: Granted | Refused | None = None

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.errors import StoreAway
+from gateway.ledger.entry import Draft
 from gateway.quota.limit import Charge, Granted, Limit, Refused
 from gateway.quota.meters import Meters
-from gateway.quota.quota_store import LostEntry
 
 WhenAway = Literal["share", "closed"]
 
@@ -40,7 +40,7 @@ class Live:
 
     team: str
     charges: Sequence[Charge]
-    lost: LostEntry
+    lost: Draft
 
 
 class Share:

@@ -3,6 +3,7 @@
     asgi           the shapes of ASGI
     listener       the socket, bound first
     stop_signals   what asks for the end
+    stop           how it comes: asked, told, due, forced
     cycle          one request and its response, as the application sees them
     connection     one client's connection: HTTP/1.1, within limits
     on_uvicorn     under uvicorn's loop and life cycle, on those connections

@@ -8,10 +8,13 @@ are, how large a head is, and how long a client may take to send what it has beg
 2. `_due` says until when the client must have sent, or read, what is its turn; None while it is ours. One timer per
    connection looks at it, so that no request starts or stops one.
 3. An offer of another protocol is passed over: the request is served as if none had been made.
+4. At a stop no connection is closed under a request: whatever has come is answered, and the answer says that it was the
+   last. One that has been idle for a moment is closed.
 """
 
 import asyncio
 import logging
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -23,6 +26,7 @@ import httptools
 from gateway.errors import GatewayError, HeadTooLarge, MalformedBody, TooManyConnections
 from gateway.server.asgi import App, Message
 from gateway.server.cycle import Cycle
+from gateway.server.stop import Stop
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +35,8 @@ _MAX_WAITING = 100  # requests of a few bytes each; one piece of 256 KiB would e
 _MAX_HELD = 16  # pieces of a response: an application that never suspends would else never meet back-pressure
 _MAX_HELD_BYTES = 4096  # of one of them
 _LINGER_S = 1.0  # how long a client may take to read an answer that it does not expect
+_LAST_S = 0.5  # how long an idle connection stays open at a stop: a busy client asks once more, and is told
+_LAST_LOOK_S = 0.01  # between two looks at it: what was there at the first has been read at the second
 _NOTED = frozenset({b"expect", b"transfer-encoding"})
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
@@ -59,6 +65,8 @@ class Open:
 
     connections: set[Any] = field(default_factory=set)
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    stop: Stop = field(default_factory=lambda: Stop(delay_s=0.0, clock=time.monotonic))
+    """While it is asked for, every answer is the last on its connection."""
 
 
 class Connection(asyncio.Protocol):
@@ -68,6 +76,7 @@ class Connection(asyncio.Protocol):
         "_app",
         "_client",
         "_due",
+        "_ends",
         "_expects_continue",
         "_fault",
         "_head_bytes",
@@ -115,6 +124,7 @@ class Connection(asyncio.Protocol):
         self._due: float | None = None
         self._is_paused = False
         self._is_over = False  # nothing more is taken from the client
+        self._ends = False  # the server takes no connections more
         self._fault: GatewayError | None = None
         self.is_writable = True
         self._writable: asyncio.Future[None] | None = None
@@ -201,13 +211,14 @@ class Connection(asyncio.Protocol):
             waiter.set_result(None)
 
     def shutdown(self) -> None:
-        """The server stops: no request more after the present one."""
-        self._waiting.clear()
-        serving = self._serving
-        if serving is None or serving.response_complete:
-            self._close()
-        else:
-            serving.is_persistent = False
+        """The server stops: what has come is answered, and no more than that."""
+        self._ends = True
+        if self._is_idle:
+            self._end_soon()
+
+    def abort(self) -> None:
+        """The server has stopped: what has not left yet will not."""
+        self._transport.abort()
 
     # Callbacks of the parser
 
@@ -272,6 +283,10 @@ class Connection(asyncio.Protocol):
                 self._next()
 
     # What a cycle asks for
+
+    @property
+    def is_last(self) -> bool:
+        return self._ends or self._open.stop.is_asked
 
     async def drained(self) -> None:
         while not self.is_writable:
@@ -346,6 +361,8 @@ class Connection(asyncio.Protocol):
                 self._answer(self._fault)
                 return
             self._due = self._loop.time() + self._limits.keep_alive_s
+            if self._ends:
+                self._end_soon()
         if self._is_paused and not self._waiting:
             self._resume()
 
@@ -460,6 +477,24 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_at(next_look if due is None else min(due, next_look), self._look)
 
     # The end
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._serving is None or self._serving.response_complete
+
+    def _end_soon(self) -> None:
+        """Close what is idle, unless a request comes within a moment."""
+        self._loop.call_later(_LAST_S, self._look_twice)
+
+    def _look_twice(self) -> None:
+        self._loop.call_later(_LAST_LOOK_S, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        """With an end that the client can read: a reset would tell proxies that this server failed (HAProxy's
+        ``empty-response`` is retried elsewhere, an error while it reads is not).
+        """
+        if self._is_idle and not self._is_over:
+            self._linger()
 
     def _refuse(self, fault: GatewayError) -> None:
         """What comes from the client cannot be read on: say so when it is its turn, and close."""

@@ -33,6 +33,11 @@ class Line(Protocol):
         """False while the client reads too slowly."""
         ...
 
+    @property
+    def is_last(self) -> bool:
+        """Whether a response that begins at this moment has to be the last one."""
+        ...
+
     async def drained(self) -> None:
         """Wait until it is writable, or lost."""
         ...
@@ -192,7 +197,8 @@ class Cycle:
         """Put the head together; names are in lower case, as ASGI has them. How the body is framed is told here."""
         lines = [_STATUS_LINES.get(status) or _status_line(status)]
         length: int | None = None
-        is_persistent = self.is_persistent and not self.expects_continue  # a body not asked for may come or not
+        is_persistent = self.is_persistent and not self._line.is_last
+        is_persistent = is_persistent and not self.expects_continue  # a body not asked for may come or not
         for name, value in headers:
             if name in _FRAMING:
                 if name == b"content-length":

@@ -1,4 +1,8 @@
-"""An application under granian, embedded in this process."""
+"""An application under granian, embedded in this process.
+
+At a stop it closes idle connections at once, also where a request is on its way: a client may see its connection closed
+without an answer. Our own connections (`connection`) do not do that.
+"""
 
 import asyncio
 import logging
@@ -10,10 +14,13 @@ import uvloop
 
 from gateway.server.asgi import App, Message, Receive, Send
 from gateway.server.listener import BACKLOG, ServerError
+from gateway.server.stop import CUT_S, Stop
 from gateway.server.stop_signals import handled_by
 from gateway.settings import ServerSettings, Settings
 
 _log = logging.getLogger(__name__)
+
+_LOOK_S = 0.05  # between two looks at whether it is time
 
 
 class _Embedded(Protocol):
@@ -23,8 +30,10 @@ class _Embedded(Protocol):
     def stop(self) -> None: ...
 
 
-def run_on_granian(app: App, settings: Settings, listener: socket.socket, on_started: Callable[[], None]) -> None:
-    """Serve *app* on the address of *listener*, which is closed, until a stop signal.
+def run_on_granian(
+    app: App, settings: Settings, listener: socket.socket, on_started: Callable[[], None], stop: Stop
+) -> None:
+    """Serve *app* on the address of *listener*, which is closed, until *stop* is due.
 
     Raises:
         ServerError: it cannot start, or ended by itself.
@@ -35,7 +44,8 @@ def run_on_granian(app: App, settings: Settings, listener: socket.socket, on_sta
     ip = str(listener.getsockname()[0])
     listener.close()  # granian opens its own; that this one could be bound has shown that the port is free
     started = asyncio.Event()
-    embedded = _embedded(_noting_start(app, started), server, ip)
+    requests = _Requests(app, stop)
+    embedded = _embedded(_noting_start(requests, started), server, ip)
 
     async def accept() -> None:
         await started.wait()
@@ -43,21 +53,14 @@ def run_on_granian(app: App, settings: Settings, listener: socket.socket, on_sta
         on_started()
 
     async def run() -> None:
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            embedded.stop()
-            patience.reschedule(loop.time() + server.shutdown_grace_s)
-
         async with asyncio.TaskGroup() as group:
-            accepting = group.create_task(accept())
-            try:
-                async with asyncio.timeout(None) as patience:
-                    with handled_by(lambda *_: loop.call_soon_threadsafe(stop)):
-                        await embedded.serve()
-            except TimeoutError:
-                _log.warning("Requests that still ran %d s after the stop were cut.", server.shutdown_grace_s)
-            accepting.cancel()
+            helpers = [group.create_task(accept())]
+            with handled_by(lambda number, _: stop.signalled(number)):
+                serving = group.create_task(embedded.serve())
+                helpers.append(group.create_task(_end(embedded, serving, requests, stop, server.shutdown_grace_s)))
+                await asyncio.wait([serving])
+            for helper in helpers:
+                helper.cancel()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
@@ -96,6 +99,71 @@ def _embedded(app: App, server: ServerSettings, ip: str) -> _Embedded:
         log_dictconfig={"incremental": True, "handlers": {}, "loggers": {"_granian": {"propagate": True}}},
     )
     return embedded
+
+
+class _Requests:
+    """*app*, with its requests in sight; while *stop* is asked for, every answer is the last on its connection."""
+
+    def __init__(self, app: App, stop: Stop) -> None:
+        self._app = app
+        self._stop = stop
+        self._running: set[asyncio.Task[object]] = set()
+        self.have_ended = False
+        """All of them, so that the lifespan ends."""
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(scope, receive, send)
+            return
+
+        async def send_last(message: Message) -> None:
+            if self._stop.is_asked and message["type"] == "http.response.start":
+                headers = [pair for pair in message.get("headers", ()) if pair[0] != b"connection"]
+                message = {**message, "headers": [*headers, (b"connection", b"close")]}
+            await send(message)
+
+        task = asyncio.current_task()
+        assert task is not None, "granian runs each request in one"
+        self._running.add(task)
+        try:
+            await self._app(scope, receive, send_last)
+        finally:
+            self._running.discard(task)
+
+    async def _live(self, scope: Message, receive: Receive, send: Send) -> None:
+        async def receive_noting() -> Message:
+            message = await receive()
+            self.have_ended = message["type"] == "lifespan.shutdown"
+            return message
+
+        await self._app(scope, receive_noting, send)
+
+    def cut(self) -> int:
+        """Cancel all that run; how many they are."""
+        for task in self._running:
+            task.cancel()
+        return len(self._running)
+
+
+async def _end(
+    embedded: _Embedded, serving: asyncio.Task[None], requests: _Requests, stop: Stop, grace_s: float
+) -> None:
+    """Wait until *stop* is due, then bring what is *serving* to its end."""
+    while not (stop.is_due or serving.done()):  # which a signal sets, and that can set no event
+        await asyncio.wait([serving], timeout=_LOOK_S)
+    embedded.stop()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + grace_s
+    while not (serving.done() or stop.is_forced or loop.time() >= deadline):
+        await asyncio.wait([serving], timeout=_LOOK_S)
+    if not serving.done():
+        count = requests.cut()
+        if count and not stop.is_forced:
+            _log.warning("Requests that still ran %d s after the stop were cut: %d.", grace_s, count)
+        await asyncio.wait([serving], timeout=CUT_S)  # no longer: a client may leave its answer unread
+        if requests.have_ended and not stop.is_forced:
+            await asyncio.wait([serving])
+    serving.cancel()
 
 
 def _noting_start(app: App, started: asyncio.Event) -> App:

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -13,6 +14,7 @@ from gateway.server.collector import set_up_for_serving
 from gateway.server.listener import ServerError, address_of, bind
 from gateway.server.on_granian import run_on_granian
 from gateway.server.on_uvicorn import limits_of, run_on_uvicorn
+from gateway.server.stop import Stop, telling
 from gateway.settings import Settings
 
 CreateApp = Callable[[Settings], App]
@@ -40,7 +42,10 @@ def serve(
     announce: Announce = announce_on_stdout,
     announce_admin: Announce = announce_admin_on_stdout,
 ) -> None:
-    """Run the gateway until SIGINT or SIGTERM; the second SIGINT does not wait for running requests.
+    """Run the gateway until SIGINT or SIGTERM; a SIGINT after either does not wait for running requests.
+
+    After SIGTERM requests are still taken for ``server.stop_delay_s``, then those that run have
+    ``server.shutdown_grace_s`` to end.
 
     *bound* is what `bind` gave, for a caller that has to know the port before; it is closed in every case.
     *announce_admin* is told the address of the admin routes, just before *announce*, where they have a port.
@@ -62,8 +67,9 @@ def serve(
             announce(address)
 
         run = run_on_granian if server.implementation == "granian" else run_on_uvicorn
+        stop = Stop(delay_s=server.stop_delay_s, clock=time.monotonic)
         with set_up_for_serving():
-            run(app, settings, listener, started)
+            run(telling(app, stop), settings, listener, started, stop)
 
 
 def _admin_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:

@@ -2,6 +2,8 @@
 
     names         what a setting is called
     rules         what a value, and what values together, must be
+    group         what every group of settings has in common
+    fallbacks     the groups for what answers when workers cannot
     schema        the settings, a group per seam
     fields        the types of the settings
     table         the settings as a table
@@ -16,21 +18,27 @@ Each imports those above it only.
 """
 
 from gateway.settings.change import Change, applicable
+from gateway.settings.fallbacks import (
+    BedrockSettings,
+    FallbackSettings,
+    ModelBedrockSettings,
+    OpenAIEndpointSettings,
+    PriceSettings,
+    SpillSettings,
+)
 from gateway.settings.faults import SettingsError
 from gateway.settings.schema import (
     AdminKeySettings,
     AdminSettings,
-    BedrockSettings,
     BreakerSettings,
+    DrainSettings,
     HealthSettings,
     IndexSettings,
     KeySettings,
     KvEventsSettings,
     LimitSettings,
     LoggingSettings,
-    ModelBedrockSettings,
     ModelSettings,
-    PriceSettings,
     QueueSettings,
     QuotaSettings,
     RetrySettings,
@@ -54,6 +62,8 @@ __all__ = [
     "BedrockSettings",
     "BreakerSettings",
     "Change",
+    "DrainSettings",
+    "FallbackSettings",
     "HealthSettings",
     "IndexSettings",
     "KeySettings",
@@ -62,6 +72,7 @@ __all__ = [
     "LoggingSettings",
     "ModelBedrockSettings",
     "ModelSettings",
+    "OpenAIEndpointSettings",
     "PriceSettings",
     "QueueSettings",
     "QuotaSettings",
@@ -71,6 +82,7 @@ __all__ = [
     "SettingRow",
     "Settings",
     "SettingsError",
+    "SpillSettings",
     "StoreSettings",
     "TeamSettings",
     "TimeoutSettings",

@@ -3,10 +3,19 @@
 A setting is declared once: field, unit in its name, default, bounds and description are what the README's table shows.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from gateway.settings.fallbacks import (
+    BedrockSettings,
+    FallbackSettings,
+    ModelBedrockSettings,
+    PriceSettings,
+    SpillSettings,
+)
+from gateway.settings.group import Group
 from gateway.settings.names import Place
 from gateway.settings.rules import (
     Alias,
@@ -29,7 +38,6 @@ from gateway.settings.rules import (
     StrategyName,
     TimeZone,
     Token,
-    Url,
     UrlPath,
     VariableName,
     WhenAway,
@@ -43,18 +51,7 @@ from gateway.settings.rules import (
 from routing.strategies import NAMES
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-        protected_namespaces=(),
-    )
-
-
-class ServerSettings(_Group):
+class ServerSettings(Group):
     host: Token = Field(default="127.0.0.1", description="address to listen on; 0.0.0.0 for all of IPv4")
     port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one (uvicorn only)")
     implementation: Literal["uvicorn", "granian"] = Field(
@@ -75,6 +72,9 @@ class ServerSettings(_Group):
     sse_keep_alive_s: Positive | None = Field(
         default=15, description="a stream that is silent for this long gets a comment; null: never"
     )
+    stop_delay_s: NotNegative = Field(
+        default=0, description="after SIGTERM requests are still taken for so long, while /readyz says 503 already"
+    )
     shutdown_grace_s: int = Field(default=30, ge=0, description="how long running requests may take to end at a stop")
     admin_token: Secret | None = Field(
         default=None, description="bearer token for the routes under /warmgate; null: they are closed"
@@ -87,7 +87,7 @@ class ServerSettings(_Group):
     )
 
 
-class WorkerEventsSettings(_Group):
+class WorkerEventsSettings(Group):
     endpoint: ZmqAddress | None = Field(
         default=None, description="where it publishes, e.g. tcp://10.0.0.5:5557; null: it dials kv_events.bind"
     )
@@ -100,12 +100,18 @@ class WorkerEventsSettings(_Group):
     )
 
 
-class WorkerSettings(_Group):
+class WorkerSettings(Group):
     url: WorkerUrl = Field(description="address of the model server, e.g. http://10.0.0.5:8000")
     id: Token = Field(
         default_factory=lambda fields: fields["url"], description="name in headers, logs and metrics; default: its url"
     )
     api_key: Secret | None = Field(default=None, description="key sent to this worker as a bearer token")
+    tier: int = Field(
+        default=0, ge=0, le=99, description="pool that it belongs to: those of tier 1 are asked when those of 0 cannot"
+    )
+    draining: bool = Field(
+        default=False, description="it is to get no more requests, and long streams are handed over: it will go away"
+    )
     max_connections: Count | None = Field(
         default=None, description="connections to this worker at once; null: no limit"
     )
@@ -115,35 +121,7 @@ class WorkerSettings(_Group):
     )
 
 
-class PriceSettings(_Group):
-    input_usd: NotNegative = Field(default=0, description="US dollars per million prompt tokens that were computed")
-    cached_input_usd: NotNegative | None = Field(
-        default=None, description="the same of prompt tokens that were cached; null: as input_usd"
-    )
-    output_usd: NotNegative = Field(default=0, description="US dollars per million tokens that were generated")
-    gpu_hour_usd: NotNegative | None = Field(
-        default=None,
-        description="US dollars for an hour of a worker: tokens cost their share of its time; not with the others",
-    )
-
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
-        if self.gpu_hour_usd is not None and self.model_fields_set & {"input_usd", "cached_input_usd", "output_usd"}:
-            text = "stands beside prices of tokens; a model has the one or the others"
-            return unless_contradictory(self, [Contradiction(("gpu_hour_usd",), text)])
-        return self
-
-
-class ModelBedrockSettings(_Group):
-    model_id: Token = Field(description="model or inference profile that answers when no worker can")
-    region: Token | None = Field(default=None, description="AWS region; null: bedrock.region")
-    endpoint_url: Url | None = Field(default=None, description="endpoint of the runtime; null: bedrock.endpoint_url")
-    default_max_tokens: Count = Field(default=4096, description="output limit, tokens, when a request sets none")
-    first_event_timeout_s: Positive = Field(default=60, description="wait for the first event of Bedrock's answer")
-    price: PriceSettings | None = Field(default=None, description="what its tokens cost; null: as those of the model")
-
-
-class TokenizerSettings(_Group):
+class TokenizerSettings(Group):
     source: Literal["auto", "local", "engine", "none"] = Field(
         default="auto",
         description="who tells the exact tokens: local (from path), engine (asked), auto (the first that can), none",
@@ -161,7 +139,7 @@ class TokenizerSettings(_Group):
         return self
 
 
-class ModelSettings(_Group):
+class ModelSettings(Group):
     name: ModelName = Field(description="name under which clients ask")
     aliases: Annotated[tuple[Alias, ...], Field(strict=False)] = Field(
         default=(), description="more names; one that ends in * stands for every name that begins so, e.g. gpt-4*"
@@ -190,9 +168,21 @@ class ModelSettings(_Group):
         default=TokenizerSettings(),
         description="exact tokens of prompts, which kv_aware compares with what engines tell",
     )
-    bedrock: ModelBedrockSettings | None = Field(
-        default=None, description="answers when no worker can; null: nobody does"
+    continuation: Literal["off", "tokens", "text"] = Field(
+        default="off",
+        description="a stream whose worker dies goes on at another: tokens: where that is exact; text: else by text",
     )
+    context_tokens: Count | None = Field(
+        default=None,
+        description="longest prompt and output together that its workers take; longer ones go to fallbacks",
+    )
+    fallbacks: Annotated[tuple[FallbackSettings, ...], Field(strict=False)] = Field(
+        default=(), description="answer in this order when no worker can"
+    )
+    bedrock: ModelBedrockSettings | None = Field(
+        default=None, description="one more fallback, after all others; null: none"
+    )
+    spill: SpillSettings = Field(default=SpillSettings(), description="what its fallbacks may cost, and when they help")
     price: PriceSettings = Field(
         default=PriceSettings(), description="what its tokens cost, for budgets and the ledger"
     )
@@ -205,13 +195,13 @@ class ModelSettings(_Group):
         found = repeated([(("workers", i, "url"), endpoint(worker.url)) for i, worker in enumerate(self.workers)])
         # An id that was not given is the url: one sentence is enough.
         found = found or repeated([(("workers", i, "id"), worker.id) for i, worker in enumerate(self.workers)])
-        if not self.workers and self.workers_file is None and self.bedrock is None:
-            text = "is empty; a model needs at least one worker, or a workers_file, or bedrock"
+        if not self.workers and self.workers_file is None and not self.fallbacks and self.bedrock is None:
+            text = "is empty; a model needs at least one worker, or a workers_file, or a fallback"
             found.append(Contradiction(("workers",), text))
         return unless_contradictory(self, found)
 
 
-class LimitSettings(_Group):
+class LimitSettings(Group):
     requests_per_minute: Count | None = Field(default=None, description="requests; null: no limit, as below")
     input_tokens_per_minute: Count | None = Field(default=None, description="prompt tokens, cached ones weigh less")
     output_tokens_per_minute: Count | None = Field(default=None, description="generated tokens")
@@ -222,7 +212,7 @@ class LimitSettings(_Group):
     usd_per_month: Positive | None = Field(default=None, description="US dollars, by the calendar")
 
 
-class KeySettings(_Group):
+class KeySettings(Group):
     id: EntityName = Field(description="public name, which stands in logs and in the ledger")
     secret: Secret | None = Field(default=None, description="what callers send")
     secret_env: VariableName | None = Field(default=None, description="environment variable that holds the secret")
@@ -232,7 +222,7 @@ class KeySettings(_Group):
     strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)] | None = Field(
         default=None, description="that it may ask for; null: as the team"
     )
-    fallback: bool | None = Field(default=None, description="whether Bedrock may answer; null: as the team")
+    fallback: bool | None = Field(default=None, description="whether fallbacks may answer; null: as the team")
     networks: Networks | None = Field(default=None, description="addresses that it may be used from, e.g. 10.0.0.0/8")
     priority: PriorityName | None = Field(default=None, description="high, normal or low; null: as the team")
     weight: Positive | None = Field(default=None, description="share of a saturated fleet; null: as the team")
@@ -248,7 +238,7 @@ class KeySettings(_Group):
         return unless_contradictory(self, [Contradiction(("secret",), text)])
 
 
-class TeamSettings(_Group):
+class TeamSettings(Group):
     name: EntityName = Field(description="its name, in the ledger and in metrics")
     weight: Positive = Field(default=1, description="share of a saturated fleet, beside those of other teams")
     priority: PriorityName = Field(default="normal", description="high, normal or low: a higher one is served first")
@@ -258,7 +248,10 @@ class TeamSettings(_Group):
     strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)] | None = Field(
         default=None, description="that its requests may ask for; null: all"
     )
-    fallback: bool = Field(default=True, description="whether Bedrock may answer its requests")
+    fallback: bool = Field(default=True, description="whether fallbacks, Bedrock among them, may answer its requests")
+    ttft_s: Positive | None = Field(
+        default=None, description="wanted time to the first token: later requests go to a fallback, see spill.when_late"
+    )
     blocked: bool = Field(default=False, description="all of its keys are refused")
     isolated_cache: bool = Field(default=False, description="shares cached prefixes with no other team")
     projects: Names = Field(default=(), description="tags by which its usage may be told apart")
@@ -273,7 +266,7 @@ class TeamSettings(_Group):
         return unless_contradictory(self, repeated([(("keys", i, "id"), key.id) for i, key in enumerate(self.keys)]))
 
 
-class AdminKeySettings(_Group):
+class AdminKeySettings(Group):
     role: Literal["viewer", "operator", "owner"] = Field(
         description="viewer reads; operator changes limits, blocks and drains; owner also makes teams and keys"
     )
@@ -291,7 +284,7 @@ class AdminKeySettings(_Group):
         return self
 
 
-class AdminSettings(_Group):
+class AdminSettings(Group):
     port: int | None = Field(
         default=None, ge=0, le=65535, description="port of its own for /admin/v1; null: that of the gateway"
     )
@@ -301,7 +294,7 @@ class AdminSettings(_Group):
     )
 
 
-class StoreSettings(_Group):
+class StoreSettings(Group):
     url: StoreUrl | None = Field(
         default=None, description="sqlite:///FILE, or redis://HOST:PORT/0, or rediss://; null: only what teams says"
     )
@@ -319,7 +312,7 @@ class StoreSettings(_Group):
     retention_days: Count = Field(default=400, description="how long lines of the ledger are kept")
 
 
-class QuotaSettings(_Group):
+class QuotaSettings(Group):
     burst: Burst = Field(default=0.1, description="share of a minute's limit that may be used at once")
     cached_weight: Share = Field(
         default=0.1, description="what a cached prompt token weighs in limits of tokens, beside one that is computed"
@@ -330,13 +323,13 @@ class QuotaSettings(_Group):
     )
 
 
-class QueueSettings(_Group):
+class QueueSettings(Group):
     most_waiting_per_team: Count = Field(default=1024, description="requests of one team that are held; more get 503")
     low_share: Share = Field(default=0.1, description="of a saturated fleet that lower priorities get at least")
     starvation_s: Positive = Field(default=30, description="held for so long, a request counts as one class higher")
 
 
-class RoutingSettings(_Group):
+class RoutingSettings(Group):
     lease_s: Positive = Field(
         default=2100,
         description="a booking on a worker that is never released ends after this; not below timeouts.total_s",
@@ -354,7 +347,7 @@ class RoutingSettings(_Group):
     seed: int | None = Field(default=None, description="makes random ties repeatable; null: by chance")
 
 
-class IndexSettings(_Group):
+class IndexSettings(Group):
     max_bytes: Count = Field(default=256 * 2**20, description="memory for the prefixes of all models together")
     block_bytes: Count = Field(default=64, description="bytes of text in one block")
     default_worker_blocks: Count = Field(
@@ -365,7 +358,7 @@ class IndexSettings(_Group):
     )
 
 
-class KvEventsSettings(_Group):
+class KvEventsSettings(Group):
     bind: ZmqAddress | None = Field(
         default=None, description="where engines that dial out are awaited, e.g. tcp://*:5557; null: none does"
     )
@@ -383,14 +376,14 @@ class KvEventsSettings(_Group):
     shared_price: Share = Field(default=0.5, description="the same for stores that all workers share")
 
 
-class TimeoutSettings(_Group):
+class TimeoutSettings(Group):
     connect_s: Positive = Field(default=2, description="opening a connection to a worker")
     first_byte_s: Positive = Field(default=300, description="from the request sent to the first byte of the answer")
     idle_s: Positive = Field(default=120, description="between two pieces of an answer")
     total_s: Positive = Field(default=1800, description="the whole exchange with a worker")
 
 
-class HealthSettings(_Group):
+class HealthSettings(Group):
     interval_s: Positive = Field(default=2, description="time between two checks of a worker")
     timeout_s: Positive = Field(default=1, description="a check without an answer for this long has failed")
     failures_to_down: Count = Field(default=2, description="failed checks in a row that take a worker out")
@@ -399,34 +392,50 @@ class HealthSettings(_Group):
     metrics_interval_s: Positive = Field(default=5, description="time between two readings of a worker's metrics")
 
 
-class BreakerSettings(_Group):
+class BreakerSettings(Group):
     failures: Count = Field(default=5, description="failures within window_s that open a worker's breaker")
     window_s: Positive = Field(default=30, description="span in which failures are counted")
-    open_s: Positive = Field(default=10, description="how long an open breaker keeps requests away")
+    open_s: Positive = Field(default=10, description="how long an open breaker keeps requests away; longer each time")
+    error_share: Share = Field(
+        default=0.5, description="of a worker's requests within window_s: as many failures open its breaker as well"
+    )
+    least_requests: Count = Field(default=10, description="requests within window_s before error_share counts")
 
 
-class RetrySettings(_Group):
+class RetrySettings(Group):
     max_attempts: Count | None = Field(default=None, description="workers tried per request; null: every one once")
+    budget_share: Share = Field(
+        default=0.5, description="of the requests of the last 10 s: as many may be sent a second time"
+    )
+    budget_floor_per_s: NotNegative = Field(default=10, description="and as many a second in any case")
+    first_byte_factor: Positive = Field(
+        default=3, description="a stream that has not begun after this many times the predicted time is tried elsewhere"
+    )
+    first_byte_margin_s: NotNegative = Field(default=5, description="and so much longer")
+    wait_s: NotNegative = Field(
+        default=10, description="how long a request waits for a worker when none is there, before a fallback or 503"
+    )
+    stall_gaps: Positive = Field(
+        default=20, description="a stream that pauses for so many times its usual gap goes on elsewhere (continuation)"
+    )
+    stall_s: Positive = Field(default=1, description="but not before it has paused for so long")
 
 
-class LoggingSettings(_Group):
+class DrainSettings(Group):
+    hand_over_after_s: NotNegative | None = Field(
+        default=30,
+        description="streams of a draining worker that last longer go on at another (continuation); null: never",
+    )
+
+
+class LoggingSettings(Group):
     requests: bool = Field(default=True, description="one line of JSON per request, without prompt and key")
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least level that is written"
     )
 
 
-class BedrockSettings(_Group):
-    region: Token | None = Field(
-        default=None, description="AWS region for all models; null: AWS_REGION, then AWS_DEFAULT_REGION"
-    )
-    endpoint_url: Url | None = Field(
-        default=None, description="null: AWS_ENDPOINT_URL_BEDROCK_RUNTIME, then AWS_ENDPOINT_URL, then AWS's own"
-    )
-    profile: Token | None = Field(default=None, description="named AWS profile; null: the usual credential chain")
-
-
-class Settings(_Group):
+class Settings(Group):
     """Everything that can be set. Built once, by `load` or in a test, and handed on."""
 
     server: ServerSettings = Field(default=ServerSettings(), description="the listening side")
@@ -442,6 +451,7 @@ class Settings(_Group):
     health: HealthSettings = Field(default=HealthSettings(), description="asking workers how they are")
     breaker: BreakerSettings = Field(default=BreakerSettings(), description="leaving a failing worker alone")
     retry: RetrySettings = Field(default=RetrySettings(), description="trying the next worker")
+    drain: DrainSettings = Field(default=DrainSettings(), description="workers that are to be empty")
     logging: LoggingSettings = Field(default=LoggingSettings(), description="what is written")
     bedrock: BedrockSettings = Field(default=BedrockSettings(), description="Amazon Bedrock, shared by all models")
     teams: Annotated[tuple[TeamSettings, ...], Field(strict=False)] = Field(
@@ -479,11 +489,12 @@ class Settings(_Group):
             ]
         )
         found += repeated([(("admin", "keys", i, "id"), key.id) for i, key in enumerate(self.admin.keys)])
-        found.extend(
-            Contradiction(("models", i, "bedrock", "region"), "is needed: set it, or bedrock.region, or AWS_REGION")
-            for i, model in enumerate(self.models)
-            if model.bedrock is not None and model.bedrock.region is None and self.bedrock.region is None
-        )
+        if self.bedrock.region is None:
+            found.extend(
+                Contradiction((*place, "region"), "is needed: set it, or bedrock.region, or AWS_REGION")
+                for place, bedrock in self._bedrocks()
+                if bedrock.region is None
+            )
         if self.kv_events.bind is None:
             found.extend(
                 Contradiction(
@@ -499,3 +510,11 @@ class Settings(_Group):
         if not self.models:
             found.append(Contradiction(("models",), "is empty; at least one model is needed"))
         return unless_contradictory(self, found)
+
+    def _bedrocks(self) -> Iterator[tuple[Place, ModelBedrockSettings]]:
+        for i, model in enumerate(self.models):
+            for j, fallback in enumerate(model.fallbacks):
+                if fallback.bedrock is not None:
+                    yield ("models", i, "fallbacks", j, "bedrock"), fallback.bedrock
+            if model.bedrock is not None:
+                yield ("models", i, "bedrock"), model.bedrock

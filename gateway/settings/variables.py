@@ -20,6 +20,7 @@ _SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(
 _AWS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("bedrock", "region"): ("AWS_REGION", "AWS_DEFAULT_REGION"),
     ("bedrock", "endpoint_url"): ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_ENDPOINT_URL"),
+    ("bedrock", "bearer_token"): ("AWS_BEARER_TOKEN_BEDROCK",),
 }
 
 

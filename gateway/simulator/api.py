@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from gateway.simulator.bodies import BodyReader
 from gateway.simulator.control import Control
@@ -9,6 +10,7 @@ from gateway.simulator.endpoints import ChatEndpoint, CompletionEndpoint
 from gateway.simulator.errors import ApiError, Dialect
 from gateway.simulator.exchange import ClientGone, Exchange, Handler, Receive, Scope, Send
 from gateway.simulator.faults import Faults
+from gateway.simulator.freeze import Freeze
 from gateway.simulator.generation import Endpoint, GenerationService
 from gateway.simulator.messages import MessagesEndpoint
 from gateway.simulator.pooling import EmbeddingsEndpoint, RerankEndpoint, ScoreEndpoint
@@ -21,13 +23,19 @@ from gateway.simulator.transcription import TranscriptionEndpoint
 class SimulatorApp:
     """The ASGI application. *inference* routes meet faults and have entries in the journal, *others* do not."""
 
-    def __init__(self, *, dialect: Dialect, inference: RouteTable, others: RouteTable, faults: Faults) -> None:
+    def __init__(
+        self, *, dialect: Dialect, inference: RouteTable, others: RouteTable, faults: Faults, freeze: Freeze
+    ) -> None:
         self._dialect = dialect
         self._inference = inference
         self._routes = Routes({**inference, **others})
         self._faults = faults
+        self._freeze = freeze
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope["path"].startswith("/control/"):
+            await self._freeze.wait_over()
+            send = self._thawed(send)
         exchange = Exchange(scope, receive, send, self._dialect)
         if not exchange.path.startswith("/control/") and self._faults.whole_worker != "none":
             if self._faults.whole_worker == "refuse":
@@ -43,6 +51,13 @@ class SimulatorApp:
             await exchange.reply_error(error)
         except ClientGone:
             return
+
+    def _thawed(self, send: Send) -> Send:
+        async def send_thawed(message: dict[str, Any]) -> None:
+            await self._freeze.wait_over()
+            await send(message)
+
+        return send_thawed
 
 
 def inference_endpoints(dialect: Dialect, reader: BodyReader, responses: ResponsesEndpoint) -> dict[str, Endpoint]:

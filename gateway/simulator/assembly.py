@@ -14,6 +14,7 @@ from gateway.simulator.event_control import EventControl
 from gateway.simulator.event_publisher import EventPublisher
 from gateway.simulator.exposition import Exposition, MetricNames
 from gateway.simulator.faults import Faults
+from gateway.simulator.freeze import Freeze
 from gateway.simulator.generation import GenerationService
 from gateway.simulator.journal import Journal
 from gateway.simulator.options import SimulatorOptions
@@ -32,6 +33,7 @@ class Parts:
 
     app: SimulatorApp
     faults: Faults
+    freeze: Freeze
     generation: GenerationService
 
 
@@ -45,7 +47,8 @@ def assemble(
     unix: Callable[[], float],
 ) -> Parts:
     """*publisher* of the pool's events, if there is one; *unix* gives the seconds since 1970."""
-    faults, journal, sleep, started_at = Faults(), Journal(), Sleep(pool=pool, engine=engine), unix()
+    faults, freeze, journal = Faults(), Freeze(), Journal()
+    sleep, started_at = Sleep(pool=pool, engine=engine), unix()
     reader = BodyReader(options.model, options.context_tokens, options.lora_modules)
     exposition = Exposition(_metric_names(options, sleep), engine.load, started_at=started_at)
     generation = GenerationService(
@@ -60,6 +63,7 @@ def assemble(
     )
     control = Control(
         faults=faults,
+        freeze=freeze,
         journal=journal,
         pool=pool,
         engine=engine,
@@ -81,8 +85,9 @@ def assemble(
             **(EventControl(publisher=publisher, pool=pool, engine=engine).routes() if publisher else {}),
         },
         faults=faults,
+        freeze=freeze,
     )
-    return Parts(app, faults, generation)
+    return Parts(app, faults, freeze, generation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from gateway.simulator.rendering import render_chat
 from gateway.simulator.tokens import TokenSequence
 from gateway.simulator.vocabulary import SIZE
 
-CHAT_DEFAULT_TOKENS = 64  # vLLM's is all that fits, which would make every unbounded request a very long one
 _COMPLETION_DEFAULT_TOKENS = 16  # vLLM's
 
 _TokenId = Annotated[int, msgspec.Meta(ge=0, lt=SIZE)]
@@ -30,7 +29,6 @@ class _GenerationBody(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Annotated[int, msgspec.Meta(ge=1, le=128)] | None = None
-    max_tokens: _Positive | None = None
     min_tokens: _Natural | None = None
     ignore_eos: bool | None = None
     return_token_ids: bool | None = None
@@ -47,11 +45,14 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ChatBody(_GenerationBody, frozen=True, kw_only=True):
+    max_tokens: _Positive | None = None
     max_completion_tokens: _Positive | None = None
 
 
 class _CompletionBody(_GenerationBody, frozen=True, kw_only=True):
     prompt: Any
+    max_tokens: _Positive | None = _COMPLETION_DEFAULT_TOKENS
+    """Only null is all that fits."""
 
 
 class _TextPrompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,13 +102,13 @@ class BodyReader:
         self.adapter(fields.model)
         asked = fields.max_completion_tokens or fields.max_tokens
         prompt = self.chat_tokens(decode_body(body, ChatPrompt))
-        return self._generation(fields, [prompt], asked, CHAT_DEFAULT_TOKENS, source="messages")
+        return self._generation(fields, [prompt], asked, source="messages")
 
     def completion(self, body: bytes) -> GenerationRequest:
         fields = decode_body(body, _CompletionBody)
         self.adapter(fields.model)
         prompts = prompts_of(fields.prompt, source="prompt")
-        return self._generation(fields, prompts, fields.max_tokens, _COMPLETION_DEFAULT_TOKENS, source="prompt")
+        return self._generation(fields, prompts, fields.max_tokens, source="prompt")
 
     def tokenize(self, body: bytes) -> tuple[TokenSequence, bool]:
         """The tokens, and whether their texts are asked for too."""
@@ -143,6 +144,9 @@ class BodyReader:
             raise ApiError(400, "messages: must not be empty", param="messages")
         for number, message in enumerate(prompt.messages):
             _check_message(message, f"messages[{number}]")
+        if prompt.continue_final_message and prompt.add_generation_prompt:
+            both = "`continue_final_message` and `add_generation_prompt`"
+            raise ApiError(400, f"Cannot set both {both} to True.", param="add_generation_prompt")
         text = render_chat(
             prompt.messages,
             tools=prompt.tools or (),
@@ -152,13 +156,13 @@ class BodyReader:
         return TokenSequence.from_text(text)
 
     def _generation(
-        self, fields: _GenerationBody, prompts: list[TokenSequence], asked: int | None, default: int, *, source: str
+        self, fields: _GenerationBody, prompts: list[TokenSequence], asked: int | None, *, source: str
     ) -> GenerationRequest:
         options = fields.stream_options or StreamOptions()
         return GenerationRequest(
             prompts=prompts,
             choices_per_prompt=fields.n or 1,
-            max_tokens=[self.max_tokens(len(prompt), asked, default, source=source) for prompt in prompts],
+            max_tokens=[self.max_tokens(len(prompt), asked, source=source) for prompt in prompts],
             min_tokens=fields.min_tokens or 0,
             ignore_eos=bool(fields.ignore_eos),
             adapter=self.adapter(fields.model),
@@ -169,8 +173,8 @@ class BodyReader:
             return_token_ids=bool(fields.return_token_ids),
         )
 
-    def max_tokens(self, prompt_tokens: int, asked: int | None, default: int, *, source: str) -> int:
-        """The limit of an answer; *source* is the field that the prompt is in."""
+    def max_tokens(self, prompt_tokens: int, asked: int | None, *, source: str) -> int:
+        """The limit of an answer, all that fits where nothing is *asked*; *source* is the field with the prompt."""
         if not prompt_tokens:
             raise ApiError(400, f"{source}: must not be empty", param=source)
         room = self.context_tokens - prompt_tokens
@@ -181,7 +185,7 @@ class BodyReader:
             raise ApiError(
                 400, f"max_tokens: {asked} after {prompt_tokens} prompt tokens, but {limit}", param="max_tokens"
             )
-        return asked if asked is not None else min(default, room)
+        return asked if asked is not None else room
 
 
 def _check_message(message: dict[str, Any], place: str) -> None:

@@ -6,6 +6,7 @@ from gateway.simulator.connection import Connection
 from gateway.simulator.errors import ApiError, EngineDead
 from gateway.simulator.exchange import Exchange
 from gateway.simulator.faults import Fault, Faults
+from gateway.simulator.freeze import Freeze
 from gateway.simulator.generation import GenerationService
 from gateway.simulator.journal import Journal
 from gateway.simulator.realtime import RealtimeEngine
@@ -17,6 +18,7 @@ class Control:
         self,
         *,
         faults: Faults,
+        freeze: Freeze,
         journal: Journal,
         pool: BlockPool,
         engine: RealtimeEngine,
@@ -24,6 +26,7 @@ class Control:
         open_connections: set[Connection],
     ) -> None:
         self._faults = faults
+        self._freeze = freeze
         self._journal = journal
         self._pool = pool
         self._engine = engine
@@ -36,6 +39,10 @@ class Control:
             self._faults.set(fault)
         except ValueError as error:
             raise ApiError(400, str(error)) from None
+        if fault.mode == "freeze":
+            self._freeze.begin(fault.seconds, when_over=lambda: self._faults.end("freeze"))
+        else:
+            self._freeze.end()
         self._engine.slow_down(self._faults.slow_factor)
         if self._faults.is_engine_dead:
             self._engine.fail(EngineDead())

@@ -10,10 +10,11 @@
     shutting_down       200 with empty text and finish_reason abort, as vLLM after SIGTERM
     engine_dead         the process lives: /health is 503, and every inference request gets a 500
     slow                everything takes *factor* times as long
+    freeze              nothing leaves the worker for *seconds*, as after SIGSTOP; then it is well again
 
 1. Without a count, `refuse` and `hang` take the whole worker, health and metrics included; only /control stays.
 2. With a count, a fault affects that many inference requests and nothing else, then the worker is well again.
-3. `slow` and `engine_dead` have no count: they are the worker's, not a request's.
+3. `slow`, `freeze` and `engine_dead` have no count: they are the worker's, not a request's.
 """
 
 from typing import Annotated, Literal
@@ -32,10 +33,11 @@ FaultMode = Literal[
     "shutting_down",
     "engine_dead",
     "slow",
+    "freeze",
 ]
 
 _DEFAULT_AFTER_TOKENS = {"abort_mid_stream": 5, "silent": 1}  # the others strike at once
-_WITHOUT_COUNT = {"slow": "the pace", "engine_dead": "the state"}
+_WITHOUT_COUNT = {"slow": "the pace", "freeze": "the state", "engine_dead": "the state"}
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,6 +98,11 @@ class Faults:
     @property
     def slow_factor(self) -> float:
         return self._fault.factor if self._fault.mode == "slow" else 1.0
+
+    def end(self, mode: FaultMode) -> None:
+        """The worker is well again, if it still suffers from *mode*."""
+        if self._fault.mode == mode:
+            self.set(NO_FAULT)
 
     def take(self) -> Fault:
         """The fault that the inference request meets which has just come; counts it."""

@@ -7,7 +7,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 from uuid import uuid4
@@ -15,6 +15,7 @@ from uuid import uuid4
 from gateway.simulator.answers import Answer, answer
 from gateway.simulator.blocks import BlockScope
 from gateway.simulator.bodies import GenerationRequest
+from gateway.simulator.detokenizer import Detokenizer
 from gateway.simulator.engine import EngineEvent, FirstToken, Token
 from gateway.simulator.errors import ApiError, EngineDead
 from gateway.simulator.exchange import ClientGone, Exchange, require_json
@@ -66,16 +67,21 @@ class _Choice:
     index: int
     prompt: TokenSequence
     answer: Answer
-    each: list[bytes]
-    """The tokens of the answer, packed."""
-    sent: int = 0
+    detokenizer: Detokenizer
+    shown: list[str] = field(default_factory=list)
+    """What each token that is out has added to the text."""
     cached_tokens: int = 0
     is_aborted: bool = False
     """By the engine, which says so."""
 
     @property
+    def sent(self) -> int:
+        """Tokens that are out."""
+        return len(self.shown)
+
+    @property
     def is_complete(self) -> bool:
-        return self.sent == len(self.each)
+        return self.sent == len(self.answer.tokens)
 
     @property
     def finish_reason(self) -> str | None:
@@ -84,9 +90,13 @@ class _Choice:
         return "abort" if self.is_aborted else None
 
     @property
-    def tokens(self) -> TokenSequence:
-        """Those that are out."""
-        return TokenSequence(b"".join(self.each[: self.sent]))
+    def token_ids(self) -> Sequence[int]:
+        """Of the tokens that are out."""
+        return self.answer.tokens.ids[: self.sent]
+
+    def send(self) -> None:
+        """One more token is out."""
+        self.shown.append(self.detokenizer.feed(self.answer.tokens.ids[self.sent]))
 
 
 class _Progress:
@@ -105,7 +115,7 @@ class _Progress:
                     choice=number,
                 )
                 index = len(self.choices)
-                self.choices[f"{reply_id}-{index}"] = _Choice(index, prompt, made, made.tokens.each())
+                self.choices[f"{reply_id}-{index}"] = _Choice(index, prompt, made, Detokenizer(prompt))
 
     @property
     def prompt_tokens(self) -> int:
@@ -138,7 +148,7 @@ class _Progress:
         choice = self.choices[event.request_id]
         if isinstance(event, FirstToken):
             choice.cached_tokens = event.cached_tokens
-        choice.sent += 1
+        choice.send()
         return choice
 
     def abort(self) -> list[_Choice]:
@@ -165,8 +175,8 @@ class _Progress:
         wants_ids = self.request.return_token_ids
         return ChoiceText(
             index=choice.index,
-            text=TokenSequence(choice.each[at]).text(skip_marks=True),
-            token_ids=choice.answer.tokens.ids[at : at + 1] if wants_ids else None,
+            text=choice.shown[at],
+            token_ids=choice.token_ids[at:] if wants_ids else None,
             prompt_token_ids=choice.prompt.ids if wants_ids and at == 0 else None,
             finish_reason=choice.finish_reason,
         )
@@ -176,8 +186,8 @@ class _Progress:
         return [
             ChoiceText(
                 index=choice.index,
-                text=choice.tokens.text(skip_marks=True),
-                token_ids=choice.tokens.ids if wants_ids else None,
+                text="".join(choice.shown),
+                token_ids=choice.token_ids if wants_ids else None,
                 prompt_token_ids=choice.prompt.ids if wants_ids else None,
                 finish_reason=choice.finish_reason,
             )
@@ -298,7 +308,9 @@ class GenerationService:
         for request_id, choice in progress.choices.items():
             tokens = choice.prompt + choice.answer.tokens
             hashes = block_hashes(tokens, block_size=self._block_size, scope=salted)
-            requests.append(EngineRequest(request_id, len(choice.prompt), len(choice.each), hashes, tokens.ids, scope))
+            requests.append(
+                EngineRequest(request_id, len(choice.prompt), len(choice.answer.tokens), hashes, tokens.ids, scope)
+            )
         return requests
 
     async def _relay(self, generation: Generation, writer: "_Writer", arrived: float) -> None:

@@ -45,7 +45,7 @@ class MessagesEndpoint:
     def read(self, incoming: Incoming) -> tuple[GenerationRequest, ReplyShape]:
         asked = decode_body(incoming.json_body(), _MessagesBody)
         prompt = self._prompt(asked)
-        limit = self.reader.max_tokens(len(prompt), asked.max_tokens, asked.max_tokens, source="messages")
+        limit = self.reader.max_tokens(len(prompt), asked.max_tokens, source="messages")
         adapter = self.reader.adapter(asked.model)
         request = GenerationRequest(prompts=[prompt], max_tokens=[limit], adapter=adapter, streams=bool(asked.stream))
         model = adapter or self.reader.model

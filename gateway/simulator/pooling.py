@@ -159,7 +159,7 @@ class RerankEndpoint:
 
 def _pooling_request(reader: BodyReader, prompts: Sequence[TokenSequence], *, source: str) -> GenerationRequest:
     for prompt in prompts:
-        reader.max_tokens(len(prompt), 1, 1, source=source)
+        reader.max_tokens(len(prompt), 1, source=source)
     return GenerationRequest(prompts=prompts, max_tokens=[1] * len(prompts), ignore_eos=True)
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from gateway.simulator.bodies import CHAT_DEFAULT_TOKENS, BodyReader, ChatPrompt, GenerationRequest, decode_body
+from gateway.simulator.bodies import BodyReader, ChatPrompt, GenerationRequest, decode_body
 from gateway.simulator.errors import ApiError
 from gateway.simulator.exchange import Exchange
 from gateway.simulator.generation import Incoming
@@ -79,7 +79,7 @@ class ResponsesEndpoint:
         instructions = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
         tools = [_chat_tool(tool) for tool in asked.tools or ()]
         prompt = self.reader.chat_tokens(ChatPrompt(messages=[*instructions, *messages], tools=tools))
-        limit = self.reader.max_tokens(len(prompt), asked.max_output_tokens, CHAT_DEFAULT_TOKENS, source="input")
+        limit = self.reader.max_tokens(len(prompt), asked.max_output_tokens, source="input")
         request = GenerationRequest(
             prompts=[prompt],
             max_tokens=[limit],

@@ -133,6 +133,7 @@ async def _served(
         yield Worker(_url(options.host, listener.getsockname()[1]), parts.faults, parts.generation)
     finally:
         server.close()
+        parts.freeze.end()
         for connection in tuple(open_connections):
             await connection.abort()
         if state.tasks:

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from gateway.simulator.vocabulary import FILLER, MARKS, PIECE_BYTES, ids_of, mark_id, mark_piece, token_bytes
+from gateway.simulator.vocabulary import FILLER, MARKS, PIECE_BYTES, ids_of, is_mark, mark_id, mark_piece, token_bytes
 
 TOKEN_BYTES = 4
 _MARKS = re.compile("(" + "|".join(map(re.escape, MARKS)) + ")")
 _MARK_PIECES = {mark: mark_piece(mark) for mark in MARKS}
-_MARK_IDS = frozenset(map(mark_id, MARKS))
 _SEPARATOR = b"\xff"  # never in UTF-8
 
 END_OF_ANSWER = mark_id("<|im_end|>").to_bytes(TOKEN_BYTES, "little")
@@ -57,7 +56,7 @@ class TokenSequence:
 
     def text(self, *, skip_marks: bool = False) -> str:
         """Raises `ValueError` for an id that is not in the vocabulary."""
-        tokens = (token for token in self.ids if not (skip_marks and token in _MARK_IDS))
+        tokens = (token for token in self.ids if not (skip_marks and is_mark(token)))
         return b"".join(map(token_bytes, tokens)).decode("utf-8", "replace")
 
     def digest(self) -> str:

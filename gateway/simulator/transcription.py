@@ -37,7 +37,7 @@ class TranscriptionEndpoint:
                 400, f"response_format: only json is simulated, got {answer_format}", param="response_format"
             )
         prompt = _prompt(file, form.get("language", b""), form.get("prompt", b""))
-        limit = self.reader.max_tokens(len(prompt), None, _MAX_TOKENS, source="file")
+        limit = min(_MAX_TOKENS, self.reader.max_tokens(len(prompt), None, source="file"))
         request = GenerationRequest(
             prompts=[prompt],
             max_tokens=[limit],

@@ -48,6 +48,10 @@ def mark_id(mark: str) -> int:
     return _MARKS_FROM + MARKS.index(mark)
 
 
+def is_mark(token: int) -> bool:
+    return _MARKS_FROM <= token < SIZE
+
+
 def ids_of(pieces: bytes) -> _Ids:
     """The tokens of *pieces*, four bytes each. O(bytes), in a few passes over all of them at once."""
     rows = np.frombuffer(pieces, dtype=np.uint8).reshape(-1, PIECE_BYTES)

@@ -9,10 +9,10 @@ from gateway.teams.team import Priority, Team
 class Caller:
     """Made once for every key, and the same object for all of its requests until the key or the team is changed.
 
-    Equal to itself only, so that it can stand in dictionaries (weak ones too) for what is worked out once.
+    Equal to itself only, so that it can stand in dictionaries for what is worked out once.
     """
 
-    __slots__ = ("__weakref__", "is_plain", "key", "may_fall_back", "networks", "permits", "priority", "team", "weight")
+    __slots__ = ("is_plain", "key", "may_fall_back", "networks", "permits", "priority", "team", "weight")
 
     def __init__(self, team: Team, key: Key) -> None:
         self.team = team

@@ -52,6 +52,7 @@ def _team(team: TeamSettings) -> Team:
         models=team.models,
         strategies=team.strategies,
         fallback=team.fallback,
+        ttft_s=team.ttft_s,
         blocked=team.blocked,
         isolated_cache=team.isolated_cache,
         projects=team.projects,

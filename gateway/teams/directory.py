@@ -35,6 +35,8 @@ class Directory:
         """Those that were asked for, by id: of ten thousand keys few are in use."""
         self._by_digest: dict[str, Caller] = {}
         """The same, by the digests that were asked for."""
+        self.generation = 0
+        """Grows with every change: what was worked out in another one may be wrong."""
 
     @property
     def revision(self) -> int:
@@ -99,6 +101,7 @@ class Directory:
         self._is_behind = True
 
     def _merge(self) -> None:
+        self.generation += 1
         self._teams = _sorted({**self._stored.teams, **self._declared.teams})
         self._keys = _sorted({**self._stored.keys, **self._declared.keys})
         self._ids = self._digests()

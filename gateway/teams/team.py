@@ -20,7 +20,7 @@ class Team(msgspec.Struct, frozen=True, omit_defaults=True):
     strategies: tuple[str, ...] | None = None
     """That its requests may ask for; None: every one."""
     fallback: bool = True
-    """Whether its requests may be answered by Bedrock."""
+    """Whether its requests may be answered by fallbacks, Bedrock among them."""
     blocked: bool = False
     isolated_cache: bool = False
     """Its prompts share cached prefixes with nobody else's: ``cache_salt`` is derived from its name."""
@@ -29,3 +29,5 @@ class Team(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: Limits = Limits()
     model_limits: dict[str, Limits] = {}
     """By configured name of the model, beside `limits`."""
+    ttft_s: float | None = None
+    """Wanted time to the first token; a request that would wait longer may go to a fallback. None: any is good."""

@@ -44,6 +44,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_unread_bytes",
         "_waiter",
+        "_waits_since",
         "_worker_id",
         "died_unanswered",
         "exchanges",
@@ -73,6 +74,7 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._is_lent = False
         self._total_deadline = math.inf
+        self._waits_since = 0.0
         self.exchanges = 0
         """Requests written so far."""
         self.idle_since = 0.0
@@ -146,6 +148,7 @@ class Connection(asyncio.Protocol):
     async def wait_for_body(self, now: float) -> None:
         """Wait until `take` has something to give."""
         if not self._is_ready():
+            self._waits_since = now
             self._phase_deadline = now + self._idle_s
             self._waiter = waiter = self._loop.create_future()
             await waiter
@@ -168,6 +171,19 @@ class Connection(asyncio.Protocol):
         if self.is_complete:
             return b""
         raise self._the_failure()
+
+    def expect_within(self, idle_s: float) -> None:
+        """From now on, and for the wait under way, *idle_s* is how long a pause may be."""
+        self._idle_s = idle_s
+        if self._waiter is not None and self._phase == "idle":
+            self._phase_deadline = self._waits_since + idle_s
+
+    def interrupt(self, error: UpstreamError) -> None:
+        """Cut the exchange: the wait under way, or the next `take`, ends with *error*, whatever has come before."""
+        self.pieces.clear()
+        self.is_complete = False
+        self.failure = error
+        self._fail(error)
 
     def is_reusable(self) -> bool:
         """The answer is complete, the request is out, and both sides want to go on."""

@@ -1,29 +1,34 @@
 """A worker's answer, as its reader sees it."""
 
+import math
 import time
 from collections.abc import Callable
 
 from gateway.backends.backend import Headers
-from gateway.errors import ReplyBroken
+from gateway.errors import ReplyBroken, UpstreamError
 from gateway.upstream.connection import Connection
 
 
 class HttpReply:
     """One answer read from a connection on loan; implements `gateway.backends.backend.Reply`."""
 
-    __slots__ = ("_clock", "_connection", "_give_back", "_is_ended", "headers", "status")
+    __slots__ = ("_clock", "_connection", "_give_back", "_idle_s", "_is_ended", "headers", "status")
 
     def __init__(
         self,
         connection: Connection,
         give_back: Callable[[Connection], None],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        idle_s: float = math.inf,
     ) -> None:
+        """*idle_s* is the longest pause that *connection* allows by itself."""
         self.status: int = connection.status
         self.headers: Headers = connection.headers
         self._connection: Connection | None = connection
         self._give_back = give_back
         self._clock = clock
+        self._idle_s = idle_s
         self._is_ended = False
 
     @property
@@ -43,6 +48,16 @@ class HttpReply:
         if not connection.pieces and not connection.is_complete:
             await connection.wait_for_body(self._clock())
         return connection.take()
+
+    def expect_within(self, idle_s: float) -> None:
+        """See `Reply.expect_within`. Never longer than the worker's own timeout; late by the sweep of its pool."""
+        if self._connection is not None:
+            self._connection.expect_within(min(idle_s, self._idle_s))
+
+    def interrupt(self, error: UpstreamError) -> None:
+        """See `Reply.interrupt`. An answer that has been handed out completely stays complete."""
+        if self._connection is not None and not self.ended:
+            self._connection.interrupt(error)
 
     async def aclose(self) -> None:
         connection = self._connection

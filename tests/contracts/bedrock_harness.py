@@ -4,6 +4,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import httpx
 
@@ -36,7 +37,9 @@ class BedrockStage:
 
 
 class BedrockHarness:
-    name = "bedrock"
+    def __init__(self, wire: Literal["converse", "openai"] = "converse") -> None:
+        self._wire = wire
+        self.name = f"bedrock, {wire}"
 
     @asynccontextmanager
     async def stage(
@@ -45,7 +48,7 @@ class BedrockHarness:
         waits = first_byte_s or 60.0
         timeouts = Timeouts(first_event_s=waits, whole_answer_s=waits, idle_s=idle_s or 60.0)
         async with (
-            FakeBedrock(_scenario(behaviour)).serving() as fake,
+            FakeBedrock(self._scenario(behaviour)).serving() as fake,
             httpx.AsyncClient(trust_env=False) as client,
         ):
             backend = BedrockBackend(
@@ -55,31 +58,33 @@ class BedrockHarness:
                 signer=SigV4Signer(region=bedrock.REGION, credentials=CredentialChain(new_session=KeyHolder)),
                 endpoint_url=_nobody() if behaviour == Refuses() else fake.base_url,
                 timeouts=timeouts,
+                wire=self._wire,
             )
             yield BedrockStage(backend, fake)
             assert [] == fake.rejections
 
+    def _scenario(self, behaviour: Behaviour) -> bedrock.Scenario:
+        match behaviour:
+            case Answers(text):
+                return bedrock.Says((text,))
+            case Streams(words):
+                return bedrock.Says(words)
+            case AnswersStatus(status):
+                return bedrock.Refuses(status, KINDS[status])
+            case HangsAfter(words):
+                return self._cut_after(words, Cut.STALL)
+            case BreaksAfter(words):
+                return self._cut_after(words, Cut.ABORT)
+            case Refuses():
+                return bedrock.Says()
 
-def _scenario(behaviour: Behaviour) -> bedrock.Scenario:
-    match behaviour:
-        case Answers(text):
-            return bedrock.Says((text,))
-        case Streams(words):
-            return bedrock.Says(words)
-        case AnswersStatus(status):
-            return bedrock.Refuses(status, KINDS[status])
-        case HangsAfter(words):
-            return _cut_after(words, Cut.STALL)
-        case BreaksAfter(words):
-            return _cut_after(words, Cut.ABORT)
-        case Refuses():
-            return bedrock.Says()
-
-
-def _cut_after(words: tuple[str, ...], cut: Cut) -> bedrock.Scenario:
-    if not words:
-        return bedrock.Silent(cut)
-    return bedrock.Streams((bedrock.MESSAGE_START, *map(bedrock.text_delta, words), cut))
+    def _cut_after(self, words: tuple[str, ...], cut: Cut) -> bedrock.Scenario:
+        if not words:
+            return bedrock.Silent(cut)
+        if self._wire == "converse":
+            return bedrock.Streams((bedrock.MESSAGE_START, *map(bedrock.text_delta, words), cut))
+        announced_and_said = tuple(bedrock.Says(words).to_chunks("m"))[: 1 + len(words)]
+        return bedrock.Streams((*announced_and_said, cut), content_type="text/event-stream")
 
 
 def _nobody() -> str:

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from cache_index import RadixTree
-from routing.dispatcher import Dispatch, Dispatcher, Immediate
+from routing.dispatcher import Dispatch, Dispatcher, Immediate, Refusal
 from routing.fair_queue import Fairness
 from routing.fleet import Fleet
 from routing.late_binding import LateBinding
+from routing.request import Request
 from routing.strategies import NAMES, STRATEGIES
 from routing.strategies.by_name import StrategiesByName
 from tests.routing.examples import ABORTED, ANSWERED, FAILED, A, B, C, a_fleet, a_request, book, seeded
@@ -266,6 +267,133 @@ def test_an_explanation_of_nobody(make: Make) -> None:
     explained = make(a_fleet()).explain(a_request("abc"), 0.0)
 
     assert ([], [], "none", "none") == (explained.places, explained.excluded, explained.reason, explained.effective)
+
+
+def test_what_goes_on_at_once_waits_for_nobody(make: Make) -> None:
+    """Every worker is busy and others wait: it is booked on the first of its order, and they wait on."""
+    fleet = a_fleet(A, B)
+    dispatcher = make(fleet, "kv_aware")
+    for _ in range(4):
+        dispatcher.submit(a_request("x" * 500), 0.0)
+    dispatcher.poll(0.0)
+    waiting = dispatcher.waiting
+    request = a_request("y" * 500)
+    released = dispatcher.at_once(request, 1.0)
+
+    assert request is released.request
+    assert released.booking is not None
+    assert released.order[0].worker == released.booking.worker
+    assert [A, B] == sorted(candidate.worker for candidate in released.order)
+    assert waiting == dispatcher.waiting
+    assert [] == [each for each in dispatcher.poll(1.0) if each.request is request]
+
+
+def test_what_goes_on_at_once_is_never_refused(make: Make) -> None:
+    """It has been answered in part: however late the rest comes, nothing else can give it."""
+    fleet = a_fleet(A)
+    teach(fleet)
+    dispatcher = make(fleet)
+    book(fleet, a_request("x" * 500), 10.0)
+    released = dispatcher.at_once(msgspec.structs.replace(a_request("abc"), spill_in_s=1.0, deadline_s=1.0), 10.0)
+
+    assert released.booking is not None
+    assert [] == dispatcher.refused()
+
+
+def test_what_goes_on_at_once_finds_nobody_where_nobody_is(make: Make) -> None:
+    """It is told so."""
+    released = make(a_fleet()).at_once(a_request("abc"), 0.0)
+
+    assert ([], None, "none") == (released.order, released.booking, released.reason)
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_pools_are_tried_in_their_order(make: Make, strategy: str) -> None:
+    """Whatever the strategy: workers of the first pool, then the reserves, each once; an explanation says the same."""
+    fleet = a_fleet(A, B, C)
+    fleet.set_tiers({A: 2, B: 1})
+    dispatcher = make(fleet, strategy)
+    request = a_request("abc", session="bob")
+    explained = [place.candidate.worker for place in dispatcher.explain(request, 0.0).places]
+    dispatcher.submit(request, 0.0)
+    (released,) = dispatcher.poll(0.0)
+
+    assert [C, B, A] == [candidate.worker for candidate in released.order] == explained
+    assert [C, B, A] == [candidate.worker for candidate in dispatcher.at_once(a_request("xyz"), 0.0).order]
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_the_next_pool_is_used_where_the_first_is_too_busy(make: Make, strategy: str) -> None:
+    """By whoever comes when all of the first pool have nine seconds to do, and by nobody before."""
+    fleet = a_fleet(A, B, C)
+    fleet.set_tiers({C: 1})
+    dispatcher = make(fleet, strategy)
+    used = []
+    for number, letter in enumerate("pqrstuvw"):
+        dispatcher.submit(a_request(letter * 500, session=letter), 0.0)
+        used += [(number, each.booking.worker) for each in dispatcher.poll(0.0) if each.booking is not None]
+    first = [number for number, worker in used if worker == C]
+
+    assert {A, B} <= {worker for number, worker in used if number < first[0]}
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_who_may_go_elsewhere_does_so_where_all_are_too_busy(make: Make, strategy: str) -> None:
+    """It would wait for nine seconds, and wants its first token in two. Who may not is served here."""
+    fleet = a_fleet(A, B)
+    teach(fleet)
+    for worker in (A, B):
+        book(fleet, a_request("x" * 500), 10.0, worker)
+    dispatcher = make(fleet, strategy)
+    may, may_not = msgspec.structs.replace(a_request("abc"), spill_in_s=2.0), a_request("abc")
+    refused = ended(dispatcher, may, may_not, until=13.0)
+
+    assert [(may, "spill")] == [(refusal.request, refusal.why) for refusal in refused]
+    assert all(refusal.wait_s > 1.9 and refusal.retry_after_s >= 1.0 for refusal in refused)
+    assert 0 == len([each for each in dispatcher.hand_over() if each[0] is may])
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_who_may_go_elsewhere_is_served_by_whoever_has_time(make: Make, strategy: str) -> None:
+    """However long its own prefill is believed to take: nine seconds, and it wants its first token in two."""
+    fleet = a_fleet(A, B)
+    teach(fleet)
+    dispatcher = make(fleet, strategy)
+    dispatcher.submit(msgspec.structs.replace(a_request("z" * 500), spill_in_s=2.0), 10.0)
+
+    assert 1 == len(dispatcher.poll(10.0))
+    assert [] == dispatcher.refused()
+
+
+def test_what_one_worker_keeps_is_waited_for(make: Make) -> None:
+    """Nobody else can go on with it, so it is not refused for being late."""
+    fleet = a_fleet(A, B)
+    teach(fleet)
+    book(fleet, a_request("x" * 500), 10.0, A)
+    dispatcher = make(fleet)
+
+    assert [] == ended(dispatcher, msgspec.structs.replace(a_request("abc", pinned=A), spill_in_s=2.0), until=14.0)
+
+
+def teach(fleet: Fleet) -> None:
+    """Each worker computed a prompt as fast as was believed."""
+    for worker in fleet:
+        booking = book(fleet, a_request("t" * 100), 0.0, worker.id)
+        fleet.first_byte(booking, booking.work_s)
+        fleet.release(booking, ANSWERED, booking.work_s)
+
+
+def ended(dispatcher: Dispatcher, *requests: Request, until: float) -> list[Refusal]:
+    """Who is refused of *requests*, which come at 10.0, when the dispatcher is polled as often as it asks for."""
+    for request in requests:
+        dispatcher.submit(request, 10.0)
+    now: float | None = 10.0
+    refused: list[Refusal] = []
+    while now is not None and now <= until:
+        dispatcher.poll(now)
+        refused += dispatcher.refused()
+        now = dispatcher.next_poll_at(now)
+    return refused
 
 
 class Traffic:

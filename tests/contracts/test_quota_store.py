@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from gateway.ledger.entry import Entry
 from gateway.quota.limit import Charge, Granted, Limit, Refused
 from gateway.quota.meters import Meters
 from tests.contracts.embedded_quota import embedded
@@ -57,7 +58,7 @@ class Numbers:
 
 async def settle(stage: QuotaStage, reservation: str, *charges: Charge, team: str = "blue") -> None:
     """And wait until that is done."""
-    stage.store.settle(team, reservation, charges, entry(reservation, team=team))
+    stage.store.settle(team, reservation, charges, partial(entry, reservation, team=team))
     await stage.carried_out()
 
 
@@ -212,9 +213,9 @@ async def test_a_reservation_is_settled_and_booked_once(stage: QuotaStage) -> No
     settled = reserve.last
     await reserve(Charge(SLOTS, 1.0))
     for _ in range(3):
-        stage.store.settle("blue", settled, [Charge(TOKENS, 20.0), Charge(SLOTS, 0.0)], entry(settled))
+        stage.store.settle("blue", settled, [Charge(TOKENS, 20.0), Charge(SLOTS, 0.0)], partial(entry, settled))
     await stage.carried_out()
-    stage.store.settle("blue", settled, [Charge(TOKENS, 0.0), Charge(SLOTS, 0.0)], entry(settled))
+    stage.store.settle("blue", settled, [Charge(TOKENS, 0.0), Charge(SLOTS, 0.0)], partial(entry, settled))
     await stage.carried_out()
 
     assert 40.0 == pytest.approx(await remaining(stage, TOKENS), abs=0.001)
@@ -227,7 +228,7 @@ async def test_the_entry_is_booked_as_it_was_given(stage: QuotaStage) -> None:
     reserve = Numbers(stage)
     await reserve(Charge(TOKENS, 50.0))
     told = entry("request-1", tokens=17)
-    stage.store.settle("blue", reserve.last, [Charge(TOKENS, 17.0)], told)
+    stage.store.settle("blue", reserve.last, [Charge(TOKENS, 17.0)], lambda: told)
     await stage.carried_out()
 
     assert [told] == await stage.booked()
@@ -236,10 +237,22 @@ async def test_the_entry_is_booked_as_it_was_given(stage: QuotaStage) -> None:
 async def test_what_was_never_reserved_is_booked_too(stage: QuotaStage) -> None:
     entries = [entry(f"request-{i}") for i in range(3)]
     for each in entries:
-        stage.store.book("blue", each)
+        stage.store.book("blue", partial(Entry, each.day, each.record))
     await stage.carried_out()
 
     assert entries == sorted(await stage.booked(), key=lambda each: each.record.request_id)
+
+
+async def test_what_is_granted_or_refused_at_once_is_so_for_good(stage: QuotaStage) -> None:
+    """And where the store does not say at once, nothing was charged: asked again, it says the same."""
+    decisions = []
+    for number, units in enumerate((40.0, 30.0, 20.0, 1.0)):
+        asked = ("blue", f"r-{number}", [Charge(TOKENS, units)], partial(entry, f"lost-{number}", outcome="lost"))
+        decision = stage.store.reserve_at_once(*asked)
+        decisions.append(await stage.store.reserve(*asked) if decision is None else decision)
+
+    assert [True, False, True, False] == [isinstance(each, Granted) for each in decisions]
+    assert 0.0 == pytest.approx(decisions[2].levels[0].remaining, abs=0.001)
 
 
 async def test_a_request_without_charges_is_granted_and_booked(stage: QuotaStage) -> None:
@@ -371,7 +384,7 @@ async def test_a_gateway_that_ends_leaves_everything_written(stage: QuotaStage) 
     """The next one goes on exactly where it was, and what was booked last is in the ledger."""
     reserve = Numbers(stage)
     await reserve(Charge(TOKENS, 50.0), usd(0.5))
-    stage.store.settle("blue", reserve.last, [Charge(TOKENS, 30.0), usd(0.25)], entry(reserve.last))
+    stage.store.settle("blue", reserve.last, [Charge(TOKENS, 30.0), usd(0.25)], partial(entry, reserve.last))
     await stage.end()
 
     granted = await Numbers(stage, "blue")(Charge(TOKENS, 30.0), usd(0.75))
@@ -453,7 +466,7 @@ async def test_any_sequence_is_decided_as_the_meters_decide_it(stage: QuotaStage
             reservation, charges = live.pop(rng.randrange(len(live)))
             used = [Charge(c.limit, rng.choice([0.0, c.units, 1.5 * c.units]), c.period) for c in charges]
             meters.settle(reservation, used)
-            stage.store.settle("blue", reservation, used, entry(reservation))
+            stage.store.settle("blue", reservation, used, partial(entry, reservation))
         await stage.carried_out()
         now += seconds
         await stage.advance(seconds)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from gateway.backends.openai_endpoint import OpenAIEndpoint
 from gateway.backends.worker import HttpWorker
 from gateway.upstream.timeouts import Timeouts
 from tests.contracts.harness import Answers, AnswersStatus, Behaviour, BreaksAfter, HangsAfter, Refuses, Stage, Streams
@@ -14,7 +15,7 @@ from tests.gateway.upstream.peer import Peer, Request, Script, Wire, free_port, 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStage:
-    backend: HttpWorker
+    backend: HttpWorker | OpenAIEndpoint
     peer: Peer | None
 
     @property
@@ -41,12 +42,24 @@ class WorkerHarness:
     ) -> AsyncIterator[Stage]:
         timeouts = Timeouts(first_byte_s=first_byte_s or 60.0, idle_s=idle_s or 60.0)
         if behaviour == Refuses():
-            yield WorkerStage(HttpWorker("w1", f"http://127.0.0.1:{free_port()}", timeouts=timeouts), None)
+            yield WorkerStage(self._backend(f"http://127.0.0.1:{free_port()}", timeouts), None)
             return
         async with serving(_script(behaviour)) as peer:
-            worker = HttpWorker("w1", peer.url, timeouts=timeouts, sweep_s=0.02)
-            yield WorkerStage(worker, peer)
-            await worker.aclose()
+            backend = self._backend(peer.url, timeouts)
+            yield WorkerStage(backend, peer)
+            await backend.aclose()
+
+    def _backend(self, url: str, timeouts: Timeouts) -> HttpWorker | OpenAIEndpoint:
+        return HttpWorker("w1", url, timeouts=timeouts, sweep_s=0.02)
+
+
+class OpenAIEndpointHarness(WorkerHarness):
+    """It speaks as a worker does, under a base path of its own."""
+
+    name = "openai endpoint"
+
+    def _backend(self, url: str, timeouts: Timeouts) -> HttpWorker | OpenAIEndpoint:
+        return OpenAIEndpoint("openai:127.0.0.1", f"{url}/openai/v1", model="tiny", timeouts=timeouts)
 
 
 def _script(behaviour: Behaviour) -> Script:

@@ -25,7 +25,8 @@ class GatewayProcess:
     http: httpx.AsyncClient
     config: Path
     output: tuple[Path, Path]
-    was_killed: bool = False
+    has_ended: bool = False
+    """Whoever has seen to its end says so."""
 
     @property
     def admin(self) -> Administration:
@@ -49,9 +50,17 @@ class GatewayProcess:
 
     async def kill(self) -> None:
         """As `kill -9`."""
-        self.was_killed = True
         self.process.kill()
-        await self.process.wait()
+        await self.end()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Ask for the end, and go on."""
+        self.process.send_signal(number)
+
+    async def end(self) -> int:
+        """Wait for it; the exit code."""
+        self.has_ended = True
+        return await asyncio.wait_for(self.process.wait(), 30)
 
     async def metric(self, name: str) -> float:
         """The value of a metric with all its labels, as they stand in the exposition; 0 if it is not there."""
@@ -82,7 +91,7 @@ async def gateway_process(
         async with httpx.AsyncClient(base_url=url, timeout=30, verify=False) as http:
             started = GatewayProcess(process, url, http, config, output)
             yield started
-        if not started.was_killed:
+        if not started.has_ended:
             process.send_signal(signal.SIGTERM)
             assert 0 == await asyncio.wait_for(process.wait(), 30), output[1].read_text()
     finally:

@@ -485,7 +485,7 @@ async def test_bedrock_answers_when_no_worker_is_left() -> None:
         fallback = {"model_id": "qwen.qwen3-32b-v1:0", "region": REGION, "endpoint_url": bedrock.base_url}
         await gone.fault(dead[0], "refuse")
         await gone.fault(dead[1], "status", status=500)
-        async with gateway(dead, model={"bedrock": fallback}) as served:
+        async with gateway(dead, model={"bedrock": fallback}, bedrock={"canary_at_start": False}) as served:
             bedrock.next(Says(("Hello", " world")), Says(("Hello", " again")))
             whole = await served.openai.chat.completions.with_raw_response.create(**body("hi"))
             chunks = await served.openai.chat.completions.create(**body("hi", stream=True))
@@ -501,15 +501,14 @@ async def test_bedrock_answers_when_no_worker_is_left() -> None:
 
 @pytest.mark.usefixtures("aws")
 async def test_what_bedrock_cannot_serve_is_not_served_half() -> None:
-    """A request with tools gets 503 and the reason, not an answer without tools."""
+    """A request for two answers gets 503 and the reason, not one answer."""
     async with FakeBedrock().serving() as bedrock:
         fallback = {"model_id": "qwen.qwen3-32b-v1:0", "region": REGION, "endpoint_url": bedrock.base_url}
         async with gateway([], model={"bedrock": fallback}) as served:
-            tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-            reply = await served.http.post("/v1/chat/completions", json=body(tools=[tool]))
+            reply = await served.http.post("/v1/chat/completions", json=body(n=2))
 
             assert 503 == reply.status_code
-            assert "tools" in reply.json()["error"]["message"]
+            assert "'n'" in reply.json()["error"]["message"]
 
 
 async def _first_bytes(caller: httpx.AsyncClient, prompt: dict[str, Any]) -> None:

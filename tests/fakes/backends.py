@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
 from gateway.backends.backend import Call, Headers
-from gateway.errors import ConnectFailed, ReplyBroken
+from gateway.errors import ConnectFailed, ReplyBroken, UpstreamError, UpstreamTimeout
 
 JSON: Headers = [(b"content-type", b"application/json")]
 EVENTS: Headers = [(b"content-type", b"text/event-stream")]
@@ -24,6 +24,10 @@ class ScriptedReply:
         self.closed = False
         self._pieces = deque(pieces)
         self._then = then
+        self._interrupted: asyncio.Future[bytes] | None = None
+        self._error: UpstreamError | None = None
+        self.idle_s: float | None = None
+        """What it was told to expect the next piece within."""
 
     @property
     def ended(self) -> bool:
@@ -32,9 +36,35 @@ class ScriptedReply:
     async def read(self) -> bytes:
         assert not self.closed, "nobody reads what is closed"
         await asyncio.sleep(0)
+        if self._error is not None:
+            raise self._error
         if self._pieces:
             return self._pieces.popleft()
-        return b"" if self._then is None else await self._then()
+        return b"" if self._then is None else await self._meet(self._then)
+
+    def expect_within(self, idle_s: float) -> None:
+        self.idle_s = idle_s
+
+    def interrupt(self, error: UpstreamError) -> None:
+        self._error = error
+        if self._interrupted is not None and not self._interrupted.done():
+            self._interrupted.set_exception(error)
+
+    async def _meet(self, then: Silence) -> bytes:
+        """What comes *then*, unless somebody interrupts, or it takes longer than was expected."""
+        self._interrupted = asyncio.get_running_loop().create_future()
+        silence = asyncio.ensure_future(then())
+        try:
+            await asyncio.wait([silence, self._interrupted], timeout=self.idle_s, return_when=asyncio.FIRST_COMPLETED)
+            if self._interrupted.done():
+                return self._interrupted.result()
+            if silence.done():
+                return silence.result()
+            raise UpstreamTimeout("the stream paused for too long", phase="idle")
+        finally:
+            if not silence.done():
+                silence.cancel()
+                await asyncio.wait([silence])
 
     async def aclose(self) -> None:
         await asyncio.sleep(0)  # a real one may have to wait before it is closed
@@ -48,6 +78,8 @@ class Fake:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.first_byte_s: list[float | None] = []
+        """The patience of each of them."""
         self.replies: list[ScriptedReply] = []
         self.connections_open = 0
         self.is_closed = False
@@ -58,10 +90,15 @@ class Fake:
     def url(self) -> str:
         return f"http://{self.id}"
 
-    async def send(self, call: Call) -> ScriptedReply:
+    async def send(self, call: Call, *, first_byte_s: float | None = None) -> ScriptedReply:
         self.calls.append(call)
+        self.first_byte_s.append(first_byte_s)
         await asyncio.sleep(0)
-        reply = await self._reply()
+        try:
+            async with asyncio.timeout(first_byte_s):
+                reply = await self._reply()
+        except TimeoutError:
+            raise UpstreamTimeout(f"{self.id} did not answer in time", phase="first_byte") from None
         self.replies.append(reply)
         return reply
 

@@ -1,9 +1,9 @@
-"""A stand-in for Amazon Bedrock's runtime on a real socket: Converse and ConverseStream.
+"""A stand-in for Amazon Bedrock's runtime on a real socket: Converse, ConverseStream, and OpenAI's chat completions.
 
-As strict as the strictest of the real models: it recomputes the signature, checks each body against AWS's own service
-model (and the limits and patterns in it that botocore's validator passes over), and refuses turns that do not
-alternate. What it answers is scripted. That it is faithful is shown by botocore's own client in
-`tests/fakes/test_bedrock.py`.
+As strict as the strictest of the real models: it recomputes the signature (or wants a bearer token), checks each body
+against AWS's own service model (and the limits and patterns in it that botocore's validator passes over), and refuses
+turns that do not alternate, and tools that are called without being declared. What it answers is scripted. That it is
+faithful is shown by botocore's own client, and OpenAI's, in `tests/fakes/test_bedrock.py`.
 
     async with FakeBedrock().serving() as fake:
         fake.next(Says(("Hello", " world")), Refuses(429, "ThrottlingException", "slow down"))
@@ -34,6 +34,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, ReadOnlyCredentials
 from botocore.session import Session
 from botocore.validate import ParamValidator
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 
 REGION = "us-east-1"
 CREDENTIALS = ReadOnlyCredentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "TOKEN")
@@ -58,6 +59,8 @@ class KeyHolder:
     def get_credentials(self) -> Credentials:
         return Credentials(CREDENTIALS.access_key, CREDENTIALS.secret_key, CREDENTIALS.token)
 
+
+OPENAI_PATH = "/openai/v1/chat/completions"
 
 USAGE = {"inputTokens": 11, "outputTokens": 5, "totalTokens": 16}
 
@@ -101,6 +104,16 @@ def text_delta(text: str, *, block: int = 0) -> bytes:
     return event("contentBlockDelta", {"contentBlockIndex": block, "delta": {"text": text}})
 
 
+def tool_start(name: str, *, id: str = "tooluse_1", block: int = 0) -> bytes:  # noqa: A002  # as in the event
+    return event(
+        "contentBlockStart", {"contentBlockIndex": block, "start": {"toolUse": {"toolUseId": id, "name": name}}}
+    )
+
+
+def tool_delta(fragment: str, *, block: int = 0) -> bytes:
+    return event("contentBlockDelta", {"contentBlockIndex": block, "delta": {"toolUse": {"input": fragment}}})
+
+
 MESSAGE_START = event("messageStart", {"role": "assistant"})
 
 
@@ -115,11 +128,26 @@ class Cut(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """A tool call of the model's."""
+
+    name: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+    id: str = "tooluse_1"
+
+    def to_deltas(self) -> list[dict[str, Any]]:
+        """The input in fragments of at most seven characters; an empty one has none."""
+        text = _json(self.input).decode() if self.input else ""
+        return [{"toolUse": {"input": text[start : start + 7]}} for start in range(0, len(text), 7)]
+
+
+@dataclass(frozen=True, slots=True)
 class Says:
-    """An answer, the same for both operations; a stream gets each of *texts* as a delta."""
+    """An answer, the same for all operations; a stream gets each of *texts* as a delta."""
 
     texts: tuple[str, ...] = ("Hello", " world")
     reasoning: str = ""
+    uses: tuple[Use, ...] = ()
     empty_block_first: bool = False
     """As gpt-oss does before its reasoning."""
     stop_reason: str = "end_turn"
@@ -131,6 +159,7 @@ class Says:
             blocks.append({"reasoningContent": {"reasoningText": {"text": self.reasoning}}})
         if self.texts:
             blocks.append({"text": "".join(self.texts)})
+        blocks += [{"toolUse": {"toolUseId": use.id, "name": use.name, "input": use.input}} for use in self.uses]
         answer: dict[str, Any] = {
             "metrics": {"latencyMs": 12},
             "output": {"message": {"content": blocks, "role": "assistant"}},
@@ -146,7 +175,9 @@ class Says:
 
     def _events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "messageStart", {"role": "assistant"}
-        for block, deltas in enumerate(self._blocks()):
+        for block, (start, deltas) in enumerate(self._blocks()):
+            if start is not None:
+                yield "contentBlockStart", {"contentBlockIndex": block, "start": start}
             for delta in deltas:
                 yield "contentBlockDelta", {"contentBlockIndex": block, "delta": delta}
             yield "contentBlockStop", {"contentBlockIndex": block}
@@ -154,13 +185,63 @@ class Says:
         if self.usage:
             yield "metadata", {"usage": self.usage, "metrics": {"latencyMs": 12}}
 
-    def _blocks(self) -> list[list[dict[str, Any]]]:
-        blocks: list[list[dict[str, Any]]] = [[{"text": ""}]] if self.empty_block_first else []
+    def _blocks(self) -> list[tuple[dict[str, Any] | None, list[dict[str, Any]]]]:
+        """Only tools have a start: text and reasoning begin with their first delta."""
+        blocks: list[tuple[dict[str, Any] | None, list[dict[str, Any]]]] = []
+        if self.empty_block_first:
+            blocks.append((None, [{"text": ""}]))
         if self.reasoning:
-            blocks.append([{"reasoningContent": {"text": self.reasoning}}])
+            blocks.append((None, [{"reasoningContent": {"text": self.reasoning}}]))
         if self.texts:
-            blocks.append([{"text": text} for text in self.texts])
-        return blocks
+            blocks.append((None, [{"text": text} for text in self.texts]))
+        starts = [{"toolUse": {"toolUseId": use.id, "name": use.name}} for use in self.uses]
+        return [*blocks, *zip(starts, [use.to_deltas() for use in self.uses], strict=True)]
+
+    # On the OpenAI-compatible path gpt-oss writes its thoughts into the content.
+
+    def to_completion(self, model: str) -> dict[str, Any]:
+        text = "".join(self._texts_with_thoughts())
+        message: dict[str, Any] = {"role": "assistant", "content": text or None}
+        if self.uses:
+            message["tool_calls"] = [_openai_call(use) for use in self.uses]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._openai_finish()}
+        return _openai_head("chat.completion", model) | {"choices": [choice], "usage": _openai_usage()}
+
+    def to_chunks(self, model: str) -> Iterator[bytes]:
+        head = _openai_head("chat.completion.chunk", model)
+
+        def chunk(delta: Mapping[str, Any], finish: str | None = None) -> bytes:
+            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+            return b"data: " + _json(head | {"choices": [choice]}) + b"\n\n"
+
+        yield chunk({"role": "assistant", "content": ""})
+        for text in self._texts_with_thoughts():
+            yield chunk({"content": text})
+        for number, use in enumerate(self.uses):
+            yield chunk({"tool_calls": [{"index": number} | _openai_call(use)]})
+        yield chunk({}, self._openai_finish())
+        yield b"data: " + _json(head | {"choices": [], "usage": _openai_usage()}) + b"\n\n"
+        yield b"data: [DONE]\n\n"
+
+    def _texts_with_thoughts(self) -> list[str]:
+        thoughts = [f"<reasoning>{self.reasoning}</reasoning>"] if self.reasoning else []
+        return [*thoughts, *self.texts]
+
+    def _openai_finish(self) -> str:
+        return "tool_calls" if self.uses else {"max_tokens": "length"}.get(self.stop_reason, "stop")
+
+
+def _openai_head(kind: str, model: str) -> dict[str, Any]:
+    return {"id": "chatcmpl-0d5f0e4c", "object": kind, "created": 1764000000, "model": model}
+
+
+def _openai_call(use: Use) -> dict[str, Any]:
+    function = {"name": use.name, "arguments": _json(use.input).decode()}
+    return {"id": use.id, "type": "function", "function": function}
+
+
+def _openai_usage() -> dict[str, int]:
+    return {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +249,9 @@ class Streams:
     """These bytes after a status of 200, in pieces as given. Without a `Cut` the body ends cleanly, whole or not."""
 
     steps: tuple[bytes | Cut, ...]
+    promised_bytes: int = 0
+    """A length that the headers name and the body does not reach; 0: none is named."""
+    content_type: str = "application/vnd.amazon.eventstream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +266,10 @@ class Refuses:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A status of 200 with any JSON for a body."""
+    """Any JSON for a body, with a status of 200 or another."""
 
     body: Mapping[str, Any]
+    status: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +328,12 @@ def body_faults(model_id: str, body: dict[str, Any]) -> list[str]:
     report = ParamValidator().validate({"modelId": model_id, **body}, shape)
     if report.has_errors():
         return [report.generate_report()]
-    return [*_limit_faults({"modelId": model_id, **body}, shape, ""), *_turn_faults(body), *_inference_faults(body)]
+    return [
+        *_limit_faults({"modelId": model_id, **body}, shape, ""),
+        *_turn_faults(body),
+        *_tool_faults(body),
+        *_inference_faults(body),
+    ]
 
 
 def _limit_faults(value: Any, shape: Any, where: str) -> Iterator[str]:
@@ -289,6 +379,21 @@ def _turn_faults(body: dict[str, Any]) -> Iterator[str]:
         yield "The content field in the Message object is empty."
 
 
+def _tool_faults(body: dict[str, Any]) -> Iterator[str]:
+    """Calls are answered in the next turn, all of them, and nothing else is; and a history of tools declares them."""
+    turns = [message["content"] for message in body.get("messages", [])]
+    for asked, answered in itertools.pairwise([[], *turns]):
+        calls = {block["toolUse"]["toolUseId"] for block in asked if "toolUse" in block}
+        results = {block["toolResult"]["toolUseId"] for block in answered if "toolResult" in block}
+        if calls != results:
+            yield "Expected toolResult blocks for exactly the toolUse blocks of the turn before."
+    blocks = [block for turn in turns for block in turn]
+    if any("toolUse" in block or "toolResult" in block for block in blocks) and "toolConfig" not in body:
+        yield "The toolConfig field must be defined when using toolUse and toolResult content blocks."
+    if any(not isinstance(block["toolUse"]["input"], dict) for block in blocks if "toolUse" in block):
+        yield "The format of the value at toolUse.input is invalid. Provide a json object."
+
+
 def _inference_faults(body: dict[str, Any]) -> Iterator[str]:
     inference = body.get("inferenceConfig", {})
     for name in ("temperature", "topP"):
@@ -302,8 +407,10 @@ def _inference_faults(body: dict[str, Any]) -> Iterator[str]:
 class FakeBedrock:
     """The service as an ASGI application; `serving` puts it on a socket."""
 
-    def __init__(self, default: Scenario | None = None) -> None:
+    def __init__(self, default: Scenario | None = None, *, bearer: str | None = None) -> None:
+        """With *bearer* that API key is wanted, and no signature."""
         self.default = default or Says()
+        self.bearer = bearer
         self.requests: list[Received] = []
         self.rejections: list[str] = []
         """Why a request did not get as far as a scenario: its path, signature or body is wrong."""
@@ -348,35 +455,67 @@ class FakeBedrock:
         raw_path = scope["raw_path"].decode()
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         match = re.fullmatch(r"/model/([^/]+)/(converse|converse-stream)", raw_path)
-        if match is None:
+        if match is None and raw_path != OPENAI_PATH:
             self.rejections.append(f"no such path: {raw_path}")
             await _send_scenario(CORAL, "converse", receive, send)
             return
-        segment, operation = match.groups()
-        refusal = self._check(segment, f"http://{headers['host']}{raw_path}", headers, body)
+        refusal = self._unknown(f"http://{headers['host']}{raw_path}", headers, body)
+        if match is None:
+            received, faults = _openai_received(headers, body)
+        else:
+            received, faults = _received(match[1], match[2], headers, body)
+        if refusal is None and faults:
+            refusal = Refuses(400, "ValidationException", "; ".join(faults))
         if refusal is None:
-            self.requests.append(Received(operation, unquote(segment), json.loads(body), headers))
+            self.requests.append(received)
             self._called.set()
             scenario = self._script.popleft() if self._script else self.default
         else:
             self.rejections.append(refusal.message)
             scenario = refusal
-        if not await _send_scenario(scenario, operation, receive, send):
+        if not await _send_scenario(scenario, received.operation, receive, send):
             self._left.set()
 
-    def _check(self, segment: str, url: str, headers: Mapping[str, str], body: bytes) -> Refuses | None:
-        model_id = unquote(segment)
-        if quote(model_id, safe="") != segment or "%" in model_id:
-            return Refuses(400, "ValidationException", "The provided model identifier is invalid.")
-        if fault := signature_fault(url=url, headers=headers, body=body):
-            return Refuses(403, "InvalidSignatureException", fault)
-        if headers.get("content-type") != "application/json":
-            return Refuses(400, "ValidationException", "The content type is not application/json.")
-        try:
-            faults = body_faults(model_id, json.loads(body))
-        except ValueError:
-            faults = ["Malformed input request"]
-        return Refuses(400, "ValidationException", "; ".join(faults)) if faults else None
+    def _unknown(self, url: str, headers: Mapping[str, str], body: bytes) -> Refuses | None:
+        """Who asks has not proved who it is."""
+        if self.bearer is not None:
+            is_known = headers.get("authorization") == f"Bearer {self.bearer}"
+            return None if is_known else Refuses(403, "AccessDeniedException", "the API key is not valid")
+        fault = signature_fault(url=url, headers=headers, body=body)
+        return Refuses(403, "InvalidSignatureException", fault) if fault else None
+
+
+def _received(segment: str, operation: str, headers: dict[str, str], body: bytes) -> tuple[Received, list[str]]:
+    """A request for Converse, and what is wrong with it."""
+    model_id = unquote(segment)
+    fields = _object(body)
+    received = Received(operation, model_id, fields or {}, headers)
+    if quote(model_id, safe="") != segment or "%" in model_id:
+        return received, ["The provided model identifier is invalid."]
+    if headers.get("content-type") != "application/json":
+        return received, ["The content type is not application/json."]
+    return received, ["Malformed input request"] if fields is None else body_faults(model_id, fields)
+
+
+def _openai_received(headers: dict[str, str], body: bytes) -> tuple[Received, list[str]]:
+    """A request in OpenAI's words, and what gpt-oss on Bedrock has against it."""
+    fields = _object(body) or {}
+    operation = "chat-stream" if fields.get("stream") else "chat"
+    received = Received(operation, str(fields.get("model")), fields, headers)
+    unknown = set(fields) - set(CompletionCreateParamsBase.__annotations__) - {"stream"}
+    faults = [f"unknown parameter: {name}" for name in sorted(unknown)]
+    faults += [f"{name} is not supported" for name in ("n", "logit_bias", "logprobs") if name in fields]
+    if not fields.get("messages"):
+        faults.append("messages: field required")
+    return received, faults
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        return None
+    return fields if isinstance(fields, dict) else None
 
 
 async def _is_set(event: asyncio.Event, within_s: float) -> bool:
@@ -400,26 +539,37 @@ async def _send_scenario(scenario: Scenario, operation: str, receive: Receive, s
     match scenario:
         case Says() if operation == "converse":
             await _send_json(send, 200, scenario.to_answer())
+        case Says() if operation == "converse-stream":
+            return await _send_stream(Streams(tuple(scenario.to_frames())), receive, send)
+        case Says() if operation == "chat":
+            await _send_json(send, 200, scenario.to_completion("openai.gpt-oss-20b-1:0"))
         case Says():
-            return await _send_stream(tuple(scenario.to_frames()), receive, send)
-        case Streams(steps):
-            return await _send_stream(steps, receive, send)
+            chunks = tuple(scenario.to_chunks("openai.gpt-oss-20b-1:0"))
+            return await _send_stream(Streams(chunks, content_type="text/event-stream"), receive, send)
+        case Streams():
+            return await _send_stream(scenario, receive, send)
         case Refuses(status, kind, message, headers):
             kind_header = {"x-amzn-errortype": f"{kind}:http://internal.amazon.com/coral/com.amazon.bedrock/"}
             await _send_json(send, status, {"message": message}, kind_header | dict(headers))
-        case Raw(body):
-            await _send_json(send, 200, body)
+        case Raw(body, status):
+            await _send_json(send, status, body)
         case Silent(cut):
             return await _cut(cut, receive, send)
     return True
 
 
-async def _send_stream(steps: tuple[bytes | Cut, ...], receive: Receive, send: Send) -> bool:
-    await send(_start(200, {"content-type": "application/vnd.amazon.eventstream"}))
-    for step in steps:
+async def _send_stream(stream: Streams, receive: Receive, send: Send) -> bool:
+    headers = {"content-type": stream.content_type}
+    if stream.promised_bytes:
+        headers["content-length"] = str(stream.promised_bytes)
+    await send(_start(200, headers))
+    for step in stream.steps:
         if isinstance(step, Cut):
             return await _cut(step, receive, send)
         await send({"type": "http.response.body", "body": step, "more_body": True})
+    if stream.promised_bytes:
+        send.__self__.transport.close()  # type: ignore[attr-defined]  # what is promised is not kept
+        return True
     await send({"type": "http.response.body", "body": b""})
     return True
 

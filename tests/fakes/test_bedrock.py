@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import botocore.session
+import openai
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, EventStreamError
@@ -19,6 +21,7 @@ from tests.fakes.bedrock import (
     Refuses,
     Says,
     Streams,
+    Use,
     encode_frame,
     error,
     event,
@@ -28,6 +31,9 @@ from tests.fakes.bedrock import (
 
 MODEL = "qwen.qwen3-32b-v1:0"
 HELLO = [{"role": "user", "content": [{"text": "hello"}]}]
+CALL = {"toolUse": {"toolUseId": "a", "name": "now", "input": {}}}
+RESULT = {"role": "user", "content": [{"toolResult": {"toolUseId": "a", "content": [{"text": "noon"}]}}]}
+TOOLS = {"tools": [{"toolSpec": {"name": "now", "inputSchema": {"json": {"type": "object"}}}}]}
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +121,49 @@ async def test_awss_own_client_reads_a_stream(fake: FakeBedrock) -> None:
     assert 16 == events[-1]["metadata"]["usage"]["totalTokens"]
 
 
+async def test_awss_own_client_reads_tool_calls(fake: FakeBedrock) -> None:
+    """Whole and streamed, with input and without."""
+    uses = (Use("look_up", {"city": "Zürich"}), Use("now", id="tooluse_2"))
+    fake.next(*[Says((), uses=uses, stop_reason="tool_use")] * 2)
+
+    whole = await with_client(fake, lambda client: client.converse(modelId=MODEL, messages=HELLO))
+    events = await with_client(fake, read_stream)
+
+    assert [("tooluse_1", "look_up", {"city": "Zürich"}), ("tooluse_2", "now", {})] == [
+        (block["toolUse"]["toolUseId"], block["toolUse"]["name"], block["toolUse"]["input"])
+        for block in whole["output"]["message"]["content"]
+    ]
+    assert ["look_up", "now"] == [
+        event["contentBlockStart"]["start"]["toolUse"]["name"] for event in events if "contentBlockStart" in event
+    ]
+    deltas = [event["contentBlockDelta"]["delta"] for event in events if "contentBlockDelta" in event]
+    assert {"city": "Zürich"} == json.loads("".join(delta["toolUse"]["input"] for delta in deltas))
+    assert [] == fake.rejections
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_openais_own_client_completes_a_chat(*, streams: bool) -> None:
+    """On the OpenAI-compatible path, with a Bedrock API key."""
+    async with FakeBedrock(Says(reasoning="hm"), bearer="key").serving() as fake:
+        async with openai.AsyncOpenAI(api_key="key", base_url=f"{fake.base_url}/openai/v1", max_retries=0) as client:
+            if streams:
+                chunks = [
+                    chunk
+                    async for chunk in await client.chat.completions.create(
+                        model=MODEL, messages=[{"role": "user", "content": "hello"}], stream=True
+                    )
+                ]
+                text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+            else:
+                answer = await client.chat.completions.create(
+                    model=MODEL, messages=[{"role": "user", "content": "hello"}]
+                )
+                text = answer.choices[0].message.content or ""
+
+        assert "<reasoning>hm</reasoning>Hello world" == text
+        assert [] == fake.rejections
+
+
 async def test_awss_own_client_addresses_an_arn(fake: FakeBedrock) -> None:
     """The slashes and colons of an ARN come percent-encoded once, and are read as they were meant."""
     arn = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"
@@ -162,6 +211,11 @@ async def test_a_wrong_key_is_refused(fake: FakeBedrock, monkeypatch: pytest.Mon
         ({"messages": HELLO + HELLO}, "Roles must alternate"),
         ({"messages": [{"role": "user", "content": [{"text": " "}]}]}, "blank"),
         ({"messages": HELLO, "inferenceConfig": {"temperature": 1.7}}, "temperature must be between 0 and 1"),
+        (
+            {"messages": [*HELLO, {"role": "assistant", "content": [CALL]}, *HELLO], "toolConfig": TOOLS},
+            "Expected toolResult blocks",
+        ),
+        ({"messages": [*HELLO, {"role": "assistant", "content": [CALL]}, RESULT]}, "toolConfig field must be defined"),
         ({"messages": HELLO, "requestMetadata": {"k": "x" * 257}}, "too long"),
     ],
 )

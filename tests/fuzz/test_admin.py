@@ -22,7 +22,7 @@ from gateway.settings import build
 from tests.fakes.backends import Answers
 from tests.fuzz.bodies import numbers, texts, values
 from tests.gateway.api.admin_v1.administration import Administration, administration
-from tests.gateway.examples import a_model, the_models
+from tests.gateway.examples import a_draining, a_model, the_models
 
 unhurried = settings(deadline=None)
 SETTINGS = build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}]}, {})
@@ -35,6 +35,7 @@ TEAM: dict[str, Any] = {
     "models": ["tiny", "gpt-4*"],
     "strategies": ["kv_aware"],
     "fallback": False,
+    "ttft_s": 0.5,
     "blocked": True,
     "isolated_cache": True,
     "projects": ["search"],
@@ -66,7 +67,8 @@ class Fuzzed:
         async def reload() -> Reloaded:
             return Reloaded("refused", ("no good.",))
 
-        gateway = AdminGateway(the_models(a_model(Answers(), name="tiny")), lambda: SETTINGS, reload)
+        models = the_models(a_model(Answers(), name="tiny"))
+        gateway = AdminGateway(models, lambda: SETTINGS, reload, draining=a_draining(models))
         return await self.stack.enter_async_context(administration(gateway=gateway))
 
     def close(self) -> None:

@@ -4,6 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from cache_index import WorkerId
 from gateway.backends.backend import Backend, Call
+from gateway.cascade.cascade import Cascade
+from gateway.cascade.fallback import Fallback
+from gateway.cascade.target import Target, TargetKey
+from gateway.continuation.continuation import Mode
+from gateway.draining import Draining
 from gateway.exchange import Exchange
 from gateway.ledger.price import Price
 from gateway.model_names import ModelNames
@@ -14,6 +19,7 @@ from routing.candidate import Candidate
 from routing.dispatcher import Dispatcher, Immediate
 from routing.fleet import Fleet
 from routing.request import Request
+from routing.retry_budget import RetryBudget
 from routing.strategy import Ranking, Strategy
 from tests.fakes.backends import Fake
 from tests.routing.examples import BLOCK_BYTES, HASHER, a_fleet, an_index, only
@@ -29,7 +35,7 @@ DONE = b"data: [DONE]\n\n"
 WHOLE = b'{"choices":[{"message":{"content":"Hello"}}],"usage":{"prompt_tokens":7,"completion_tokens":2}}'
 
 
-LETTERS = "abcdefgh"
+LETTERS = "abcdefghij"
 
 
 class Clock:
@@ -83,6 +89,9 @@ def a_model(
     name: str = "tiny",
     upstream_name: str | None = None,
     fallback: Backend | None = None,
+    fallback_price: Price | None = None,
+    continuation: Mode = "off",
+    retry_budget: RetryBudget | None = None,
     fleet: Fleet | None = None,
     dispatcher: Dispatcher | None = None,
     strategy: Strategy | None = None,
@@ -91,7 +100,6 @@ def a_model(
     clock: Clock | None = None,
     former: Model | None = None,
     price: Price | None = None,
-    fallback_price: Price | None = None,
     gpu_hour_usd: float | None = None,
 ) -> Model:
     """A model whose workers are called a, b, c ... in the order given, and tried in it."""
@@ -113,17 +121,38 @@ def a_model(
         turnstile=Turnstile(dispatcher, fleet, clock=clock or Clock()),
         workers=by_id,
         price=price,
-        fallback_price=fallback_price,
         gpu_hour_usd=gpu_hour_usd,
-        fallback=fallback,
+        cascade=None if fallback is None else a_cascade(fallback, price=fallback_price or price or Price(), name=name),
+        continuation=continuation,
+        retry_budget=retry_budget,
         former=former,
     )
+
+
+def a_cascade(*backends: Backend, price: Price = Price(), name: str = "tiny") -> Cascade:  # noqa: B008  # frozen
+    """Fallbacks without any limits, for chats and completions."""
+    fallbacks = [
+        Fallback(
+            backend=backend,
+            kind="bedrock",
+            target=Target(TargetKey("bedrock", "us-east-1", backend.id)),
+            price=lambda: price,
+            paths=frozenset({"/v1/chat/completions", "/v1/completions"}),
+        )
+        for backend in backends
+    ]
+    return Cascade(name, fallbacks)
 
 
 def the_models(*models: Model, aliases: Mapping[str, Sequence[str]] | None = None) -> Models:
     """A registry of *models*; *aliases* by model name."""
     names = ModelNames((model.name, (aliases or {}).get(model.name, ())) for model in models)
     return Models({model.name: model for model in models}, names)
+
+
+def a_draining(models: Models, *, clock: Clock | None = None) -> Draining:
+    """Of *models*; streams are handed over after 30 s."""
+    return Draining(models, hand_over_after_s=30.0, clock=clock or Clock())
 
 
 def a_call(*, streams: bool = False) -> Call:

@@ -73,13 +73,22 @@ async def test_an_aborted_stream_is_booked_by_what_was_streamed(blue: Tenancy) -
 
 
 async def test_nothing_is_charged_for_what_fails(blue: Tenancy) -> None:
-    """Neither where no worker answers, nor where one breaks off."""
+    """Neither where no worker answers, nor where one breaks off before the caller has anything."""
     await a_stage(blue, Refuses()).ask(CHAT, headers=KEY)
-    await a_stage(blue, BreaksAfter(1, HELLO)).ask(CHAT_STREAM, headers=KEY)
+    await a_stage(blue, BreaksAfter(0, HELLO)).ask(CHAT_STREAM, headers=KEY)
 
     assert [("failed", 0, 0), ("failed", 0, 0)] == [
         (each.outcome, each.prompt_tokens, each.completion_tokens) for each in await booked(blue, 2)
     ]
+
+
+async def test_a_stream_that_breaks_is_charged_as_far_as_it_came(blue: Tenancy) -> None:
+    """The caller has it, and the error that ends it says that it is not complete."""
+    await a_stage(blue, BreaksAfter(2, HELLO, WORLD)).ask(CHAT_STREAM, headers=KEY)
+    (record,) = await booked(blue, 1)
+
+    assert ("failed", 2) == (record.outcome, record.completion_tokens)
+    assert 0 < record.prompt_tokens < 10
 
 
 async def test_a_failure_gives_back_what_was_reserved() -> None:

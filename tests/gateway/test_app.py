@@ -18,6 +18,7 @@ from gateway import app as app_module
 from gateway.api.admin_access import AdminAccess
 from gateway.api.explain import Explainer
 from gateway.app import Gateway, create_app
+from gateway.draining import Draining
 from gateway.endings import Endings
 from gateway.kept_responses import KeptResponses
 from gateway.kv_events.feed import Trust
@@ -28,7 +29,7 @@ from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
 from tests.fakes.engine import Page, fake_engine
 from tests.gateway.asgi import Caller, running
-from tests.gateway.examples import CHAT, the_models
+from tests.gateway.examples import CHAT, Clock, the_models
 from tests.gateway.tenancy_examples import a_tenancy
 
 
@@ -154,6 +155,7 @@ async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
                 stream_state=streams.get,
                 admin_access=AdminAccess(None),
                 access=a_tenancy().access,
+                draining=Draining(models, hand_over_after_s=None, clock=Clock()),
                 lifespan=lifespan,
             )
         )

@@ -48,7 +48,10 @@ class Practice:
     checkup: Checkup
     told_down: list[str] = field(default_factory=list)
     """Who was up when a was told to be down."""
+    told_up: list[str] = field(default_factory=list)
+    """Who was a candidate when a was told to have come up."""
     observations: list[Observation] = field(default_factory=list)
+    """What was read of a."""
 
     @property
     def worker(self) -> Worker:
@@ -80,6 +83,7 @@ async def practice(
     fleet.set_up(A, up=False)
     clock = Clock(0.0)
     told_down: list[str] = []
+    told_up: list[str] = []
     observations: list[Observation] = []
     async with fake_engine(answers) as engine, httpx.AsyncClient(verify=False) as client:
         patient = Patient(
@@ -89,6 +93,7 @@ async def practice(
             "tiny",
             lambda: told_down.append("".join(worker.id for worker in fleet if worker.is_up)),
             observations.append,
+            came_up=lambda: told_up.append("".join(each.worker for each in fleet.candidates(a_request(), clock.now))),
         )
         checkup = Checkup(
             patient,
@@ -100,7 +105,7 @@ async def practice(
             kept_s=20.0,
             clock=clock,
         )
-        yield Practice(engine, fleet, index, clock, checkup, told_down, observations)
+        yield Practice(engine, fleet, index, clock, checkup, told_down, told_up, observations)
 
 
 # ---- up and down
@@ -148,6 +153,22 @@ async def test_a_good_check_in_between_starts_the_count_anew() -> None:
             ups.append(await there.visit())
 
         assert [True] * 5 == ups
+
+
+async def test_who_was_not_to_be_reached_meanwhile_is_up_with_the_next_good_check() -> None:
+    """A request found nobody there and took it out; no check has failed. A bad check brings nobody back."""
+    async with practice({"/health": Page()}) as there:
+        assert await there.visit()
+        told: list[int] = []
+        there.checkup.patient.came_up = lambda: told.append(there.worker.life)
+        assert await there.visit()
+        there.fleet.set_up(A, up=False)
+        there.engine.answers["/health"] = Page(status=500)
+        assert not await there.visit()
+        there.engine.answers["/health"] = Page()
+
+        assert await there.visit()
+        assert [there.worker.life] == told
 
 
 async def test_a_worker_comes_up_after_good_checks_in_a_row() -> None:
@@ -352,6 +373,43 @@ async def test_a_worker_that_told_once_is_asked_as_before() -> None:
 
         assert 11 == there.engine.times("/metrics")
         assert 1 == len(there.observations)
+
+
+# ---- who waits for a worker
+
+
+async def test_who_waits_is_told_when_a_worker_comes_up() -> None:
+    """After the fleet knows; once, and again when it has been down."""
+    async with practice({"/health": Page()}, failures_to_down=1) as there:
+        for answer in (Page(), Page(), Page(status=500), Page()):
+            there.engine.answers["/health"] = answer
+            await there.visit()
+
+        assert ["ab", "ab"] == there.told_up
+        assert 2 == there.fleet.life(A)
+
+
+async def test_who_waits_is_told_when_a_worker_wakes() -> None:
+    """Falling asleep is no reason to look again."""
+    async with practice({"/health": Page(), "/metrics": vllm()}, metrics_interval_s=0.0) as there:
+        await there.visit()
+        for asleep in (True, False):
+            there.engine.answers["/metrics"] = vllm(asleep=asleep)
+            await there.visit()
+
+        assert ["ab", "ab"] == there.told_up
+
+
+async def test_who_waits_is_told_when_a_worker_has_restarted_unseen() -> None:
+    """It lives another life, in which it may do what it failed at before."""
+    async with practice({"/health": Page(), "/metrics": vllm()}, metrics_interval_s=0.0) as there:
+        await there.visit()
+        before = there.fleet.life(A)
+        there.engine.answers["/metrics"] = vllm(started_at=8.0)
+        await there.visit()
+
+        assert ["ab", "ab"] == there.told_up
+        assert before + 1 == there.fleet.life(A)
 
 
 # ---- sleep

@@ -28,6 +28,7 @@ async def test_the_decision_stands_in_the_headers() -> None:
         (b"x-engine", b"1"),
         (b"x-request-id", b"r-1"),
         (b"x-warmgate-worker", b"w1"),
+        (b"x-warmgate-backend", b"worker"),
         (b"x-warmgate-strategy", b"prefix_aware"),
         (b"x-warmgate-hit-blocks", b"3"),
         (b"x-warmgate-hit-tokens", b"48"),

@@ -33,6 +33,7 @@ def test_a_header_is_its_first_value() -> None:
     assert "sé" == head.text_of(b"x-session-id")
     assert head.text_of(b"x-empty") is None
     assert head.text_of(b"x-absent") is None
+    assert {b"x-session-id": b"s\xe9", b"x-empty": b""} == head.fields
 
 
 def test_the_callers_request_id_is_taken_if_it_is_fit() -> None:

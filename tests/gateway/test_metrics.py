@@ -55,6 +55,7 @@ def test_the_families_are_these() -> None:
         ("counter", "warmgate_errors"),
         ("counter", "warmgate_decisions"),
         ("counter", "warmgate_retries"),
+        ("counter", "warmgate_streams_continued"),
         ("counter", "warmgate_fallbacks"),
         ("counter", "warmgate_tokens"),
         ("histogram", "warmgate_ttft_seconds"),
@@ -66,6 +67,7 @@ def test_the_families_are_these() -> None:
         ("gauge", "warmgate_requests_in_flight"),
         ("gauge", "warmgate_requests_waiting"),
         ("gauge", "warmgate_oldest_wait_seconds"),
+        ("gauge", "warmgate_requests_without_worker"),
         ("gauge", "warmgate_team_requests_waiting"),
         ("gauge", "warmgate_policy_effective"),
         ("gauge", "warmgate_worker_up"),
@@ -105,7 +107,7 @@ def test_an_answered_stream_is_counted_and_timed() -> None:
     assert {("tiny",): pytest.approx(0.1)} == samples(metrics, "warmgate_tpot_seconds_sum")
     assert {("tiny",): 1.5} == samples(metrics, "warmgate_e2e_seconds_sum")
     assert {("tiny",): 3.0} == samples(metrics, "warmgate_hit_blocks_sum")
-    for empty in ("errors", "retries", "fallbacks"):
+    for empty in ("errors", "retries", "streams_continued", "fallbacks"):
         assert {} == samples(metrics, f"warmgate_{empty}_total")
 
 

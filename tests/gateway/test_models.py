@@ -7,7 +7,6 @@ from gateway.body import parse_chat
 from gateway.endpoints.responses import parse_responses
 from gateway.engine_metrics import EngineReading, Observation
 from gateway.errors import InvalidField, UnknownModel
-from gateway.ledger.price import Price
 from gateway.model_names import ModelNames
 from gateway.models import Model, Models
 from gateway.teams.caller import Caller
@@ -95,13 +94,6 @@ def test_a_model_paid_by_the_hour_costs_the_time_that_its_workers_take() -> None
     assert (prefill_s, 0.0, decode_s) == pytest.approx(
         (model.price.input_usd, model.price.cached_input_usd, model.price.output_usd)
     )
-
-
-def test_what_the_fallback_costs_is_what_the_model_costs_unless_it_is_said() -> None:
-    own, other = Price.per_million(input_usd=1, cached_input_usd=None, output_usd=2), Price(1e-5, 1e-5, 3e-5)
-
-    assert own == a_model(price=own).fallback_price
-    assert other == a_model(price=own, fallback_price=other).fallback_price
 
 
 def test_a_request_holds_what_routing_needs() -> None:

@@ -27,6 +27,7 @@ from gateway.endpoints.table import ENDPOINTS
 from gateway.keep_alive import KeepAlive
 from gateway.metrics import Metrics
 from gateway.models import Model
+from gateway.persistence import Persistence
 from gateway.proxy import Proxy
 from gateway.request_log import RequestLog
 from gateway.response_owners import Owner, ResponseOwners
@@ -97,7 +98,7 @@ class Stage:
             clock=self.clock,
             rng=random.Random(7),
             max_body_bytes=self.max_body_bytes,
-            max_attempts=self.max_attempts,
+            persistence=Persistence(most_attempts=self.max_attempts),
         )
 
     async def ask(self, *pieces: bytes, **how: Any) -> Caller:
@@ -170,6 +171,7 @@ async def test_a_request_is_answered() -> None:
         (b"content-length", str(len(WHOLE)).encode()),
         (b"x-request-id", caller.headers[b"x-request-id"]),
         (b"x-warmgate-worker", b"a"),
+        (b"x-warmgate-backend", b"worker"),
         (b"x-warmgate-strategy", b"prefix_aware"),
         (b"x-warmgate-hit-blocks", b"0"),
         (b"x-warmgate-hit-tokens", b"0"),
@@ -1025,6 +1027,9 @@ class NeverYet:
     def waiting_by_team(self) -> Mapping[str, int]:
         return {"": len(self.held)}
 
+    def at_once(self, request: Request, now: float) -> Dispatch:
+        raise NotImplementedError
+
     def refused(self) -> list[Refusal]:
         return []
 
@@ -1284,3 +1289,128 @@ async def _one_end(behaviours: list[str], fallback: str | None, raw: bytes) -> N
     assert fleet.booked == fleet.released
     assert all(reply.closed for worker in [*workers, *([last] if last else [])] for reply in worker.replies)
     assert error is None or b"[DONE]" not in caller.body
+
+
+# ---- streams that go on elsewhere
+
+
+def chat_chunk(delta: dict[str, str], *ids: int, **more: Any) -> bytes:
+    """As vLLM sends it where token ids are asked for."""
+    finish = more.pop("finish", None)
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "token_ids": list(ids) or None}
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "tiny"}
+    return b"data: " + json.dumps({**head, "choices": [choice], **more}).encode() + b"\n\n"
+
+
+def text_chunk(text: str, *ids: int, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish, "token_ids": list(ids)}
+    head = {"id": "cmpl-2", "object": "text_completion", "created": 9, "model": "tiny"}
+    return b"data: " + json.dumps({**head, "choices": [choice]}).encode() + b"\n\n"
+
+
+OPENING = chat_chunk({"role": "assistant", "content": ""}, prompt_token_ids=[1, 2, 3])
+HEL = chat_chunk({"content": "Hel"}, 10)
+LAST = chat_chunk({"content": "lo"}, 11, finish="stop")
+SIXTEEN = CHAT_STREAM[:-1] + b',"max_tokens":16}'
+GOING_ON = (text_chunk("lo", 11, finish="stop"), DONE)
+
+
+def content_of(caller: Caller) -> str:
+    chunks = [json.loads(line[6:]) for line in caller.body.splitlines() if line.startswith(b"data: {")]
+    return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk.get("choices", ()))
+
+
+async def test_a_stream_whose_worker_dies_goes_on_at_another() -> None:
+    """The caller notices nothing: one answer, with one id, one finish and one end."""
+    fleet = WatchedFleet(2)
+    dying, other = BreaksAfter(2, OPENING, HEL), Streams(*GOING_ON)
+    stage = Stage(a_model(dying, other, fleet=fleet, continuation="tokens"))
+    caller = await stage.ask(SIXTEEN)
+    asked = json.loads(other.calls[0].body)
+
+    assert "Hello" == content_of(caller)
+    assert b"[10]" not in caller.body
+    assert b"cmpl-2" not in caller.body
+    assert (1, 1) == (caller.body.count(b"[DONE]"), caller.body.count(b'"finish_reason":"stop"'))
+    assert (b"/v1/completions", [1, 2, 3, 10]) == (other.calls[0].path, asked["prompt"])
+    assert (("a", Ending.FAILED), ("b", Ending.ANSWERED)) == (fleet.endings[0], fleet.endings[-1])
+    assert (2, 1, "b") == (stage.line["attempts"], stage.line["continued"], stage.line["worker"])
+    assert (200, None) == stage.told()
+
+
+@pytest.mark.parametrize("last", [chat_chunk({"content": ""}, finish="abort"), ERROR])
+async def test_a_worker_that_says_itself_that_it_gives_up_is_left_too(last: bytes) -> None:
+    """A vLLM that shuts down finishes what it has with abort; nothing of that is told."""
+    caller = await Stage(a_model(Streams(OPENING, HEL, last, DONE), Streams(*GOING_ON), continuation="tokens")).ask(
+        SIXTEEN
+    )
+
+    assert "Hello" == content_of(caller)
+    assert b"abort" not in caller.body
+    assert b"error" not in caller.body
+
+
+async def test_where_only_the_end_was_lost_nobody_is_asked() -> None:
+    """The finish was with the caller already."""
+    other = Streams(*GOING_ON)
+    stage = Stage(a_model(BreaksAfter(3, OPENING, HEL, LAST), other, continuation="tokens"))
+    caller = await stage.ask(SIXTEEN)
+
+    assert "Hello" == content_of(caller)
+    assert caller.body.endswith(DONE)
+    assert [] == other.calls
+    assert (200, None) == stage.told()
+
+
+@pytest.mark.parametrize(
+    ("other", "code", "reason"),
+    [
+        (Refuses(), b"no_worker_available", "NoWorker"),
+        (Answers(400), b"upstream_broken", "ReplyBroken"),
+        (Answers(500), b"upstream_broken", "ReplyBroken"),
+    ],
+)
+async def test_where_nobody_can_go_on_the_stream_ends_with_an_error(other: Fake, code: bytes, reason: str) -> None:
+    """It is that of the worker that had begun, or says that nobody is there."""
+    stage = Stage(a_model(BreaksAfter(2, OPENING, HEL), other, continuation="tokens"))
+    caller = await stage.ask(SIXTEEN)
+
+    assert "Hel" == content_of(caller)
+    assert b'"code":"%b"' % code in caller.body
+    assert not caller.body.endswith(DONE)
+    assert (200, reason) == stage.told()
+
+
+async def test_what_cannot_be_gone_on_with_exactly_is_not() -> None:
+    """Two answers in one stream; the call is the caller's own then, and asks for no ids."""
+    two = SIXTEEN[:-1] + b',"n":2}'
+    dying, other = BreaksAfter(1, HELLO), Streams(*GOING_ON)
+    caller = await Stage(a_model(dying, other, continuation="tokens")).ask(two)
+
+    assert b'"code":"upstream_broken"' in caller.body
+    assert b"return_token_ids" not in dying.calls[0].body
+    assert [] == other.calls
+
+
+async def test_a_worker_that_is_drained_hands_its_streams_over() -> None:
+    """That is no failure of it."""
+    fleet = WatchedFleet(2)
+    leaving, other = Hangs(OPENING, HEL), Streams(*GOING_ON)
+    model = a_model(leaving, other, fleet=fleet, continuation="tokens")
+    stage, caller = Stage(model), Caller(SIXTEEN)
+    async with stage.serving(caller) as task:
+        await leaving.hanging.wait()
+        model.set_draining(WorkerId("a"), draining=True)
+        handed_over = model.hand_over(WorkerId("a"))
+        await task
+
+    assert 1 == handed_over
+    assert "Hello" == content_of(caller)
+    assert [("a", Ending.ABORTED), ("b", Ending.ANSWERED)] == fleet.endings
+
+
+async def test_a_stream_that_nobody_could_take_stays() -> None:
+    """Cut off, it would be lost."""
+    model = a_model(Hangs(OPENING), continuation="tokens")
+
+    assert 0 == model.hand_over(WorkerId("a"))

@@ -78,6 +78,7 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
         "strategy": "prefix_aware",
         "reason": "hit",
         "attempts": 2,
+        "continued": 0,
         "hit_blocks": 3,
         "hit_tokens": 48,
         "hit_source": "confirmed",

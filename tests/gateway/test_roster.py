@@ -21,14 +21,16 @@ from cache_index.radix import RadixTree
 from cache_index.residency import Residency
 from cache_index.tokens import TokenHasher
 from gateway.backends.backend import Call, Reply
+from gateway.cascade.assembly import Cascades
 from gateway.errors import ConnectFailed
 from gateway.exact_prompts import ExactPrompts
 from gateway.followers import Followers, Subject
 from gateway.health import Health
 from gateway.kv_events.feed import Feed
 from gateway.kv_events.sources import Source, Sources
+from gateway.model_maker import Knowledge
 from gateway.models import Model, Models
-from gateway.roster import Knowledge, Roster, rules_of
+from gateway.roster import Roster, rules_of
 from gateway.settings import Settings, build
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
@@ -125,7 +127,9 @@ async def a_stage() -> AsyncIterator[Stage]:
         health = Health(rules, client=client, clock=clock, rng=random.Random(0))
         intake = FakeIntake({"http://a:1": Sources((Source("tcp://a:5557"),))})
         knowledge = knowledge_of(index, client, clock, intake)
-        roster = Roster(models, health, knowledge=knowledge, client=client, clock=clock, rng=random.Random(0))
+        roster = Roster(
+            models, health, knowledge=knowledge, cascades=Cascades(client), clock=clock, rng=random.Random(0)
+        )
         yield Stage(roster, models, health, knowledge, intake, index)
 
 
@@ -281,11 +285,12 @@ async def test_bedrock_comes_changes_and_goes(stage: Stage) -> None:
         stage.take(with_bedrock("two"), bedrock={"profile": "p"}),
         stage.take({"tiny": ["a"]}),
     ]
-    ids = [model.fallback.id if model.fallback else None for model in models]
+    ids = [model.cascade.ids for model in models]
+    backends = [model.cascade.fallbacks[0].backend for model in models[:4]]
 
-    assert ["bedrock:one", "bedrock:one", "bedrock:two", "bedrock:two", None] == ids
-    assert models[0].fallback is models[1].fallback
-    assert models[2].fallback is not models[3].fallback
+    assert [("bedrock:one",), ("bedrock:one",), ("bedrock:two",), ("bedrock:two",), ()] == ids
+    assert backends[0] is backends[1]
+    assert backends[2] is not backends[3]
 
 
 async def test_models_come_and_go(stage: Stage) -> None:

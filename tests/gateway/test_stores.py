@@ -4,6 +4,7 @@ import asyncio
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ async def use(stores: Stores) -> None:
     """A team, a request of it, and a place in its budget."""
     await stores.teams.write(PutTeam(Team(name="blue")), MADE)
     assert isinstance(await stores.quota.reserve("blue", "r-1", [BUDGET], an_entry), Granted)
-    stores.quota.settle("blue", "r-1", [BUDGET], an_entry(team="blue"))
+    stores.quota.settle("blue", "r-1", [BUDGET], partial(an_entry, team="blue"))
 
 
 async def check_used(stores: Stores) -> None:

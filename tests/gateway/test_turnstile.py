@@ -52,6 +52,9 @@ class Holds:
     def waiting_by_team(self) -> dict[str, int]:
         return dict(Counter(request.team for request in self.held))
 
+    def at_once(self, request: Request, now: float) -> Dispatch:
+        raise NotImplementedError
+
     def refused(self) -> list[Refusal]:
         refusals, self.refusals = self.refusals, []
         return refusals

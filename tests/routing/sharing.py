@@ -2,7 +2,7 @@
 
 import heapq
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +34,7 @@ class Ask:
     priority: int = NORMAL
     streams: bool = True
     deadline_s: float | None = None
+    spill_in_s: float | None = None
     strategy: str | None = None
     session: str | None = None
 
@@ -70,6 +71,8 @@ class Sharing:
         self.dispatcher = make(self.fleet)
         self.answered: dict[str, list[Answered]] = defaultdict(list)
         self.refused: list[Refusal] = []
+        self.sent: Counter[WorkerId] = Counter()
+        """Requests that each worker has got."""
         self.most_queued = 0
         """In the engines' queues, over all looks at them."""
         self._tells = tells
@@ -140,6 +143,7 @@ class Sharing:
             weight=ask.weight,
             priority=ask.priority,
             deadline_s=ask.deadline_s,
+            spill_in_s=ask.spill_in_s,
         )
         self._asked[id(request)] = (serial, Answered(ask, now))
         self.dispatcher.submit(request, now)
@@ -152,6 +156,7 @@ class Sharing:
         ask = answered.ask
         blocks = tuple(f"{name}-{number}" for number in range(ask.prompt_tokens // BLOCK_TOKENS))
         worker = dispatch.booking.worker
+        self.sent[worker] += 1
         self.engines.submit(worker, EngineRequest(name, ask.prompt_tokens, ask.output_tokens, blocks), now)
         self.most_queued = max(self.most_queued, self.engines.load(worker, now).waiting)
 

@@ -1,9 +1,14 @@
-from routing.dispatcher import Immediate
+import msgspec
+import pytest
+
+from routing.dispatcher import Immediate, Refusal
+from routing.fleet import Fleet
+from routing.request import Request
 from routing.strategies import STRATEGIES
 from routing.strategies.by_name import StrategiesByName
 from routing.strategies.prefix_aware import PrefixAware
 from routing.strategies.round_robin import RoundRobin
-from tests.routing.examples import A, B, C, a_fleet, a_request, book, dispatch, only, release_all, seeded
+from tests.routing.examples import ANSWERED, A, B, C, a_fleet, a_request, book, dispatch, only, release_all, seeded
 
 
 class TestImmediate:
@@ -115,6 +120,76 @@ class TestImmediate:
 
         assert ["hit", "cold", "spread"] == reasons
         assert "none" == Immediate(a_fleet(), only(RoundRobin())).explain(a_request(), 0.0).reason
+
+
+class TestSpill:
+    """A first token is wanted in two seconds; who would wait for longer goes elsewhere."""
+
+    def refused(self, fleet: Fleet, request: Request, now: float) -> list[Refusal]:
+        dispatcher = Immediate(fleet, only(PrefixAware(seeded())))
+        release_all(dispatcher, request, now=now)
+        return dispatcher.refused()
+
+    def test_a_wait_is_told_with_the_refusal(self) -> None:
+        """About ten seconds until one is free; of two seconds all but the own prefill, a tenth, may be waited for."""
+        fleet = busy()
+        (refusal,) = self.refused(fleet, HURRIES, 10.0)
+
+        assert (HURRIES, "spill") == (refusal.request, refusal.why)
+        assert min(worker.load(10.0).backlog_s for worker in fleet) == refusal.wait_s
+        assert 10.0 == pytest.approx(refusal.wait_s, abs=1.0)
+        assert refusal.wait_s - 1.9 == pytest.approx(refusal.retry_after_s, abs=0.1)
+        assert [1, 1] == [worker.in_flight for worker in fleet]
+
+    def test_what_was_never_measured_turns_nobody_away(self) -> None:
+        """The workers may be a hundred times as fast as the settings believe."""
+        fleet = a_fleet(A, B)
+        for worker in (A, B):
+            book(fleet, a_request("x" * 500), 10.0, worker)
+
+        assert [] == self.refused(fleet, HURRIES, 10.0)
+
+    def test_one_worker_that_has_time_is_enough(self) -> None:
+        """Whichever the strategy prefers."""
+        fleet = busy()
+        fleet.set_workers([A, B, C], 10.0)
+
+        assert [] == self.refused(fleet, HURRIES, 10.0)
+
+    def test_what_one_worker_keeps_is_not_refused(self) -> None:
+        """Nobody else has it."""
+        assert [] == self.refused(busy(), msgspec.structs.replace(HURRIES, pinned=A), 10.0)
+
+    def test_nobody_is_refused_where_nobody_is(self) -> None:
+        """That is told in another way: an order of none."""
+        dispatcher = Immediate(a_fleet(), only(PrefixAware(seeded())))
+        (released,) = release_all(dispatcher, HURRIES)
+
+        assert ([], []) == (released.order, dispatcher.refused())
+
+    def test_who_has_waited_elsewhere_has_waited(self) -> None:
+        """It comes from a dispatcher that held it for a minute."""
+        fleet = busy()
+        dispatcher = Immediate(fleet, only(PrefixAware(seeded())))
+        dispatcher.submit(HURRIES, 10.0)
+
+        assert [] == dispatcher.poll(70.0)
+        assert 60.0 == pytest.approx(dispatcher.refused()[0].wait_s, abs=0.1)
+        assert [] == dispatcher.refused()
+
+
+HURRIES = msgspec.structs.replace(a_request("abc"), spill_in_s=2.0)
+
+
+def busy() -> Fleet:
+    """Two workers that have shown how fast they are, and compute for 9.2 s since 10.0."""
+    fleet = a_fleet(A, B)
+    taught = book(fleet, a_request("t" * 100), 0.0)
+    fleet.first_byte(taught, taught.work_s)
+    fleet.release(taught, ANSWERED, taught.work_s)
+    for worker in (A, B):
+        book(fleet, a_request("x" * 500), 10.0, worker)
+    return fleet
 
 
 def test_immediate_holds_nobody() -> None:

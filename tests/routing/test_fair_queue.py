@@ -22,8 +22,11 @@ def waits(
     weight: float = 1.0,
     priority: int = NORMAL,
     deadline_s: float | None = None,
+    spill_in_s: float | None = None,
 ) -> Waiting:
-    request = msgspec.structs.replace(a_request(), team=team, weight=weight, priority=priority, deadline_s=deadline_s)
+    request = msgspec.structs.replace(
+        a_request(), team=team, weight=weight, priority=priority, deadline_s=deadline_s, spill_in_s=spill_in_s
+    )
     each = Waiting(request, since, begins_session=False)
     each.least_s = each.cost_s = cost_s
     return each
@@ -382,3 +385,96 @@ def test_everybody_is_given_once(asked: list[tuple[int, int, float, bool]]) -> N
     while len(line.queue):
         line.serve()
     assert {} == line.queue.by_team
+
+
+class TestOwed:
+    def owed(self, queue: FairQueue) -> list[tuple[str, float]]:
+        return [(each.team, each.cost_s) for each in queue.owed(cheap_first)]
+
+    def test_the_first_of_each_team_that_has_had_less_than_others(self) -> None:
+        """Blue was served; red and green were not."""
+        queue = FairQueue()
+        queue.served("blue", NORMAL, 1.0, 5.0, 0.0)
+        for team, cost_s in (("blue", 1.0), ("red", 2.0), ("red", 1.0), ("green", 3.0)):
+            queue.add(waits(team, cost_s), 0.0)
+
+        assert [("red", 1.0), ("green", 3.0)] == self.owed(queue)
+
+    def test_nobody_below_the_highest_class_that_was_ever_served(self) -> None:
+        """One of it may come at any moment, and goes before them."""
+        queue = FairQueue()
+        queue.add(waits("blue"), 0.0)
+        assert [("blue", 1.0)] == self.owed(queue)
+        queue.served("red", HIGH, 1.0, 1.0, 0.0)
+        assert [] == self.owed(queue)
+        queue.add(waits("green", priority=HIGH), 0.0)
+
+        assert [("green", 1.0)] == self.owed(queue)
+
+    def test_nobody_where_nobody_waits(self) -> None:
+        """Nor has anybody been served."""
+        assert [] == self.owed(FairQueue())
+
+
+class TestSpill:
+    def test_who_may_not_go_elsewhere_stays(self) -> None:
+        """However long it waits."""
+        queue = FairQueue()
+        each = waits("blue")
+        queue.add(each, 0.0)
+
+        assert not queue.may_spill
+        assert [] == queue.spill_all(1000.0, by_coming, servers=1)
+        assert queue.spill(each, 1000.0, by_coming, servers=1) is None
+        assert 1 == len(queue)
+
+    def test_as_long_as_nothing_is_known_only_time_tells(self) -> None:
+        """Ten wait before it, but who knows how fast they are done? Of its four seconds, one is its own work."""
+        queue = FairQueue()
+        for _ in range(10):
+            queue.add(waits("blue"), 0.0)
+        each = waits("blue", since=1.0, spill_in_s=4.0)
+        queue.add(each, 1.0)
+
+        assert [] == queue.spill_all(4.0, by_coming, servers=1)
+        assert queue.spill(each, 4.0, by_coming, servers=1) is None
+        refusal = queue.spill(each, 4.1, by_coming, servers=1)
+        assert refusal is not None
+        assert (each.request, "spill", 1.0) == (refusal.request, refusal.why, refusal.retry_after_s)
+        assert pytest.approx(3.1) == refusal.wait_s
+        assert (10, False) == (len(queue), queue.may_spill)
+
+    def test_once_it_is_known_who_would_be_late_goes_at_once(self) -> None:
+        """A second of work a second is done, and each of ten is as much. They want a first token in five: those go who
+        would wait for more than four. Who stays does not wait for them.
+        """
+        queue = FairQueue()
+        saw(queue, 1.0)
+        for number in range(10):
+            queue.add(waits("blue", since=0.001 * number, spill_in_s=5.0), 0.0)
+        refusals = queue.spill_all(0.1, by_coming, servers=1)
+
+        assert (6, 4) == (len(refusals), len(queue))
+        assert [] == queue.spill_all(0.1, by_coming, servers=1)
+
+    def test_one_is_looked_at_as_all_are(self) -> None:
+        """The first four would stay, the sixth is too late."""
+        queue = FairQueue()
+        saw(queue, 1.0)
+        each = [waits("blue", since=0.001 * number, spill_in_s=5.0) for number in range(6)]
+        for one in each:
+            queue.add(one, 0.0)
+
+        assert queue.spill(each[3], 0.1, by_coming, servers=1) is None
+        assert queue.spill(each[5], 0.1, by_coming, servers=1) is not None
+
+    def test_every_team_waits_for_its_own_share(self) -> None:
+        """Half of what is done is red's: its second request would wait for two seconds, and its prompt takes one."""
+        queue = FairQueue()
+        saw(queue, 1.0)
+        for team, spill_in_s in (("blue", None), ("red", 2.5), ("blue", None), ("red", 2.5)):
+            queue.add(waits(team, since=float(len(queue)) / 1000, spill_in_s=spill_in_s), 0.0)
+        refusals = queue.spill_all(0.01, by_coming, servers=1)
+
+        assert ["red"] == [refusal.request.team for refusal in refusals]
+        assert {"blue": 2, "red": 1} == queue.by_team

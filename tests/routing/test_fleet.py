@@ -916,3 +916,243 @@ def test_what_an_engine_tells_of_its_queue_is_its_worker_s() -> None:
     backlogs_s = {c.worker: c.load.backlog_s for c in fleet.candidates(a_request(), 0.0)}
 
     assert backlogs_s[A] > 0.0 == backlogs_s[B]
+
+
+class TestLives:
+    def test_whoever_comes_up_again_has_another_life(self) -> None:
+        """Also who restarted unseen, or woke; others have theirs."""
+        fleet = a_fleet(A, B)
+        lives = [fleet.life(A)]
+        fleet.set_up(A, up=False)
+        lives.append(fleet.life(A))
+        fleet.set_up(A, up=True)
+        lives.append(fleet.life(A))
+        fleet.restarted(A)
+        lives.append(fleet.life(A))
+        fleet.set_asleep(A, asleep=True)
+        fleet.set_asleep(A, asleep=False)
+        lives.append(fleet.life(A))
+
+        assert [0, 0, 1, 2, 3] == lives
+        assert 0 == fleet.life(B)
+
+    def test_what_is_said_twice_begins_no_life(self) -> None:
+        """It was up all the while."""
+        fleet = a_fleet(A)
+        fleet.set_up(A, up=True)
+        fleet.set_asleep(A, asleep=False)
+
+        assert 0 == fleet.life(A)
+
+    def test_who_is_not_there_has_none(self) -> None:
+        """It has left, or never came."""
+        fleet = a_fleet(A)
+        fleet.set_workers([B], 1.0)
+
+        assert [-1, -1] == [fleet.life(A), fleet.life(C)]
+
+    def test_who_joins_again_has_a_life_that_it_never_had(self) -> None:
+        """Whoever was excluded for its failures may try it."""
+        fleet = a_fleet(A, B)
+        fleet.restarted(A)
+        before = fleet.life(A)
+        fleet.set_workers([B], 1.0)
+        fleet.set_workers([A, B], 2.0)
+
+        assert fleet.life(A) > before
+
+    def test_failures_of_an_earlier_life_are_not_held_against_a_worker(self) -> None:
+        """Five requests that it never answered come to their end when it is up again."""
+        fleet = a_fleet(A, B)
+        lost = [book(fleet, a_request(), 0.0, A) for _ in range(5)]
+        fleet.set_up(A, up=False)
+        fleet.set_up(A, up=True)
+        for booking in lost:
+            fleet.release(booking, FAILED, 1.0)
+
+        assert not worker_of(fleet, A).breaker.is_open
+
+    def test_a_restart_closes_the_breaker(self) -> None:
+        """Another engine runs there."""
+        fleet = a_fleet(A, B)
+        fail(fleet, A, times=5)
+        assert "b" == names(fleet)
+        fleet.restarted(A)
+
+        assert "ab" == names(fleet)
+
+
+class TestProbes:
+    def test_a_worker_that_fails_every_other_request_is_cut_off(self) -> None:
+        """It never fails twice in a row."""
+        fleet = a_fleet(A, B)
+        for i in range(10):
+            fleet.release(book(fleet, a_request(), 0.0, A), FAILED if i % 2 else ANSWERED, 0.0)
+
+        assert "b" == names(fleet)
+
+    def test_whoever_was_wrong_or_left_is_no_failure(self) -> None:
+        """A hundred of each."""
+        fleet = a_fleet(A, B)
+        for _ in range(100):
+            for outcome in (REFUSED, ABORTED):
+                fleet.release(book(fleet, a_request(), 0.0, A), outcome, 0.0)
+
+        assert "ab" == names(fleet)
+
+    @pytest.mark.parametrize("outcome", [REFUSED, ABORTED])
+    def test_a_probe_that_shows_nothing_is_followed_by_another(self, outcome: Outcome) -> None:
+        """While it is under way nobody else goes there."""
+        fleet = a_fleet(A, B)
+        fail(fleet, A, times=5)
+        probe = book(fleet, a_request(), 10.0, A)
+        assert "b" == names(fleet, 10.0)
+        fleet.release(probe, outcome, 11.0)
+
+        assert "ab" == names(fleet, 11.0)
+
+    def test_a_probe_that_is_answered_opens_the_worker_to_all(self) -> None:
+        """One that fails keeps it away for twice as long."""
+        fleet = a_fleet(A, B)
+        fail(fleet, A, times=5)
+        fleet.release(book(fleet, a_request(), 10.0, A), FAILED, 10.0)
+        assert "b" == names(fleet, 29.0)
+        fleet.release(book(fleet, a_request(), 30.0, A), ANSWERED, 30.5)
+
+        assert "ab" == names(fleet, 30.5)
+
+
+class TestPredictedFirstByte:
+    def test_nobody_is_cut_by_what_was_never_measured(self) -> None:
+        """The settings say how fast workers are; they may be wrong."""
+        fleet = a_fleet(A)
+
+        assert fleet.first_byte_in_s(book(fleet, a_request("x" * 100), 0.0), 0.0) is None
+
+    def test_it_is_the_backlog_and_the_prompt(self) -> None:
+        """As it was believed when it was booked, less the time since."""
+        fleet = a_fleet(A)
+        teach(fleet)
+        one, two = (book(fleet, a_request(letter * 100), 20.0) for letter in "yz")
+
+        assert pytest.approx(one.work_s) == fleet.first_byte_in_s(one, 20.0)
+        assert pytest.approx(one.work_s + two.work_s) == fleet.first_byte_in_s(two, 20.0)
+        assert pytest.approx(one.work_s + two.work_s - 0.5) == fleet.first_byte_in_s(two, 20.5)
+        assert 0.0 == fleet.first_byte_in_s(two, 99.0)
+
+    def test_of_other_answers_the_first_byte_is_the_last(self) -> None:
+        """When that comes nobody predicts."""
+        fleet = a_fleet(A)
+        teach(fleet)
+
+        assert fleet.first_byte_in_s(book(fleet, a_request("y", streams=False), 20.0), 20.0) is None
+
+    def test_gaps_are_known_of_workers_that_are_there(self) -> None:
+        """40 ms a token, as it was measured on one of them."""
+        fleet = a_fleet(A, B)
+        assert fleet.usual_gap_s(A) is None
+        booking = book(fleet, a_request("x" * 10), 0.0, A)
+        fleet.first_byte(booking, 1.0)
+        fleet.release(booking, Outcome(Ending.ANSWERED, 160, 0, 101), 5.0)
+
+        assert [0.04, 0.04, None] == [fleet.usual_gap_s(worker) for worker in (A, B, C)]
+
+
+def teach(fleet: Fleet) -> None:
+    """One prefill as long as was believed."""
+    booking = book(fleet, a_request("x" * 100), 0.0)
+    fleet.first_byte(booking, booking.work_s)
+    fleet.release(booking, ANSWERED, booking.work_s)
+
+
+class TestPools:
+    def near(self, fleet: Fleet, request: Request, now: float = 0.0) -> tuple[str, str]:
+        reach = fleet.reach(request, fleet.candidates(request, now))
+        return "".join(each.worker for each in reach.near), "".join(each.worker for each in reach.far)
+
+    def test_workers_are_of_one_pool_until_somebody_says_otherwise(self) -> None:
+        """There are no reserves."""
+        fleet = a_fleet(A, B)
+        assert not fleet.has_pools
+        assert ("ab", "") == self.near(fleet, a_request())
+
+    def test_the_first_pool_comes_first(self) -> None:
+        """Whoever is not named is of it; the same for workers that join later."""
+        fleet = a_fleet(A, B)
+        fleet.set_tiers({B: 1, C: 1})
+        assert ("a", "b") == self.near(fleet, a_request())
+        fleet.set_workers([A, B, C], 1.0)
+
+        assert [0, 1, 1] == [worker.tier for worker in fleet]
+        assert ("a", "bc") == self.near(fleet, a_request())
+
+    def test_where_all_are_of_one_tier_there_are_no_pools(self) -> None:
+        """Whatever its number, and when the others have left."""
+        fleet = a_fleet(A, B)
+        fleet.set_tiers({B: 1})
+        before = fleet.has_pools
+        fleet.set_workers([B], 1.0)
+
+        assert (True, False) == (before, fleet.has_pools)
+        assert ("b", "") == self.near(fleet, a_request())
+
+    def test_the_next_pool_stands_in_for_one_that_cannot_be_used(self) -> None:
+        """Its workers are down, or behind their breakers."""
+        fleet = a_fleet(A, B, C)
+        fleet.set_tiers({C: 1})
+        fleet.set_up(A, up=False)
+        assert ("b", "c") == self.near(fleet, a_request())
+        fail(fleet, B, times=5)
+
+        assert ("c", "") == self.near(fleet, a_request())
+
+    def test_the_next_pool_joins_a_busy_one(self) -> None:
+        """Five seconds of prefill are enough, as it is set here, with every worker."""
+        fleet = a_fleet(A, B, C)
+        fleet.set_tiers({C: 1})
+        book(fleet, a_request("x" * 400), 0.0, A)
+        assert ("ab", "c") == self.near(fleet, a_request())
+        book(fleet, a_request("y" * 400), 0.0, B)
+
+        assert ("abc", "") == self.near(fleet, a_request())
+        assert ("ab", "c") == self.near(fleet, a_request(), 4.0)
+
+    def test_who_may_go_elsewhere_says_how_long_it_waits(self) -> None:
+        """Two seconds to the first token, of which its own prefill takes 1.16; the workers have more to do."""
+        fleet = a_fleet(A, B)
+        fleet.set_tiers({B: 1})
+        book(fleet, a_request("x" * 60), 0.0, A)
+
+        assert ("a", "b") == self.near(fleet, a_request("z" * 63))
+        assert ("ab", "") == self.near(fleet, msgspec.structs.replace(a_request("z" * 63), spill_in_s=2.0))
+        assert ("a", "b") == self.near(fleet, msgspec.structs.replace(a_request("z"), spill_in_s=2.0))
+
+    def test_a_pinned_request_has_its_worker_in_any_pool(self) -> None:
+        """It has no choice."""
+        fleet = a_fleet(A, B)
+        fleet.set_tiers({B: 1})
+
+        assert ("b", "") == self.near(fleet, a_request(pinned=B))
+
+    def test_of_nobody_there_is_no_pool(self) -> None:
+        """All are down."""
+        fleet = a_fleet(A, B)
+        fleet.set_tiers({B: 1})
+        for worker in (A, B):
+            fleet.set_up(worker, up=False)
+
+        assert ("", "") == self.near(fleet, msgspec.structs.replace(a_request(), spill_in_s=1.0))
+
+
+def test_workers_behind_an_open_breaker_are_known_for_when_all_others_fail() -> None:
+    """The one with the least to do first; a pinned request knows only its own."""
+    fleet = a_fleet(A, B, C)
+    book(fleet, a_request("xyz"), 0.0, on=B)
+    for worker in (B, C):
+        for _ in range(5):
+            booking = book(fleet, a_request("x"), 0.0, on=worker)
+            fleet.release(booking, Outcome(Ending.FAILED), 0.0)
+
+    assert [C, B] == [candidate.worker for candidate in fleet.cut_off(a_request("q"), 0.0)]
+    assert [B] == [candidate.worker for candidate in fleet.cut_off(a_request("q", pinned=B), 0.0)]
+    assert [] == fleet.cut_off(a_request("q", pinned=A), 0.0)

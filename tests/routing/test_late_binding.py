@@ -1,13 +1,17 @@
 """When requests are held, in which order they are sent, and where. Prompts of 16 tokens to the letter, 1.15 ms each."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from cache_index import WorkerId
+from gateway.simulator.blocks import BlockPool
 from gateway.simulator.chunked import ChunkedEngine
 from gateway.simulator.fifo import FifoEngine
+from gateway.simulator.timing import Timing
 from routing.booking import Booking
-from routing.dispatcher import Dispatch, Dispatcher, Immediate
+from routing.dispatcher import Dispatch, Dispatcher, Immediate, Refusal
 from routing.fair_queue import Fairness
 from routing.fleet import Fleet
 from routing.late_binding import LateBinding, Patience
@@ -416,10 +420,10 @@ class TestTeams:
         assert [("bob", home)] == sent(dispatcher.poll(2.0))
 
     def test_a_warm_prompt_of_prefix_aware_waits_for_the_worker_that_holds_it(self) -> None:
-        """a is free in 0.2 s; computing the prompt on b, which idles, would take 1.8 s."""
+        """a is free in 0.4 s; computing the prompt on b, which idles, would take 1.8 s."""
         fleet = a_fleet(A, B)
         warm(fleet, A, "w" * 100)
-        book(fleet, a_request("y" * 10), 0.0, A)
+        book(fleet, a_request("y" * 20), 0.0, A)
         dispatcher = shared(fleet)
         dispatcher.submit(of("blue", "warm", "w" * 100), 0.0)
         assert [] == dispatcher.poll(0.0)
@@ -652,3 +656,273 @@ class TestFlood:
         assert ("queue full", 1.0) == (refusal.why, refusal.retry_after_s)
         assert 2.75 == pytest.approx(refusal.wait_s, rel=0.15)
         assert 2.75 == pytest.approx(burst_s, rel=0.1)
+
+
+class TestOwed:
+    """Whose turn comes next whoever else may come is sent 250 ms before its worker is free, others 50 ms."""
+
+    def test_who_is_owed_its_turn_is_sent_earlier(self) -> None:
+        """Red has had nothing; blue, which has, waits on."""
+        fleet = a_fleet(A)
+        work_s = held(fleet, A).work_s
+        dispatcher = shared(fleet)
+        dispatcher._queue.served("blue", NORMAL, 1.0, 1.0, 0.0)
+        for team in ("blue", "red"):
+            dispatcher.submit(of(team, team, team * 10), 0.0)
+        assert [] == dispatcher.poll(work_s - 0.26)
+        at = dispatcher.next_poll_at(work_s - 0.26)
+
+        assert at == pytest.approx(work_s - 0.25)
+        assert at is not None
+        assert [("red", "a")] == sent(dispatcher.poll(at))
+        assert [] == dispatcher.poll(work_s - 0.1)
+
+    def test_no_more_than_one_is_sent_to_be_the_next(self) -> None:
+        """Red and green are both owed theirs; the worker that is free first takes one, the other one the other."""
+        fleet = a_fleet(A, B)
+        work_s = held(fleet, A).work_s
+        book(fleet, a_request(f"b{LONG}z"), 0.0, B)
+        dispatcher = shared(fleet)
+        for team in ("red", "green", "grey"):
+            dispatcher.submit(of(team, team, team * 10), 0.0)
+        released = sent(dispatcher.poll(work_s - 0.2))
+
+        assert [["red", "green"], ["a", "b"]] == [[each[0] for each in released], sorted(each[1] for each in released)]
+        assert {"grey": 1} == dispatcher.waiting_by_team
+
+    def test_who_is_owed_its_turn_waits_for_its_home(self) -> None:
+        """b holds its prompt and is free in half a second; a is in a fifth."""
+        fleet = a_fleet(A, B)
+        warm(fleet, B, "w" * 100)
+        book(fleet, a_request("y" * 10), 0.0, A)
+        book(fleet, a_request("z" * 26), 0.0, B)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("red", "red", "w" * 100), 0.0)
+        assert [] == dispatcher.poll(0.0)
+
+        assert [("red", "b")] == sent(dispatcher.poll(0.3))
+
+    def test_a_worker_that_went_is_nobodys_next(self) -> None:
+        """The pinned request that it kept has nobody to go to, and is released as such."""
+        fleet = a_fleet(A, B)
+        for worker in (A, B):
+            held(fleet, worker)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("red", "red", pinned=A), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        fleet.set_workers([B, C], 9.0)
+        (dispatch,) = dispatcher.poll(9.0)
+
+        assert dispatch.booking is None
+
+    def test_one_whose_only_worker_fell_asleep_is_not_sent_elsewhere(self) -> None:
+        """Nobody is free, so nobody was looked at, and b would be next."""
+        fleet = a_fleet(A, B)
+        for worker in (A, B):
+            held(fleet, worker)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("red", "red", pinned=A), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        fleet.set_asleep(A, asleep=True)
+
+        assert [] == dispatcher.poll(9.0)
+
+    def test_it_is_sent_to_a_pool_that_it_may_have(self) -> None:
+        """The reserve is free sooner."""
+        fleet = a_fleet(A, B)
+        fleet.set_tiers({B: 1})
+        book(fleet, a_request("y" * 12), 0.0, A)
+        book(fleet, a_request("z" * 10), 0.0, B)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("red", "red"), 0.0)
+        (dispatch,) = dispatcher.poll(0.0)
+
+        assert [A, B] == [candidate.worker for candidate in dispatch.order]
+
+
+class TestPools:
+    def held(self, make: Callable[[Fleet], LateBinding], *requests: Request) -> tuple[Fleet, LateBinding]:
+        """*requests* come at 0.0 before a, which computes for 9.2 s; b, of the second pool, idles."""
+        fleet = a_fleet(A, B)
+        fleet.set_tiers({B: 1})
+        held(fleet, A)
+        dispatcher = make(fleet)
+        for request in requests:
+            dispatcher.submit(request, 0.0)
+        return fleet, dispatcher
+
+    @pytest.mark.parametrize("make", [late, shared])
+    def test_the_second_pool_is_used_when_the_first_is_too_busy(self, make: Callable[[Fleet], LateBinding]) -> None:
+        """Nine seconds are more than five."""
+        _, dispatcher = self.held(make, of("blue", "one"))
+        (dispatch,) = dispatcher.poll(0.0)
+
+        assert [B, A] == [candidate.worker for candidate in dispatch.order]
+
+    @pytest.mark.parametrize("make", [late, shared])
+    def test_the_first_pool_is_waited_for_as_long_as_that_is_worth(self, make: Callable[[Fleet], LateBinding]) -> None:
+        """Four seconds are left when it comes. It is sent there, and the reserve comes after it."""
+        _, dispatcher = self.held(make)
+        dispatcher.submit(of("blue", "one"), 5.5)
+        assert [] == dispatcher.poll(5.5)
+        (dispatch,) = dispatcher.poll(9.19)
+
+        assert [A, B] == [candidate.worker for candidate in dispatch.order]
+
+    def test_what_it_has_waited_counts(self) -> None:
+        """The engine of a is full, whatever the clock says: after five seconds the second pool is as good."""
+        fleet = a_fleet(A, B)
+        fleet.set_tiers({B: 1})
+        running = book(fleet, a_request("y" * 10), 0.0, A)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("blue", "one"), 1.0)
+        assert [] == dispatcher.poll(1.0)
+        assert [] == dispatcher.poll(5.9)
+        assert running.first_byte_at is None
+
+        assert [("one", "b")] == sent(dispatcher.poll(6.1))
+
+    @pytest.mark.parametrize("make", [late, shared])
+    def test_only_those_at_the_end_of_a_long_queue_go_to_the_second_pool(
+        self, make: Callable[[Fleet], LateBinding]
+    ) -> None:
+        """Each of ten takes 1.15 s; a is free in 1.2. Whoever would wait there for more than five seconds goes to b,
+        which takes one."""
+        fleet = a_fleet(A, B)
+        fleet.set_tiers({B: 1})
+        book(fleet, a_request("y" * 65), 0.0, A)
+        dispatcher = make(fleet)
+        for number in range(10):
+            dispatcher.submit(of("blue", str(number), str(number) * 62), 0.0)
+
+        assert ["b"] == [worker for _, worker in sent(dispatcher.poll(0.0))]
+        assert 9 == dispatcher.waiting
+
+    @pytest.mark.parametrize("strategy", NAMES)
+    def test_an_idle_first_pool_is_sent_all_at_once(self, strategy: str) -> None:
+        """The reserves come after it."""
+        fleet = a_fleet(A, B, C)
+        fleet.set_tiers({B: 1, C: 1})
+        dispatcher = shared(fleet, strategy)
+        dispatcher.submit(of("blue", "one"), 0.0)
+        (dispatch,) = dispatcher.poll(0.0)
+
+        assert [A, B, C] == [candidate.worker for candidate in dispatch.order]
+
+
+class TestSpill:
+    @pytest.mark.parametrize("make", [late, shared])
+    def test_who_has_waited_too_long_goes_elsewhere(self, make: Callable[[Fleet], LateBinding]) -> None:
+        """Nothing is known of what is done, but that is known: of three seconds it has had all but its own 65 ms."""
+        fleet = a_fleet(A)
+        held(fleet, A)
+        dispatcher = make(fleet)
+        one = of("blue", "one", spill_in_s=3.0)
+        dispatcher.submit(one, 1.0)
+        now: float | None = 1.0
+        refused: list[Refusal] = []
+        while not refused:
+            assert now is not None
+            assert [] == dispatcher.poll(now)
+            refused, now = dispatcher.refused(), dispatcher.next_poll_at(now)
+
+        assert [(one, "spill")] == [(refusal.request, refusal.why) for refusal in refused]
+        assert 3.5 >= refused[0].wait_s >= 2.93
+        assert 0 == dispatcher.waiting
+
+    @pytest.mark.parametrize("make", [late, shared])
+    def test_whoever_comes_when_the_wait_is_known_is_told_at_once(self, make: Callable[[Fleet], LateBinding]) -> None:
+        """One worker, a burst of 60 that takes a minute, and everybody wants a first token in ten seconds: those who
+        are served get it, and nobody who is not waited for long, once five seconds have shown what is done."""
+        sharing = Sharing(make, workers=1)
+        sharing.at([0.5 * i for i in range(60)], Ask("blue", 8192, 1, spill_in_s=10.0))
+        sharing.run(60.0)
+        answered, refused = sharing.ttfts_s("blue"), [refusal.request for refusal in sharing.refused]
+
+        assert {"spill"} == {refusal.why for refusal in sharing.refused}
+        assert 60 == len(answered) + len(refused)
+        assert len(answered) >= 30
+        assert 10.0 + 2 * 0.84 >= answered[-1]
+
+    def test_once_it_is_known_how_long_a_queue_takes_nobody_joins_it_in_vain(self) -> None:
+        """Fourteen seconds of others wait. Two want a first token in four: each is told as it comes."""
+        sharing = Sharing(shared, workers=1)
+        sharing.at([0.0] * 40, Ask("blue", 8192, 1))
+        sharing.at([20.0, 20.1], Ask("blue", 8192, 1, spill_in_s=4.0))
+        sharing.run(20.05)
+        first = [refusal.wait_s for refusal in sharing.refused]
+        sharing.run(20.15)
+        second = [refusal.wait_s for refusal in sharing.refused[1:]]
+
+        assert pytest.approx([14.0], rel=0.15) == first
+        assert pytest.approx(first, rel=0.05) == second
+
+    def test_others_wait_on(self) -> None:
+        """Who may not go elsewhere keeps its place."""
+        fleet = a_fleet(A)
+        held(fleet, A)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("blue", "one"), 0.0)
+        dispatcher.submit(of("blue", "two", spill_in_s=1.0), 0.0)
+        dispatcher.poll(0.0)
+        dispatcher.poll(2.0)
+
+        assert ["two"] == [refusal.request.session for refusal in dispatcher.refused()]
+        assert {"blue": 1} == dispatcher.waiting_by_team
+
+    def test_nobody_goes_elsewhere_while_a_worker_is_free(self) -> None:
+        """It waits for the one that holds its prompt, because it thinks that better."""
+        fleet = a_fleet(A, B)
+        warm(fleet, A, "w" * 300)
+        book(fleet, a_request("y" * 300), 0.0, A)
+        dispatcher = shared(fleet, "kv_aware")
+        dispatcher.submit(of("blue", "warm", "w" * 300, spill_in_s=1.0), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        dispatcher.poll(3.0)
+
+        assert [] == dispatcher.refused()
+
+    def test_who_is_released_as_it_comes_is_not_refused(self) -> None:
+        """A worker becomes free in the same moment, and takes what is short; the other one still has time."""
+        fleet = a_fleet(A)
+        running = held(fleet, A)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("blue", "long", "l" * 300, spill_in_s=60.0), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        fleet.first_byte(running, 0.1)
+        dispatcher.submit(of("blue", "short", "s" * 100, spill_in_s=0.1), 0.1)
+
+        assert [("short", "a")] == sent(dispatcher.poll(0.1))
+        assert [] == dispatcher.refused()
+        assert 1 == dispatcher.waiting
+
+
+class TestSlowWorkers:
+    @pytest.mark.parametrize("strategy", ["prefix_aware", "kv_aware"])
+    @pytest.mark.parametrize("dispatcher", ["immediate", "late", "shared"])
+    def test_a_worker_that_has_become_slow_gets_less_and_is_not_cut_off(self, strategy: str, dispatcher: str) -> None:
+        """Ten times as slow, under a load that two workers can just do: a tenth of what the others get, but some."""
+
+        def make(fleet: Fleet) -> Dispatcher:
+            strategies = StrategiesByName(strategy, lambda name: STRATEGIES[name](seeded()))
+            if dispatcher == "immediate":
+                return Immediate(fleet, strategies)
+            return LateBinding(fleet, strategies, seeded(), fairness=FAIRNESS if dispatcher == "shared" else None)
+
+        engines: list[FifoEngine] = []
+
+        def engine(pool: BlockPool) -> FifoEngine:
+            engines.append(FifoEngine(pool))
+            return engines[-1]
+
+        sharing = Sharing(make, engine=engine)
+        sharing.at([0.055 * i for i in range(800)], Ask("blue", 1024, 20))
+        sharing.run(8.0)
+        before = dict(sharing.sent)
+        engines[0]._timing = Timing(prefill_tokens_per_s=1000.0, prefill_fixed_s=0.1, tpot_s=0.12, tpot_slope_s=0.004)
+        sharing.run(40.0)
+        slow, *others = [sharing.sent[worker.id] - before[worker.id] for worker in sharing.fleet]
+
+        assert min(before.values()) > 0.8 * max(before.values())
+        assert 0 < slow < min(others) / 8
+        assert [False] * 3 == [worker.breaker.is_open for worker in sharing.fleet]

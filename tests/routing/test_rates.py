@@ -1,6 +1,6 @@
 import pytest
 
-from routing.rates import Pace, Rates
+from routing.rates import Gap, Pace, Rates
 
 
 def test_before_any_sample_the_lines_are_the_priors() -> None:
@@ -55,3 +55,40 @@ def test_prompts_of_one_length_are_predicted_well_long_before_the_slope_is_known
         rates.learn_prefill(1000.0, 0.11)
 
     assert pytest.approx(0.11, rel=0.2) == rates.prefill_s(1000.0)
+
+
+def test_what_is_believed_at_first_is_not_learnt() -> None:
+    """One measured prefill is enough to say so."""
+    rates = Rates(prefill_tokens_per_s=2000.0)
+    assert not rates.are_learnt
+    rates.learn_prefill(1000.0, 0.11)
+
+    assert rates.are_learnt
+
+
+def test_a_gap_is_unknown_until_one_was_measured() -> None:
+    """Then it is time over tokens."""
+    gap = Gap()
+    assert gap.usual_s is None
+    gap.learn(2.0, 100)
+
+    assert 0.02 == gap.usual_s
+
+
+def test_long_streams_say_more_of_a_gap_than_short_ones() -> None:
+    """One that paused for three seconds before its second token does not make all gaps long."""
+    gap = Gap()
+    gap.learn(20.0, 1000)
+    gap.learn(3.0, 1)
+
+    assert pytest.approx(0.023, abs=0.001) == gap.usual_s
+
+
+def test_gaps_follow_what_was_measured_last() -> None:
+    """A hundred streams later nothing is left of what was before."""
+    gap = Gap()
+    gap.learn(20.0, 1000)
+    for _ in range(100):
+        gap.learn(2.0, 50)
+
+    assert pytest.approx(0.04, rel=0.01) == gap.usual_s

@@ -56,3 +56,18 @@ def test_shares_differ_from_weights_by_a_request_of_each(owners: list[tuple[floa
         for one in range(len(owners)):
             for other in range(one):
                 assert abs(served[one] - served[other]) <= allowed[one] + allowed[other] + 1e-9
+
+
+def test_who_has_had_nothing_since_it_was_idle_stands_first() -> None:
+    """And nobody who comes later can be before it; who has been served stands behind until the others were."""
+    turns: Turns[str] = Turns()
+    used = [turns.is_used]
+    turns.charge("blue", 3.0)
+    assert [False, True] == [turns.stands_first(name) for name in ("blue", "red")]
+    turns.charge("red", 1.0)
+    assert [False, False, True] == [turns.stands_first(name) for name in ("blue", "red", "green")]
+    for _ in range(3):
+        turns.charge("red", 1.0)
+
+    assert [False, True] == [*used, turns.is_used]
+    assert [True, False] == [turns.stands_first(name) for name in ("blue", "red")]

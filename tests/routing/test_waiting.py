@@ -3,10 +3,11 @@
 import math
 
 import msgspec
+import pytest
 
 from routing.request import HIGH, NORMAL
-from routing.waiting import Waiting
-from tests.routing.examples import a_request
+from routing.waiting import Waiting, longest_wait_s
+from tests.routing.examples import A, a_request
 
 ASKED = msgspec.structs.replace(a_request(), team="blue", weight=2.0, priority=HIGH, wanted_in_s=20.0, deadline_s=10.0)
 
@@ -32,3 +33,28 @@ def test_who_says_nothing_waits_for_ever() -> None:
     each = Waiting(a_request(), 5.0, begins_session=False)
 
     assert (math.inf, math.inf) == (each.gives_up_at, each.due_in_s)
+
+
+def test_who_may_go_elsewhere_says_when() -> None:
+    """Also where no teams are told apart."""
+    asked = msgspec.structs.replace(a_request(), spill_in_s=3.0)
+
+    assert [3.0, 3.0] == [
+        Waiting(asked, 0.0, begins_session=False, shares=shares).spill_in_s for shares in (True, False)
+    ]
+    assert Waiting(a_request(), 0.0, begins_session=False).spill_in_s is None
+
+
+def test_what_one_worker_keeps_nobody_else_can_go_on_with() -> None:
+    """It does not go elsewhere, whatever it says."""
+    asked = msgspec.structs.replace(a_request(pinned=A), spill_in_s=3.0)
+
+    assert Waiting(asked, 0.0, begins_session=False).spill_in_s is None
+
+
+@pytest.mark.parametrize(
+    ("within_s", "prefill_s", "longest_s"), [(10.0, 4.0, 6.0), (10.0, 9.0, 2.0), (10.0, 60.0, 2.0)]
+)
+def test_a_fifth_of_the_time_is_always_there_to_wait_in(within_s: float, prefill_s: float, longest_s: float) -> None:
+    """However long the prefill is believed to take."""
+    assert longest_s == longest_wait_s(within_s, prefill_s)

@@ -10,7 +10,7 @@ from routing.booking import Booking
 from routing.breaker import Breaker
 from routing.rates import Rates
 from routing.worker import Worker
-from tests.routing.examples import A, a_request, rates_of
+from tests.routing.examples import A, B, a_request, rates_of
 
 
 def a_worker(prefill_tokens_per_s: float = 1000.0) -> Worker:
@@ -685,3 +685,133 @@ def test_first_tokens_that_come_at_once_leave_nothing_behind() -> None:
         worker.first_byte(booked(worker, 0.01 * number, 0.002), 0.01 * number + 0.002)
 
     assert 1 == len(worker._same_step)
+
+
+class TestLives:
+    def test_each_life_has_a_number_of_its_own(self) -> None:
+        """And begins without what was held against the one before."""
+        worker = a_worker()
+        for _ in range(5):
+            worker.breaker.failed(0.0, sent_at=0.0)
+        worker.begin_life()
+
+        assert (1, False) == (worker.life, worker.breaker.is_open)
+
+    def test_a_booking_knows_in_which_life_it_was_made(self) -> None:
+        """What ends later may be no sign of the present one."""
+        worker = a_worker()
+        before = booked(worker, 0.0)
+        worker.begin_life()
+
+        assert [0, 1] == [before.life, booked(worker, 1.0).life]
+
+
+class TestNext:
+    """Whether what is sent is what the engine computes next."""
+
+    def test_a_worker_that_computes_one_prompt_takes_the_next(self) -> None:
+        """And one that has nothing to do; not one that has two."""
+        worker = a_worker()
+        assert worker.takes_next(0.0)
+        booked(worker, 0.0)
+        assert worker.takes_next(0.5)
+        booked(worker, 0.5)
+
+        assert not worker.takes_next(0.6)
+
+    def test_an_engine_with_a_queue_does_not(self) -> None:
+        """It told of one, or its prompt takes so long that it must stand in one."""
+        told, late = a_worker(), a_worker()
+        booked(told, 0.0)
+        told.told(3.0, 0.0)
+        booked(late, 0.0)
+
+        assert not told.takes_next(0.1)
+        assert [True, False] == [late.takes_next(now) for now in (1.5, 1.6)]
+
+    def test_an_engine_that_runs_as_many_as_it_can_does_not(self) -> None:
+        """Two run, and a third shows whether there is room."""
+        worker = a_worker()
+        fill(worker)
+        assert worker.takes_next(20.0)
+        booked(worker, 20.0)
+
+        assert not worker.takes_next(20.0)
+
+    def test_a_prompt_that_nobody_sees_end_is_believed_to_end(self) -> None:
+        """Of answers that do not stream nobody can say that they are late."""
+        worker = a_worker()
+        booked(worker, 0.0, streams=False)
+
+        assert worker.takes_next(0.5)
+
+
+class TestPredictedWait:
+    def test_it_is_what_stands_before_a_booking(self) -> None:
+        """Two seconds, of which half a second is done, and then its own."""
+        worker = a_worker()
+        booked(worker, 0.0, 2.0)
+
+        assert [1.5, 2.5] == [booked(worker, 0.5, 1.0).wait_s, booked(worker, 0.5, 1.0).wait_s]
+
+    def test_what_the_engine_told_of_others_counts(self) -> None:
+        """Three requests that came by another way stand there, each of a usual second."""
+        worker = a_worker()
+        worker.release(booked(worker, 0.0, 1.0), 0.0)
+        worker.told(3.0, 0.0)
+
+        assert 3.0 == booked(worker, 0.0).wait_s
+
+    def test_who_finds_an_engine_full_waits_for_answers_to_end(self) -> None:
+        """Two run, and one more is sent to see whether there is room. Whoever follows waits for answers of 100 tokens
+        to end, 21 ms a token beside two: for one of the three, then for two.
+        """
+        worker = a_worker()
+        fill(worker)
+        waits_s = [booked(worker, 20.0, 0.0).wait_s for _ in range(3)]
+
+        assert pytest.approx([0.0, 0.7, 1.4]) == waits_s
+
+    def test_as_long_as_no_engine_was_full_nobody_waits_for_answers(self) -> None:
+        """A hundred of them generate."""
+        worker = a_worker()
+        for _ in range(100):
+            worker.first_byte(booked(worker, 0.0, 0.0), 0.0)
+
+        assert 0.0 == booked(worker, 0.0).wait_s
+
+
+def fill(worker: Worker) -> None:
+    """Two generate, the second of which came ten seconds late, when another had ended: two are all that run."""
+    for _ in range(2):
+        worker.first_byte(booked(worker, 0.0, 0.1), 0.1)
+    late = booked(worker, 0.2, 0.1)
+    worker.release(next(iter(worker._decoding)), 10.0)
+    worker.first_byte(late, 10.0)
+
+
+class TestGap:
+    def stream(self, worker: Worker, gap_s: float, tokens: int = 101) -> None:
+        booking = booked(worker, 0.0)
+        worker.first_byte(booking, 1.0)
+        ends_at = 1.0 + gap_s * (tokens - 1)
+        worker.release(booking, ends_at)
+        worker.learn(booking, ends_at, uncached_tokens=1.0, completion_tokens=tokens)
+
+    def test_it_is_learnt_from_streams(self) -> None:
+        """And unknown before."""
+        worker = a_worker()
+        assert worker.usual_gap_s is None
+        self.stream(worker, 0.04)
+
+        assert pytest.approx(0.04) == worker.usual_gap_s
+
+    def test_a_worker_that_has_shown_none_has_that_of_its_fleet(self) -> None:
+        """Until it shows its own."""
+        rates = Rates(prefill_tokens_per_s=1000.0)
+        one, other = (Worker(worker, 0.0, breaker=Breaker(), rates=rates) for worker in (A, B))
+        self.stream(one, 0.04)
+        assert pytest.approx(0.04) == other.usual_gap_s
+        self.stream(other, 0.01)
+
+        assert pytest.approx([0.04, 0.01]) == [one.usual_gap_s, other.usual_gap_s]

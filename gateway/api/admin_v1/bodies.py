@@ -6,9 +6,10 @@ Numbers have upper bounds here, far beyond any use: stores keep them in 64 bits,
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 from pydantic_core import PydanticCustomError
 
+from gateway.settings.group import Group
 from gateway.settings.rules import Alias, EntityName, ModelName, Networks, PriorityName, StrategyName
 from gateway.teams.limits import Limits
 
@@ -19,11 +20,14 @@ MOST_USD = 10**9
 LIGHTEST, HEAVIEST = 0.001, 1000
 """Weights: a share of a fleet beside other shares."""
 MOST_NAMES = 1000
+MOST_SECONDS = 10**6
+"""To wait for something."""
 LONGEST_GRACE_S = 30 * 86400
 
 Amount = Annotated[int, Field(ge=1, le=MOST_UNITS)]
 Usd = Annotated[float, Field(gt=0, le=MOST_USD)]
 Weight = Annotated[float, Field(ge=LIGHTEST, le=HEAVIEST)]
+Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 Names = Annotated[tuple[Alias, ...], Field(max_length=MOST_NAMES)]
 Strategies = Annotated[tuple[StrategyName, ...], Field(max_length=MOST_NAMES)]
 
@@ -34,17 +38,8 @@ def _check_expiry(value: datetime) -> datetime:
     return value
 
 
-class Body(BaseModel):
+class Body(Group):
     """Nothing that is not declared, nothing converted: ``"5"`` is not a number."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-        protected_namespaces=(),
-    )
 
 
 class LimitsBody(Body):
@@ -81,7 +76,10 @@ class TeamState(Body):
         default=None, description="that it may use: names, aliases, or prefixes with *; null: all, []: none"
     )
     strategies: Strategies | None = Field(default=None, description="that its requests may ask for; null: all")
-    fallback: bool = Field(default=True, description="whether Bedrock may answer its requests")
+    fallback: bool = Field(default=True, description="whether fallbacks, Bedrock among them, may answer its requests")
+    ttft_s: Seconds | None = Field(
+        default=None, description="wanted time to the first token: later requests go to a fallback, see spill.when_late"
+    )
     blocked: bool = Field(default=False, description="all of its keys are refused")
     isolated_cache: bool = Field(default=False, description="shares cached prefixes with no other team")
     projects: Names = Field(default=(), description="tags by which its usage may be told apart")
@@ -103,7 +101,7 @@ class KeyState(Body):
     project: EntityName | None = Field(default=None, description="tag by which its usage is told apart")
     models: Names | None = Field(default=None, description="narrows what the team may use")
     strategies: Strategies | None = Field(default=None, description="that its requests may ask for")
-    fallback: bool | None = Field(default=None, description="whether Bedrock may answer its requests")
+    fallback: bool | None = Field(default=None, description="whether fallbacks may answer its requests")
     networks: Annotated[Networks, Field(max_length=MOST_NAMES)] | None = Field(
         default=None, description="addresses that it may be used from, e.g. 10.0.0.0/8; null: all"
     )
@@ -133,6 +131,13 @@ class RotationBody(Body):
 class WorkerBody(Body):
     worker: str = Field(description="its id")
     model: str | None = Field(default=None, description="null: of every model that it serves")
+
+
+class DrainBody(WorkerBody):
+    hand_over_after_s: Annotated[float, Field(ge=0, le=MOST_SECONDS)] | None = Field(
+        default=None,
+        description="until streams that can go on elsewhere do so; null: never, left out: drain.hand_over_after_s",
+    )
 
 
 OPERATOR_FIELDS = frozenset({"limits", "model_limits", "blocked", "weight", "priority"})

@@ -6,10 +6,19 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from gateway.api.admin_v1.bodies import KeyBody, KeyState, RotationBody, TeamBody, TeamPut, TeamState, WorkerBody
+from gateway.api.admin_v1.bodies import (
+    DrainBody,
+    KeyBody,
+    KeyState,
+    RotationBody,
+    TeamBody,
+    TeamPut,
+    TeamState,
+    WorkerBody,
+)
 from gateway.api.openapi import complete
 
-BODIES = (KeyBody, KeyState, RotationBody, TeamBody, TeamPut, TeamState, WorkerBody)
+BODIES = (DrainBody, KeyBody, KeyState, RotationBody, TeamBody, TeamPut, TeamState, WorkerBody)
 
 _SECURITY = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "an admin key"},

@@ -8,10 +8,9 @@ from pydantic import BaseModel, Field
 
 from gateway.api.admin_v1.access import needs
 from gateway.api.admin_v1.paging import Listed, listing
-from gateway.api.admin_v1.parts import GatewayOfApp
+from gateway.api.admin_v1.parts import AdminGateway, GatewayOfApp
 from gateway.api.admin_v1.workers import WorkerCard
 from gateway.api.workers import cards_of
-from gateway.models import Models
 from gateway.settings import ModelSettings
 
 router = APIRouter(prefix="/admin/v1/models", tags=["gateway"], dependencies=[Depends(needs("viewer"))])
@@ -43,12 +42,12 @@ class ModelCard(BaseModel):
 
 @router.get("", summary="The models, in the order of the settings", response_model=Listed[ModelCard])
 async def list_models(gateway: GatewayOfApp) -> Response:
-    return JSONResponse(listing([_card(model, gateway.models) for model in gateway.settings().models], None))
+    return JSONResponse(listing([_card(model, gateway) for model in gateway.settings().models], None))
 
 
-def _card(settings: ModelSettings, models: Models) -> dict[str, Any]:
+def _card(settings: ModelSettings, gateway: AdminGateway) -> dict[str, Any]:
     price = settings.price
-    model = models.get(settings.name)
+    model = gateway.models.get(settings.name)
     return {
         "object": "model",
         "name": settings.name,
@@ -66,5 +65,5 @@ def _card(settings: ModelSettings, models: Models) -> dict[str, Any]:
         "bedrock": None if settings.bedrock is None else settings.bedrock.model_id,
         "not_ready": "it is not in force yet" if model is None else model.why_not_ready(),
         "in_flight": 0 if model is None else model.in_flight,
-        "workers": [] if model is None else list(cards_of(model)),
+        "workers": [] if model is None else list(cards_of(model, gateway.draining)),
     }

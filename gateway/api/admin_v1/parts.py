@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -13,6 +13,7 @@ from gateway.api.admin_v1.access import AdminKey
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.entities import Entities
 from gateway.api.admin_v1.times import to_the_millisecond
+from gateway.draining import Draining
 from gateway.errors import InvalidField, StoreAway
 from gateway.ledger.audit import Action, AuditEntry, Kind, shown
 from gateway.ledger.usage_store import UsageStore
@@ -36,6 +37,7 @@ class AdminGateway:
     """Those in force at this moment."""
     reload: Callable[[], Awaitable[Reloaded]] | None = None
     """Reads the configuration again; None: there is no file."""
+    draining: Draining = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,23 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
+from msgspec import UNSET
 from pydantic import BaseModel
 
 from gateway.api.admin_v1.access import AdminKey, Who, needs
-from gateway.api.admin_v1.bodies import WorkerBody
+from gateway.api.admin_v1.bodies import DrainBody, WorkerBody
 from gateway.api.admin_v1.json_body import body, takes
-from gateway.api.admin_v1.parts import AdminGateway, GatewayOfApp, Parts, PartsOfApp
-from gateway.api.workers import set_draining, worker_cards
+from gateway.api.admin_v1.parts import GatewayOfApp, Parts, PartsOfApp
+from gateway.api.workers import drain as drain_worker
+from gateway.api.workers import undrain as undrain_worker
+from gateway.api.workers import worker_cards
+from gateway.draining import Word
 from gateway.ledger.audit import Action
 
 router = APIRouter(prefix="/admin/v1/workers", tags=["gateway"])
 
-Wanted = Annotated[WorkerBody, Depends(body(WorkerBody))]
+Drained = Annotated[DrainBody, Depends(body(DrainBody))]
+Undrained = Annotated[WorkerBody, Depends(body(WorkerBody))]
 
 
 class WorkerCard(BaseModel):
@@ -26,7 +31,9 @@ class WorkerCard(BaseModel):
     up: bool
     asleep: bool
     draining: bool
+    draining_by: list[Word]
     drained: bool
+    hand_over_in_s: float | None
     breaker_open: bool
     in_flight: int
     held_blocks: int
@@ -38,18 +45,20 @@ class Workers(BaseModel):
 
 @router.get("", summary="Every worker and its state", response_model=Workers, dependencies=[Depends(needs("viewer"))])
 async def list_workers(gateway: GatewayOfApp) -> Response:
-    return JSONResponse({"workers": worker_cards(gateway.models)})
+    return JSONResponse({"workers": worker_cards(gateway.models, gateway.draining)})
 
 
 @router.post(
     "/drain",
-    summary="Send no more requests from this gateway to a worker; those that it has go on",
+    summary="Send no more requests from this gateway to a worker; those that it has go on, long streams elsewhere",
     response_model=Workers,
-    openapi_extra=takes(WorkerBody),
+    openapi_extra=takes(DrainBody),
     dependencies=[Depends(needs("operator"))],
 )
-async def drain(who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Wanted) -> Response:
-    return await _set_draining(who, parts, gateway, wanted, draining=True)
+async def drain(who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Drained) -> Response:
+    after_s = wanted.hand_over_after_s if "hand_over_after_s" in wanted.model_fields_set else UNSET
+    cards = drain_worker(gateway.models, gateway.draining, wanted.worker, wanted.model, hand_over_after_s=after_s)
+    return await _noted(who, parts, "drain", wanted.worker, cards)
 
 
 @router.post(
@@ -59,15 +68,12 @@ async def drain(who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Want
     openapi_extra=takes(WorkerBody),
     dependencies=[Depends(needs("operator"))],
 )
-async def undrain(who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Wanted) -> Response:
-    return await _set_draining(who, parts, gateway, wanted, draining=False)
+async def undrain(who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Undrained) -> Response:
+    cards = undrain_worker(gateway.models, gateway.draining, wanted.worker, wanted.model)
+    return await _noted(who, parts, "undrain", wanted.worker, cards)
 
 
-async def _set_draining(
-    who: AdminKey, parts: Parts, gateway: AdminGateway, wanted: WorkerBody, *, draining: bool
-) -> Response:
-    cards = set_draining(gateway.models, wanted.worker, wanted.model, draining=draining)
-    action: Action = "drain" if draining else "undrain"
+async def _noted(who: AdminKey, parts: Parts, action: Action, worker: str, cards: list[dict[str, Any]]) -> Response:
     models: dict[str, Any] = {"models": [card["model"] for card in cards]}
-    await parts.note(parts.audit(who, action, "worker", wanted.worker, after=models))
+    await parts.note(parts.audit(who, action, "worker", worker, after=models))
     return JSONResponse({"workers": cards})

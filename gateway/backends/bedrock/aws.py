@@ -115,8 +115,8 @@ class SigV4Signer:
         self._new_auth = _botocore("auth").SigV4Auth
         self._new_request = _botocore("awsrequest").AWSRequest
 
-    async def sign(self, *, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
-        """*headers* of a POST to *url* with those of the signature added.
+    async def sign(self, *, url: str, headers: dict[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
+        """*headers* of a request to *url* with those of the signature added.
 
         The path of *url* is percent-encoded once, as it goes on the wire; the canonical form that is hashed encodes it
         again.
@@ -126,15 +126,17 @@ class SigV4Signer:
         """
         credentials = await self._credentials.get()
         if len(body) > _SIGN_IN_THREAD_BYTES:
-            return await asyncio.to_thread(self._signed, credentials, url, headers, body)
-        return self._signed(credentials, url, headers, body)
+            return await asyncio.to_thread(self._signed, credentials, method, url, headers, body)
+        return self._signed(credentials, method, url, headers, body)
 
     def forget_credentials(self) -> None:
         """Drop the credentials held: AWS says that they have expired."""
         self._credentials.forget()
 
-    def _signed(self, credentials: FrozenCredentials, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
-        request = self._new_request(method="POST", url=url, data=body, headers=headers)
+    def _signed(
+        self, credentials: FrozenCredentials, method: str, url: str, headers: dict[str, str], body: bytes
+    ) -> dict[str, str]:
+        request = self._new_request(method=method, url=url, data=body, headers=headers)
         self._new_auth(credentials, "bedrock", self._region).add_auth(request)
         return dict(request.headers.items())
 

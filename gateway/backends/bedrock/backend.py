@@ -1,21 +1,26 @@
 """A Bedrock model that answers in OpenAI's shape."""
 
+import logging
 import uuid
 from datetime import UTC, datetime
+from typing import Literal
 
 import httpx
 
 from gateway.backends.backend import Call, Headers, Reply
-from gateway.backends.bedrock.answer import to_completion
+from gateway.backends.bedrock.converse_wire import ConverseWire
 from gateway.backends.bedrock.endpoint import Endpoint, Signer, Timeouts, deadline, translated_errors
 from gateway.backends.bedrock.errors import Fault, fault_of_reply, redact_account
+from gateway.backends.bedrock.openai_wire import OpenAIWire
 from gateway.backends.bedrock.reply import ChunkSource, StreamReply, WholeReply
-from gateway.backends.bedrock.request import ConverseRequest, to_converse
-from gateway.backends.bedrock.stream import ChunkWriter
+from gateway.backends.bedrock.wire import Heading, Question, Wire
 from gateway.errors import ClientError, ReplyBroken
 
-_EVENT_STREAM = "application/vnd.amazon.eventstream"
+_log = logging.getLogger(__name__)
+
 _MAX_LISTED_FIELDS = 32
+_MOST_FIELDS_LEFT_OUT = 2
+"""Of one call, because the model does not know them: a model that refuses more is asked for something else."""
 
 
 class BedrockBackend:
@@ -34,95 +39,137 @@ class BedrockBackend:
         endpoint_url: str | None = None,
         default_max_tokens: int = 4096,  # Llama 3.3's cap on Bedrock, the lowest of the models one would fall back to
         max_tokens_limit: int | None = None,
+        max_output_tokens: int | None = None,
+        context_tokens: int | None = None,
+        family: str = "auto",
+        wire: Literal["converse", "openai"] = "converse",
         reasoning_field: str = "reasoning_content",
         timeouts: Timeouts | None = None,
     ) -> None:
         """*client* is shared, and closed by its owner. *endpoint_url* takes the place of the region's own address.
 
+        *max_output_tokens* (or *max_tokens_limit*, its older name) is the most that the model takes, *context_tokens*
+        the most of prompt and output together. *family* names whose rules requests follow; ``auto`` is told by the id.
         *reasoning_field* is where a reasoning model's thoughts go; vLLM has called it ``reasoning_content`` and
         ``reasoning``.
 
         Raises:
-            ValueError: *model_id*, *region* or *endpoint_url* cannot make an address.
+            ValueError: *model_id*, *region* or *endpoint_url* cannot make an address, or there is no such *family*.
         """
         timeouts = timeouts or Timeouts()
         self._endpoint = Endpoint(
-            model_id=model_id,
             region=region,
             client=client,
             signer=signer,
             endpoint_url=endpoint_url,
             timeouts=timeouts,
         )
+        most = max_output_tokens or max_tokens_limit
+        self._wire: Wire
+        if wire == "openai":
+            self._wire = OpenAIWire(model_id, default_max_tokens=default_max_tokens, max_output_tokens=most)
+        else:
+            self._wire = ConverseWire(
+                model_id,
+                default_max_tokens=default_max_tokens,
+                max_output_tokens=most,
+                context_tokens=context_tokens,
+                family=family,
+            )
         self._id = f"bedrock:{redact_account(model_id)}"
-        self._default_max_tokens = default_max_tokens
-        self._max_tokens_limit = max_tokens_limit
         self._reasoning_field = reasoning_field
         self._timeouts = timeouts
+        self._unknown_fields: list[str] = []
+        """Of requests, that the model has refused. As few as there are fields."""
 
     @property
     def id(self) -> str:
         return self._id
 
-    async def send(self, call: Call) -> Reply:
+    async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
         """As the contract has it; a stream's first text is there when this returns.
+
+        An answer that does not stream, also one that a stream is made of, has its own and longer deadline.
 
         Raises:
             ClientError: the call asks for what this backend cannot serve; nothing was sent.
         """
         if call.path.partition(b"?")[0] != b"/v1/chat/completions":
             raise ClientError("the Bedrock fallback serves chat completions only")
-        request = to_converse(
-            call.body, default_max_tokens=self._default_max_tokens, max_tokens_limit=self._max_tokens_limit
-        )
-        if call.streams:
-            return await self._send_stream(call, request)
-        return await self._send_whole(call, request)
-
-    async def _send_whole(self, call: Call, request: ConverseRequest) -> Reply:
+        question = self._wire.question(call)
+        for field in self._unknown_fields:
+            question = question.without(field) or question
+        limit_s = self._timeouts.whole_answer_s
+        if question.streams:
+            limit_s = self._timeouts.first_event_s
+            limit_s = limit_s if first_byte_s is None else min(limit_s, first_byte_s)
         # Converse sends its first byte when the whole answer is there.
-        async with deadline(self._timeouts.whole_answer_s, phase="first_byte"):
-            response = await self._endpoint.post("converse", request.payload)
-            body = await _body(response)
-        if response.status_code != 200:
-            return self._refusal(response, body)
-        completion = to_completion(
-            body,
-            completion_id=_completion_id(),
-            created=_created(),
-            model=call.model,
-            reasoning_field=self._reasoning_field,
-        )
-        return WholeReply(status=200, headers=_headers(response, request), body=completion)
+        async with deadline(limit_s, phase="first_byte"):
+            return await self._ask(call, question)
 
-    async def _send_stream(self, call: Call, request: ConverseRequest) -> Reply:
-        writer = ChunkWriter(
-            completion_id=_completion_id(),
-            created=_created(),
-            model=call.model,
-            includes_usage=request.wants_usage,
-            reasoning_field=self._reasoning_field,
-        )
-        async with deadline(self._timeouts.first_event_s, phase="first_byte"):
-            response = await self._endpoint.post("converse-stream", request.payload)
-            if response.status_code != 200:
-                return self._refusal(response, await _body(response))
-            source = ChunkSource(response, writer=writer, metadata_s=self._timeouts.metadata_s)
-            try:
-                first = await _first_piece(response, source)
-            except BaseException:
-                await source.aclose()
-                raise
+    async def _ask(self, call: Call, question: Question) -> Reply:
+        """Ask, and ask again where Bedrock names what is to be mended."""
+        left_out, is_renewed = 0, False
+        while True:
+            reply = await self._attempt(call, question)
+            if not isinstance(reply, _Refusal):
+                return reply
+            fault = reply.fault
+            mended = question.without(fault.unsupported) if fault.unsupported else None
+            if mended is not None and left_out < _MOST_FIELDS_LEFT_OUT:
+                left_out += 1
+                self._leave_out(str(fault.unsupported))
+                question = mended
+            elif fault.means_expired and not is_renewed:
+                is_renewed = True
+                self._endpoint.forget_credentials()
+            else:
+                return reply.to_reply()
+
+    async def _attempt(self, call: Call, question: Question) -> "Reply | _Refusal":
+        response = await self._endpoint.post(question.path, question.payload)
+        if response.status_code != 200:
+            body = await _body(response)
+            return _Refusal(fault_of_reply(response.status_code, response.headers, body), response)
+        heading = Heading(_completion_id(), _created(), call.model, self._reasoning_field)
+        headers = _headers(response, question)
+        if question.streams:
+            return await self._begun(question, heading, response, headers)
+        answer = question.answer(await _body(response), heading)
+        return WholeReply(status=200, headers=headers, body=answer, streams=call.streams)
+
+    async def _begun(
+        self, question: Question, heading: Heading, response: httpx.Response, headers: Headers
+    ) -> "Reply | _Refusal":
+        """A stream, when there is something of it worth reading."""
+        source = ChunkSource(response, question.translator(heading), metadata_s=self._timeouts.metadata_s)
+        try:
+            first = await _first_piece(response, question, source)
+        except BaseException:
+            await source.aclose()
+            raise
         if isinstance(first, Fault):
             await source.aclose()
-            return _error_reply(first, response)
-        return StreamReply(headers=_headers(response, request), first=first, rest=source, idle_s=self._timeouts.idle_s)
+            return _Refusal(first, response)
+        return StreamReply(headers=headers, first=first, rest=source, idle_s=self._timeouts.idle_s)
 
-    def _refusal(self, response: httpx.Response, body: bytes) -> Reply:
-        fault = fault_of_reply(response.status_code, response.headers, body)
-        if "expiredtoken" in fault.kind.lower():
-            self._endpoint.forget_credentials()
-        return _error_reply(fault, response)
+    def _leave_out(self, field: str) -> None:
+        if field not in self._unknown_fields:
+            self._unknown_fields.append(field)
+            _log.warning("%s does not support the field %s: from here on it is left out", self._id, field)
+
+
+class _Refusal:
+    """Bedrock said no before there was anything worth reading."""
+
+    def __init__(self, fault: Fault, response: httpx.Response) -> None:
+        self.fault = fault
+        self._headers = _request_id(response)
+        if fault.retry_after_s is not None:
+            self._headers.append((b"retry-after", b"%d" % fault.retry_after_s))
+
+    def to_reply(self) -> Reply:
+        return WholeReply(status=self.fault.status, headers=self._headers, body=self.fault.to_body())
 
 
 async def _body(response: httpx.Response) -> bytes:
@@ -134,28 +181,21 @@ async def _body(response: httpx.Response) -> bytes:
         await response.aclose()
 
 
-async def _first_piece(response: httpx.Response, source: ChunkSource) -> bytes | Fault:
-    if not response.headers.get("content-type", "").startswith(_EVENT_STREAM):
+async def _first_piece(response: httpx.Response, question: Question, source: ChunkSource) -> bytes | Fault:
+    if not response.headers.get("content-type", "").startswith(question.content_type):
         raise ReplyBroken("Bedrock answered 200 without an event stream")  # as it does to a path it does not know
-    return await source.next(idle_s=None)
+    return await source.next()
 
 
-def _error_reply(fault: Fault, response: httpx.Response) -> Reply:
-    headers = _request_id(response)
-    if fault.retry_after_s is not None:
-        headers.append((b"retry-after", b"%d" % fault.retry_after_s))
-    return WholeReply(status=fault.status, headers=headers, body=fault.to_body())
-
-
-def _headers(response: httpx.Response, request: ConverseRequest) -> Headers:
+def _headers(response: httpx.Response, question: Question) -> Headers:
     """With the dropped fields: their names are the caller's own text, so what does not look like one is ``other``."""
     headers = _request_id(response)
-    if request.dropped:
-        names = [name for name in request.dropped if name.isascii() and name.replace(".", "").isidentifier()]
+    if question.dropped:
+        names = [name for name in question.dropped if name.isascii() and name.replace(".", "").isidentifier()]
         listed = [name[:64] for name in names[:_MAX_LISTED_FIELDS]]
-        if len(listed) < len(request.dropped):
+        if len(listed) < len(question.dropped):
             listed.append("other")
-        headers.append((b"x-warmgate-dropped-fields", ",".join(listed).encode()))
+        headers.append((b"x-warmgate-dropped-params", ",".join(listed).encode()))
     return headers
 
 

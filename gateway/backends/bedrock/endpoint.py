@@ -1,4 +1,4 @@
-"""The address of one Bedrock model: signed requests out over the shared HTTP client, its failures in our words."""
+"""The address of Bedrock in one region: signed requests out over the shared HTTP client, its failures in our words."""
 
 import asyncio
 import contextlib
@@ -46,49 +46,61 @@ class Timeouts:
 
 
 class Endpoint:
-    """Where one model of one region answers."""
+    """Where the models of one region answer."""
 
     def __init__(
         self,
         *,
-        model_id: str,
         region: str,
         client: httpx.AsyncClient,
         signer: Signer,
         endpoint_url: str | None,
         timeouts: Timeouts,
     ) -> None:
-        """*model_id* is a model id, an inference profile or an ARN, not percent-encoded.
+        """*endpoint_url* takes the place of the region's own address.
 
         Raises:
-            ValueError: *model_id*, *region* or *endpoint_url* cannot make an address.
+            ValueError: *region* or *endpoint_url* cannot make an address.
         """
-        if not model_id or "%" in model_id:
-            raise ValueError(f"Bedrock model id {model_id!r} must be given as AWS shows it, without percent-encoding")
-        # Encoded once on the wire; a raw "/" of an ARN would hit no route.
-        self._base = f"{_origin(region, endpoint_url)}/model/{quote(model_id, safe='')}"
+        self._base = _origin(region, endpoint_url)
         self._client = client
         self._signer = signer
         self._timeout = httpx.Timeout(
             connect=timeouts.connect_s, pool=timeouts.connect_s, write=timeouts.first_event_s, read=None
         )
 
-    async def post(self, operation: Literal["converse", "converse-stream"], payload: dict[str, Any]) -> httpx.Response:
+    async def post(self, path: str, payload: dict[str, Any]) -> httpx.Response:
         """The answer's status and headers; the body is still to be read, and the response to be closed.
+
+        *path* is percent-encoded once, as it goes on the wire.
 
         Raises:
             ConnectFailed: nothing was sent.
             UpstreamTimeout: ``connect`` or, while the body was going out, ``first_byte``.
             ReplyBroken: the connection broke before an answer.
         """
-        url, body = f"{self._base}/{operation}", msgspec.json.encode(payload)
+        url, body = f"{self._base}{path}", msgspec.json.encode(payload)
         headers = await self._signer.sign(url=url, headers={"content-type": "application/json"}, body=body)
+        headers["accept-encoding"] = "identity"  # an event is to be read when it comes, not when a block is full
         request = self._client.build_request("POST", url, headers=headers, content=body, timeout=self._timeout)
         with translated_errors():
             return await self._client.send(request, stream=True, follow_redirects=False)
 
     def forget_credentials(self) -> None:
         self._signer.forget_credentials()
+
+
+def model_segment(model_id: str) -> str:
+    """*model_id* (a model id, an inference profile or an ARN, not percent-encoded) as one segment of a path.
+
+    Encoded once; a raw ``/`` of an ARN would hit no route.
+
+    Raises:
+        ValueError: it cannot be one.
+    """
+    if not model_id or "%" in model_id:
+        raise ValueError(f"Bedrock model id {model_id!r} must be given as AWS shows it, without percent-encoding")
+    return quote(model_id, safe="")
 
 
 def _origin(region: str, endpoint_url: str | None) -> str:
@@ -119,14 +131,14 @@ def translated_errors() -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def deadline(limit_s: float | None, *, phase: Literal["first_byte", "idle"]) -> AsyncIterator[None]:
-    """Cancel what is inside after *limit_s*; None is for ever.
+async def deadline(limit_s: float | None, *, phase: Literal["first_byte", "idle"]) -> AsyncIterator[asyncio.Timeout]:
+    """Cancel what is inside after *limit_s*; None is for ever. What is inside may put it off, or bring it forward.
 
     Raises:
         UpstreamTimeout: of that *phase*.
     """
     try:
-        async with asyncio.timeout(limit_s):
-            yield
+        async with asyncio.timeout(limit_s) as timeout:
+            yield timeout
     except TimeoutError as error:
-        raise UpstreamTimeout(f"Bedrock was silent for {limit_s} s", phase=phase) from error
+        raise UpstreamTimeout("Bedrock was silent for too long", phase=phase) from error

@@ -45,6 +45,13 @@ class Fault:
     code: str | None
     message: str
     retry_after_s: int | None = None
+    unsupported: str | None = None
+    """The field of the request that the model does not know, where that is all that Bedrock has against it."""
+
+    @property
+    def means_expired(self) -> bool:
+        """The credentials were good once: others may be had."""
+        return self.kind.lower().removesuffix("exception") == "expiredtoken"
 
     def to_body(self) -> bytes:
         """The fault as OpenAI's SDKs expect it, UTF-8 JSON."""
@@ -121,6 +128,21 @@ _OVERFLOW = re.compile(
 )
 
 
+_UNSUPPORTED = re.compile(r"model doesn.t support the ([\w.]{1,64}) field", re.IGNORECASE)
+
+# What stands as ``type`` in an error of OpenAI's shape, for those that come inside a stream and have no status.
+_STATUS_OF_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "overloaded_error": 503,
+    "service_unavailable_error": 503,
+    "timeout_error": 504,
+}
+
+
 def _classify(kind: str, status: int, message: str) -> _Class:
     name = kind.lower().removesuffix("exception")
     found = _BY_KIND.get(name) or _BY_STATUS.get(status, _FAILED)
@@ -139,21 +161,34 @@ def fault(kind: str, message: str, *, status: int = 502, retry_after_s: int | No
         told = f"Bedrock refused the gateway's credentials ({kind})"
     else:
         told = f"Bedrock answered {kind}: {redact(message)[:_MAX_MESSAGE_CHARACTERS] or 'no message'}"
-    return Fault(kind, found.status, found.type, found.code, told, retry_after_s)
+    unsupported = _UNSUPPORTED.search(message) if found is _BAD_REQUEST else None
+    return Fault(kind, found.status, found.type, found.code, told, retry_after_s, unsupported and unsupported[1])
 
 
 def fault_of_reply(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """The fault in an HTTP answer other than 200. *headers* are looked up in lower case.
 
     The kind stands in ``x-amzn-errortype`` (some services append ``:`` and a URI) or in the body's ``__type`` (where it
-    follows a ``#``); an answer from something between us and Bedrock may have neither.
+    follows a ``#``); OpenAI's paths answer with an ``error`` object; an answer from something between us and Bedrock
+    may have none of them.
     """
     fields = _fields(body)
     kind = headers.get("x-amzn-errortype", "").partition(":")[0]
     if not kind:
         kind = str(fields.get("__type", "")).rpartition("#")[2]
+    if isinstance(fields.get("error"), dict):
+        fields = fields["error"]
     message = fields.get("message") or fields.get("Message") or ""
     return fault(kind or f"Http{status}", str(message), status=status, retry_after_s=_retry_after_s(headers))
+
+
+def fault_of_error(error: Mapping[str, Any]) -> Fault:
+    """The fault in the ``error`` object that breaks off a stream of OpenAI's shape."""
+    kind, code = str(error.get("type") or ""), error.get("code")
+    status = _STATUS_OF_TYPE.get(kind, 502)
+    if str(code).isdecimal() and 400 <= int(str(code)) < 600:
+        status = int(str(code))
+    return fault(kind or "UnknownError", str(error.get("message") or ""), status=status)
 
 
 def fault_of_exception(kind: str, payload: bytes) -> Fault:

@@ -1,90 +1,133 @@
-"""Bedrock's answers as replies: one that is there whole, one read from the event stream as it comes."""
+"""Bedrock's answers as replies: one that is there whole, one read from the network as it comes."""
 
+import asyncio
 import contextlib
 
 import httpx
 
 from gateway.backends.backend import Headers
-from gateway.backends.bedrock.aws import FrameParser
 from gateway.backends.bedrock.endpoint import deadline, translated_errors
 from gateway.backends.bedrock.errors import Fault
-from gateway.backends.bedrock.frame import read_frame
-from gateway.backends.bedrock.stream import ChunkWriter
-from gateway.errors import UpstreamTimeout
+from gateway.backends.bedrock.wire import Translator
+from gateway.errors import UpstreamError, UpstreamTimeout
+
+EVENT_HEADERS: Headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 
 class WholeReply:
-    """A status, headers and a body at hand: a completion, or an error."""
+    """A status, headers and a body at hand: a completion, an error, or a stream that was made of a whole answer."""
 
-    def __init__(self, *, status: int, headers: Headers, body: bytes) -> None:
+    def __init__(self, *, status: int, headers: Headers, body: bytes, streams: bool = False) -> None:
+        """*streams*: the body is server-sent events, not JSON."""
         self.status = status
-        self.headers = [*headers, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        own = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        self.headers = [*headers, *(EVENT_HEADERS if streams else own)]
         self._body = body
+        self._interruption: UpstreamError | None = None
 
     @property
     def ended(self) -> bool:
         return not self._body
 
     async def read(self) -> bytes:
+        if self._interruption is not None and self._body:
+            raise self._interruption
         body, self._body = self._body, b""
         return body
 
+    def expect_within(self, idle_s: float) -> None:
+        """Nothing is waited for."""
+
+    def interrupt(self, error: UpstreamError) -> None:
+        self._interruption = error
+
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Nothing is held but the interruption, whose traceback holds the frames that it went through."""
+        self._interruption = None
 
 
 class ChunkSource:
-    """The answer to ConverseStream, one piece of server-sent events after the other."""
+    """A streamed answer, one piece of server-sent events after the other."""
 
-    def __init__(self, response: httpx.Response, *, writer: ChunkWriter, metadata_s: float) -> None:
+    def __init__(self, response: httpx.Response, translator: Translator, *, metadata_s: float) -> None:
         """*metadata_s* bounds the wait for the usage, which Bedrock does not always send."""
         self._response = response
         self._bytes = response.aiter_raw()
-        self._frames = FrameParser()
-        self._writer = writer
+        self._translator = translator
         self._metadata_s = metadata_s
+        self._idle_s: float | None = None
+        self._usage_until: float | None = None
+        """On the loop's clock."""
+        self._pause: asyncio.Timeout | None = None
+        """The wait under way."""
+        self._interruption: UpstreamError | None = None
         self._ended = False
 
     @property
     def ended(self) -> bool:
         return self._ended
 
-    async def next(self, *, idle_s: float | None) -> bytes | Fault:
-        """The next piece, or what Bedrock broke off with; ``b""`` after the last. *idle_s* bounds each network read.
+    def expect_within(self, idle_s: float) -> None:
+        """Bound each wait for the network, also the one under way, counted from this moment. At first none is bound."""
+        self._idle_s = idle_s
+        if self._usage_until is None:
+            self._end_pause_in(idle_s)
+
+    def interrupt(self, error: UpstreamError) -> None:
+        """Let the `next` under way, or else the next one, raise *error*."""
+        self._interruption = error
+        self._end_pause_in(0)
+
+    async def next(self) -> bytes | Fault:
+        """The next piece, or what Bedrock broke off with; ``b""`` after the last.
 
         Raises:
             ReplyBroken: the stream was cut, or damaged.
             UpstreamTimeout: ``idle``.
+            UpstreamError: the one of `interrupt`.
         """
         while not self._ended:
-            frame = self._frames.next()
-            if frame is not None:
-                read = read_frame(frame)
-                piece = read if isinstance(read, Fault) else self._writer.write(read)
-                if piece:
-                    return piece
-            elif data := await self._receive(idle_s):
-                self._frames.feed(data)
-            else:
-                last = self._writer.end(leftover=self._frames.leftover)
+            if self._interruption is not None:
+                raise self._interruption
+            piece = b"" if self._translator.is_over else self._translator.next()
+            if piece:
+                return piece
+            if piece is None and (data := await self._receive()):
+                self._translator.feed(data)
+            elif piece is None or self._translator.is_over:
+                last = self._translator.end()
                 self._ended = True
                 return last
         return b""
 
-    async def _receive(self, idle_s: float | None) -> bytes:
+    async def _receive(self) -> bytes:
         """Bytes from the network; ``b""`` at their end, and when only the usage is missing and does not come."""
-        awaits_usage = self._writer.has_stopped and not self._frames.leftover
+        limit_s = self._idle_s
+        if self._translator.awaits_usage:
+            now = asyncio.get_running_loop().time()
+            if self._usage_until is None:
+                self._usage_until = now + self._metadata_s
+            limit_s = max(self._usage_until - now, 0.0)
         try:
-            async with deadline(self._metadata_s if awaits_usage else idle_s, phase="idle"):
+            async with deadline(limit_s, phase="idle") as self._pause:
                 with translated_errors():
                     return await anext(self._bytes, b"")
-        except UpstreamTimeout:
-            if awaits_usage:
+        except UpstreamError as error:
+            if self._interruption is not None:
+                raise self._interruption from None
+            if isinstance(error, UpstreamTimeout) and self._translator.awaits_usage:
                 return b""
             raise
+        finally:
+            self._pause = None
+
+    def _end_pause_in(self, wait_s: float) -> None:
+        if self._pause is not None and not self._pause.expired():
+            self._pause.reschedule(asyncio.get_running_loop().time() + wait_s)
 
     async def aclose(self) -> None:
         """Give the connection back, or cut it if the answer is not over: Bedrock then stops generating."""
+        self._interruption = None
         with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):
             await self._response.aclose()
 
@@ -95,27 +138,37 @@ class StreamReply:
     status = 200
 
     def __init__(self, *, headers: Headers, first: bytes, rest: ChunkSource, idle_s: float) -> None:
-        self.headers = [
-            *headers,
-            (b"content-type", b"text/event-stream"),
-            (b"cache-control", b"no-cache"),
-        ]
+        """*idle_s* bounds each wait for the network."""
+        self.headers = [*headers, *EVENT_HEADERS]
         self._first = first
         self._rest = rest
-        self._idle_s = idle_s
+        self._longest_idle_s = idle_s
+        self._interruption: UpstreamError | None = None
+        rest.expect_within(idle_s)
 
     @property
     def ended(self) -> bool:
         return self._rest.ended and not self._first
 
     async def read(self) -> bytes:
+        if self._interruption is not None and not self.ended:
+            raise self._interruption
         if self._first:
             first, self._first = self._first, b""
             return first
-        piece = await self._rest.next(idle_s=self._idle_s)
+        piece = await self._rest.next()
         if isinstance(piece, Fault):
             raise piece.to_error()
         return piece
 
+    def expect_within(self, idle_s: float) -> None:
+        """Never longer than the backend's own patience."""
+        self._rest.expect_within(min(idle_s, self._longest_idle_s))
+
+    def interrupt(self, error: UpstreamError) -> None:
+        self._interruption = error
+        self._rest.interrupt(error)
+
     async def aclose(self) -> None:
+        self._interruption = None
         await self._rest.aclose()

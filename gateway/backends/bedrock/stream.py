@@ -4,35 +4,77 @@
 2. The finish chunk waits for the metadata event or the end: nothing but usage follows it.
 3. ``[DONE]`` is said only to a stream whose ``messageStop`` came and whose bytes all made whole frames. A cut stream
    looks like a finished one on the wire.
+4. Tool calls are numbered by themselves, 0, 1, 2: Bedrock's ``contentBlockIndex`` counts text and thoughts as well.
+5. Where the gateway itself finds a stop string the answer is complete there and then; what Bedrock says after that is
+   of no weight, but for its usage.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from gateway.backends.bedrock.answer import finish_reason, usage
+from gateway.backends.bedrock.answer import CallIds, Terms, arguments, finish_reason, usage
 from gateway.backends.bedrock.frame import Event
+from gateway.backends.bedrock.stops import StopGuard
+from gateway.backends.bedrock.wire import Heading
 from gateway.errors import ReplyBroken
+
+DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(slots=True)
+class _OpenTool:
+    """A tool call whose end has not come."""
+
+    number: int
+    """Among the calls of the answer, from 0."""
+    has_arguments: bool = False
+
+
+@dataclass(slots=True)
+class _OpenAnswer:
+    """The tool whose input is the answer."""
+
+    has_content: bool = False
 
 
 class ChunkWriter:
     """Turns one event after the other into server-sent events."""
 
-    def __init__(
-        self, *, completion_id: str, created: int, model: str, includes_usage: bool, reasoning_field: str
-    ) -> None:
-        """*created* is in Unix seconds; *includes_usage* adds the usage chunk that ``stream_options`` asks for."""
-        self._head = {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
+    def __init__(self, heading: Heading, *, terms: Terms | None = None, includes_usage: bool) -> None:
+        """*includes_usage* adds the usage chunk that ``stream_options`` asks for."""
+        self._head = {
+            "id": heading.completion_id,
+            "object": "chat.completion.chunk",
+            "created": heading.created,
+            "model": heading.model,
+        }
+        self._reasoning_field = heading.reasoning_field
         self._includes_usage = includes_usage
-        self._reasoning_field = reasoning_field
+        self._terms = terms or Terms()
+        self._guard = StopGuard(self._terms.text_stops)
+        self._ids = CallIds()
+        self._open: dict[object, _OpenTool | _OpenAnswer | None] = {}
+        """By Bedrock's number of the block; None: nobody is told of it."""
+        self._calls = 0
+        self._unwraps = False
+        """The tool that is the answer has been called."""
+        self._aside: list[str] = []
+        """Text that came before that tool: the answer only if it is never called."""
         self._has_role = False
         self._finish: str | None = None
         self._has_finish = False
 
     @property
     def has_stopped(self) -> bool:
-        """``messageStop`` came: the answer is whole, only its usage may be missing."""
+        """The answer is whole, only its usage may be missing."""
         return self._finish is not None
+
+    @property
+    def was_stopped(self) -> bool:
+        """By a stop string of the caller's, which the gateway found: what Bedrock says from now on matters no more."""
+        return self._guard.has_stopped
 
     def write(self, event: Event) -> bytes:
         """What the caller is told of *event*: often nothing, ``b""``.
@@ -40,16 +82,25 @@ class ChunkWriter:
         Raises:
             ReplyBroken: the model's output is not an answer to what was asked, or the event has not its usual shape.
         """
+        payload = event.payload
+        block = payload.get("contentBlockIndex")
+        told = b""
         match event.name:
-            case "contentBlockDelta":
-                return self._delta(event.payload.get("delta"))
-            case "messageStop":
-                self._finish = finish_reason(event.payload.get("stopReason"))
-                return b""
             case "metadata":
-                return self._metadata(event.payload.get("usage"))
-            case _:  # messageStart, block borders, and whatever Bedrock adds later
-                return b""
+                told = self._metadata(payload.get("usage"))
+            case _ if self._guard.has_stopped:
+                pass
+            case "contentBlockStart":
+                told = self._start(block, payload.get("start"))
+            case "contentBlockDelta":
+                told = self._delta(block, payload.get("delta"))
+            case "contentBlockStop":
+                told = self._stop(block)
+            case "messageStop":
+                told = self._message_stop(payload.get("stopReason"))
+            case _:  # messageStart, and whatever Bedrock adds later
+                pass
+        return told
 
     def end(self, *, leftover: int) -> bytes:
         """The last bytes; *leftover* counts those that no whole frame has accounted for.
@@ -57,18 +108,89 @@ class ChunkWriter:
         Raises:
             ReplyBroken: the stream was cut.
         """
-        if not self.has_stopped or leftover:
+        if not self.has_stopped or (leftover and not self.was_stopped):
             raise ReplyBroken("Bedrock's stream was cut before its end")
-        return self._finishing() + b"data: [DONE]\n\n"
+        return self._finishing() + DONE
 
-    def _delta(self, delta: object) -> bytes:
+    def _start(self, block: object, start: object) -> bytes:
+        match start:
+            case {"toolUse": {"name": str(name)} as call}:
+                pass
+            case _:  # text and thoughts need no start; a stand-in for Bedrock may send one that is empty
+                return b""
+        if name == self._terms.unwraps_tool:
+            self._open[block] = None if self._unwraps else _OpenAnswer()
+            self._unwraps = True
+            self._aside.clear()
+            return b""
+        tool = self._open[block] = _OpenTool(self._calls)
+        self._calls += 1
+        begun = {
+            "index": tool.number,
+            "id": self._ids.unique(call.get("toolUseId")),
+            "type": "function",
+            "function": {"name": self._terms.original(name), "arguments": ""},
+        }
+        return self._content("content", self._guard.rest()) + self._role() + self._choice({"tool_calls": [begun]})
+
+    def _delta(self, block: object, delta: object) -> bytes:
         match delta:
             case {"text": str(text)}:
-                return self._content("content", text)
-            case {"reasoningContent": {"text": str(text)}}:
-                return self._content(self._reasoning_field, text)
+                return self._text(text)
+            case {"reasoningContent": {"text": str(thought)}}:
+                return self._content(self._reasoning_field, thought)
+            case {"toolUse": {"input": fragment}}:
+                return self._fragment(block, fragment if isinstance(fragment, str) else arguments(fragment))
             case _:  # signatures, citations
                 return b""
+
+    def _text(self, text: str) -> bytes:
+        if self._unwraps:
+            return b""  # beside the answer, which is JSON and would be none with a word before or behind it
+        if self._terms.unwraps_tool is not None:
+            self._aside.append(text)
+            return b""
+        shown = self._content("content", self._guard.feed(text))
+        if self._guard.has_stopped:
+            self._finish = "stop"
+            shown += self._finishing()
+        return shown
+
+    def _fragment(self, block: object, fragment: str) -> bytes:
+        if block not in self._open:
+            raise ReplyBroken("Bedrock sent a part of a tool call that it had not begun")
+        if not fragment:
+            return b""
+        match self._open[block]:
+            case _OpenTool() as tool:
+                tool.has_arguments = True
+                return self._arguments(tool, fragment)
+            case _OpenAnswer() as answer:
+                answer.has_content = True
+                return self._content("content", fragment)
+        return b""
+
+    def _stop(self, block: object) -> bytes:
+        """A tool without input gets the empty object that its arguments are."""
+        match self._open.pop(block, None):
+            case _OpenTool(has_arguments=False) as tool:
+                return self._arguments(tool, "{}")
+            case _OpenAnswer(has_content=False):
+                return self._content("content", "{}")
+        return b""
+
+    def _message_stop(self, stop_reason: object) -> bytes:
+        self._finish = finish_reason(stop_reason, has_calls=self._calls > 0)
+        return self._released() + b"".join([self._stop(block) for block in list(self._open)])
+
+    def _released(self) -> bytes:
+        """Text that was held back, and is the answer after all."""
+        text = "".join(self._aside) + self._guard.rest()
+        self._aside.clear()
+        return self._content("content", text)
+
+    def _arguments(self, tool: _OpenTool, fragment: str) -> bytes:
+        return self._choice({"tool_calls": [{"index": tool.number, "function": {"arguments": fragment}}]})
 
     def _content(self, field: str, text: str) -> bytes:
         """Empty text is passed over: some models open with an empty block before their reasoning."""
@@ -92,7 +214,7 @@ class ChunkWriter:
         self._has_role = True
         return self._choice({"role": "assistant", "content": ""})
 
-    def _choice(self, delta: dict[str, str], finish: str | None = None) -> bytes:
+    def _choice(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
         return self._chunk({"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]})
 
     def _chunk(self, rest: dict[str, Any]) -> bytes:

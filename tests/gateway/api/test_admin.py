@@ -69,7 +69,9 @@ async def test_every_worker_is_listed_with_its_state() -> None:
         "up": True,
         "asleep": False,
         "draining": False,
+        "draining_by": [],
         "drained": False,
+        "hand_over_in_s": None,
         "breaker_open": False,
         "in_flight": 1,
         "held_blocks": 3,
@@ -122,6 +124,27 @@ async def test_a_worker_that_is_down_drains_as_well() -> None:
     (told,) = (await admin.post("drain", worker="b")).json()["workers"]
 
     assert ("down", True, True) == (told["state"], told["draining"], told["drained"])
+
+
+@pytest.mark.parametrize(
+    ("said", "left_s"), [({}, 30), ({"hand_over_after_s": 7}, 7), ({"hand_over_after_s": None}, None)]
+)
+async def test_a_drain_may_say_when_streams_are_handed_over(said: dict[str, Any], left_s: float | None) -> None:
+    """null: never; without a word it is drain.hand_over_after_s."""
+    admin = Admin()
+    book(admin.models["big"].fleet, a_request(), time.monotonic(), A)
+    (told,) = (await admin.post("drain", worker="a", model="big", **said)).json()["workers"]
+
+    assert ["operator"] == told["draining_by"]
+    assert left_s == (None if told["hand_over_in_s"] is None else round(told["hand_over_in_s"] + 0.5))
+
+
+@pytest.mark.parametrize(("path", "after_s"), [("drain", -1), ("drain", "7"), ("undrain", 7)])
+async def test_a_time_that_cannot_be_is_refused(path: str, after_s: object) -> None:
+    """And one that has no meaning."""
+    response = await Admin().post(path, worker="a", hand_over_after_s=after_s)
+
+    assert (400, "hand_over_after_s") == (response.status_code, response.json()["error"]["param"])
 
 
 @pytest.mark.parametrize("path", ["drain", "undrain"])
@@ -193,11 +216,12 @@ async def test_nobody_without_the_token(
     assert (status == 401) == ("www-authenticate" in response.headers)
 
 
-async def test_a_caller_that_leaves_in_the_middle_is_no_error() -> None:
+@pytest.mark.parametrize("path", ["drain", "undrain"])
+async def test_a_caller_that_leaves_in_the_middle_is_no_error(path: str) -> None:
     """Nobody is there to be told."""
     caller = Caller(
         b'{"worker',
-        path="/warmgate/workers/drain",
+        path=f"/warmgate/workers/{path}",
         headers=[(b"authorization", b"Bearer t-1")],
         finishes_body=False,
     )

@@ -113,7 +113,7 @@ async def test_the_whole_answer() -> None:
         "strategy": "prefix_aware",
         "effective_strategy": "prefix_aware",
         "reason": "hit",
-        "fallback": None,
+        "fallbacks": [],
         "prompt_bytes": 1406,
         "prompt_tokens": 351.5,
         "prompt_blocks": 21,
@@ -217,7 +217,7 @@ async def test_with_nobody_there_the_fallback_would_answer() -> None:
         told = await stage.explain()
 
         assert ("none", "none") == (told["effective_strategy"], told["reason"])
-        assert (fallback.id if fallback is not None else None) == told["fallback"]
+        assert ([] if fallback is None else [fallback.id]) == told["fallbacks"]
         assert [None, None, None] == [worker["rank"] for worker in told["workers"]]
 
 

@@ -1,5 +1,6 @@
 """What an orchestrator and a scraper ask."""
 
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -13,10 +14,12 @@ from gateway.endings import Endings
 from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
 from gateway.models import Model
+from gateway.server import Message, Receive, Send
+from gateway.server.stop import SCOPE_KEY, Stop
 from gateway.tokenizing.exactness import NotExact
 from tests.fakes.backends import Answers
 from tests.gateway.exact_examples import follow
-from tests.gateway.examples import a_model, an_exchange, the_models
+from tests.gateway.examples import Clock, a_model, an_exchange, the_models
 
 Serve = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
@@ -27,6 +30,7 @@ async def serving(
     metrics: Metrics | None = None,
     endings: Endings | None = None,
     streams: Mapping[WorkerId, Trust] | None = None,
+    stop: Stop | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
     api = FastAPI()
     api.include_router(router)
@@ -34,7 +38,11 @@ async def serving(
     api.state.stream_state = (streams or {}).get
     api.state.metrics = metrics or Metrics()
     api.state.endings = endings or Endings([])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://gateway") as client:
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        await api(scope if stop is None else {**scope, "state": {SCOPE_KEY: stop}}, receive, send)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
         yield client
 
 
@@ -72,6 +80,19 @@ async def test_without_any_it_is_not_ready() -> None:
 
     assert 503 == response.status_code
     assert {"status": "not ready", "models": {"tiny": "none of 2 workers is up"}} == response.json()
+
+
+async def test_a_gateway_that_stops_is_not_ready() -> None:
+    """Whatever its models could do: requests are to go elsewhere. It lives, and is not to be killed for that."""
+    stop = Stop(delay_s=60.0, clock=Clock())
+    async with serving(a_model(Answers(), name="tiny"), stop=stop) as client:
+        before = await client.get("/readyz")
+        stop.signalled(signal.SIGTERM)
+        responses = [await client.get(path) for path in ("/readyz", "/health", "/ping", "/livez")]
+
+    assert 200 == before.status_code
+    assert [503, 503, 503, 200] == [response.status_code for response in responses]
+    assert {"status": "stopping", "models": {"tiny": "ready"}} == responses[0].json()
 
 
 async def test_how_far_engines_can_be_relied_on_is_a_detail_of_readiness() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import httpx
@@ -46,7 +47,7 @@ async def serving(
         httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://gateway", headers=headers) as client,
     ):
         for each in entries:
-            tenancy.stores.quota.book(each.record.team, each)
+            tenancy.stores.quota.book(each.record.team, partial(Entry, each.day, each.record))
         await booked(tenancy, sum(each.day.startswith(TODAY[:7]) for each in entries))
         yield client
 

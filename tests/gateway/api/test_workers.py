@@ -1,12 +1,20 @@
 """The workers as an operator sees them, and draining."""
 
+from collections.abc import Callable
+
 import pytest
 
-from gateway.api.workers import cards_of, set_draining, worker_cards
+from cache_index import WorkerId
+from gateway.api.workers import cards_of, drain, undrain, worker_cards
+from gateway.draining import Draining
 from gateway.errors import UnknownModel, UnknownWorker
 from gateway.models import Models
+from gateway.settings import build
 from tests.fakes.backends import Answers
-from tests.gateway.examples import a_model, the_models
+from tests.gateway.examples import a_draining, a_model, the_models
+from tests.routing.examples import a_request, book
+
+A, B = WorkerId("a"), WorkerId("b")
 
 
 @pytest.fixture
@@ -16,32 +24,63 @@ def models() -> Models:
     )
 
 
-def test_a_worker_that_serves_two_models_has_two_cards(models: Models) -> None:
+@pytest.fixture
+def draining(models: Models) -> Draining:
+    return a_draining(models)
+
+
+def test_a_worker_that_serves_two_models_has_two_cards(models: Models, draining: Draining) -> None:
     assert [("tiny", "a"), ("tiny", "b"), ("big", "a")] == [
-        (card["model"], card["worker"]) for card in worker_cards(models)
+        (card["model"], card["worker"]) for card in worker_cards(models, draining)
     ]
-    assert [("big", "a")] == [(card["model"], card["worker"]) for card in cards_of(models.find("big"))]
+    assert [("big", "a")] == [(card["model"], card["worker"]) for card in cards_of(models.find("big"), draining)]
 
 
-def test_draining_tells_how_the_worker_stands_afterwards(models: Models) -> None:
+def test_draining_tells_how_the_worker_stands_afterwards(models: Models, draining: Draining) -> None:
     assert [("tiny", "drained"), ("big", "drained")] == [
-        (card["model"], card["state"]) for card in set_draining(models, "a", None, draining=True)
+        (card["model"], card["state"]) for card in drain(models, draining, "a", None)
     ]
-    assert [("big", "up")] == [
-        (card["model"], card["state"]) for card in set_draining(models, "a", "big", draining=False)
-    ]
-    assert ["drained", "up", "up"] == [card["state"] for card in worker_cards(models)]
+    assert [("big", "up")] == [(card["model"], card["state"]) for card in undrain(models, draining, "a", "big")]
+    assert ["drained", "up", "up"] == [card["state"] for card in worker_cards(models, draining)]
+
+
+@pytest.mark.parametrize(("after_s", "told_s"), [(7.5, 7.5), (0.0, 0.0), (None, None)])
+def test_a_card_tells_who_wants_it_and_when_streams_are_handed_over(
+    models: Models, draining: Draining, after_s: float | None, told_s: float | None
+) -> None:
+    book(models.find("tiny").fleet, a_request(), 0.0, A)
+    first, second = drain(models, draining, "a", None), drain(models, draining, "b", None, hand_over_after_s=after_s)
+
+    assert [(["operator"], 30.0)] * 2 == [(card["draining_by"], card["hand_over_in_s"]) for card in first]
+    assert [(["operator"], told_s)] == [(card["draining_by"], card["hand_over_in_s"]) for card in second]
+
+
+def test_who_drains_because_the_settings_say_so_stays_so(models: Models, draining: Draining) -> None:
+    """Whatever an operator takes back; the card says why."""
+    workers = [{"id": "a", "url": "http://a", "draining": True}, {"id": "b", "url": "http://b"}]
+    draining.declare(build({"models": [{"name": "tiny", "workers": workers}]}, {}))
+    drained = drain(models, draining, "a", "tiny")
+    undrained = undrain(models, draining, "a", "tiny")
+
+    assert [(True, ["operator", "settings"])] == [(card["draining"], card["draining_by"]) for card in drained]
+    assert [(True, ["settings"])] == [(card["draining"], card["draining_by"]) for card in undrained]
 
 
 @pytest.mark.parametrize(
     ("worker", "model", "error"),
     [("z", None, UnknownWorker), ("b", "big", UnknownWorker), ("a", "x", UnknownModel), ("a", "b", UnknownModel)],
 )
+@pytest.mark.parametrize("action", [drain, undrain])
 def test_who_is_not_there_is_not_drained(
-    models: Models, worker: str, model: str | None, error: type[Exception]
+    models: Models,
+    draining: Draining,
+    action: Callable[..., object],
+    worker: str,
+    model: str | None,
+    error: type[Exception],
 ) -> None:
     """A name under which clients ask is not enough."""
     with pytest.raises(error):
-        set_draining(models, worker, model, draining=True)
+        action(models, draining, worker, model)
 
-    assert {"up"} == {card["state"] for card in worker_cards(models)}
+    assert {"up"} == {card["state"] for card in worker_cards(models, draining)}

@@ -350,6 +350,43 @@ async def test_no_first_byte_in_time_is_a_timeout(*, streams: bool) -> None:
         await worker.aclose()
 
 
+@pytest.mark.parametrize(("first_byte_s", "own_s"), [(0.05, 600.0), (600.0, 0.05), (0.05, None)])
+async def test_the_shorter_of_two_patiences_counts(first_byte_s: float, own_s: float | None) -> None:
+    """A call may bring less than the worker has, not more."""
+    async with serving(hangs) as peer:
+        worker = worker_at(peer, timeouts=Timeouts(first_byte_s=own_s))
+        with pytest.raises(UpstreamTimeout) as timeout:
+            await worker.send(call(streams=True), first_byte_s=first_byte_s)
+
+        assert "first_byte" == timeout.value.phase
+        assert (0, 0, 0) == counts(worker)
+        await worker.aclose()
+
+
+async def test_a_patience_ends_with_the_first_byte() -> None:
+    """What a stream does afterwards is measured by its pauses."""
+    clock = Clock(0.0)
+    goes_on = asyncio.Event()
+
+    async def script(_: Request, wire: Wire) -> None:
+        await wire.send(STREAM_HEAD + b"1\r\na\r\n")
+        await goes_on.wait()
+        await wire.send(b"1\r\nb\r\n0\r\n\r\n")
+
+    async with serving(script) as peer:
+        worker = worker_at(peer, clock=clock)
+        reply = await worker.send(call(streams=True), first_byte_s=1.0)
+        assert b"a" == await reply.read()
+        clock.now = 100.0
+        reading = asyncio.create_task(reply.read())
+        await asyncio.sleep(0.05)  # several sweeps
+        goes_on.set()
+
+        assert b"b" == await reading
+        await reply.aclose()
+        await worker.aclose()
+
+
 class Deaf:
     """Takes a connection and reads nothing until it is told to."""
 

@@ -10,6 +10,7 @@ def test_a_team_is_made_with_all_that_can_be_said_of_it(terminal: Terminal) -> N
     made = terminal.there(
         *("team", "create", "blue", "--weight", "2.5", "--priority", "high", "--model", "tiny", "--model", "gpt-4*"),
         *("--strategy", "session", "--no-fallback", "--blocked", "--isolated-cache", "--project", "p"),
+        *("--ttft-s", "0.5"),
         *("--project", "q", "--limit", "requests_per_minute=600", "--limit", "usd_per_day=1.5"),
         *("--model-limit", "tiny:concurrent=3", "--json"),
     ).json
@@ -22,6 +23,7 @@ def test_a_team_is_made_with_all_that_can_be_said_of_it(terminal: Terminal) -> N
         "models": ["tiny", "gpt-4*"],
         "strategies": ["session"],
         "fallback": False,
+        "ttft_s": 0.5,
         "blocked": True,
         "isolated_cache": True,
         "projects": ["p", "q"],

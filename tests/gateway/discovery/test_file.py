@@ -90,3 +90,14 @@ def test_a_file_that_cannot_be_read_is_told(path: Path, exists: bool, fault: str
         read_workers(path)
 
     assert [f"{path} {fault}."] == raised.value.sentences
+
+
+async def test_a_worker_that_begins_to_drain_is_a_change(path: Path) -> None:
+    """That is how whoever stops workers tells of one that will go away."""
+    write(path, "- url: http://a:1\n")
+    async with watching(path) as sets:
+        (before,) = await next_of(sets)
+        write(path, "- url: http://a:1\n  draining: true\n")
+        (after,) = await next_of(sets)
+
+    assert (False, True) == (before.draining, after.draining)

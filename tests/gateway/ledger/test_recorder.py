@@ -42,7 +42,7 @@ def recorded(recorder: Recorder, **changes: Any) -> Entry:
         "ttft_s": 0.0315,
         "duration_s": 0.25,
     }
-    return recorder.entry(**fields | changes)
+    return recorder.entry(at=recorder.now(), **fields | changes)
 
 
 def utc(clock: Clock) -> Recorder:

@@ -36,7 +36,7 @@ async def reserve_for_ever(path: Path) -> None:
             assert isinstance(answer, Granted)
             sys.stdout.write(f"{UNITS}\n")
             sys.stdout.flush()
-            store.settle("blue", reservation, charges(UNITS), entry(reservation))
+            store.settle("blue", reservation, charges(UNITS), partial(entry, reservation))
 
 
 if __name__ == "__main__":

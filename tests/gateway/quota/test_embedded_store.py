@@ -91,7 +91,7 @@ async def test_most_requests_write_nothing_and_wait_for_nobody(file: WatchedFile
             charges = [Charge(WIDE, 100.0), Charge(day, 100.0, "2026-11-18", DAY_S)]
             answer = await store.reserve("blue", f"r{number}", charges, partial(entry, "lost"))
             assert isinstance(answer, Granted)
-            store.settle("blue", f"r{number}", charges, entry(f"r{number}"))
+            store.settle("blue", f"r{number}", charges, partial(entry, f"r{number}"))
             if number % 20 == 0:
                 await asyncio.sleep(0)
         await until(lambda: store.waiting_entries == 0)
@@ -105,7 +105,7 @@ async def test_a_store_in_memory_works_and_is_lost_at_the_end() -> None:
     async with running(file) as store:
         assert isinstance(await store.reserve("blue", "a", [Charge(TOKENS, 60.0)], partial(entry, "lost")), Granted)
         assert isinstance(await store.reserve("blue", "b", [Charge(TOKENS, 60.0)], partial(entry, "lost")), Refused)
-        store.settle("blue", "a", [Charge(TOKENS, 60.0)], entry("a"))
+        store.settle("blue", "a", [Charge(TOKENS, 60.0)], partial(entry, "a"))
         await until(lambda: store.waiting_entries == 0)
         assert [entry("a")] == await file.run(booked)
     await file.aclose()
@@ -114,7 +114,7 @@ async def test_a_store_in_memory_works_and_is_lost_at_the_end() -> None:
 async def test_what_was_used_beyond_an_estimate_survives_once_it_is_booked(stage: EmbeddedStage) -> None:
     """It is written with the entry, in one transaction."""
     await stage.store.reserve("blue", "a", [Charge(TOKENS, 10.0), usd(0.01)], partial(entry, "lost"))
-    stage.store.settle("blue", "a", [Charge(TOKENS, 500.0), usd(0.9)], entry("a"))
+    stage.store.settle("blue", "a", [Charge(TOKENS, 500.0), usd(0.9)], partial(entry, "a"))
     assert [entry("a")] == await stage.booked()
     await stage.die()
 
@@ -130,7 +130,7 @@ async def test_what_is_settled_into_a_period_that_is_over_does_not_hide_the_pres
     await stage.store.reserve("blue", "late", [usd(0.5, left_s=1.0)], partial(entry, "lost"))
     await stage.advance(1.0)
     await stage.store.reserve("blue", "a", [usd(1.0, period="2026-11-19", left_s=DAY_S)], partial(entry, "lost"))
-    stage.store.settle("blue", "late", [usd(5.0)], entry("late"))
+    stage.store.settle("blue", "late", [usd(5.0)], partial(entry, "late"))
     assert [entry("late")] == await stage.booked()
     await stage.die()
 
@@ -164,7 +164,7 @@ async def test_what_is_nobodys_any_more_is_settled_and_booked(stage: EmbeddedSta
     await stage.advance(1.0)
 
     assert [entry("lost-a")] == await stage.booked()
-    stage.store.settle("blue", "a", [Charge(SLOTS, 0.0), Charge(TOKENS, 0.0)], entry("a"))
+    stage.store.settle("blue", "a", [Charge(SLOTS, 0.0), Charge(TOKENS, 0.0)], partial(entry, "a"))
     assert [entry("lost-a")] == await stage.booked()
     assert isinstance(await stage.store.reserve("blue", "c", [Charge(SLOTS, 1.0)], partial(entry, "lost-c")), Granted)
     assert isinstance(await stage.store.reserve("blue", "d", [Charge(SLOTS, 1.0)], partial(entry, "lost-d")), Refused)
@@ -174,7 +174,7 @@ async def test_what_says_nothing_any_more_leaves_the_file(file: WatchedFile) -> 
     now = NOW
     async with running(file, clock=lambda: now) as store:
         await store.reserve("blue", "a", [Charge(TOKENS, 10.0), usd(0.5, left_s=3600.0)], partial(entry, "lost"))
-        store.settle("blue", "a", [Charge(TOKENS, 10.0), usd(0.5, left_s=3600.0)], entry("a"))
+        store.settle("blue", "a", [Charge(TOKENS, 10.0), usd(0.5, left_s=3600.0)], partial(entry, "a"))
         now += 4000.0
         store.sweep()
         await store.reserve("red", "b", [Charge(TOKENS, 10.0)], partial(entry, "lost"))
@@ -203,7 +203,7 @@ async def test_while_the_file_cannot_be_written_nothing_beyond_the_marks_is_gran
         first = await store.reserve("blue", "a", [Charge(WIDE, 1000.0), usd(0.5)], partial(entry, "lost"))
         assert isinstance(first, Granted)
         file.is_away = True
-        store.settle("blue", "a", [Charge(WIDE, 1000.0), usd(0.5)], entry("a"))
+        store.settle("blue", "a", [Charge(WIDE, 1000.0), usd(0.5)], partial(entry, "a"))
         await until(lambda: store.is_degraded)
 
         below = await store.reserve("blue", "b", [Charge(WIDE, 1000.0)], partial(entry, "lost"))
@@ -238,14 +238,14 @@ async def test_entries_that_find_no_place_to_wait_are_counted(
     async with running(file) as store:
         file.is_away = True
         for number in range(embedded_store.MOST_ENTRIES + 2):
-            store.book("blue", entry(f"r{number % 10}"))
+            store.book("blue", partial(entry, f"r{number % 10}"))
         assert embedded_store.MOST_ENTRIES == store.waiting_entries
         assert 2 == store.dropped_entries
         assert 1 == sum("what comes is lost" in line for line in caplog.messages)
 
         file.is_away = False
         await until(lambda: store.waiting_entries == 0)
-        store.book("blue", entry("last"))
+        store.book("blue", partial(entry, "last"))
     assert embedded_store.MOST_ENTRIES + 1 == len(await file.run(booked))
 
 
@@ -257,7 +257,7 @@ async def test_an_entry_that_the_ledger_does_not_take_stops_no_other(file: Watch
 
     async with running(file, book=choosy) as store:
         for number in range(40):
-            store.book("blue", entry(f"r{number}"))
+            store.book("blue", partial(entry, f"r{number}"))
         answer = await store.reserve("blue", "a", [Charge(TOKENS, 1.0)], partial(entry, "lost"))
         assert isinstance(answer, Granted)
     assert 1 == store.dropped_entries
@@ -327,7 +327,7 @@ class Lives:
             charges = self._live.pop(reservation)
             share = self._rng.choice([0.0, 0.4, 1.0])
             used = [Charge(charge.limit, charge.units * share, charge.period) for charge in charges]
-            self._stage.store.settle("blue", reservation, used, entry(reservation))
+            self._stage.store.settle("blue", reservation, used, partial(entry, reservation))
             self._books.settle(charges, used)
             self.settled.append(reservation)
             self.settled_since_birth.append(reservation)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gateway.errors import GatewayError, QuotaSpent, RateLimited, StoreAway
-from gateway.ledger.entry import Entry, Outcome
+from gateway.ledger.entry import Draft, Entry, Outcome
 from gateway.ledger.price import Price
 from gateway.quota.limit import Charge, Granted, Refused
 from gateway.quota.output_length import OutputLengths
@@ -61,7 +61,7 @@ class Desk:
         line = entry(f"request-{reservation.id}", outcome=outcome)
         used = {"prompt_tokens": prompt, "cached_tokens": cached, "completion_tokens": completion}
         line = Entry(line.day, msgspec.structs.replace(line.record, cost_usd=cost_usd, **used))
-        self.quota.settle(reservation, line)
+        self.quota.settle(reservation, outcome, Tokens(prompt, cached, completion), cost_usd, lambda: line)
         return line
 
     def _lost(self, tokens: Tokens) -> Entry:
@@ -131,12 +131,22 @@ async def test_an_aborted_request_has_used_what_was_streamed(desk: Desk) -> None
 async def test_a_failed_request_has_used_nothing(desk: Desk) -> None:
     """Nor does it count among the requests of a minute."""
     who = caller(key=Limits(tokens_per_minute=10_000, requests_per_minute=100))
-    desk.settle(await desk.reserve(who, 100.0), outcome="failed", prompt=100, completion=7, cost_usd=1.0)
+    desk.settle(await desk.reserve(who, 100.0), outcome="failed", prompt=0, completion=0)
 
     after = await desk.reserve(who, 0.0, generates=False)
 
     assert 1000 == remaining(after)
     assert 9 == remaining(after, "requests")
+
+
+async def test_a_request_that_failed_on_its_way_has_used_what_was_streamed(desk: Desk) -> None:
+    who = caller(key=Limits(tokens_per_minute=10_000, requests_per_minute=100))
+    desk.settle(await desk.reserve(who, 100.0), outcome="failed", prompt=100, completion=7)
+
+    after = await desk.reserve(who, 0.0, generates=False)
+
+    assert 1000 - 107 == remaining(after)
+    assert 8 == remaining(after, "requests")
 
 
 async def test_settling_twice_counts_once(desk: Desk) -> None:
@@ -303,7 +313,7 @@ async def test_a_guess_makes_no_request_impossible(desk: Desk, limits: Limits, e
     for max_tokens in (None, 100_000):
         reservation = await desk.reserve(caller(key=limits), max_tokens=max_tokens)
         assert expected == reservation.expected.completion
-        desk.settle(reservation, outcome="failed", completion=0)
+        desk.settle(reservation, outcome="failed", prompt=0, completion=0)
 
 
 async def test_a_guess_takes_what_is_left_of_a_small_budget(desk: Desk) -> None:
@@ -342,13 +352,16 @@ class AwayStore:
 
     is_degraded = True
 
+    def reserve_at_once(self, *_: object) -> Granted | Refused | None:
+        return None
+
     async def reserve(self, *_: object) -> Granted | Refused:
         raise StoreAway("The store does not answer")
 
-    def settle(self, team: str, reservation: str, charges: list[Charge], entry: Entry) -> None:
+    def settle(self, team: str, reservation: str, charges: list[Charge], entry: Draft) -> None:
         raise AssertionError
 
-    def book(self, team: str, entry: Entry) -> None:
+    def book(self, team: str, entry: Draft) -> None:
         raise AssertionError
 
     async def run(self) -> None:

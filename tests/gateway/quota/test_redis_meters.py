@@ -8,11 +8,10 @@ import pytest
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Draft, Entry
 from gateway.ledger.redis_usage import RedisUsage
 from gateway.ledger.usage_store import Period, RecordQuery
 from gateway.quota.limit import Charge, Granted, Refused
-from gateway.quota.quota_store import LostEntry
 from gateway.quota.redis_meters import Operation, RedisMeters, Tended
 from gateway.storage.redis_link import RedisLink, redis_link
 from tests.gateway.quota.examples import NOW, SLOTS, TOKENS, entry, usd
@@ -74,7 +73,7 @@ async def gateways(redis_server: RedisServer) -> AsyncIterator[Gateways]:
     await link.aclose()
 
 
-def lost_of(team: str) -> LostEntry:
+def lost_of(team: str) -> Draft:
     return lambda: entry(f"lost-{team}", outcome="lost", team=team)
 
 

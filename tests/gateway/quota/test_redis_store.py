@@ -150,7 +150,7 @@ async def reserve(gateway: Gateway, name: str, *charges: Charge) -> Granted | Re
 
 
 def settle(gateway: Gateway, name: str, *charges: Charge) -> None:
-    gateway.store.settle("blue", name, charges, entry(name))
+    gateway.store.settle("blue", name, charges, partial(entry, name))
 
 
 # ---- in the background
@@ -160,7 +160,7 @@ async def test_what_is_left_at_the_end_is_carried_out(field: Field) -> None:
     gateway = field.gateway()
     await reserve(gateway, "a", tokens(50.0))
     settle(gateway, "a", tokens(20.0))
-    gateway.store.book("red", entry("b", team="red"))
+    gateway.store.book("red", partial(entry, "b", team="red"))
     await gateway.end()
 
     assert ["a", "b"] == await field.booked()
@@ -272,8 +272,8 @@ async def test_what_the_store_refuses_of_one_team_keeps_no_other_waiting(
     gateway = field.gateway()
     with field.client() as client:
         client.set("warmgate:{blue}:ledger:records", "not what belongs there")
-        gateway.store.book("blue", entry("a"))
-        gateway.store.book("red", entry("b", team="red"))
+        gateway.store.book("blue", partial(entry, "a"))
+        gateway.store.book("red", partial(entry, "b", team="red"))
         await until(lambda: gateway.store.waiting == 1)
         assert not gateway.store.is_degraded
         client.delete("warmgate:{blue}:ledger:records")
@@ -289,7 +289,7 @@ async def test_what_there_is_no_room_for_is_counted_and_told_once(
     gateway = field.gateway(most_waiting=10)
     gateway.link.is_cut = True
     for number in range(15):
-        gateway.store.book("blue", entry(f"{number:02}"))
+        gateway.store.book("blue", partial(entry, f"{number:02}"))
     await gateway.degraded(is_so=True)
     gateway.link.is_cut = False
     await gateway.sent()

@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 from gateway.server import App, CreateApp, Message, Receive, Send, announce_on_stdout, bind, serve
+from gateway.server.stop import SCOPE_KEY
 from gateway.settings import Settings, build
 
 T = TypeVar("T")
@@ -33,8 +35,12 @@ def create_app(_: Settings) -> App:
     """Answers ``ok`` and prints when its lifespan ends.
 
     On ``/SIGTERM`` and ``/SIGINT`` the server gets that signal, and the answer comes soon after; on ``/hangs`` it gets
-    SIGTERM, and no answer comes; ``/echo`` answers with the body that came.
+    SIGTERM, and no answer comes, as on ``/waits``. A request that is cancelled says so a little later: in its answer,
+    and by a line. On ``/busy`` it gets SIGTERM, and nothing happens for a second. ``/echo`` answers with the body that
+    came, ``/stopping`` whether the server was asked to stop, ``/running`` how many other requests there are.
     """
+
+    running = 0
 
     async def lifespan(receive: Receive, send: Send) -> None:
         await receive()
@@ -44,6 +50,7 @@ def create_app(_: Settings) -> App:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
+        nonlocal running
         if scope["type"] == "lifespan":
             await lifespan(receive, send)
             return
@@ -54,9 +61,23 @@ def create_app(_: Settings) -> App:
             while more:
                 message = await receive()
                 body, more = body + message.get("body", b""), message.get("more_body", False)
+        elif name == "busy":
+            signal.raise_signal(signal.SIGTERM)
+            time.sleep(1.0)  # noqa: ASYNC251  # and nothing else happens
+        elif name == "running":
+            body = b"%d" % running
+        elif name == "stopping":
+            body = b"yes" if scope["state"][SCOPE_KEY].is_asked else b"no"
         elif name:
-            signal.raise_signal(signal.SIGTERM if name == "hangs" else signal.Signals[name])
-            await asyncio.sleep(60 if name == "hangs" else SOON_S)
+            if name != "waits":
+                signal.raise_signal(signal.SIGTERM if name == "hangs" else signal.Signals[name])
+            running += 1
+            try:
+                await asyncio.sleep(SOON_S if name.startswith("SIG") else 60)
+            except asyncio.CancelledError:
+                await asyncio.sleep(SOON_S)  # there is something to settle
+                sys.stdout.write("settled\n")
+                body = b"cut"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
         await send({"type": "http.response.body", "body": body})
 

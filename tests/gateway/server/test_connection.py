@@ -4,6 +4,9 @@ import asyncio
 import gc
 import json
 import logging
+import signal
+import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 from gateway.server import App, Message, Receive, Send
 from gateway.server.connection import Connection, Limits, Open
 from gateway.server.cycle import Cycle
+from gateway.server.stop import Stop
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 POST_HEAD = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n"
@@ -1148,15 +1152,117 @@ async def test_a_client_that_does_not_take_the_end_is_cut_off() -> None:
 
 
 async def test_a_stop_closes_what_is_idle() -> None:
-    """At once."""
-    silent, served, begun = Peer(ok), Peer(ok), Peer(ok)
+    """After a moment, and so that the client sees an end, not a reset."""
+    _, served, begun = peers = Peer(ok), Peer(ok), Peer(ok)
     await served.sends(GET)
     await begun.sends(b"GET / HT")
 
-    for peer in (silent, served, begun):
+    for peer in peers:
         peer.connection.shutdown()
+        await peer.waits(0.49)
+    before = [peer.transport.has_ended for peer in peers]
+    for peer in peers:
+        await peer.waits(0.1)
+    ended = [peer.transport.has_ended and peer.is_open for peer in peers]
+    await begun.sends(b"TP/1.1\r\nhost: a\r\n\r\n")  # too late, and no reason for a reset
+    for peer in peers:
+        await peer.waits(1.0)
 
-    assert not any(peer.is_open for peer in (silent, served, begun))
+    assert ([False] * 3, [True] * 3, [False] * 3) == (before, ended, [peer.is_open for peer in peers])
+    assert b"" == begun.answered
+
+
+async def test_a_request_that_was_on_its_way_at_a_stop_is_answered() -> None:
+    """On a connection that was idle; the answer says that it is the last, and its time is its own."""
+    app = Held()
+    peer = Peer(app)
+    peer.connection.shutdown()
+    await peer.waits(0.49)
+    await peer.sends(GET)
+    await peer.waits(5)
+    before = peer.is_open
+    app.leave.release()
+    await turns()
+
+    assert (True, OK_LAST, False) == (before, peer.answered, peer.is_open)
+
+
+@over_sockets
+async def test_what_came_while_nobody_looked_is_answered() -> None:
+    """The loop is busy for longer than an idle connection has; what the kernel holds then is read before the end."""
+    answers = []
+    opened = Open()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: Connection(ok, limits=Limits(), opened=opened, state={}, loop=loop), "127.0.0.1", 0
+    )
+    async with server:
+        address = server.sockets[0].getsockname()
+        with socket.create_connection(address, timeout=10) as client:
+            client.sendall(GET)
+            while not opened.connections:
+                await asyncio.sleep(0)
+            answers.append(await asyncio.to_thread(client.recv, 1000))
+            for connection in opened.connections:
+                connection.shutdown()
+            time.sleep(0.6)  # noqa: ASYNC251  # it is busy
+            client.sendall(GET)
+            answers.append(await asyncio.to_thread(client.recv, 1000))
+
+    assert [OK, OK_LAST] == answers
+
+
+async def test_while_a_stop_is_announced_each_answer_is_the_last() -> None:
+    """Requests are still taken, also on new connections; what had begun to answer goes on as it was told."""
+    asked = Stop(delay_s=60.0, clock=lambda: 0.0)
+    streams = Streams()
+    early, begun = Peer(ok, opened=Open(stop=asked)), Peer(streams, opened=Open(stop=asked))
+    await early.sends(GET)
+    await begun.sends(GET)
+    asked.signalled(signal.SIGTERM)
+    late = Peer(ok, opened=Open(stop=asked))
+    await early.sends(GET)
+    await late.sends(GET)
+    streams.leave.release()
+    await turns()
+
+    assert (OK + OK_LAST, False) == (early.answered, early.is_open)
+    assert (OK_LAST, False) == (late.answered, late.is_open)
+    assert begun.is_open
+
+
+async def test_a_stop_in_the_middle_of_a_stream_waits_for_its_end() -> None:
+    """Its head has not said that it is the last: whoever asks again at once is answered, and told."""
+    app = Streams()
+    peer = Peer(app)
+    await peer.sends(GET)
+    peer.connection.shutdown()
+    await peer.waits(30)
+    app.leave.release()
+    await turns()
+    before = peer.answered
+    await peer.sends(b"GET / HTTP/1.1\r\nhost: b\r\n\r\n")
+    app.leave.release()
+    await turns()
+
+    assert before.endswith(b"\r\n0\r\n\r\n")
+    assert b"connection" not in before
+    assert b"\r\nconnection: close\r\n" in peer.answered[len(before) :]
+    assert not peer.is_open
+
+
+async def test_a_stream_that_ends_after_a_stop_leaves_an_idle_connection() -> None:
+    """Which is closed after a moment."""
+    app = Streams()
+    peer = Peer(app)
+    await peer.sends(GET)
+    peer.connection.shutdown()
+    app.leave.release()
+    await turns()
+    before = peer.transport.has_ended
+    await peer.waits(0.6)
+
+    assert (False, True) == (before, peer.transport.has_ended)
 
 
 async def test_a_stop_lets_the_running_request_end() -> None:
@@ -1193,6 +1299,7 @@ async def test_a_stop_does_not_wait_for_an_unwanted_body() -> None:
     await peer.sends(POST_HEAD)
 
     peer.connection.shutdown()
+    await peer.waits(2.0)
 
     assert (OK, False) == (peer.answered, peer.is_open)
 

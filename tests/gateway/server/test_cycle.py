@@ -19,6 +19,7 @@ class RecordingLine:
         self.wanted = 0
         self.completed_cycles: list[Cycle] = []
         self.is_cut = False
+        self.is_last = False
         self.writable = asyncio.Event()
         self.writable.set()
 

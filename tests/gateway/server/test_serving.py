@@ -1,12 +1,15 @@
+import os
+import signal
 import time
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 
 import httpx
 import pytest
 
 from gateway.server import App, Message, Receive, Send, ServerError, bind, serve
 from gateway.settings import Settings
-from tests.gateway.server.harness import create_app, free_port, settings, while_served
+from tests.gateway.server.harness import connected, create_app, free_port, settings, while_served
 
 both = pytest.mark.parametrize("implementation", ["uvicorn", "granian"])
 
@@ -30,18 +33,112 @@ def test_it_says_once_that_it_is_ready_and_ends_cleanly(
 
 
 @both
-def test_a_request_that_does_not_end_is_cut_after_the_grace(implementation: str) -> None:
-    """The stop does not wait longer than it was told to."""
+def test_a_request_that_does_not_end_is_cut_after_the_grace(
+    implementation: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The stop waits no longer than it was told to; what is cut may say so, and settle, before the lifespan ends."""
+    port = free_port()
+
+    def client(url: str) -> tuple[float, str]:
+        before = time.monotonic()
+        answer = httpx.get(f"{url}/hangs", timeout=20).text
+        return time.monotonic() - before, answer
+
+    took_s, answer = while_served(client, settings(implementation=implementation, port=port, shutdown_grace_s=1))
+
+    assert "cut" == answer
+    assert 0.9 < took_s < 15
+    assert f"ready: http://127.0.0.1:{port}\nsettled\nlifespan ended\n" == capfd.readouterr().out
+
+
+@both
+def test_requests_are_taken_for_a_while_after_sigterm(implementation: str) -> None:
+    """On new connections too, and told of the stop at once; each answer is the last on its connection."""
+
+    def client(url: str) -> list[tuple[str, bool]]:
+        with httpx.Client(timeout=20) as http:
+            answers = [http.get(f"{url}/{path}") for path in ("stopping", "SIGTERM", "stopping", "stopping")]
+        os.kill(os.getpid(), signal.SIGINT)
+        return [(answer.text, answer.headers.get("connection") == "close") for answer in answers]
+
+    answers = while_served(client, settings(implementation=implementation, port=free_port(), stop_delay_s=60))
+
+    assert [("no", False), ("ok", True), ("yes", True), ("yes", True)] == answers
+
+
+@both
+def test_when_the_delay_is_over_nobody_is_let_in(implementation: str) -> None:
+    """And when those that run have ended, so has the server."""
+
+    def client(url: str) -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        until_refused(url)
+        return "refused"
+
+    given = settings(implementation=implementation, port=free_port(), stop_delay_s=0.2)
+
+    assert "refused" == while_served(client, given)
+
+
+def test_who_has_connected_before_the_end_is_answered() -> None:
+    """Also where the loop has not seen it yet: to close the listener would reset it."""
+
+    def client(url: str) -> str:
+        with ThreadPoolExecutor(1) as thread:
+            busy = thread.submit(httpx.get, f"{url}/busy", timeout=20)
+            time.sleep(0.3)
+            answer = httpx.get(url, timeout=20).text
+            return busy.result().text + answer
+
+    assert "okok" == while_served(client, settings(port=free_port()))
+
+
+@both
+@pytest.mark.parametrize("signals", [("SIGTERM", "SIGINT"), ("SIGINT", "SIGINT")])
+def test_sigint_after_another_signal_waits_for_nothing(
+    implementation: str, signals: tuple[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither for the delay nor for the grace; what runs is cut, and may settle."""
 
     def client(url: str) -> float:
         before = time.monotonic()
-        with pytest.raises(httpx.HTTPError):
-            httpx.get(f"{url}/hangs", timeout=20).raise_for_status()
+        with ThreadPoolExecutor(1) as thread:
+            hanging = thread.submit(hang, url)
+            while httpx.get(f"{url}/running").text != "1":
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.Signals[signals[0]])
+            until_stopping(url)  # two signals of one kind might be seen as one
+            os.kill(os.getpid(), signal.Signals[signals[1]])
+            hanging.result()
         return time.monotonic() - before
 
-    took_s = while_served(client, settings(implementation=implementation, port=free_port(), shutdown_grace_s=1))
+    def hang(url: str) -> None:
+        with suppress(httpx.HTTPError):
+            httpx.get(f"{url}/waits", timeout=50)
 
-    assert 0.9 < took_s < 15
+    given = settings(implementation=implementation, port=free_port(), stop_delay_s=40, shutdown_grace_s=40)
+
+    assert while_served(client, given) < 30
+    assert capfd.readouterr().out.endswith("\nsettled\nlifespan ended\n")
+
+
+def until_stopping(url: str) -> None:
+    """It says so, or lets nobody in any more."""
+    with suppress(httpx.HTTPError):
+        while httpx.get(f"{url}/stopping", timeout=20).text != "yes":
+            time.sleep(0.01)
+
+
+def until_refused(url: str) -> None:
+    """Nobody listens there any more."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            connected(url).close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.02)
+    raise AssertionError("it goes on listening")
 
 
 @both

@@ -12,8 +12,8 @@ class TestUnknownNames:
             (f"{SMALLEST}\ntimeout: {{}}", "timeout is not a setting; did you mean 'timeouts'."),
             (f"{SMALLEST}\nport: 1", "port is not a setting; did you mean 'server.port'."),
             (
-                f"{SMALLEST}\nretry: {{zzz: 1}}",
-                "retry.zzz is not a setting; allowed are 'max_attempts'.",
+                f"{SMALLEST}\ndrain: {{zzz: 1}}",
+                "drain.zzz is not a setting; allowed are 'hand_over_after_s'.",
             ),
         ],
     )
@@ -79,7 +79,7 @@ class TestValues:
             ("models: [{workers: [{url: 'http://a'}]}]", "models[0].name is missing; it must be given."),
             (
                 "models: [{name: tiny}]",
-                "models[0].workers is empty; a model needs at least one worker, or a workers_file, or bedrock.",
+                "models[0].workers is empty; a model needs at least one worker, or a workers_file, or a fallback.",
             ),
             (
                 with_model(name="gpt-*"),

@@ -7,6 +7,7 @@ from gateway.settings import (
     AdminSettings,
     BedrockSettings,
     BreakerSettings,
+    DrainSettings,
     HealthSettings,
     IndexSettings,
     LoggingSettings,
@@ -37,6 +38,7 @@ def test_the_example_shows_every_setting_with_its_default() -> None:
     assert settings.health == HealthSettings()
     assert settings.breaker == BreakerSettings()
     assert settings.retry == RetrySettings()
+    assert settings.drain == DrainSettings()
     assert settings.logging == LoggingSettings()
     assert settings.bedrock == BedrockSettings()
     assert settings.admin == AdminSettings()
@@ -100,7 +102,7 @@ def test_the_region_of_bedrock_must_come_from_somewhere(setting: str, environ: d
 
 def test_the_rules_hold_for_parts_too() -> None:
     """A model without anything to answer is refused at once."""
-    with pytest.raises(ValidationError, match="needs at least one worker, or a workers_file, or bedrock"):
+    with pytest.raises(ValidationError, match="needs at least one worker, or a workers_file, or a fallback"):
         ModelSettings(name="tiny")
 
 

@@ -21,10 +21,10 @@ def completion(**fields: Any) -> bytes:
 
 
 def test_a_chat_with_defaults() -> None:
-    """64 tokens unless asked otherwise, not streamed, one choice, end of answer respected."""
+    """All that fits unless asked otherwise, not streamed, one choice, end of answer respected."""
     request = READER.chat(chat())
 
-    assert [64] == request.max_tokens
+    assert [88] == request.max_tokens
     assert (1, 0, False) == (request.choices_per_prompt, request.min_tokens, request.streams)
     flags = (request.ignore_eos, request.include_usage, request.continuous_usage, request.return_token_ids)
     assert not any(flags)
@@ -38,11 +38,27 @@ def test_both_names_of_the_limit() -> None:
     assert [16] == READER.completion(completion()).max_tokens
 
 
+def test_a_limit_of_null_is_all_that_fits() -> None:
+    """Of a completion as well, which has 16 tokens only where nothing is said; a chat has the same either way."""
+    assert [97] == READER.completion(completion(max_tokens=None)).max_tokens
+    assert [88] == READER.chat(chat(max_tokens=None)).max_tokens
+
+
+def test_a_chat_that_goes_on_with_its_last_message() -> None:
+    """Which may not be asked for together with a new one."""
+    messages = [*HELLO, {"role": "assistant", "content": "bak tol "}]
+    request = READER.chat(chat(messages=messages, continue_final_message=True, add_generation_prompt=False))
+
+    assert request.prompts[0].text().endswith("<|im_start|>assistant\nbak tol ")
+    with pytest.raises(ApiError, match="Cannot set both `continue_final_message` and `add_generation_prompt` to True"):
+        READER.chat(chat(messages=messages, continue_final_message=True))
+
+
 def test_unknown_fields_and_nulls_are_let_through() -> None:
     """As vLLM does, whose models allow extra fields."""
     request = READER.chat(chat(temperature=0.7, stop=["x"], max_tokens=None, stream=None, vllm_xargs={"a": 1}))
 
-    assert [64] == request.max_tokens
+    assert [88] == request.max_tokens
 
 
 def test_the_model_may_be_left_out() -> None:

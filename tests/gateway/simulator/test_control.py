@@ -301,6 +301,32 @@ async def test_a_slow_worker(slow_worker: httpx.AsyncClient) -> None:
         await slow_worker.post(CHAT, json=HELLO | {"max_tokens": 2}, timeout=IMPATIENT)
 
 
+async def test_a_worker_that_stands_still(slow_worker: httpx.AsyncClient) -> None:
+    """Nothing leaves it, neither a stream under way nor its health; what has come is answered when it is over."""
+    body = HELLO | {"stream": True, "max_tokens": 10, "ignore_eos": True}
+    async with slow_worker.stream("POST", CHAT, json=body) as reply:
+        chunks = reply.aiter_bytes()
+        seen = await anext(chunks)
+        await fault(slow_worker, mode="freeze", seconds=3600)
+        with pytest.raises(httpx.ReadTimeout):
+            await slow_worker.get("/health", timeout=IMPATIENT)
+        waiting = asyncio.ensure_future(slow_worker.get("/health"))
+        await asyncio.sleep(0)
+        await fault(slow_worker, mode="none")
+        assert 200 == (await waiting).status_code
+        seen += b"".join([chunk async for chunk in chunks])
+
+    assert seen.endswith(b"data: [DONE]\n\n")
+
+
+async def test_a_worker_that_stood_still_is_well_again(worker: httpx.AsyncClient) -> None:
+    """After so many seconds, without being told."""
+    await fault(worker, mode="freeze", seconds=0.05)
+    assert 200 == (await worker.get("/health")).status_code
+
+    assert "none" == (await worker.get("/control/faults")).json()["mode"]
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

@@ -15,4 +15,4 @@ def test_each_endpoint_reads_its_body_and_names_its_answer() -> None:
     completion, shape = CompletionEndpoint(READER).read(incoming(b'{"prompt": "Hello"}'))
 
     assert (["chatcmpl-abc", "cmpl-abc"]) == [chat_shape.id, shape.id]
-    assert ([64], [16]) == (chat.max_tokens, completion.max_tokens)
+    assert ([88], [16]) == (chat.max_tokens, completion.max_tokens)

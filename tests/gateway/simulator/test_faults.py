@@ -82,3 +82,15 @@ def test_slow_has_a_factor_and_no_count() -> None:
     faults.set(Fault("slow", factor=3))
 
     assert 3 == faults.slow_factor
+
+
+def test_a_fault_is_ended_by_its_name() -> None:
+    """And not once there is another one."""
+    faults = Faults()
+    faults.set(Fault("freeze"))
+    faults.end("freeze")
+    assert NO_FAULT == faults.in_force
+
+    faults.set(Fault("slow"))
+    faults.end("freeze")
+    assert "slow" == faults.in_force.mode

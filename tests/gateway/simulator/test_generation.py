@@ -11,9 +11,10 @@ import pytest
 
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
-from gateway.simulator.tokens import TokenSequence
+from gateway.simulator.tokens import END_OF_ANSWER, TokenSequence
 
 HELLO: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}]}
+UNCUT: dict[str, Any] = {"return_token_ids": True, "ignore_eos": True, "max_tokens": 64}
 LONG = "All work and no play makes Jack a dull boy. " * 40
 
 
@@ -142,10 +143,10 @@ async def test_the_next_turn_finds_the_answer_cached(worker: httpx.AsyncClient) 
     assert (prompt_tokens + 199) // 16 * 16 == second["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-@pytest.mark.parametrize("cut", [1, 25, 63])
+@pytest.mark.parametrize("cut", [1, 24, 25, 26, 63])
 async def test_a_cut_answer_is_continued_exactly(worker: httpx.AsyncClient, cut: int) -> None:
     """Prompt and answer ids so far, sent as a completion, are answered by the rest of the uncut chat."""
-    whole = await answer(worker, "/v1/chat/completions", HELLO | {"return_token_ids": True, "ignore_eos": True})
+    whole = await answer(worker, "/v1/chat/completions", HELLO | UNCUT)
     ids = whole["choices"][0]["token_ids"]
     rest = await answer(
         worker,
@@ -190,9 +191,39 @@ async def test_several_prompts_and_choices(worker: httpx.AsyncClient) -> None:
 async def test_an_answer_that_ends_by_itself(worker: httpx.AsyncClient) -> None:
     """It stops before the limit; its last token has no text."""
     whole = await answer(worker, "/v1/chat/completions", HELLO | {"max_tokens": 300, "return_token_ids": True})
+    unlimited = await answer(worker, "/v1/chat/completions", HELLO | {"return_token_ids": True})
+    ids = TokenSequence.from_ids(whole["choices"][0]["token_ids"])
 
     assert "stop" == whole["choices"][0]["finish_reason"]
-    assert len(whole["choices"][0]["token_ids"]) == 1 + len(whole["choices"][0]["message"]["content"].split())
+    assert whole["choices"] == unlimited["choices"]
+    assert END_OF_ANSWER == ids.each()[-1]
+    assert whole["choices"][0]["message"]["content"] == ids.text(skip_marks=True)
+
+
+async def test_half_a_character_is_held_back(worker: httpx.AsyncClient) -> None:
+    """Its token comes with no text; cut off there, the answer ends before the character, streamed or not."""
+    body = HELLO | {"max_tokens": 25, "ignore_eos": True, "return_token_ids": True}  # the 25th is half of a word
+    streamed = events((await worker.post("/v1/chat/completions", json=body | {"stream": True})).text)
+    whole = await answer(worker, "/v1/chat/completions", body)
+    choices = [event["choices"][0] for event in streamed[1:]]
+
+    assert [4] * 24 + [0] == [len(choice["delta"]["content"]) for choice in choices]
+    assert [1] * 25 == [len(choice["token_ids"]) for choice in choices]
+    assert "".join(choice["delta"]["content"] for choice in choices) == whole["choices"][0]["message"]["content"]
+    assert "length" == choices[-1]["finish_reason"] == whole["choices"][0]["finish_reason"]
+
+
+async def test_a_chat_goes_on_with_the_text_so_far(worker: httpx.AsyncClient) -> None:
+    """As the last message, which is not ended: the rest of the uncut answer comes."""
+    whole = await answer(worker, "/v1/chat/completions", HELLO | UNCUT)
+    text = whole["choices"][0]["message"]["content"]
+    said = text.encode()[:140].decode()  # past a character beyond ASCII
+    flags = {"continue_final_message": True, "add_generation_prompt": False, "max_tokens": 10, "ignore_eos": True}
+    messages = [*HELLO["messages"], {"role": "assistant", "content": said}]
+    rest = await answer(worker, "/v1/chat/completions", {"messages": messages, **flags})
+
+    assert not said.isascii()
+    assert text.startswith(said + rest["choices"][0]["message"]["content"])
 
 
 async def test_two_requests_may_carry_one_id(worker: httpx.AsyncClient) -> None:

@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.simulator.vocabulary import LETTERS, MARKS, SIZE, all_tokens, ids_of, mark_id, mark_piece, token_bytes
+from gateway.simulator.vocabulary import (
+    LETTERS,
+    MARKS,
+    SIZE,
+    all_tokens,
+    ids_of,
+    is_mark,
+    mark_id,
+    mark_piece,
+    token_bytes,
+)
 
 PIECES = st.binary(min_size=1, max_size=4).filter(lambda piece: 0xFF not in piece)
 
@@ -20,6 +30,11 @@ def test_the_ids_are_in_four_ranges() -> None:
     assert [256, 65_534] == [*of(b"\0\0"), *of(b"\xfe\xfe")]
     assert [65_792, 225_791] == [*of(b"    "), *of(b"vvvv")]
     assert (225_792, 225_793, 225_794) == (mark_id("<|im_start|>"), mark_id("<|im_end|>"), SIZE)
+
+
+def test_marks_are_the_last_ids() -> None:
+    """And what is beyond the vocabulary is none."""
+    assert [False, True, True, False] == [is_mark(token) for token in (225_791, 225_792, 225_793, 225_794)]
 
 
 def test_four_letters_are_one_token_and_other_pieces_are_cut_in_two() -> None:

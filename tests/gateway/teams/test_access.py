@@ -1,10 +1,12 @@
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from gateway.errors import Forbidden, GatewayError, InvalidKey, StoreAway
 from gateway.teams.access import MOST_REMEMBERED, Access
@@ -321,6 +323,86 @@ def test_keys_are_known_by_another_digester_from_the_moment_it_is_given() -> Non
     assert "ci" == desk.asks()
 
 
+# ---- who is marked
+
+BEARER = b"Bearer " + SECRET.encode()
+
+
+def marked(desk: Desk, **fields: bytes) -> bool:
+    """Whether whoever brings *fields* is known without being looked for, once they were."""
+    given = {name.replace("_", "-").encode(): value for name, value in fields.items()}
+    desk.access.known(given)  # as before every request
+    caller = desk.access.caller(header_of({name: value.decode() for name, value in fields.items()}), "192.0.2.1")
+    assert caller is not None
+    desk.access.mark(given, caller)
+    known = desk.access.known(given)
+    assert known is None or known is caller
+    return known is caller
+
+
+def test_who_was_found_once_is_known_by_the_same_words() -> None:
+    desk = Desk()
+
+    assert desk.access.known({b"authorization": BEARER}) is None
+    assert marked(desk, authorization=BEARER)
+    for said in (BEARER + b" ", BEARER[:-1], b"bearer" + BEARER[6:], b""):
+        assert desk.access.known({b"authorization": said}) is None
+
+
+def test_a_second_key_beside_a_marked_one_is_looked_at() -> None:
+    desk = Desk()
+    assert marked(desk, authorization=BEARER)
+
+    for name in (b"x-api-key", b"api-key"):
+        assert desk.access.known({b"authorization": BEARER, name: OTHER.encode()}) is None
+    assert desk.access.known({b"x-api-key": SECRET.encode()}) is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"expires_at": 2000.0}, {"networks": ("192.0.2.0/24",)}],
+    ids=["expires", "networks"],
+)
+def test_nobody_is_marked_of_whom_more_is_asked_than_the_secret(more: dict[str, Any]) -> None:
+    assert not marked(Desk(key=structs.replace(CI, **more)), authorization=BEARER)
+
+
+def test_a_former_secret_is_not_marked() -> None:
+    """Its time ends though no key changes."""
+    desk = Desk(key=structs.replace(CI, former_digest=DIGESTER.digest(FORMER), former_until=2000.0))
+
+    assert not marked(desk, authorization=b"Bearer " + FORMER.encode())
+    assert marked(desk, authorization=BEARER)
+
+
+def test_a_mark_ends_with_any_change_of_teams_or_keys() -> None:
+    """Whatever it is, and before the next request."""
+    desk = Desk()
+    assert marked(desk, authorization=BEARER)
+    desk.directory.take(Snapshot(2, {"blue": BLUE}, {"ci": structs.replace(CI, blocked=True)}))
+
+    assert desk.access.known({b"authorization": BEARER}) is None
+    assert "blocked" in why(desk)
+
+
+def test_who_was_found_before_a_change_is_not_marked_after_it() -> None:
+    desk = Desk()
+    found = desk.access.caller(header_of({"authorization": BEARER.decode()}), None)
+    assert found is not None
+    desk.directory.take(Snapshot(2, {"blue": BLUE}, {}))
+    desk.access.mark({b"authorization": BEARER}, found)
+
+    assert desk.access.known({b"authorization": BEARER}) is None
+
+
+def test_marks_end_with_the_digester() -> None:
+    desk = Desk()
+    assert marked(desk, authorization=BEARER)
+    desk.access.use(Digester(b"other"))
+
+    assert desk.access.known({b"authorization": BEARER}) is None
+
+
 # ---- whatever is sent
 
 PIECES = (SECRET, FORMER, "Bearer", " ", ",", "\t", "\x00", "é", SECRET[:-1], SECRET.upper(), DIGESTER.digest(SECRET))
@@ -369,10 +451,11 @@ def test_nothing_that_is_kept_holds_a_secret() -> None:
     """A dump of what it remembers tells nobody's."""
     desk = Desk()
     desk.asks()
+    marked(desk, authorization=BEARER)
 
     kept = {name: getattr(desk.access, name) for name in dir(desk.access)}  # compiled, it has no __dict__
     assert SECRET not in repr(kept)
-    assert 1 == len(desk.access._digests)
+    assert (1, 1) == (len(desk.access._digests), len(desk.access._marked))
 
 
 def test_strangers_fill_no_memory() -> None:
@@ -390,4 +473,6 @@ def test_what_is_remembered_is_bounded() -> None:
     desk.directory.take(Snapshot(2, {"blue": Team("blue")}, keys))
 
     assert secrets == [desk.asks(secret=secret) for secret in secrets]
+    assert all(marked(desk, authorization=b"Bearer " + secret.encode()) for secret in secrets)
     assert MOST_REMEMBERED >= len(desk.access._digests)
+    assert MOST_REMEMBERED >= len(desk.access._marked)

@@ -1,5 +1,3 @@
-import weakref
-
 import pytest
 
 from gateway.teams.caller import Caller
@@ -36,9 +34,9 @@ def test_a_key_is_not_plain_where_more_is_asked_of_it_than_its_secret(team: Team
 
 
 def test_callers_are_the_same_or_different() -> None:
-    """What is worked out for one may hang on it, and is gone with it."""
+    """What is worked out for one is never taken for the other's."""
     one, other = (Caller(Team("blue"), Key("ci", "blue", "d", model_limits={})) for _ in range(2))
-    kept = weakref.WeakKeyDictionary({one: 1, other: 2})
+    kept = {one: 1, other: 2}
 
     assert one != other
     assert 1 == kept[one]

@@ -39,6 +39,7 @@ def test_a_team_and_its_key_say_everything() -> None:
         models=("tiny", "gpt-*"),
         strategies=("session",),
         fallback=False,
+        ttft_s=0.5,
         blocked=True,
         isolated_cache=True,
         projects=("p",),
@@ -66,7 +67,7 @@ def test_a_team_and_its_key_say_everything() -> None:
     assert {
         "blue": Team(
             "blue", 2, "high", ("tiny", "gpt-*"), ("session",), False, True, True, ("p",), every,
-            {"tiny": Limits(concurrent=1)},
+            {"tiny": Limits(concurrent=1)}, 0.5,
         )
     } == declared.teams  # fmt: skip
     assert {

@@ -1,3 +1,4 @@
+import itertools
 import random
 from functools import partial
 
@@ -97,6 +98,22 @@ def test_a_caller_stays_the_same_as_long_as_team_and_key_do() -> None:
 
     assert ci is found.caller_of("c")
     assert dev is not found.caller_of("d")
+
+
+def test_every_change_makes_another_generation() -> None:
+    """And what changes nothing makes none."""
+    found = directory()
+    generations = [found.generation]
+    for change in (
+        lambda: found.take(STORED),
+        lambda: found.take(Snapshot(4, {"blue": BLUE}, {"ci": CI})),
+        lambda: found.take(STORED),
+        lambda: found.declare(Declared({"red": RED})),
+    ):
+        change()
+        generations.append(found.generation)
+
+    assert [0, 1, 0, 1] == [after - before for before, after in itertools.pairwise(generations)]
 
 
 def test_what_is_gone_opens_nothing() -> None:

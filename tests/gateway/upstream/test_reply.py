@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from gateway.errors import ReplyBroken
+from gateway.errors import ReplyBroken, UpstreamTimeout
 from gateway.upstream.connection import Connection
 from gateway.upstream.limits import Limits
 from gateway.upstream.reply import HttpReply
@@ -75,3 +75,102 @@ async def test_a_slow_reader_bounds_what_is_held() -> None:
     assert line.transport.is_paused
     assert b"abcde" == await reply.read()
     assert not line.transport.is_paused
+
+
+async def waiting_for(reply: HttpReply) -> "asyncio.Task[bytes]":
+    reading = asyncio.get_running_loop().create_task(reply.read())
+    await asyncio.sleep(0)
+    return reading
+
+
+async def begun(*, idle_s: float = 5.0) -> tuple[Line, HttpReply, list[float]]:
+    """A stream of which the first piece has been read; the list holds the time."""
+    line, now = Line(streams=True), [1.0]
+    line.come(OK + b"h")
+    await line.connection.first_byte()
+    reply = HttpReply(line.connection, lambda _: None, lambda: now[0], idle_s=idle_s)
+    await reply.read()
+    return line, reply, now
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+async def test_a_shorter_pause_may_be_asked_for(*, is_waiting: bool) -> None:
+    """From the next wait on, and for the one under way, since it began."""
+    line, reply, now = await begun()
+    if is_waiting:
+        reading = await waiting_for(reply)
+        now[0] = 2.0
+        reply.expect_within(1.5)
+    else:
+        reply.expect_within(1.5)
+        reading = await waiting_for(reply)
+    line.connection.expire(2.4)
+    line.come(b"e")
+
+    assert b"e" == await reading
+
+    now[0] = 10.0
+    reading = await waiting_for(reply)
+    line.connection.expire(11.5)
+    with pytest.raises(UpstreamTimeout) as timeout:
+        await reading
+
+    assert "idle" == timeout.value.phase
+
+
+async def test_no_pause_is_longer_than_the_workers_own_timeout() -> None:
+    """Whatever is asked for; and it can be made longer again up to that."""
+    line, reply, _ = await begun(idle_s=5.0)
+    reply.expect_within(1.0)
+    reply.expect_within(60.0)
+    reading = await waiting_for(reply)
+    line.connection.expire(5.9)
+    assert not reading.done()
+    line.connection.expire(6.0)
+
+    with pytest.raises(UpstreamTimeout):
+        await reading
+
+
+async def test_an_interrupted_read_raises_what_it_was_told() -> None:
+    """At once; and the worker sees the connection go, which is how it learns to stop."""
+    line, reply, _ = await begun()
+    reading = await waiting_for(reply)
+    error = ReplyBroken("w1 is draining")
+    reply.interrupt(error)
+
+    with pytest.raises(ReplyBroken) as raised:
+        await reading
+    assert error is raised.value
+    assert line.transport.is_aborted
+
+
+@pytest.mark.parametrize("rest", [b"el", b"ello"])
+async def test_an_interruption_comes_before_what_has_not_been_read(rest: bytes) -> None:
+    """Also where that is the end: the next read raises, and nothing passes for complete."""
+    line, reply, _ = await begun()
+    line.come(rest)
+    error = ReplyBroken("w1 is draining")
+    reply.interrupt(error)
+
+    assert not reply.ended
+    with pytest.raises(ReplyBroken) as raised:
+        await reply.read()
+    assert error is raised.value
+    assert not line.connection.is_reusable()
+
+
+async def test_nothing_interrupts_what_is_over() -> None:
+    """A complete answer stays complete, and a closed one stays closed; both may still be told anything."""
+    line, reply, _ = await begun()
+    line.come(b"ello")
+    await reply.read()
+    reply.interrupt(ReplyBroken("w1 is draining"))
+
+    assert (True, True) == (reply.ended, line.connection.is_reusable())
+
+    await reply.aclose()
+    reply.interrupt(ReplyBroken("w1 is draining"))
+    reply.expect_within(1.0)
+
+    assert reply.ended

@@ -13,7 +13,7 @@ from gateway.settings import build
 from gateway.storage.redis_link import redis_link
 from gateway.teams.redis_teams import RedisTeamStore
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault
-from tests.gateway.examples import the_models
+from tests.gateway.examples import a_draining, the_models
 from tests.storage import RedisServer
 
 OF_A_GATEWAY = {f"{PREFIX}/{path}" for path in ("workers", "workers/drain", "workers/undrain", "models", "reload")}
@@ -28,7 +28,9 @@ async def test_without_a_gateway_its_routes_are_not_there(admin: Administration)
 
 async def test_with_a_gateway_they_are() -> None:
     settings = build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}]}, {})
-    async with administration(gateway=AdminGateway(the_models(), lambda: settings)) as admin:
+    models = the_models()
+    gateway = AdminGateway(models, lambda: settings, draining=a_draining(models))
+    async with administration(gateway=gateway) as admin:
         assert {"workers": []} == await admin.get("/workers")
         assert OF_A_GATEWAY <= admin.api.openapi()["paths"].keys()
 

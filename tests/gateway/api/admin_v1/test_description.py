@@ -8,7 +8,7 @@ import pytest
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.settings import build
 from tests.gateway.api.admin_v1.administration import Administration, administration
-from tests.gateway.examples import the_models
+from tests.gateway.examples import a_draining, the_models
 from tests.gateway.ledger.examples import an_entry
 
 
@@ -16,7 +16,8 @@ from tests.gateway.ledger.examples import an_entry
 def document() -> dict[str, Any]:
     async def told() -> Any:
         settings = build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}]}, {})
-        gateway = AdminGateway(the_models(), lambda: settings)
+        models = the_models()
+        gateway = AdminGateway(models, lambda: settings, draining=a_draining(models))
         async with administration(gateway=gateway) as admin, admin.client(None) as client:
             return (await client.get("/admin/v1/openapi.json")).json()
 
@@ -64,7 +65,7 @@ def test_every_operation_tells_errors_in_our_shape(document: dict[str, Any]) -> 
         ("post", "/keys", "KeyBody"),
         ("patch", "/keys/{key_id}", "KeyState"),
         ("post", "/keys/{key_id}/rotate", "RotationBody"),
-        ("post", "/workers/drain", "WorkerBody"),
+        ("post", "/workers/drain", "DrainBody"),
         ("post", "/workers/undrain", "WorkerBody"),
     ],
 )

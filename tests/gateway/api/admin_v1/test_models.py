@@ -2,10 +2,11 @@
 
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.model_names import ModelNames
+from gateway.models import Models
 from gateway.settings import build
 from tests.fakes.backends import Answers
 from tests.gateway.api.admin_v1.administration import administration, fault
-from tests.gateway.examples import a_model, the_models
+from tests.gateway.examples import a_draining, a_model, the_models
 
 SETTINGS = build(
     {
@@ -26,10 +27,14 @@ SETTINGS = build(
 )
 
 
+def of(models: Models) -> AdminGateway:
+    return AdminGateway(models, lambda: SETTINGS, draining=a_draining(models))
+
+
 async def test_models_are_listed_with_price_limits_and_workers() -> None:
     """In the order of the settings; one that is not in force yet has no workers."""
     models = the_models(a_model(Answers(), name="tiny"))
-    async with administration(gateway=AdminGateway(models, lambda: SETTINGS)) as admin:
+    async with administration(gateway=of(models)) as admin:
         listed = await admin.get("/models")
         workers = (await admin.get("/workers"))["workers"]
     tiny, big = listed["data"]
@@ -62,7 +67,7 @@ async def test_limits_are_of_models_that_are_configured() -> None:
     """Those of an alias would come to nothing; what was accepted earlier stays, whatever became of its model."""
     unknown = {"model_limits": {"nobody": {"concurrent": 1}}}
     models = the_models(a_model(name="tiny"), aliases={"tiny": ["gpt-4o"]})
-    async with administration(gateway=AdminGateway(models, lambda: SETTINGS)) as admin:
+    async with administration(gateway=of(models)) as admin:
         await admin.make("teams", name="blue", model_limits={"tiny": {"concurrent": 1}})
         refused = [
             await admin.ask("POST", "/teams", {"name": "red", **unknown}),

@@ -8,13 +8,14 @@ from gateway.api.admin_v1.parts import AdminGateway
 from gateway.reloads import Reloaded
 from gateway.settings import build
 from tests.gateway.api.admin_v1.administration import administration, fault, message
-from tests.gateway.examples import the_models
+from tests.gateway.examples import a_draining, the_models
 
 SETTINGS = build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}]}, {})
 
 
 def gateway(reload: Callable[[], Awaitable[Reloaded]] | None) -> AdminGateway:
-    return AdminGateway(the_models(), lambda: SETTINGS, reload)
+    models = the_models()
+    return AdminGateway(models, lambda: SETTINGS, reload, draining=a_draining(models))
 
 
 def coming_to(reloaded: Reloaded) -> Callable[[], Awaitable[Reloaded]]:

@@ -4,11 +4,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from cache_index import WorkerId
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.settings import build
 from tests.fakes.backends import Answers
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault
-from tests.gateway.examples import a_model, the_models
+from tests.gateway.examples import a_draining, a_model, the_models
+from tests.routing.examples import a_request, book
 
 SETTINGS = build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}]}, {})
 
@@ -17,7 +19,9 @@ SETTINGS = build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}]
 async def admin() -> AsyncIterator[Administration]:
     """Of a gateway with two models: workers a and b of tiny, a of big."""
     models = the_models(a_model(Answers(), Answers(), name="tiny"), a_model(Answers(), name="big"))
-    async with administration(gateway=AdminGateway(models, lambda: SETTINGS)) as made:
+    book(models.find("tiny").fleet, a_request(), 100.0, WorkerId("b"))
+    gateway = AdminGateway(models, lambda: SETTINGS, draining=a_draining(models))
+    async with administration(gateway=gateway) as made:
         yield made
 
 
@@ -41,6 +45,28 @@ async def test_a_worker_drains_and_comes_back(admin: Administration) -> None:
     assert [("tiny", "a", "drained"), ("tiny", "b", "up"), ("big", "a", "up")] == meanwhile
     assert ["tiny", "big"] == [each["model"] for each in back.json()["workers"]]
     assert {"up"} == {state for *_, state in await states(admin)}
+
+
+@pytest.mark.parametrize(
+    ("said", "left_s"), [({}, 30.0), ({"hand_over_after_s": 7}, 7.0), ({"hand_over_after_s": None}, None)]
+)
+async def test_a_drain_may_say_when_streams_are_handed_over(
+    admin: Administration, said: dict[str, object], left_s: float | None
+) -> None:
+    """null: never; without a word it is drain.hand_over_after_s."""
+    drained = await admin.ask("POST", "/workers/drain", {"worker": "b", **said}, who="op")
+
+    assert [(["operator"], left_s)] == [
+        (each["draining_by"], each["hand_over_in_s"]) for each in drained.json()["workers"]
+    ]
+
+
+@pytest.mark.parametrize(("action", "after_s"), [("drain", -1), ("drain", 10**7), ("drain", "7"), ("undrain", 7)])
+async def test_a_time_that_cannot_be_is_refused(admin: Administration, action: str, after_s: object) -> None:
+    """And one that has no meaning."""
+    response = await admin.ask("POST", f"/workers/{action}", {"worker": "a", "hand_over_after_s": after_s})
+
+    assert (400, None, "hand_over_after_s") == fault(response)
 
 
 async def test_both_are_in_the_audit_log(admin: Administration) -> None:
@@ -94,4 +120,4 @@ async def test_a_worker_drains_while_the_store_is_away(admin: Administration) ->
     response = await admin.ask("POST", "/workers/drain", {"worker": "b"})
 
     assert 200 == response.status_code
-    assert ("tiny", "b", "drained") in await states(admin)
+    assert ("tiny", "b", "draining") in await states(admin)

@@ -4,15 +4,17 @@ import msgspec
 import pytest
 from openai.types.chat import ChatCompletion
 
-from gateway.backends.bedrock.answer import finish_reason, to_completion, usage
+from gateway.backends.bedrock.answer import Terms, as_events, finish_reason, read_answer, to_completion, usage
+from gateway.backends.bedrock.frame import Event
+from gateway.backends.bedrock.wire import Heading
 from gateway.errors import ReplyBroken
 
+HEADING = Heading("chatcmpl-1", 1700000000, "tiny", "reasoning_content")
 
-def completion(answer: object) -> Any:
+
+def completion(answer: object, terms: Terms | None = None) -> Any:
     body = msgspec.json.encode(answer)
-    text = to_completion(
-        body, completion_id="chatcmpl-1", created=1700000000, model="tiny", reasoning_field="reasoning_content"
-    )
+    text = to_completion(read_answer(body), HEADING, terms or Terms())
     ChatCompletion.model_validate_json(text, strict=True)
     return msgspec.json.decode(text)
 
@@ -96,32 +98,138 @@ def test_a_200_without_an_output_is_broken(body: object) -> None:
 def test_a_200_that_is_not_json_is_broken() -> None:
     """A page of something in between is not an answer."""
     with pytest.raises(ReplyBroken, match="not valid JSON"):
-        to_completion(b"<html>", completion_id="c", created=0, model="m", reasoning_field="reasoning")
+        read_answer(b"<html>")
 
 
 @pytest.mark.parametrize(
-    ("stop_reason", "expected"),
+    ("stop_reason", "expected", "with_calls"),
     [
-        ("end_turn", "stop"),
-        ("stop_sequence", "stop"),
-        ("max_tokens", "length"),
-        ("model_context_window_exceeded", "length"),
-        ("guardrail_intervened", "content_filter"),
-        ("content_filtered", "content_filter"),
-        ("never_heard_of", "stop"),
-        (None, "stop"),
+        ("end_turn", "stop", "tool_calls"),
+        ("stop_sequence", "stop", "tool_calls"),
+        ("tool_use", "stop", "tool_calls"),
+        ("max_tokens", "length", "length"),
+        ("model_context_window_exceeded", "length", "length"),
+        ("guardrail_intervened", "content_filter", "content_filter"),
+        ("content_filtered", "content_filter", "content_filter"),
+        ("never_heard_of", "stop", "tool_calls"),
+        (None, "stop", "tool_calls"),
     ],
 )
-def test_a_stop_reason_is_a_finish_reason(stop_reason: object, expected: str) -> None:
-    """Each stop reason has one finish reason; an unknown one is an ordinary end."""
-    assert expected == finish_reason(stop_reason)
+def test_a_stop_reason_is_a_finish_reason(stop_reason: object, expected: str, with_calls: str) -> None:
+    """Each has one; an unknown one is an ordinary end, and an ordinary end with calls is ``tool_calls``."""
+    assert expected == finish_reason(stop_reason, has_calls=False)
+    assert with_calls == finish_reason(stop_reason, has_calls=True)
 
 
-@pytest.mark.parametrize("stop_reason", ["malformed_model_output", "malformed_tool_use", "tool_use"])
+@pytest.mark.parametrize("stop_reason", ["malformed_model_output", "malformed_tool_use"])
 def test_an_unusable_answer_is_broken(stop_reason: str) -> None:
-    """Garbage, or a call of a tool that was never offered, is not handed on as a finished answer."""
+    """Garbage is not handed on as a finished answer."""
     with pytest.raises(ReplyBroken, match=stop_reason):
-        finish_reason(stop_reason)
+        finish_reason(stop_reason, has_calls=True)
+
+
+def use(name: str, told: object = None, call_id: object = "t1") -> dict[str, Any]:
+    return {"toolUse": {"toolUseId": call_id, "name": name, "input": told}}
+
+
+def test_every_tool_call_is_there() -> None:
+    """Their arguments are compact JSON, in the order of the blocks; without text the content is null."""
+    found = completion(
+        answer(use("look_up", {"city": "Zürich", "days": [1, 2]}, "a"), use("now", {}, "b"), stopReason="tool_use")
+    )
+
+    choice = found["choices"][0]
+    assert "tool_calls" == choice["finish_reason"]
+    assert {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": "a",
+                "type": "function",
+                "function": {"name": "look_up", "arguments": '{"city":"Zürich","days":[1,2]}'},
+            },
+            {"id": "b", "type": "function", "function": {"name": "now", "arguments": "{}"}},
+        ],
+    } == choice["message"]
+
+
+def test_text_beside_calls_is_kept() -> None:
+    """Also where it comes behind them, and where the model says that it ended its turn."""
+    found = completion(answer({"text": "One "}, use("now"), {"text": "moment."}))["choices"][0]
+
+    assert ("One moment.", "tool_calls") == (found["message"]["content"], found["finish_reason"])
+    assert "{}" == found["message"]["tool_calls"][0]["function"]["arguments"]
+
+
+def test_names_are_turned_back() -> None:
+    """The caller sees the name that it gave, not the one that fits Bedrock."""
+    found = completion(answer(use("files_read")), Terms(original={"files_read": "files.read"}.__getitem__))
+
+    assert "files.read" == found["choices"][0]["message"]["tool_calls"][0]["function"]["name"]
+
+
+def test_call_ids_are_unique_within_an_answer() -> None:
+    """A model that numbers badly, or not at all, does not make two calls one."""
+    blocks = [use("f", call_id=call_id) for call_id in ("functions.f:0", "functions.f:0", None, "", "call-2")]
+
+    calls = completion(answer(*blocks))["choices"][0]["message"]["tool_calls"]
+
+    assert ["functions.f:0", "functions.f:0-2", "call", "call-2", "call-2-2"] == [call["id"] for call in calls]
+
+
+def test_the_input_of_the_schemas_tool_is_the_content() -> None:
+    """What was asked for as JSON comes as content and ends with ``stop``; words beside it would spoil it."""
+    found = completion(
+        answer({"text": "Here you are:"}, use("json", {"a": 1}), use("json", {"a": 2}), stopReason="tool_use"),
+        Terms(unwraps_tool="json", stops=("you",)),
+    )["choices"][0]
+
+    assert ("stop", {"role": "assistant", "content": '{"a":1}'}) == (found["finish_reason"], found["message"])
+
+
+def test_text_is_the_answer_where_the_schemas_tool_is_not_called() -> None:
+    """A model may answer with plain JSON though it was told to call."""
+    found = completion(answer({"text": '{"a":1}'}), Terms(unwraps_tool="json"))["choices"][0]
+
+    assert '{"a":1}' == found["message"]["content"]
+
+
+def test_a_stop_string_ends_the_answer() -> None:
+    """It is not part of the answer, nor is anything behind it, even across blocks; the end is an ordinary one."""
+    found = completion(
+        answer({"text": "one EN"}, {"text": "D two"}, use("now"), stopReason="max_tokens"), Terms(stops=("END", "two"))
+    )["choices"][0]
+
+    assert ("stop", {"role": "assistant", "content": "one "}) == (found["finish_reason"], found["message"])
+
+
+def test_what_might_have_become_a_stop_string_is_not_lost() -> None:
+    """The beginning of one, at the end of the text or before a call, is text."""
+    found = completion(answer({"text": "one EN"}, use("now"), {"text": "D E"}), Terms(stops=("END",)))["choices"][0]
+
+    assert "one END E" == found["message"]["content"]
+
+
+def test_an_answer_as_events_is_that_of_a_stream() -> None:
+    """Blocks keep their numbers; what nobody reads has no event."""
+    thought = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}}
+    body = msgspec.json.encode(
+        answer(thought, {"citationsContent": {}}, {"text": "a"}, use("f", {"x": 1}, "t"), usage={"inputTokens": 1})
+    )
+
+    assert [
+        Event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}}),
+        Event("contentBlockDelta", {"contentBlockIndex": 2, "delta": {"text": "a"}}),
+        Event(
+            "contentBlockStart",
+            {"contentBlockIndex": 3, "start": {"toolUse": {"toolUseId": "t", "name": "f", "input": {"x": 1}}}},
+        ),
+        Event("contentBlockDelta", {"contentBlockIndex": 3, "delta": {"toolUse": {"input": '{"x":1}'}}}),
+        Event("contentBlockStop", {"contentBlockIndex": 3}),
+        Event("messageStop", {"stopReason": "end_turn"}),
+        Event("metadata", {"usage": {"inputTokens": 1}}),
+    ] == list(as_events(read_answer(body)))
 
 
 @pytest.mark.parametrize(
@@ -129,6 +237,8 @@ def test_an_unusable_answer_is_broken(stop_reason: str) -> None:
     [
         ({"inputTokens": 2, "cacheWriteInputTokens": 1322, "outputTokens": 5, "totalTokens": 1329}, 1324, 5, 0),
         ({"inputTokens": 2, "cacheReadInputTokens": 1322, "outputTokens": 5}, 1324, 5, 1322),
+        # a total that leaves the cache out
+        ({"inputTokens": 2, "cacheReadInputTokens": 1322, "outputTokens": 5, "totalTokens": 7}, 1324, 5, 1322),
         # the cache counted inside inputTokens already
         ({"inputTokens": 1324, "cacheReadInputTokens": 1322, "outputTokens": 5, "totalTokens": 1329}, 1324, 5, 1322),
         ({"inputTokens": 10, "outputTokens": 5, "totalTokens": 3}, 10, 5, 0),

@@ -1,9 +1,13 @@
 import asyncio
+import contextlib
 import datetime as dt
 import importlib
 import logging
+import re
 import sys
 import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import botocore.auth
@@ -180,6 +184,87 @@ async def test_a_failed_lookup_is_tried_again() -> None:
         await chain.get()
 
     assert "AKID" == (await chain.get()).access_key
+
+
+# --- the two ways of a pod on EKS
+
+
+class Answerer:
+    """An HTTP server on the loopback that gives every request the same body, and remembers what it was asked."""
+
+    def __init__(self, body: str) -> None:
+        self._body = body.encode()
+        self.asked: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        async with server:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
+        self.asked.append(head + (await reader.readexactly(int(length[1]) if length else 0)).decode())
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(self._body))
+        writer.write(self._body)
+        await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment without static keys, which would win over all others."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+async def test_pod_identity_gives_credentials(no_keys: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The agent on the node is asked with the token from the file that EKS mounts."""
+    token = tmp_path / "token"
+    token.write_text("pod-token")
+    expires = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=6)).isoformat()
+    agent = Answerer(
+        f'{{"AccessKeyId":"ASIAPOD","SecretAccessKey":"secret","Token":"session","Expiration":"{expires}"}}'
+    )
+    async with agent.serving() as url:
+        no_keys.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/v1/credentials")
+        no_keys.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(token))
+
+        credentials = await CredentialChain().get()
+
+    assert ("ASIAPOD", "session") == (credentials.access_key, credentials.token)
+    assert "authorization: pod-token" in agent.asked[0].lower()
+    assert agent.asked[0].startswith("GET /v1/credentials")
+
+
+async def test_a_service_account_gives_credentials(no_keys: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """IRSA: the web identity of the pod is exchanged for a role at STS, and comes before Pod Identity."""
+    token = tmp_path / "token"
+    token.write_text("web-identity")
+    expires = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    sts = Answerer(
+        '<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
+        "<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>ASIAIRSA</AccessKeyId>"
+        "<SecretAccessKey>secret</SecretAccessKey><SessionToken>session</SessionToken>"
+        f"<Expiration>{expires}</Expiration></Credentials></AssumeRoleWithWebIdentityResult>"
+        "</AssumeRoleWithWebIdentityResponse>"
+    )
+    async with sts.serving() as url:
+        no_keys.setenv("AWS_ENDPOINT_URL_STS", url)
+        no_keys.setenv("AWS_REGION", "us-east-1")
+        no_keys.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        no_keys.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/gateway")
+        no_keys.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
+        no_keys.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:9/never-asked")
+
+        credentials = await CredentialChain().get()
+
+    assert ("ASIAIRSA", "session") == (credentials.access_key, credentials.token)
+    assert "WebIdentityToken=web-identity" in sts.asked[0]
 
 
 # --- signature

@@ -8,6 +8,7 @@ import pytest
 from gateway.backends.backend import Call, Reply
 from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
 from gateway.backends.bedrock.backend import BedrockBackend
+from gateway.backends.bedrock.bearer import BearerSigner
 from gateway.backends.bedrock.endpoint import Timeouts
 from gateway.errors import ClientError, ConnectFailed, InvalidField, ReplyBroken, UpstreamTimeout
 from tests.fakes.bedrock import (
@@ -17,11 +18,13 @@ from tests.fakes.bedrock import (
     Cut,
     FakeBedrock,
     KeyHolder,
+    Raw,
     Refuses,
     Says,
     Scenario,
     Silent,
     Streams,
+    Use,
     error,
     event,
     exception,
@@ -165,14 +168,14 @@ async def test_dropped_fields_are_listed(fake: FakeBedrock, client: httpx.AsyncC
     reply = await backend(fake, client).send(call)
     await reply.aclose()
 
-    assert b"min_p,seed,other" == dict(reply.headers)[b"x-warmgate-dropped-fields"]
+    assert b"min_p,seed,other" == dict(reply.headers)[b"x-warmgate-dropped-params"]
 
 
 async def test_without_dropped_fields_there_is_no_such_header(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
     """The header only appears when it says something."""
     reply = await backend(fake, client).send(chat())
 
-    assert b"x-warmgate-dropped-fields" not in dict(reply.headers)
+    assert b"x-warmgate-dropped-params" not in dict(reply.headers)
 
 
 async def test_the_id_names_the_model_without_the_account(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
@@ -268,7 +271,7 @@ async def test_a_wrong_key_is_the_gateways_fault(fake: FakeBedrock, client: http
 
 
 async def test_expired_credentials_are_fetched_afresh(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
-    """AWS's word that they have expired ends the life of the credentials held."""
+    """AWS's word that they have expired ends the life of the credentials held, and the call is made once more."""
     sessions: list[KeyHolder] = []
 
     def new_session() -> KeyHolder:
@@ -279,10 +282,11 @@ async def test_expired_credentials_are_fetched_afresh(fake: FakeBedrock, client:
     model = backend(fake, client, signer=signer)
     fake.next(Refuses(403, "ExpiredTokenException"))
 
-    statuses = [(await model.send(chat())).status for _ in range(3)]
+    statuses = [(await model.send(chat())).status for _ in range(2)]
 
-    assert [502, 200, 200] == statuses
+    assert [200, 200] == statuses
     assert 2 == len(sessions)
+    assert 3 == len(fake.requests)
 
 
 # --- a stream that fails
@@ -389,6 +393,307 @@ async def test_a_usage_cut_in_its_frame_is_waited_for_like_any_event(
     await reply.aclose()
 
     assert "idle" == caught.value.phase
+
+
+# --- tools
+
+
+TOOLS = [
+    {"type": "function", "function": {"name": "files.read", "parameters": {"type": "object", "properties": {}}}},
+    {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
+]
+
+
+def called(data: bytes, *, streams: bool) -> list[tuple[str, str]]:
+    """Names and arguments of the calls in an answer, whole or streamed."""
+    if not streams:
+        found = msgspec.json.decode(data)["choices"][0]["message"]["tool_calls"]
+        return [(call["function"]["name"], call["function"]["arguments"]) for call in found]
+    calls: list[list[str]] = []
+    for line in data.split(b"\n\n")[:-2]:
+        for choice in msgspec.json.decode(line.removeprefix(b"data: "))["choices"]:
+            for call in choice["delta"].get("tool_calls", []):
+                if "id" in call:
+                    assert len(calls) == call["index"]
+                    calls.append([call["function"]["name"], ""])
+                calls[call["index"]][1] += call["function"]["arguments"]
+    return [(name, arguments) for name, arguments in calls]
+
+
+@pytest.mark.parametrize("model_id", ["qwen.qwen3-32b-v1:0", "us.meta.llama3-3-70b-instruct-v1:0"])
+@pytest.mark.parametrize("streams", [False, True])
+async def test_tools_are_called(fake: FakeBedrock, client: httpx.AsyncClient, model_id: str, *, streams: bool) -> None:
+    """By the names that the caller gave them; a stream is one, also of a model that does not stream its calls."""
+    sent = "files_read"
+    fake.next(
+        Says(
+            ("One moment.",),
+            uses=(Use(sent, {"path": "/etc/hosts", "n": 1}), Use("now", id="tooluse_2")),
+            stop_reason="tool_use",
+        )
+    )
+
+    reply = await backend(fake, client, model_id=model_id).send(chat(streams=streams, tools=TOOLS))
+    data = await read_all(reply)
+
+    (request,) = fake.requests
+    assert sent == request.body["toolConfig"]["tools"][0]["toolSpec"]["name"]
+    assert ("converse-stream" if streams and "qwen" in model_id else "converse") == request.operation
+    assert [("files.read", '{"path":"/etc/hosts","n":1}'), ("now", "{}")] == called(data, streams=streams)
+    assert b'"finish_reason":"tool_calls"' in data
+    assert (b"text/event-stream" if streams else b"application/json") == dict(reply.headers)[b"content-type"]
+    assert streams == data.endswith(b"data: [DONE]\n\n")
+    assert [] == fake.rejections
+
+
+async def test_malformed_tool_use_is_no_answer(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """Another backend can still be asked."""
+    fake.next(*[Says(uses=(Use("now"),), texts=(), stop_reason="malformed_tool_use")] * 2)
+
+    with pytest.raises(ReplyBroken, match="malformed_tool_use"):
+        await backend(fake, client).send(chat(tools=TOOLS))
+
+
+# --- what a model turns out not to know
+
+
+def does_not_know(field: str) -> Refuses:
+    text = f"This model doesn't support the {field} field. Remove {field} and try again."
+    return Refuses(400, "ValidationException", text)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_field_that_the_model_does_not_know_is_left_out(
+    fake: FakeBedrock, client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, *, streams: bool
+) -> None:
+    """At once, and from then on: the caller is told which, and the log tells the operator once."""
+    fake.next(does_not_know("temperature"))
+    model = backend(fake, client)
+
+    replies = [await model.send(chat(streams=streams, temperature=0.5, seed=1)) for _ in range(2)]
+    for reply in replies:
+        await read_all(reply)
+
+    assert [True, False, False] == ["temperature" in request.body["inferenceConfig"] for request in fake.requests]
+    assert [b"seed,temperature"] * 2 == [dict(reply.headers)[b"x-warmgate-dropped-params"] for reply in replies]
+    assert [200, 200] == [reply.status for reply in replies]
+    assert 1 == len([record for record in caplog.records if "temperature" in record.getMessage()])
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_stop_strings_that_the_model_does_not_take_are_found_here(
+    fake: FakeBedrock, client: httpx.AsyncClient, *, streams: bool
+) -> None:
+    """Left out of the request, they still end the answer."""
+    fake.next(does_not_know("stopSequences"))
+
+    data = await read_all(await backend(fake, client).send(chat(streams=streams, stop=["wor"])))
+
+    answered = text(data) if streams else msgspec.json.decode(data)["choices"][0]["message"]["content"]
+    assert "Hello " == answered
+    assert ["stopSequences" in request.body["inferenceConfig"] for request in fake.requests] == [True, False]
+    assert b'"finish_reason":"stop"' in data
+
+
+async def test_a_refusal_of_the_first_frame_is_mended_too(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """Some refusals come behind a status of 200."""
+    fake.next(Streams((exception("validationException", does_not_know("topP").message), Cut.STALL)))
+
+    reply = await backend(fake, client).send(chat(streams=True, top_p=0.5))
+
+    assert "Hello world" == text(await read_all(reply))
+    assert [] == busy(client)
+
+
+async def test_calls_side_by_side_learn_the_same_once(
+    fake: FakeBedrock, client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both were under way before either was refused."""
+    fake.next(*[does_not_know("temperature")] * 2)
+    model = backend(fake, client)
+
+    replies = await asyncio.gather(*[model.send(chat(temperature=0.5)) for _ in range(2)])
+
+    assert [200, 200] == [reply.status for reply in replies]
+    assert 4 == len(fake.requests)
+    assert 1 == len([record for record in caplog.records if "temperature" in record.getMessage()])
+
+
+async def test_no_more_than_two_fields_are_left_out(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """A model that refuses a third is asked for something that it is not."""
+    fields = ("temperature", "topP", "stopSequences")
+    fake.next(*[does_not_know(field) for field in fields])
+
+    reply = await backend(fake, client).send(chat(temperature=0.5, top_p=0.5, stop=["x"]))
+
+    assert (400, 3) == (reply.status, len(fake.requests))
+
+
+@pytest.mark.parametrize("field", ["messages", "heardOfNever"])
+async def test_what_cannot_be_left_out_stays_a_refusal(
+    fake: FakeBedrock, client: httpx.AsyncClient, field: str
+) -> None:
+    """The question without it would be another one."""
+    fake.next(does_not_know(field))
+
+    reply = await backend(fake, client).send(chat())
+
+    assert (400, 1) == (reply.status, len(fake.requests))
+
+
+async def test_credentials_are_renewed_once(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """If those that were fetched afresh are called expired as well, it is for somebody else to mend."""
+    fake.next(*[Refuses(403, "ExpiredTokenException")] * 3)
+
+    reply = await backend(fake, client).send(chat())
+
+    assert (502, 2) == (reply.status, len(fake.requests))
+
+
+# --- an API key, and OpenAI's words
+
+
+async def test_an_api_key_takes_the_place_of_the_signature(client: httpx.AsyncClient) -> None:
+    """Also where the endpoint is plain HTTP."""
+    async with FakeBedrock(bearer="key-1").serving() as fake:
+        known = await backend(fake, client, signer=BearerSigner(token="key-1")).send(chat())
+        stranger = await backend(fake, client, signer=BearerSigner(token="key-2")).send(chat())
+
+        assert (200, 502) == (known.status, stranger.status)
+        assert b"key-2" not in await stranger.read()
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_openais_words_are_spoken_where_they_are_understood(
+    fake: FakeBedrock, client: httpx.AsyncClient, *, streams: bool
+) -> None:
+    """Signed like any other request; thoughts come out of the content, and calls go through."""
+    fake.next(Says(("Fo", "ur."), reasoning="2 and 2", uses=(Use("f", {"x": 1}),)))
+    model = backend(fake, client, model_id="openai.gpt-oss-20b-1:0", wire="openai", max_output_tokens=64)
+
+    reply = await model.send(chat(streams=streams, min_p=0.1, stream_options={"include_usage": True}))
+    data = await read_all(reply)
+
+    (request,) = fake.requests
+    assert [] == fake.rejections
+    assert ("openai.gpt-oss-20b-1:0", 64) == (request.model_id, request.body["max_completion_tokens"])
+    assert b"min_p" == dict(reply.headers)[b"x-warmgate-dropped-params"]
+    assert b'"reasoning_content":"2 and 2"' in data
+    assert b"<reasoning>" not in data
+    assert [("f", '{"x":1}')] == called(data, streams=streams)
+    assert b'"model":"tiny"' in data
+    assert b'"total_tokens":16' in data
+    assert reply.ended
+    assert [] == busy(client)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("scenario", "status"),
+    [
+        (Refuses(429, "ThrottlingException", "slow down"), 429),
+        (Raw({"error": {"message": "no such model", "type": "not_found_error", "code": None}}, 404), 503),
+        (Raw({"error": {"message": "max_tokens is too large", "type": "invalid_request_error"}}, 400), 400),
+    ],
+)
+async def test_a_refusal_in_openais_words_is_one(
+    fake: FakeBedrock, client: httpx.AsyncClient, scenario: Scenario, status: int, *, streams: bool
+) -> None:
+    """Both shapes of error are read on that path."""
+    fake.next(scenario)
+
+    reply = await backend(fake, client, wire="openai").send(chat(streams=streams))
+
+    assert status == reply.status
+    assert isinstance(msgspec.json.decode(await read_all(reply))["error"]["message"], str)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_model_without_that_path_is_broken(
+    fake: FakeBedrock, client: httpx.AsyncClient, *, streams: bool
+) -> None:
+    """Bedrock says 200 there as everywhere."""
+    fake.next(CORAL)
+
+    with pytest.raises(ReplyBroken, match="200 without"):
+        await backend(fake, client, wire="openai").send(chat(streams=streams))
+    assert [] == busy(client)
+
+
+@pytest.mark.parametrize("last", [(), (Cut.ABORT,), (b'data: {"error":{"message":"boom"}}\n\n',)])
+async def test_a_failing_stream_of_openais_ends_without_done(
+    fake: FakeBedrock, client: httpx.AsyncClient, last: tuple[bytes | Cut, ...]
+) -> None:
+    """A cut and an error are told, as they are in Converse."""
+    chunks = list(Says().to_chunks("m"))[:2]
+    fake.next(Streams((*chunks, *last), content_type="text/event-stream"))
+
+    reply = await backend(fake, client, wire="openai").send(chat(streams=True))
+    with pytest.raises(ReplyBroken):
+        await read_all(reply)
+
+    assert not reply.ended
+    assert [] == busy(client)
+
+
+# --- patience
+
+
+async def test_a_shorter_patience_counts_for_streams(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """The backend's own is a minute, and the shorter of the two counts."""
+    fake.next(Streams((MESSAGE_START, Cut.STALL)), Streams((MESSAGE_START, Cut.STALL)))
+    patient = backend(fake, client)
+    impatient = backend(fake, client, timeouts=Timeouts(first_event_s=0.1))
+
+    for model, first_byte_s in ((patient, 0.1), (impatient, 3600.0)):
+        with pytest.raises(UpstreamTimeout) as caught:
+            await model.send(chat(streams=True), first_byte_s=first_byte_s)
+        assert "first_byte" == caught.value.phase
+    assert [] == busy(client)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_whole_answer_has_a_patience_of_its_own(
+    fake: FakeBedrock, client: httpx.AsyncClient, *, streams: bool
+) -> None:
+    """Its first byte comes with its last; also where a stream is made of it."""
+    model = backend(fake, client, model_id="us.meta.llama3-3-70b-instruct-v1:0")
+
+    reply = await model.send(chat(streams=streams, tools=TOOLS), first_byte_s=0.0)
+
+    assert 200 == reply.status
+
+
+async def test_a_stall_is_cut_short_from_outside(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """By less patience, or by somebody who knows better; either way Bedrock sees its caller go."""
+    fake.default = Streams((MESSAGE_START, text_delta("Hel"), Cut.STALL))
+    paused = await backend(fake, client).send(chat(streams=True))
+    await paused.read()
+    paused.expect_within(0.05)
+    with pytest.raises(UpstreamTimeout, match="silent"):
+        await paused.read()
+    told = await backend(fake, client).send(chat(streams=True))
+    told.interrupt(ReplyBroken("the node is going away"))
+    with pytest.raises(ReplyBroken, match="node"):
+        await told.read()
+    for reply in (paused, told):
+        await reply.aclose()
+
+    assert await fake.caller_left(within_s=20)
+    assert [] == busy(client)
+
+
+async def test_a_body_shorter_than_promised_is_broken(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """Even if all that came would make a whole stream."""
+    fake.next(Streams((MESSAGE_START, text_delta("Hel")), promised_bytes=10_000))
+
+    reply = await backend(fake, client).send(chat(streams=True))
+    await reply.read()
+    with pytest.raises(ReplyBroken):
+        await reply.read()
+    await reply.aclose()
+
+    assert [] == busy(client)
 
 
 # --- nothing is left behind

@@ -5,10 +5,11 @@ import httpx
 import pytest
 
 from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
-from gateway.backends.bedrock.endpoint import Endpoint, Timeouts, deadline, translated_errors
+from gateway.backends.bedrock.endpoint import Endpoint, Timeouts, deadline, model_segment, translated_errors
 from gateway.errors import ConnectFailed, ReplyBroken, UpstreamTimeout
 from tests.fakes.bedrock import REGION, Cut, FakeBedrock, KeyHolder, Silent
 
+CONVERSE = "/model/qwen.qwen3-32b-v1%3A0/converse"
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": [{"text": "hello"}]}]}
 
 
@@ -16,7 +17,6 @@ def endpoint(client: httpx.AsyncClient, **changes: Any) -> Endpoint:
     signer = SigV4Signer(region=REGION, credentials=CredentialChain(new_session=KeyHolder))
     return Endpoint(
         **{
-            "model_id": "qwen.qwen3-32b-v1:0",
             "region": REGION,
             "client": client,
             "signer": signer,
@@ -30,11 +30,23 @@ def endpoint(client: httpx.AsyncClient, **changes: Any) -> Endpoint:
 @pytest.mark.parametrize(
     ("region", "endpoint_url", "url"),
     [
-        ("us-east-1", None, "https://bedrock-runtime.us-east-1.amazonaws.com/model/m/converse"),
-        ("us-gov-west-1", None, "https://bedrock-runtime.us-gov-west-1.amazonaws.com/model/m/converse"),
-        ("cn-north-1", None, "https://bedrock-runtime.cn-north-1.amazonaws.com.cn/model/m/converse"),
-        ("us-east-1", "http://127.0.0.1:9/", "http://127.0.0.1:9/model/m/converse"),
-        ("us-east-1", "https://vpce.example/bedrock", "https://vpce.example/bedrock/model/m/converse"),
+        ("us-east-1", None, "https://bedrock-runtime.us-east-1.amazonaws.com/model/qwen.qwen3-32b-v1%3A0/converse"),
+        (
+            "us-gov-west-1",
+            None,
+            "https://bedrock-runtime.us-gov-west-1.amazonaws.com/model/qwen.qwen3-32b-v1%3A0/converse",
+        ),
+        (
+            "cn-north-1",
+            None,
+            "https://bedrock-runtime.cn-north-1.amazonaws.com.cn/model/qwen.qwen3-32b-v1%3A0/converse",
+        ),
+        ("us-east-1", "http://127.0.0.1:9/", "http://127.0.0.1:9/model/qwen.qwen3-32b-v1%3A0/converse"),
+        (
+            "us-east-1",
+            "https://vpce.example/bedrock",
+            "https://vpce.example/bedrock/model/qwen.qwen3-32b-v1%3A0/converse",
+        ),
     ],
 )
 async def test_the_address_is_the_regions_or_the_one_given(region: str, endpoint_url: str | None, url: str) -> None:
@@ -46,7 +58,7 @@ async def test_the_address_is_the_regions_or_the_one_given(region: str, endpoint
         return httpx.Response(200)
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-        await endpoint(client, model_id="m", region=region, endpoint_url=endpoint_url).post("converse", HELLO)
+        await endpoint(client, region=region, endpoint_url=endpoint_url).post(CONVERSE, HELLO)
 
     assert [url] == seen
 
@@ -64,7 +76,8 @@ async def test_a_model_id_is_encoded_once(
     fake: FakeBedrock, client: httpx.AsyncClient, model_id: str, operation: Any
 ) -> None:
     """On the wire the id is one segment, percent-encoded exactly once, and the signature fits it."""
-    response = await endpoint(client, model_id=model_id, endpoint_url=fake.base_url).post(operation, HELLO)
+    path = f"/model/{model_segment(model_id)}/{operation}"
+    response = await endpoint(client, endpoint_url=fake.base_url).post(path, HELLO)
     await response.aclose()
 
     assert (200, []) == (response.status_code, fake.rejections)
@@ -75,7 +88,7 @@ async def test_a_large_body_is_signed_too(fake: FakeBedrock, client: httpx.Async
     """A body big enough to be signed in a thread is accepted like any other."""
     body = {"messages": [{"role": "user", "content": [{"text": "x" * 300_000}]}]}
 
-    response = await endpoint(client, endpoint_url=fake.base_url).post("converse", body)
+    response = await endpoint(client, endpoint_url=fake.base_url).post(CONVERSE, body)
     await response.aclose()
 
     assert (200, []) == (response.status_code, fake.rejections)
@@ -84,8 +97,6 @@ async def test_a_large_body_is_signed_too(fake: FakeBedrock, client: httpx.Async
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("model_id", ""),
-        ("model_id", "qwen.qwen3-32b-v1%3A0"),
         ("region", "us-east-1.evil.example/"),
         ("region", ""),
         ("endpoint_url", "bedrock.example"),
@@ -101,17 +112,24 @@ async def test_what_makes_no_address_stops_the_start(client: httpx.AsyncClient, 
         endpoint(client, **{field: value})
 
 
+@pytest.mark.parametrize("model_id", ["", "qwen.qwen3-32b-v1%3A0"])
+def test_what_is_no_model_id_stops_the_start(model_id: str) -> None:
+    """One that is encoded already would be encoded twice."""
+    with pytest.raises(ValueError, match="model id"):
+        model_segment(model_id)
+
+
 async def test_a_full_pool_is_a_connect_timeout(fake: FakeBedrock) -> None:
     """Waiting for a connection is bounded by the connect timeout."""
     fake.next(Silent())
     limits = httpx.Limits(max_connections=1)
     async with httpx.AsyncClient(trust_env=False, limits=limits) as client:
-        holder = asyncio.create_task(endpoint(client, endpoint_url=fake.base_url).post("converse", HELLO))
+        holder = asyncio.create_task(endpoint(client, endpoint_url=fake.base_url).post(CONVERSE, HELLO))
         assert await fake.was_called(within_s=20)
 
         impatient = endpoint(client, endpoint_url=fake.base_url, timeouts=Timeouts(connect_s=0.05))
         with pytest.raises(UpstreamTimeout) as caught:
-            await impatient.post("converse", HELLO)
+            await impatient.post(CONVERSE, HELLO)
         holder.cancel()
         await asyncio.wait([holder])
 
@@ -123,7 +141,7 @@ async def test_a_reset_before_the_head_breaks_the_reply(fake: FakeBedrock, clien
     fake.next(Silent(Cut.ABORT))
 
     with pytest.raises(ReplyBroken):
-        await endpoint(client, endpoint_url=fake.base_url).post("converse", HELLO)
+        await endpoint(client, endpoint_url=fake.base_url).post(CONVERSE, HELLO)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from gateway.backends.bedrock.errors import fault, fault_of_reply, redact, redact_account
+from gateway.backends.bedrock.errors import fault, fault_of_error, fault_of_reply, redact, redact_account
 from gateway.errors import ReplyBroken, UpstreamTimeout
 
 
@@ -136,3 +136,67 @@ def test_inside_a_stream_a_fault_is_an_exception() -> None:
     """Once the status is out, a fault breaks the reply; a model's own timeout stays a timeout."""
     assert isinstance(fault("throttlingException", "slow down").to_error(), ReplyBroken)
     assert isinstance(fault("modelTimeoutException", "late").to_error(), UpstreamTimeout)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "unsupported"),
+    [
+        (
+            "ValidationException",
+            "This model doesn't support the stopSequences field. Remove stopSequences and try again.",
+            "stopSequences",
+        ),
+        (
+            "validationException",
+            "This model doesn’t support the toolConfig.toolChoice.any field.",
+            "toolConfig.toolChoice.any",
+        ),
+        ("ValidationException", "The model is not in the mood.", None),
+        ("ThrottlingException", "This model doesn't support the stopSequences field.", None),
+        ("ValidationException", f"This model doesn't support the {'x' * 80} field.", None),
+    ],
+)
+def test_a_field_that_the_model_does_not_know_is_named(kind: str, message: str, unsupported: str | None) -> None:
+    """The wording is regular; only a fault in the request has such a field."""
+    assert unsupported == fault(kind, message, status=400).unsupported
+
+
+@pytest.mark.parametrize(
+    ("kind", "expired"),
+    [("ExpiredTokenException", True), ("ExpiredToken", True), ("AccessDeniedException", False), ("", False)],
+)
+def test_credentials_that_expired_are_told_from_wrong_ones(kind: str, *, expired: bool) -> None:
+    """For the former there is a remedy."""
+    assert expired == fault(kind, "no", status=403).means_expired
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":{"message":"too much","type":"rate_limit_error","code":null}}',
+        b'{"type":"error","error":{"type":"rate_limit_error","message":"too much"}}',
+    ],
+)
+def test_an_error_of_openais_shape_is_read(body: bytes) -> None:
+    """Where there is no kind, the status decides."""
+    found = fault_of_reply(429, {}, body)
+
+    assert (429, "Bedrock answered Http429: too much") == (found.status, found.message)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ({"type": "rate_limit_error"}, 429),
+        ({"type": "invalid_request_error", "message": "prompt is too long"}, 400),
+        ({"type": "overloaded_error"}, 503),
+        ({"code": 429}, 429),
+        ({"code": "context_length_exceeded"}, 502),
+        ({"code": 99}, 502),
+        ({"type": "modelStreamErrorException"}, 502),
+        ({}, 502),
+    ],
+)
+def test_an_error_inside_a_stream_has_a_status_of_its_own(error: dict[str, object], status: int) -> None:
+    """Its type says so, or its code, if that is one."""
+    assert status == fault_of_error(error).status

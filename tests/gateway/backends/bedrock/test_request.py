@@ -1,27 +1,72 @@
+import json
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from gateway.backends.bedrock.family import FAMILIES, OTHER, Family, family_of
 from gateway.backends.bedrock.request import ConverseRequest, to_converse
-from gateway.errors import InvalidField, MalformedBody
-from tests.fakes.bedrock import body_faults
+from gateway.errors import ClientError, InvalidField, MalformedBody
+from tests.gateway.backends.bedrock.chats import PNG, bodies, spoilt_bodies
+from tests.gateway.backends.bedrock.shapes import faults
 
 HELLO = [{"role": "user", "content": "hello"}]
+CALLED = [
+    *HELLO,
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "get weather", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "c", "content": "rain"},
+]
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "additionalProperties": False}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "w", "schema": SCHEMA}}
+TOOLS = [{"type": "function", "function": {"name": "get weather", "parameters": SCHEMA}}]
+
+QWEN = "qwen.qwen3-32b-v1:0"
+CLAUDE_4_5 = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
+MODEL_IDS = [
+    "us.meta.llama3-3-70b-instruct-v1:0",
+    "us.meta.llama4-scout-17b-instruct-v1:0",
+    "mistral.mistral-large-3-675b-instruct",
+    "mistral.devstral-2-123b",
+    CLAUDE_4_5,
+    "us.anthropic.claude-3-7-sonnet-20250219-v1:0",
+    "us.anthropic.claude-sonnet-4-6",
+    "us.anthropic.claude-opus-4-7",
+    "amazon.nova-lite-v1:0",
+    "us.amazon.nova-2-lite-v1:0",
+    QWEN,
+    "openai.gpt-oss-20b-1:0",
+    "deepseek.v3.2",
+    "us.deepseek.r1-v1:0",
+    "moonshotai.kimi-k2.5",
+    "writer.palmyra-x5-v1:0",
+    "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc",
+]
 
 
-def converse(fields: dict[str, Any], *, max_tokens_limit: int | None = None) -> ConverseRequest:
-    """The request for a chat body with *fields*, found valid by AWS's own service model."""
-    body = msgspec.json.encode({"model": "tiny", "messages": HELLO, **fields})
-    request = to_converse(body, default_max_tokens=4096, max_tokens_limit=max_tokens_limit)
-    assert [] == body_faults("qwen.qwen3-32b-v1:0", request.payload)
+def converse(
+    fields: dict[str, Any],
+    *,
+    family: Family = OTHER,
+    max_tokens_limit: int | None = None,
+    context_tokens: int | None = None,
+    prompt_tokens: int | None = None,
+) -> ConverseRequest:
+    """The request for a chat body with *fields*, found without fault."""
+    request = to_converse(
+        msgspec.json.encode({"model": "tiny", "messages": HELLO, **fields}),
+        default_max_tokens=4096,
+        max_tokens_limit=max_tokens_limit,
+        context_tokens=context_tokens,
+        prompt_tokens=prompt_tokens,
+        family=family,
+    )
+    assert [] == faults(request.payload)
     return request
-
-
-def turns(*messages: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    """The turns of Converse as role and texts."""
-    payload = converse({"messages": list(messages)}).payload
-    return [(turn["role"], [block["text"] for block in turn["content"]]) for turn in payload["messages"]]
 
 
 def test_a_chat_is_a_converse_request() -> None:
@@ -30,7 +75,6 @@ def test_a_chat_is_a_converse_request() -> None:
         {
             "messages": [
                 {"role": "system", "content": "Be brief."},
-                {"role": "developer", "content": [{"type": "text", "text": "In English."}]},
                 {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]},
                 {"role": "assistant", "content": "three"},
                 {"role": "user", "content": "four"},
@@ -41,212 +85,274 @@ def test_a_chat_is_a_converse_request() -> None:
             "stop": ["END", ""],
             "stream": True,
             "stream_options": {"include_usage": True},
+            "metadata": {"job": "7"},
+            "service_tier": "flex",
         }
     )
 
     assert {
-        "system": [{"text": "Be brief."}, {"text": "In English."}],
+        "system": [{"text": "Be brief."}],
         "messages": [
             {"role": "user", "content": [{"text": "one"}, {"text": "two"}]},
             {"role": "assistant", "content": [{"text": "three"}]},
             {"role": "user", "content": [{"text": "four"}]},
         ],
         "inferenceConfig": {"maxTokens": 100, "temperature": 0.5, "topP": 0.9, "stopSequences": ["END"]},
+        "requestMetadata": {"job": "7"},
+        "serviceTier": {"type": "flex"},
     } == request.payload
-    assert () == request.dropped
-    assert request.wants_usage
-
-
-def test_consecutive_turns_of_one_role_are_merged() -> None:
-    """Most models want the roles to alternate."""
-    assert [("user", ["a", "b"]), ("assistant", ["c", "d"]), ("user", ["e"])] == turns(
-        {"role": "user", "content": "a"},
-        {"role": "user", "content": "b"},
-        {"role": "assistant", "content": "c"},
-        {"role": "assistant", "content": "d"},
-        {"role": "user", "content": "e"},
+    assert ((), True, None, False, ()) == (
+        request.dropped,
+        request.wants_usage,
+        request.unwraps_tool,
+        request.replays_stream,
+        request.stops,
     )
 
 
-def test_a_late_system_message_becomes_user_text_in_place() -> None:
-    """Moved to the head it would mean something else."""
-    assert [("user", ["a"]), ("assistant", ["b"]), ("user", ["rule", "c"])] == turns(
-        {"role": "user", "content": "a"},
-        {"role": "assistant", "content": "b"},
-        {"role": "system", "content": "rule"},
-        {"role": "user", "content": "c"},
+def test_what_is_left_out_is_named() -> None:
+    request = converse(
+        {
+            "seed": 1,
+            "top_k": 5,
+            "service_tier": "scale",
+            "parallel_tool_calls": False,
+            "tools": TOOLS,
+            "reasoning_effort": "high",
+            "messages": [{"role": "user", "content": "a", "name": "ann"}],
+        }
     )
 
-
-def test_a_conversation_that_the_assistant_opens_gets_a_user_turn() -> None:
-    """Some models want a user's turn first."""
-    assert [("user", ["."]), ("assistant", ["Hi!"]), ("user", ["a"])] == turns(
-        {"role": "assistant", "content": "Hi!"}, {"role": "user", "content": "a"}
-    )
-
-
-def test_a_system_message_alone_gets_a_user_turn() -> None:
-    """Converse wants at least one message."""
-    assert [("user", ["."])] == turns({"role": "system", "content": "Say hello."})
+    assert (
+        "messages.name",
+        "parallel_tool_calls",
+        "reasoning_effort",
+        "seed",
+        "service_tier",
+        "top_k",
+    ) == request.dropped
 
 
-def test_blank_text_is_left_out() -> None:
-    """Bedrock refuses blank text: a blank user turn keeps its place, a blank assistant turn is nothing."""
-    assert [("user", [".", "a"])] == turns(
-        {"role": "system", "content": " "},
-        {"role": "user", "content": "\n "},
-        {"role": "assistant", "content": ""},
-        {"role": "assistant", "content": None},
-        {"role": "user", "content": [{"type": "text", "text": " "}, {"type": "text", "text": "a"}]},
-        {"role": "assistant", "content": " "},
-    )
-
-
-def test_a_refusal_is_text_of_the_assistant() -> None:
-    """Both forms in which OpenAI's history holds a refusal are kept."""
-    assert [("user", ["a"]), ("assistant", ["No.", "Never."]), ("user", ["b"])] == turns(
-        {"role": "user", "content": "a"},
-        {"role": "assistant", "content": None, "refusal": "No."},
-        {"role": "assistant", "content": [{"type": "refusal", "refusal": "Never."}]},
-        {"role": "user", "content": "b"},
-    )
+# --- limits -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("fields", "limit", "max_tokens"),
     [
         ({}, None, 4096),
-        ({"max_tokens": None}, None, 4096),
         ({"max_tokens": 7}, None, 7),
-        ({"max_completion_tokens": 9, "max_tokens": 7}, None, 9),
+        ({"max_tokens": 100_000}, None, 100_000),
         ({"max_tokens": 100_000}, 8192, 8192),
         ({}, 2048, 2048),
+        ({}, 8192, 4096),
     ],
 )
 def test_max_tokens_is_always_sent(fields: dict[str, Any], limit: int | None, max_tokens: int) -> None:
     """Unset it would reserve the model's maximum against the account's quota; above the model's cap it is cut."""
-    payload = converse(fields, max_tokens_limit=limit).payload
-
-    assert {"maxTokens": max_tokens} == payload["inferenceConfig"]
-
-
-@pytest.mark.parametrize(("temperature", "sent"), [(0, 0), (0.3, 0.3), (1, 1), (1.7, 1.0), (2, 1.0)])
-def test_temperature_is_clamped_to_one(temperature: float, sent: float) -> None:
-    """OpenAI's range ends at 2, Converse's at 1."""
-    assert sent == converse({"temperature": temperature}).payload["inferenceConfig"]["temperature"]
-
-
-@pytest.mark.parametrize(("stop", "sent"), [("END", ["END"]), (["a", "b"], ["a", "b"]), ("", None), ([""], None)])
-def test_stop_is_a_list_without_empty_strings(stop: object, sent: list[str] | None) -> None:
-    """A single string is a list of one; what is empty goes."""
-    assert sent == converse({"stop": stop}).payload["inferenceConfig"].get("stopSequences")
+    assert {"maxTokens": max_tokens} == converse(fields, max_tokens_limit=limit).payload["inferenceConfig"]
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("prompt_tokens", "max_tokens"), [(900, 100), (999, 1), (0, 1000), (None, 749), (1000, 4096), (5000, 4096)]
+)
+def test_the_output_ends_where_the_context_does(prompt_tokens: int | None, max_tokens: int) -> None:
+    """By the count that is given, else by four characters to a token; a prompt that leaves nothing is the model's."""
+    messages = [{"role": "system", "content": "x" * 400}, {"role": "user", "content": "y" * 600}]
+    request = converse({"messages": messages}, context_tokens=1000, prompt_tokens=prompt_tokens)
+
+    assert max_tokens == request.payload["inferenceConfig"]["maxTokens"]
+
+
+def test_the_bytes_of_an_image_are_not_counted_as_text() -> None:
+    url = f"data:image/png;base64,{PNG}"
+    messages = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}] * 2}]
+    request = converse({"messages": messages}, context_tokens=4000)
+
+    assert 4000 - 2 * 1600 - 2 == request.payload["inferenceConfig"]["maxTokens"]
+
+
+# --- tools --------------------------------------------------------------------------------------------------------
+
+
+def test_tools_their_history_and_their_choice_have_one_name() -> None:
+    """The caller's own, made plain, and turned back for the answer."""
+    request = converse(
+        {
+            "messages": CALLED,
+            "tools": TOOLS,
+            "tool_choice": {"type": "function", "function": {"name": "get weather"}},
+        }
+    )
+
+    assert {
+        "tools": [{"toolSpec": {"name": "get_weather", "inputSchema": {"json": SCHEMA}}}],
+        "toolChoice": {"tool": {"name": "get_weather"}},
+    } == request.payload["toolConfig"]
+    assert "get_weather" == request.payload["messages"][1]["content"][0]["toolUse"]["name"]
+    assert "get weather" == request.names.original("get_weather")
+    assert () == request.dropped
+
+
+def test_a_history_of_calls_needs_no_tools_of_the_callers() -> None:
+    assert ["get_weather"] == [
+        tool["toolSpec"]["name"] for tool in converse({"messages": CALLED}).payload["toolConfig"]["tools"]
+    ]
+
+
+def test_no_call_is_made_where_none_is_wanted() -> None:
+    """Tools are withheld, and their history is told."""
+    payload = converse({"messages": CALLED, "tools": TOOLS, "tool_choice": "none"}).payload
+
+    assert "toolConfig" not in payload
+    assert [{"text": "I called the tool get weather with {}."}] == payload["messages"][1]["content"]
+    assert [{"text": "Result of the tool get weather:\nrain"}] == payload["messages"][2]["content"]
+
+
+def test_llamas_streams_with_tools_are_made_of_whole_answers() -> None:
+    llama = FAMILIES["llama"]
+
+    assert converse({"tools": TOOLS}, family=llama).replays_stream
+    assert not converse({}, family=llama).replays_stream
+    assert not converse({"tools": TOOLS, "tool_choice": "none"}, family=llama).replays_stream
+    assert not converse({"tools": TOOLS}).replays_stream
+
+
+def test_a_choice_that_cannot_be_forced_is_asked_for() -> None:
+    request = converse({"tools": TOOLS, "tool_choice": "required"}, family=FAMILIES["llama"])
+
+    assert [{"text": "You must call one of the tools."}] == request.payload["system"]
+    assert ("tool_choice",) == request.dropped
+
+
+# --- the answer's format ------------------------------------------------------------------------------------------
+
+
+def test_a_schema_is_enforced_by_the_models_grammar() -> None:
+    """Where it has one, tools beside it or not."""
+    request = converse({"response_format": FORMAT, "tools": TOOLS}, family=family_of(QWEN))
+    definition = request.payload["outputConfig"]["textFormat"]["structure"]["jsonSchema"]
+
+    assert (SCHEMA, "w") == (json.loads(definition["schema"]), definition["name"])
+    assert ((), None) == (request.dropped, request.unwraps_tool)
+
+
+def test_elsewhere_a_tool_stands_for_it() -> None:
+    request = converse({"response_format": FORMAT})
+
+    assert "json_answer" == request.unwraps_tool
+    assert {"tool": {"name": "json_answer"}} == request.payload["toolConfig"]["toolChoice"]
+    assert () == request.dropped
+
+
+@pytest.mark.parametrize(
+    ("fields", "family", "param"),
     [
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),
-        ("tool_choice", "required"),
-        ("functions", [{"name": "f"}]),
-        ("response_format", {"type": "json_schema", "json_schema": {}}),
-        ("response_format", {"type": "json_object"}),
-        ("modalities", ["text", "audio"]),
-        ("audio", {"voice": "alloy"}),
-        ("web_search_options", {}),
-        ("n", 2),
-        ("logprobs", True),
-        ("top_logprobs", 5),
-        ("logit_bias", {"50256": -100}),
-        ("prompt_logprobs", 0),
-        ("structured_outputs", {"regex": "a+"}),
-        ("guided_json", {}),
-        ("guided_choice", ["a", "b"]),
-        ("continue_final_message", True),
-        ("return_token_ids", True),
+        ({"response_format": FORMAT}, FAMILIES["llama"], "response_format"),
+        ({"response_format": {"type": "json_object"}}, family_of(QWEN), "response_format"),
+        ({"guided_json": SCHEMA}, FAMILIES["llama"], "guided_json"),
     ],
 )
-def test_what_would_be_silently_wrong_is_refused(field: str, value: object) -> None:
-    """A field without an equal in Converse, whose absence would change what the answer is, is refused by name."""
-    with pytest.raises(InvalidField, match=f"'{field}' cannot be served by the Bedrock fallback") as caught:
-        converse({field: value})
+def test_else_it_is_asked_for_and_named(fields: dict[str, Any], family: Family, param: str) -> None:
+    """Nobody sees to it, so that the caller is told."""
+    request = converse(fields, family=family)
 
-    assert field == caught.value.param
+    assert request.payload["system"][0]["text"].startswith("Answer with ")
+    assert ((param,), None) == (request.dropped, request.unwraps_tool)
+
+
+def test_beside_tools_it_is_asked_for_of_answers_only() -> None:
+    request = converse({"response_format": FORMAT, "tools": TOOLS})
+
+    assert request.payload["system"][0]["text"].startswith("When you call no tool: Answer with JSON")
+
+
+# --- thoughts and stops -------------------------------------------------------------------------------------------
+
+
+def test_effort_and_top_k_are_the_models_own_fields() -> None:
+    request = converse({"reasoning_effort": "low", "top_k": 5}, family=family_of("us.amazon.nova-2-lite-v1:0"))
+
+    assert {
+        "inferenceConfig": {"topK": 5},
+        "reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"},
+    } == request.payload["additionalModelRequestFields"]
+
+
+def test_claude_thinks_without_sampling() -> None:
+    request = converse({"reasoning_effort": "low", "temperature": 0.5}, family=family_of(CLAUDE_4_5))
+
+    assert {"thinking": {"type": "enabled", "budget_tokens": 1024}} == request.payload["additionalModelRequestFields"]
+    assert {"maxTokens": 4096} == request.payload["inferenceConfig"]
+    assert ("temperature",) == request.dropped
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        {"tools": [], "tool_choice": "none"},
-        {"tools": None, "tool_choice": "auto"},
-        {"response_format": {"type": "text"}},
-        {"modalities": ["text"]},
-        {"n": 1, "logprobs": False, "top_logprobs": 0, "logit_bias": {}},
+        {"messages": CALLED},
+        {"tools": TOOLS, "tool_choice": "required"},
+        {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False},
+        {"max_tokens": 500},
     ],
 )
-def test_neutral_values_are_no_hindrance(fields: dict[str, Any]) -> None:
-    """Asking for nothing special is not refused, and nothing is listed as dropped."""
-    assert () == converse(fields).dropped
+def test_claude_does_not_think_where_it_may_not(fields: dict[str, Any]) -> None:
+    """After a call it would have to be shown what it thought before; a forced call and thoughts exclude each other."""
+    request = converse(fields | {"chat_template_kwargs": {"enable_thinking": True}}, family=family_of(CLAUDE_4_5))
+
+    assert "thinking" not in request.payload.get("additionalModelRequestFields", {})
+    assert ("chat_template_kwargs",) == request.dropped
 
 
-def test_soft_fields_are_dropped_and_listed() -> None:
-    """What changes the answer only a little is left out, and the caller can be told."""
-    request = converse(
-        {
-            "seed": 1,
-            "frequency_penalty": 0.1,
-            "min_p": 0.05,
-            "user": "u",
-            "metadata": {"k": "v"},
-            "store": None,
-            "messages": [
-                {"role": "user", "content": "a", "name": "ann"},
-                {"role": "assistant", "content": "b", "reasoning_content": "hm", "tool_calls": []},
-                {"role": "user", "content": "c"},
-            ],
-        }
-    )
+def test_stops_that_a_model_does_not_take_are_the_gateways() -> None:
+    request = converse({"stop": ["a", "b"]}, family=FAMILIES["gpt-oss"])
 
-    assert (
-        "frequency_penalty",
-        "messages.name",
-        "messages.reasoning_content",
-        "metadata",
-        "min_p",
-        "seed",
-        "user",
-    ) == request.dropped
+    assert (("a", "b"), {"maxTokens": 4096}) == (request.stops, request.payload["inferenceConfig"])
+
+
+# --- second tries -------------------------------------------------------------------------------------------------
+
+
+def test_a_request_can_do_without_what_the_model_does_not_support() -> None:
+    """Twice, if Bedrock names another; each time the caller is told, or the gateway sees to it."""
+    fields = {"temperature": 0.5, "stop": list("abcdef"), "seed": 1}
+    first = converse(fields).without("temperature")
+    assert first is not None
+    second = first.without("stopSequences")
+
+    assert second is not None
+    assert (("seed", "temperature"), ("e", "f")) == (first.dropped, first.stops)
+    assert (("seed", "temperature"), tuple("abcdef")) == (second.dropped, second.stops)
+    assert {"maxTokens": 4096} == second.payload["inferenceConfig"]
+    assert second.without("stopSequences") is None
+    assert second.without("messages") is None
+
+
+def test_a_schema_without_its_forced_tool_is_still_asked_for() -> None:
+    request = converse({"response_format": FORMAT}).without("toolConfig.toolChoice.tool")
+
+    assert request is not None
+    assert ("json_answer", ("response_format",)) == (request.unwraps_tool, request.dropped)
+    assert [{"text": "You must call the tool json_answer."}] == request.payload["system"]
+
+
+# --- bad bodies ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("message", "param"),
+    "body",
     [
-        ({"role": "tool", "tool_call_id": "c", "content": "4"}, "messages[1].role"),
-        ({"role": "function", "name": "f", "content": "4"}, "messages[1].role"),
-        ({"role": "narrator", "content": "x"}, "messages[1].role"),
-        ({"content": "x"}, "messages[1].role"),
-        ({"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}, "messages[1].tool_calls"),
-        ({"role": "assistant", "content": None, "audio": {"id": "a"}}, "messages[1].audio"),
-        ({"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}]}, "messages[1].content[1]"),
-        ({"role": "user", "content": [{"type": "input_audio"}]}, "messages[1].content[0]"),
-        ({"role": "user", "content": [{"type": "text"}]}, "messages[1].content[0]"),
-        ({"role": "user", "content": [7]}, "messages[1].content[0]"),
-        ({"role": "user", "content": 7}, "messages[1].content"),
-        ({"role": "user"}, "messages[1].content"),
-        ("hello", "messages[1]"),
+        b"",
+        b"{",
+        b"[]",
+        b'"x"',
+        b'{"messages":[{"role":"user","content":"\xff"}]}',
+        b'{"messages":' * 101 + b"{}" + b"}" * 101,
     ],
 )
-def test_a_message_that_is_not_text_is_refused_with_its_place(message: object, param: str) -> None:
-    """Tool history, images, audio and malformed messages are named by their path."""
-    with pytest.raises(InvalidField) as caught:
-        converse({"messages": [*HELLO, message, *HELLO]})
-
-    assert param == caught.value.param
-
-
-def test_a_conversation_that_ends_with_the_assistant_is_refused() -> None:
-    """Most models would begin afresh instead of going on."""
-    with pytest.raises(InvalidField, match="end with the assistant"):
-        converse({"messages": [*HELLO, {"role": "assistant", "content": "Once upon"}]})
+def test_a_body_that_is_no_object_is_malformed(body: bytes) -> None:
+    """Not JSON, not UTF-8, not an object, or deeper than anyone follows."""
+    with pytest.raises(MalformedBody):
+        to_converse(body, default_max_tokens=1)
 
 
 @pytest.mark.parametrize(
@@ -254,27 +360,91 @@ def test_a_conversation_that_ends_with_the_assistant_is_refused() -> None:
     [
         ("messages", []),
         ("messages", None),
-        ("messages", "hello"),
+        ("messages", [*HELLO, {"role": "assistant", "content": "Once upon"}]),
         ("max_tokens", 0),
-        ("max_tokens", "10"),
-        ("max_completion_tokens", True),
         ("temperature", "hot"),
-        ("temperature", -0.1),
-        ("top_p", 1.1),
         ("stop", 7),
-        ("stop", ["a", 7]),
+        ("n", 2),
+        ("logprobs", True),
+        ("tool_choice", "required"),
+        ("response_format", {"type": "regex"}),
+        ("reasoning_effort", "much"),
     ],
 )
-def test_a_bad_value_is_refused_with_its_field(field: str, value: object) -> None:
-    """No bad value is passed on for Bedrock to find."""
+def test_what_cannot_be_served_is_refused_with_its_field(field: str, value: object) -> None:
     with pytest.raises(InvalidField) as caught:
         converse({field: value})
 
     assert field == caught.value.param
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b'{"messages":[{"role":"user","content":"\xff"}]}'])
-def test_a_body_that_is_no_object_is_malformed(body: bytes) -> None:
-    """Not JSON, not UTF-8 or not an object."""
-    with pytest.raises(MalformedBody):
-        to_converse(body, default_max_tokens=1)
+# --- everything at once -------------------------------------------------------------------------------------------
+
+
+def _texts(value: object) -> str:
+    """All strings in *value*, one after the other, also those inside strings of JSON."""
+    if isinstance(value, str):
+        return value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return "\n".join(_texts(one) for one in inner)
+
+
+def _said(body: dict[str, Any]) -> list[str]:
+    """What is said in *body*, thoughts apart: none of it may be lost."""
+    said: list[Any] = []
+    for message in body["messages"]:
+        content = message.get("content") or []
+        said += [content] if isinstance(content, str) else [part.get("text") or part.get("refusal") for part in content]
+        said.append(message.get("refusal"))
+    return [text for text in said if isinstance(text, str) and text.strip()]
+
+
+def _calls(body: dict[str, Any]) -> list[str]:
+    return [
+        call["name"]
+        for message in body["messages"]
+        for call in [
+            *(call["function"] for call in message.get("tool_calls", [])),
+            *([message["function_call"]] if "function_call" in message else []),
+        ]
+    ]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(body=bodies(), model_id=st.sampled_from(MODEL_IDS))
+def test_every_chat_that_is_served_is_a_request_without_fault(body: dict[str, Any], model_id: str) -> None:
+    """Valid by AWS's own model and the rules beside it; nothing that was said is lost, and every call is there."""
+    try:
+        request = to_converse(
+            msgspec.json.encode(body),
+            default_max_tokens=4096,
+            max_tokens_limit=8192,
+            context_tokens=32_000,
+            family=family_of(model_id),
+        )
+    except InvalidField as error:
+        if error.param not in ("messages", "tools"):  # images, files or tools, and a model that has no use for them
+            raise
+        return
+    payload = request.payload
+    blocks = [block for turn in payload["messages"] for block in turn["content"]]
+    uses = [request.names.original(block["toolUse"]["name"]) for block in blocks if "toolUse" in block]
+    is_told = body.get("tool_choice") == "none" or not family_of(model_id).takes_tools
+
+    assert [] == faults(payload, model_id)
+    assert all(text in _texts(payload) for text in _said(body))
+    assert ([] if is_told else _calls(body)) == uses
+    assert 1 <= payload["inferenceConfig"]["maxTokens"] <= 8192
+    json.dumps(payload, ensure_ascii=False).encode()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(body=spoilt_bodies(), model_id=st.sampled_from(MODEL_IDS))
+def test_a_chat_with_junk_in_it_is_refused_or_a_request_without_fault(body: dict[str, Any], model_id: str) -> None:
+    """Never anything else: no such body is an error of ours, or one for Bedrock to find."""
+    try:
+        request = to_converse(msgspec.json.encode(body), default_max_tokens=4096, family=family_of(model_id))
+    except ClientError:
+        return
+
+    assert [] == faults(request.payload, model_id)

@@ -4,8 +4,10 @@ import msgspec
 import pytest
 from openai.types.chat import ChatCompletionChunk
 
+from gateway.backends.bedrock.answer import Terms
 from gateway.backends.bedrock.frame import Event
 from gateway.backends.bedrock.stream import ChunkWriter
+from gateway.backends.bedrock.wire import Heading
 from gateway.errors import ReplyBroken
 
 STOP = Event("messageStop", {"stopReason": "end_turn"})
@@ -16,14 +18,9 @@ def text(content: str) -> Event:
     return Event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": content}, "p": "abc"})
 
 
-def writer(*, includes_usage: bool = False) -> ChunkWriter:
-    return ChunkWriter(
-        completion_id="chatcmpl-1",
-        created=1700000000,
-        model="tiny",
-        includes_usage=includes_usage,
-        reasoning_field="reasoning_content",
-    )
+def writer(*, includes_usage: bool = False, **terms: Any) -> ChunkWriter:
+    heading = Heading("chatcmpl-1", 1700000000, "tiny", "reasoning_content")
+    return ChunkWriter(heading, terms=Terms(**terms), includes_usage=includes_usage)
 
 
 def chunks(data: bytes) -> list[Any]:
@@ -146,3 +143,149 @@ def test_unusable_output_breaks_the_stream() -> None:
     """Output that Bedrock calls malformed does not finish as if it were an answer."""
     with pytest.raises(ReplyBroken, match="malformed_model_output"):
         writer().write(Event("messageStop", {"stopReason": "malformed_model_output"}))
+
+
+# --- tools
+
+
+def tool(name: str, call_id: str = "t1", *, block: int = 0) -> Event:
+    start = {"toolUse": {"toolUseId": call_id, "name": name}}
+    return Event("contentBlockStart", {"contentBlockIndex": block, "start": start})
+
+
+def told(fragment: object, *, block: int = 0) -> Event:
+    return Event("contentBlockDelta", {"contentBlockIndex": block, "delta": {"toolUse": {"input": fragment}}})
+
+
+def block_stop(block: int = 0) -> Event:
+    return Event("contentBlockStop", {"contentBlockIndex": block})
+
+
+def run(w: ChunkWriter, *events: Event) -> list[Any]:
+    """Deltas and finish reasons of a whole stream."""
+    return deltas(b"".join([*[w.write(event) for event in events], w.end(leftover=0)]))
+
+
+def test_tool_calls_have_a_count_of_their_own() -> None:
+    """Text and reasoning count among Bedrock's blocks, not among the calls; fragments go out as they come."""
+    stop = Event("messageStop", {"stopReason": "tool_use"})
+    events = (
+        text("Well."),
+        tool("look_up", "a", block=2),
+        told('{"ci', block=2),
+        told('ty":1}', block=2),
+        block_stop(2),
+        tool("now", "b", block=3),
+        told("", block=3),
+        block_stop(3),
+        stop,
+        METADATA,
+    )
+
+    assert [
+        ({"role": "assistant", "content": ""}, None),
+        ({"content": "Well."}, None),
+        (
+            {
+                "tool_calls": [
+                    {"index": 0, "id": "a", "type": "function", "function": {"name": "look_up", "arguments": ""}}
+                ]
+            },
+            None,
+        ),
+        ({"tool_calls": [{"index": 0, "function": {"arguments": '{"ci'}}]}, None),
+        ({"tool_calls": [{"index": 0, "function": {"arguments": 'ty":1}'}}]}, None),
+        (
+            {"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": {"name": "now", "arguments": ""}}]},
+            None,
+        ),
+        ({"tool_calls": [{"index": 1, "function": {"arguments": "{}"}}]}, None),
+        ({}, "tool_calls"),
+    ] == run(writer(), *events)
+
+
+def test_a_tool_that_is_never_stopped_has_its_arguments_all_the_same() -> None:
+    """The end of the message ends its blocks; an input that comes as an object is text in OpenAI's shape."""
+    found = run(writer(), tool("f"), tool("g", block=1), told({"x": 1}, block=1), STOP)
+
+    fragments = [call["function"]["arguments"] for delta, _ in found for call in delta.get("tool_calls", [])]
+    assert ["", "", '{"x":1}', "{}"] == fragments
+    assert "tool_calls" == found[-1][1]
+
+
+def test_names_and_ids_of_calls_are_the_callers() -> None:
+    """The name is turned back, and no two calls have the same id."""
+    found = run(writer(original=str.upper), tool("f", "x"), block_stop(), tool("g", "x", block=1), STOP)
+
+    begun = [call for delta, _ in found for call in delta.get("tool_calls", []) if "id" in call]
+    assert [("x", "F"), ("x-2", "G")] == [(call["id"], call["function"]["name"]) for call in begun]
+
+
+def test_a_fragment_of_no_call_breaks_the_stream() -> None:
+    """Arguments that belong to nobody are not left out in silence."""
+    with pytest.raises(ReplyBroken, match="had not begun"):
+        writer().write(told("{}"))
+
+
+def test_the_schemas_tool_streams_its_input_as_content() -> None:
+    """Text around it is not shown, a second call of it is not either, and the end is ``stop``."""
+    stop = Event("messageStop", {"stopReason": "tool_use"})
+    events = (
+        text("Here:"),
+        tool("json", block=1),
+        told('{"a"', block=1),
+        told(":1}", block=1),
+        block_stop(1),
+        text("Done."),
+        tool("json", block=2),
+        told("{}", block=2),
+        block_stop(2),
+        stop,
+    )
+
+    assert [
+        ({"role": "assistant", "content": ""}, None),
+        ({"content": '{"a"'}, None),
+        ({"content": ":1}"}, None),
+        ({}, "stop"),
+    ] == run(writer(unwraps_tool="json"), *events)
+
+
+def test_text_is_shown_at_the_end_where_the_schemas_tool_was_not_called() -> None:
+    """It is held until it is certain that it is the answer."""
+    w = writer(unwraps_tool="json")
+
+    assert b"" == w.write(text('{"a"')) + w.write(text(":1}"))
+    assert [({"role": "assistant", "content": ""}, None), ({"content": '{"a":1}'}, None)] == deltas(w.write(STOP))
+
+
+def test_a_schemas_tool_without_input_is_an_empty_object() -> None:
+    """Which is JSON, as nothing at all would not be."""
+    found = run(writer(unwraps_tool="json"), tool("json"), block_stop(), STOP)
+
+    assert {"content": "{}"} == found[1][0]
+
+
+# --- stop strings that the gateway finds
+
+
+def test_a_stop_string_finishes_the_stream_at_once() -> None:
+    """The finish goes out with the last text; nothing of what Bedrock says afterwards does, but its usage."""
+    w = writer(stops=("END",), includes_usage=True)
+
+    assert [({"role": "assistant", "content": ""}, None), ({"content": "one "}, None)] == deltas(w.write(text("one E")))
+    assert [({}, "stop")] == deltas(w.write(text("ND two")))
+    assert (True, True) == (w.has_stopped, w.was_stopped)
+    malformed = Event("messageStop", {"stopReason": "malformed_model_output"})
+    assert b"" == b"".join(w.write(event) for event in (text("three"), tool("f"), told("{}"), block_stop(), malformed))
+    assert 16 == chunks(w.write(METADATA))[0]["usage"]["total_tokens"]
+    assert b"data: [DONE]\n\n" == w.end(leftover=7)
+
+
+def test_what_might_have_become_a_stop_string_is_shown_at_the_end() -> None:
+    """Or before the next call; no character is lost."""
+    before_call = run(writer(stops=("END",)), text("one EN"), tool("f"), block_stop(), STOP)
+    at_end = run(writer(stops=("END",)), text("one EN"), STOP)
+
+    for found in (before_call, at_end):
+        assert "one EN" == "".join(delta.get("content", "") for delta, _ in found)

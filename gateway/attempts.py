@@ -1,0 +1,515 @@
+"""Trying whoever can answer until one begins to, and going on elsewhere where that one dies.
+
+1. Candidates in their order; one that failed is not asked again before it has begun another life.
+2. If all have failed, or none is there: a short wait for a worker.
+3. Then the fallbacks, in their order. A request that is too long for the workers, or would wait too long for them, goes
+   there first.
+4. Where a stream can go on, another worker takes it up with what is left of it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from cache_index import WorkerId
+from gateway.attempt import CLIENT_ERRORS, OVERLOADED, RETRY_AFTER_S, Attempt, ask, refused_status
+from gateway.backends.backend import Call
+from gateway.cascade.need import Need
+from gateway.cascade.passage import Passage, Turned
+from gateway.continuation.continuation import Continuation
+from gateway.endpoints.endpoint import Endpoint
+from gateway.errors import (
+    ClientError,
+    ConnectFailed,
+    GatewayError,
+    HandedOver,
+    NoWorker,
+    QueueFull,
+    ReplyBroken,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamTimeout,
+    WaitsTooLong,
+)
+from gateway.exchange import Exchange
+from gateway.models import Model
+from gateway.persistence import Persistence
+from gateway.sse import Tail
+from routing.booking import Booking, Ending, Outcome
+from routing.candidate import Candidate
+from routing.dispatcher import Dispatch
+from routing.request import Request
+
+_log = logging.getLogger(__name__)
+
+MOST_BROKEN = 8
+"""Workers that may break over one request: it may be the request that breaks them."""
+PATIENCE_SHARE = 0.5
+"""Of the time that its caller waits, what a request may wait for a worker: whoever answers then needs time as well."""
+FOUND_DOWN_S = 5.0
+"""A worker that broke off because it died is known to be down after so long: two health checks by default."""
+
+
+class Attempts:
+    """The attempts of one request: one reply and one booking at a time, both given back in the end."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        model: Model,
+        request: Request,
+        call: Call,
+        exchange: Exchange,
+        *,
+        strip_usage: bool,
+        continuation: Continuation | None = None,
+        plain_call: Call | None = None,
+        need: Need | None = None,
+        persistence: Persistence = Persistence(),  # noqa: B008  # frozen
+        clock: Callable[[], float],
+    ) -> None:
+        """*call* is that of *continuation*, if there is one; *plain_call* is the same without what that asks for.
+
+        *need* is what the request asks of fallbacks; None: it may not go there.
+        """
+        self._endpoint = endpoint
+        self._model = model
+        self._request = request
+        self._call: Call | None = call
+        self._plain_call: Call | None = plain_call or call  # for fallbacks
+        self._strip_usage = strip_usage
+        self.continuation = continuation
+        self._need = need
+        self._persistence = persistence
+        self.exchange = exchange
+        self._clock = clock
+        self._failed_in: dict[WorkerId, int] = {}  # the life in which a worker failed
+        self._broken = 0
+        self._wait_until: float | None = None
+        self._booking: Booking | None = None
+        self._passage: Passage | None = None
+        self._attempt: Attempt | None = None
+        self._ending = Ending.ABORTED
+        self._error: UpstreamError | None = None
+        self._failure: UpstreamError | None = None  # of the worker that was asked last
+
+    async def first_answer(self) -> Attempt:
+        """The first answer that is none of a backend's failures; it may say that the caller is wrong.
+
+        To be called once: the call is forgotten, because a stream may outlive the need for a long prompt by minutes.
+
+        Raises:
+            UpstreamRefused: every candidate failed, the last with an error status of its own.
+            QueueFull: the wait for a worker cannot fit.
+            NoWorker: nobody is there.
+        """
+        call, self._call = self._call, None
+        assert call is not None, "it was asked already"
+        try:
+            return await self._first_answer(call)
+        finally:
+            self._plain_call = None
+
+    async def _first_answer(self, call: Call) -> Attempt:
+        self._model.retry_budget.note(self._clock())
+        self._model.cascade.note_request(self._clock())
+        if self._is_too_long():
+            attempt, _ = await self._of_fallbacks()
+            if attempt is not None:
+                return attempt
+        try:
+            return await self._in_time(call)
+        except (UpstreamError, NoWorker, QueueFull) as error:
+            failure: GatewayError | None = error.with_traceback(None)
+        try:
+            attempt, cause = await self._of_fallbacks(failure)
+            if attempt is not None:
+                return attempt
+            assert failure is not None
+            # What the caller is told is how the fleet failed; the fallback's own failure is the cause.
+            raise _unhelped(failure, cause) from cause
+        finally:
+            # An error with a traceback holds the frames it went through, and so the call. Where a frame, or a
+            # connection that failed, holds the error as well, only the cycle collector would free them.
+            failure = cause = None
+
+    async def _in_time(self, call: Call) -> Attempt:
+        """As `_of_workers`, or that of a fallback if it is earlier. Where none helps the workers are waited for."""
+        try:
+            return await self._of_workers(call)
+        except WaitsTooLong:
+            attempt, _ = await self._of_fallbacks()
+        if attempt is not None:
+            return attempt
+        self._request = msgspec.structs.replace(self._request, spill_in_s=None)
+        return await self._of_workers(call)
+
+    async def go_on(self, error: UpstreamError) -> Attempt:
+        """The stream that *error* broke, as another worker goes on with it.
+
+        Raises:
+            UpstreamError: *error*, if none can.
+            NoWorker: nobody is there, nor did anybody come.
+        """
+        continuation = self.continuation
+        call = None if continuation is None or self._booking is None else continuation.next_call()
+        if call is None or continuation is None or self._booking is None:
+            raise error
+        tail = None if self._attempt is None else self._attempt.tail
+        await self._has_failed(self._booking.worker, error)
+        try:
+            attempt = await self._of_workers(call, at_once=True)
+        except UpstreamError as failure:
+            raise error from failure.with_traceback(None)
+        if attempt.tail is None:
+            raise error  # it refuses what the former took
+        continuation.resumed()
+        self.exchange.continued += 1
+        self.exchange.streamed_events += 0 if tail is None else tail.events
+        return attempt
+
+    def answered(self, attempt: Attempt) -> None:
+        """The answer has been passed on completely."""
+        tail, exchange = attempt.tail, self.exchange
+        if attempt.status in CLIENT_ERRORS or (tail is not None and refused_status(tail) is not None):
+            self._ending = Ending.REFUSED
+            exchange.error = "Refused"
+            return
+        if tail is not None and (tail.failed is not None or tail.aborted):
+            self._ending = Ending.FAILED
+            exchange.error = ReplyBroken.__name__
+            return
+        self._ending = Ending.ANSWERED
+        exchange.usage = self._endpoint.usage_of(attempt.first) if tail is None else tail.usage
+        if self.continuation is not None:
+            exchange.usage = self.continuation.usage(exchange.usage)
+
+    def completed(self) -> None:
+        """All that mattered of a stream was there when its worker failed."""
+        self._ending = Ending.FAILED
+        if self.continuation is not None:
+            self.exchange.usage = self.continuation.usage(None)
+
+    def broken(self, error: UpstreamError) -> None:
+        """The backend failed after its first byte."""
+        self._ending = Ending.FAILED
+        self._error = error.with_traceback(None)
+
+    async def aclose(self) -> None:
+        """Close the reply and release the booking, telling how it ended: aborted, unless something else was said."""
+        passage, self._passage = self._passage, None
+        try:
+            await self._give_up(self._ending)
+        finally:
+            if passage is not None:
+                self._leave(passage)
+
+    # ---- workers
+
+    async def _of_workers(self, call: Call, *, at_once: bool = False) -> Attempt:
+        """The first answer of a worker. *at_once* does not queue, for a stream that has begun.
+
+        Raises:
+            UpstreamRefused, NoWorker, QueueFull: as `first_answer`. WaitsTooLong: it had better go to a fallback.
+        """
+        turnstile = self._model.turnstile
+        try:
+            while True:
+                dispatch = turnstile.at_once(self._request) if at_once else await turnstile.admit(self._request)
+                self._dispatched(dispatch)
+                attempt = await self._first_of(dispatch.order, call, at_once=at_once)
+                if attempt is None:
+                    spare = self._model.fleet.cut_off(self._request, self._clock())
+                    attempt = await self._first_of(spare, call, at_once=at_once)
+                if attempt is not None:
+                    return attempt
+                if not await self._somebody_comes(may_spill=not at_once):
+                    raise self._exhausted()
+        finally:
+            self._failure = None
+
+    async def _first_of(self, order: Sequence[Candidate], call: Call, *, at_once: bool) -> Attempt | None:
+        """The first answer of *order*; None if all of it failed.
+
+        Raises:
+            UpstreamRefused, NoWorker: it may not be tried any more.
+        """
+        last = len(order) - 1
+        for place, candidate in enumerate(order):
+            if not self._may_ask(candidate) or not self._book(candidate):
+                await self._give_up(Ending.ABORTED)
+                continue
+            if not await self._may_try_again(at_once=at_once):
+                raise self._exhausted()
+            try:
+                return await self._ask(candidate, call, is_last=place == last)
+            except UpstreamError as error:
+                self._failure = error.with_traceback(None)
+                await self._has_failed(candidate.worker, self._failure)
+        return None
+
+    def _dispatched(self, dispatch: Dispatch) -> None:
+        exchange = self.exchange
+        exchange.strategy = dispatch.strategy
+        exchange.reason = dispatch.reason
+        exchange.prompt_blocks = self._request.prefix.blocks
+        self._booking = dispatch.booking
+
+    def _may_ask(self, candidate: Candidate) -> bool:
+        """Whether it has not failed in the life that it is in."""
+        failed_in = self._failed_in.get(candidate.worker)
+        return failed_in is None or failed_in != self._model.fleet.life(candidate.worker)
+
+    async def _may_try_again(self, *, at_once: bool) -> bool:
+        """Whether it may be sent once more: as soon as the retry budget has room, if that is soon enough.
+
+        Nothing was sent where nobody could be reached, and a stream that has begun is lost if it does not go on: these
+        do not count.
+        """
+        if not self._failed_in:
+            return True
+        most = self._persistence.most_attempts
+        if (most is not None and self.exchange.attempts >= most) or self._broken >= MOST_BROKEN:
+            return False
+        if at_once or isinstance(self._failure, ConnectFailed):
+            return True
+        while not self._model.retry_budget.take(self._clock()):
+            if not self._may_wait():
+                return False
+            await self._model.arrivals.next()
+        return True
+
+    def _may_wait(self) -> bool:
+        """Whether there is time left of what a request may wait; it begins to count with the first wait."""
+        now = asyncio.get_running_loop().time()
+        if self._wait_until is None:
+            patience_s = self._request.deadline_s
+            wait_s = self._persistence.wait_s
+            self._wait_until = now + (wait_s if patience_s is None else min(wait_s, PATIENCE_SHARE * patience_s))
+        return now < self._wait_until
+
+    def _book(self, candidate: Candidate) -> bool:
+        """Whether the request has a place on *candidate*; on the first it was booked at dispatch."""
+        exchange = self.exchange
+        if self._booking is None or self._booking.worker != candidate.worker:
+            self._booking = self._model.fleet.book(self._request, candidate, self._clock())
+        if self._booking is None or candidate.worker not in self._model.latest.workers:
+            return False
+        exchange.backend = candidate.worker
+        exchange.served_by = "worker"
+        exchange.hit_blocks = candidate.hit_blocks
+        exchange.hit_tokens = candidate.hit_tokens
+        exchange.hit_source = candidate.source
+        return True
+
+    async def _ask(self, candidate: Candidate, call: Call, *, is_last: bool) -> Attempt:
+        """One worker, up to the first useful byte."""
+        self.exchange.attempts += 1
+        model, booking = self._model, self._booking
+        first_byte_s = None if is_last or booking is None else self._first_byte_s(booking)
+        backend = model.latest.workers[candidate.worker]
+        attempt = self._attempt = await ask(backend, call, self._endpoint, self._tail, first_byte_s=first_byte_s)
+        if attempt.tail is not None:
+            now = self._clock()
+            self._first_byte(now)
+            if booking is not None:
+                model.fleet.first_byte(booking, now)
+                model.turnstile.turn()
+            if self.continuation is not None:
+                self._open(candidate.worker, attempt)
+        return attempt
+
+    def _first_byte_s(self, booking: Booking) -> float | None:
+        """How long to wait where somebody else could be asked; None: as long as the timeouts allow."""
+        now = self._clock()
+        if not booking.request.streams or not self._model.retry_budget.has_room(now):
+            return None
+        predicted_s = self._model.fleet.first_byte_in_s(booking, now)
+        return None if predicted_s is None else self._persistence.first_byte_s(predicted_s)
+
+    def _tail(self) -> Tail:
+        make = self._endpoint.tail if self.continuation is None else self.continuation.tail
+        return make(strip_usage=self._strip_usage)
+
+    def _first_byte(self, now: float) -> None:
+        if self.exchange.first_byte is None:
+            self.exchange.first_byte = now
+
+    def _open(self, worker: WorkerId, attempt: Attempt) -> None:
+        """A stream that can go on elsewhere may be handed over, and need not wait for a worker that stalls."""
+        self._model.streams.opened(worker, attempt.reply)
+        pause_s = self._persistence.pause_s(self._model.fleet.usual_gap_s(worker))
+        if pause_s is not None:
+            attempt.reply.expect_within(pause_s)
+
+    async def _has_failed(self, worker: WorkerId, error: UpstreamError) -> None:
+        """Give up what is held there, and leave *worker* alone as long as it lives this life."""
+        self._failed_in[worker] = self._model.fleet.life(worker)
+        if not isinstance(error, UpstreamRefused | ConnectFailed | HandedOver):
+            self._broken += 1
+        await self._give_up(_ending_of(error))
+        if isinstance(error, ConnectFailed) or (isinstance(error, UpstreamTimeout) and error.phase == "connect"):
+            self._model.latest.unreachable(worker)
+
+    async def _somebody_comes(self, *, may_spill: bool) -> bool:
+        """Whether there is a worker to be asked, after a wait for one.
+
+        Raises:
+            WaitsTooLong: none came for so long that a fallback had better answer.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        spill_in_s = self._request.spill_in_s if may_spill else None
+        while self._may_wait():
+            waited_s = loop.time() - began
+            if spill_in_s is not None and waited_s >= spill_in_s:
+                raise WaitsTooLong("No worker is there, and later than that is not wanted", retry_after_s=RETRY_AFTER_S)
+            is_known = not self._broken or waited_s > FOUND_DOWN_S
+            if self._failed_in and is_known and not self._somebody_is_away():
+                return False  # all are there, and fail at it
+            await self._model.arrivals.next()
+            if any(worker.is_ready and self._is_new(worker.id) for worker in self._model.fleet):
+                return True
+        return False
+
+    def _somebody_is_away(self) -> bool:
+        return any(not worker.is_ready for worker in self._model.fleet)
+
+    def _is_new(self, worker: WorkerId) -> bool:
+        pinned = self._request.pinned
+        if pinned is not None and pinned != worker:
+            return False
+        return self._failed_in.get(worker) != self._model.fleet.life(worker)
+
+    # ---- fallbacks
+
+    def _is_too_long(self) -> bool:
+        """For the workers, as far as is known before they have counted."""
+        most, need = self._model.context_tokens, self._need
+        return most is not None and need is not None and need.prompt_tokens + (need.max_tokens or 0) > most
+
+    async def _of_fallbacks(self, failure: GatewayError | None = None) -> tuple[Attempt | None, GatewayError | None]:
+        """The first answer of a fallback, or why there is none: what the last one said. *failure* is the fleet's."""
+        call = self._plain_call
+        if self._need is None or call is None or not self._model.cascade:
+            return None, None
+        cause: GatewayError | None = None
+        whys: list[str] = []
+        for passage in self._model.cascade.passages(self._need, self._clock()):
+            if isinstance(passage, Turned):
+                whys.append(f"{passage.backend}: {passage.why}")
+                continue
+            try:
+                return await self._fall_back(passage, call), None
+            except (UpstreamError, ClientError) as error:
+                cause = error.with_traceback(None)
+                whys.append(f"{passage.backend.id}: {_named(cause)}")
+        if failure is not None:
+            request_id, why = self.exchange.request_id.decode("ascii"), "; ".join(whys)
+            _log.warning("request %s failed: workers: %s; fallbacks: %s", request_id, _named(failure), why)
+        return None, cause
+
+    async def _fall_back(self, passage: Passage, call: Call) -> Attempt:
+        """Ask one fallback; its place there is kept until the end of the request, or given back with a failure."""
+        exchange = self.exchange
+        exchange.backend = passage.backend.id
+        exchange.served_by = passage.kind
+        exchange.hit_blocks = 0
+        exchange.hit_tokens = 0.0
+        exchange.hit_source = None
+        exchange.attempts += 1
+        try:
+            attempt = await ask(passage.backend, call, self._endpoint, self._plain_tail)
+        except UpstreamError as error:
+            passage.failed(error, self._clock())
+            raise
+        except ClientError:
+            passage.unused(self._clock())
+            raise
+        except BaseException:
+            passage.left(0, self._clock())
+            raise
+        if _is_too_long_for_it(attempt):
+            passage.unused(self._clock())
+            await attempt.reply.aclose()
+            raise UpstreamRefused(f"{passage.backend.id} says that it is too long", status=attempt.status)
+        passage.began()
+        if attempt.tail is not None:
+            self._first_byte(self._clock())
+        self.continuation = None
+        self._attempt = attempt
+        self._passage = passage
+        exchange.fell_back = True
+        exchange.price = passage.price
+        return attempt
+
+    def _plain_tail(self) -> Tail:
+        return self._endpoint.tail(strip_usage=self._strip_usage)
+
+    def _leave(self, passage: Passage) -> None:
+        """Settle what was reserved there."""
+        now = self._clock()
+        if self._ending is Ending.ANSWERED:
+            passage.answered(self.exchange.usage, now)
+        elif self._ending is Ending.REFUSED:
+            passage.unused(now)
+        elif self._ending is Ending.FAILED:
+            passage.failed(self._error or ReplyBroken(f"{passage.backend.id} broke off"), now)
+        else:
+            passage.left(self.exchange.streamed_events, now)
+
+    # ---- endings
+
+    async def _give_up(self, ending: Ending) -> None:
+        """Close the reply there is and release the booking there is."""
+        attempt, self._attempt = self._attempt, None
+        booking, self._booking = self._booking, None
+        try:
+            if attempt is not None:
+                if booking is not None and self.continuation is not None:
+                    self._model.streams.closed(booking.worker, attempt.reply)
+                await attempt.reply.aclose()
+        finally:
+            if booking is not None:
+                self._release(booking, ending)
+
+    def _release(self, booking: Booking, ending: Ending) -> None:
+        usage = self.exchange.usage if ending is Ending.ANSWERED else None
+        outcome = Outcome(ending)
+        if usage is not None:
+            outcome = Outcome(ending, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        self._model.fleet.release(booking, outcome, self._clock())
+        self._model.turnstile.turn()
+
+    def _exhausted(self) -> GatewayError:
+        failure = self._failure
+        if isinstance(failure, UpstreamRefused):
+            return failure
+        why = f": {failure}" if failure else ""
+        return NoWorker(f"No worker for {self._model.name!r} could be reached{why}", retry_after_s=RETRY_AFTER_S)
+
+
+def _is_too_long_for_it(attempt: Attempt) -> bool:
+    """Whether a fallback refuses what another one may have room for: it has a tokenizer of its own."""
+    return attempt.status == 413 or (attempt.status == 400 and b'"context_length_exceeded"' in attempt.first)
+
+
+def _unhelped(failure: GatewayError, cause: GatewayError | None) -> GatewayError:
+    """A request that only the workers could serve is right: that none is there is not the caller's fault."""
+    if isinstance(cause, ClientError) and isinstance(failure, NoWorker):
+        return NoWorker(f"{failure}, and no fallback can help: {cause}", retry_after_s=failure.retry_after_s)
+    return failure
+
+
+def _named(error: GatewayError) -> str:
+    """As a log may show it: what a backend says may quote the prompt."""
+    return f"{error.reason} {error.status}"
+
+
+def _ending_of(error: UpstreamError) -> Ending:
+    """Too much to do is no sign of ill health, nor is a drain."""
+    if isinstance(error, HandedOver):
+        return Ending.ABORTED
+    return Ending.REFUSED if isinstance(error, UpstreamRefused) and error.status == OVERLOADED else Ending.FAILED

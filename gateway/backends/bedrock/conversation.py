@@ -1,0 +1,239 @@
+"""The turns of Converse: first the user, then by turns, last the user, and after each tool call its result.
+
+1. Messages of one side that follow each other are one turn.
+2. The results of one turn of the assistant stand together at the head of the next turn, in the order of the calls;
+   one that is missing is made up, as an error. A result that belongs to no call there becomes text.
+3. A system message at the head is the system's; further down it is the user's text at its place: moved to the head it
+   would mean something else.
+4. Where a family cannot have two things in one turn, a word of the other side stands between them.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.backends.bedrock.documents import DOCUMENTS_PER_TURN
+from gateway.backends.bedrock.family import Family
+from gateway.backends.bedrock.images import IMAGES_PER_TURN
+from gateway.backends.bedrock.message import Block, Message, ToolCall, ToolResult
+from gateway.backends.bedrock.nesting import read_shallow_object
+from gateway.backends.bedrock.tool_names import ToolNames
+from gateway.errors import InvalidField
+
+Turn = dict[str, Any]
+
+_PLACEHOLDER = "."
+"""Stands where Converse wants text of a user and the caller gave none."""
+_GO_ON = "Continue."
+"""The user's, between two turns of the assistant."""
+_RECEIVED = "OK."
+"""The assistant's, between two turns of the user."""
+_NO_OUTPUT = "(no output)"
+_NO_RESULT = "(the result of this call is missing)"
+
+_STRANGE_IN_ID = re.compile(r"[^a-zA-Z0-9_.:-]")  # ToolUseId in botocore's service model, as is the length
+_LONGEST_ID = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    system: tuple[str, ...]
+    turns: list[Turn]
+
+    @property
+    def uses_tools(self) -> bool:
+        """There are calls or results in it, so that Converse wants a ``toolConfig``."""
+        return any("toolUse" in block or "toolResult" in block for turn in self.turns for block in turn["content"])
+
+
+def tool_names(messages: Iterable[Message]) -> list[str]:
+    """Of all calls, in their order: also those that nobody specified, which a model made up."""
+    return [call.name for message in messages for call in message.calls]
+
+
+def converse(messages: Sequence[Message], *, family: Family, names: ToolNames, tells_calls: bool) -> Conversation:
+    """The conversation for *messages*. O(blocks).
+
+    *names* knows all of `tool_names`. *tells_calls* turns calls and results into text, for a request that may not or
+    cannot have tools.
+
+    Raises:
+        InvalidField: the assistant has the last word (few models continue it, the others begin afresh or refuse), the
+            family takes no images, or a turn has more media than Bedrock takes.
+    """
+    head = list(itertools.takewhile(lambda message: message.role == "system", messages))
+    rest = [message for message in messages[len(head) :] if message.role == "user" or not message.is_empty]
+    if rest and rest[-1].role == "assistant":
+        raise InvalidField(
+            "'messages' that end with the assistant cannot be served by the Bedrock fallback", param="messages"
+        )
+    writer = _Writer(family, names, tells_calls=tells_calls)
+    for is_assistant, run in itertools.groupby(rest, key=lambda message: message.role == "assistant"):
+        if is_assistant:
+            writer.write_assistant(list(run))
+        else:
+            writer.write_user(list(run))
+    turns = writer.turns
+    if not turns or turns[0]["role"] == "assistant":
+        turns.insert(0, _turn("user", [{"text": _PLACEHOLDER}]))
+    _check_media(turns, family)
+    return Conversation(tuple(block["text"] for message in head for block in message.blocks), turns)
+
+
+class _Writer:
+    """Writes turn after turn."""
+
+    def __init__(self, family: Family, names: ToolNames, *, tells_calls: bool) -> None:
+        self.turns: list[Turn] = []
+        self._family = family
+        self._names = names
+        self._tells_calls = tells_calls
+        self._ids = _ToolUseIds()
+        self._open: list[tuple[ToolCall, str]] = []
+        """Calls of the last turn with their ids on the wire."""
+
+    def write_assistant(self, messages: list[Message]) -> None:
+        """Not all of *messages* are empty."""
+        said = [block for message in messages for block in message.blocks]
+        calls = [call for message in messages for call in message.calls]
+        if self._tells_calls:
+            self._open = [(call, "") for call in calls]
+            self.turns.append(_turn("assistant", said + [{"text": _told(call)} for call in calls]))
+            return
+        self._open = [(call, self._ids.take(call.id)) for call in calls]
+        uses = [
+            {"toolUse": {"toolUseId": use_id, "name": self._names.sent(call.name), "input": call.arguments}}
+            for call, use_id in self._open
+        ]
+        if said and uses and not self._family.text_beside_calls:
+            self.turns += [_turn("assistant", said), _turn("user", [{"text": _GO_ON}]), _turn("assistant", uses)]
+        else:
+            self.turns.append(_turn("assistant", said + uses))
+
+    def write_user(self, messages: list[Message]) -> None:
+        """Users, systems and tools; not everything that they say needs to be something."""
+        answers, others = self._matched(messages)
+        if self._tells_calls:
+            self.turns.append(_turn("user", others or [{"text": _PLACEHOLDER}]))
+            return
+        answered = [
+            _tool_result(use_id, answer, self._family) for (_, use_id), answer in zip(self._open, answers, strict=True)
+        ]
+        results = [result for result, _ in answered]
+        others = [block for _, moved in answered for block in moved] + others
+        if results and others and not self._stand_together(others):
+            self.turns += [_turn("user", results), _turn("assistant", [{"text": _RECEIVED}])]
+            results = []
+        self.turns.append(_turn("user", results + others or [{"text": _PLACEHOLDER}]))
+
+    def _stand_together(self, others: list[Block]) -> bool:
+        """Tool results may be in one turn with *others*."""
+        has_document = any("document" in block for block in others)
+        return not self._family.results_alone and (self._family.documents_beside_results or not has_document)
+
+    def _matched(self, messages: list[Message]) -> tuple[list[ToolResult | None], list[Block]]:
+        """The answer to each open call, and everything else that is said, in its order."""
+        answers: list[ToolResult | None] = [None] * len(self._open)
+        others: list[Block] = []
+        for message in messages:
+            if message.result is None:
+                others += message.blocks
+                continue
+            at = self._call_of(message.result, answers)
+            if at is not None:
+                answers[at] = message.result
+            if at is None or self._tells_calls:
+                name = message.result.name if at is None else self._open[at][0].name
+                others += _told_result(message.result, name)
+        return answers, others
+
+    def _call_of(self, result: ToolResult, answers: list[ToolResult | None]) -> int | None:
+        """The first open call without an answer that *result* may be one to: by id, without one by name."""
+        for at, (call, _) in enumerate(self._open):
+            is_meant = call.id == result.call_id if result.call_id else result.name in (None, call.name)
+            if answers[at] is None and is_meant:
+                return at
+        return None
+
+
+class _ToolUseIds:
+    """Ids on the wire, each different: engines number calls anew in every turn."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+
+    def take(self, wanted: str | None) -> str:
+        plain = _STRANGE_IN_ID.sub("_", wanted or "call")[:_LONGEST_ID]
+        made = plain
+        while made in self._taken:
+            number = self._numbers[plain] = self._numbers.get(plain, 1) + 1
+            tail = f"_{number}"
+            made = plain[: _LONGEST_ID - len(tail)] + tail
+        self._taken.add(made)
+        return made
+
+
+def _turn(role: str, blocks: list[Block]) -> Turn:
+    """A document wants text beside it."""
+    if any("document" in block for block in blocks) and not any("text" in block for block in blocks):
+        blocks = [*blocks, {"text": _PLACEHOLDER}]
+    return {"role": role, "content": blocks}
+
+
+def _tool_result(use_id: str, answer: ToolResult | None, family: Family) -> tuple[Block, list[Block]]:
+    """The result block, and what of the answer cannot be in it: it goes into the turn."""
+    result: dict[str, Any] = {"toolUseId": use_id}
+    if answer is None:
+        result["content"] = _texts([_NO_RESULT], family)
+        if family.result_status:
+            result["status"] = "error"
+        return {"toolResult": result}, []
+    texts = [block["text"] for block in answer.blocks if "text" in block]
+    media = [block for block in answer.blocks if "text" not in block]
+    inside = [block for block in media if "image" in block and family.images_in_results]
+    moved = [block for block in media if block not in inside]
+    result["content"] = (_texts(texts, family) if texts or not inside else []) + inside
+    return {"toolResult": result}, moved
+
+
+def _texts(texts: list[str], family: Family) -> list[Block]:
+    if not family.json_results:
+        return [{"text": text} for text in texts or [_NO_OUTPUT]]
+    whole = "\n".join(texts or [_NO_OUTPUT])
+    return [{"json": read_shallow_object(whole) or {"result": whole}}]
+
+
+def _told(call: ToolCall) -> str:
+    return f"I called the tool {call.name} with {msgspec.json.encode(call.arguments).decode()}."
+
+
+def _told_result(result: ToolResult, name: str | None) -> list[Block]:
+    """With the image or file that it may have, which are never text."""
+    whose = f"the tool {name}" if name else "a tool"
+    texts = [block["text"] for block in result.blocks if "text" in block]
+    media = [block for block in result.blocks if "text" not in block]
+    return [{"text": "\n".join([f"Result of {whose}:", *(texts or [_NO_OUTPUT])])}, *media]
+
+
+def _check_media(turns: list[Turn], family: Family) -> None:
+    for turn in turns:
+        blocks = [*turn["content"], *(inner for block in turn["content"] for inner in _inside(block))]
+        images = sum("image" in block for block in blocks)
+        if images and not family.takes_images:
+            raise InvalidField(
+                "'messages' hold images, which the Bedrock fallback's model does not take", param="messages"
+            )
+        if images > IMAGES_PER_TURN:
+            raise InvalidField(f"'messages' hold more than {IMAGES_PER_TURN} images in one turn", param="messages")
+        if sum("document" in block for block in blocks) > DOCUMENTS_PER_TURN:
+            raise InvalidField(f"'messages' hold more than {DOCUMENTS_PER_TURN} files in one turn", param="messages")
+
+
+def _inside(block: Block) -> list[Block]:
+    inner: list[Block] = block.get("toolResult", {}).get("content", [])
+    return inner

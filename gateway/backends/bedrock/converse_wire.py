@@ -1,0 +1,142 @@
+"""Converse and ConverseStream: the API that all models on Bedrock have."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.backends.backend import Call
+from gateway.backends.bedrock.answer import Terms, as_events, read_answer, to_completion
+from gateway.backends.bedrock.aws import FrameParser
+from gateway.backends.bedrock.endpoint import model_segment
+from gateway.backends.bedrock.errors import Fault
+from gateway.backends.bedrock.family import family_of
+from gateway.backends.bedrock.frame import Event, read_frame
+from gateway.backends.bedrock.request import ConverseRequest, to_converse
+from gateway.backends.bedrock.stream import ChunkWriter
+from gateway.backends.bedrock.wire import Heading
+from gateway.errors import ReplyBroken
+
+
+@dataclass(frozen=True, slots=True)
+class ConverseQuestion:
+    """Implements `gateway.backends.bedrock.wire.Question`."""
+
+    request: ConverseRequest
+    segment: str
+    """The model, as a segment of the path."""
+    streams: bool
+    replays: bool = False
+    """The caller gets a stream that is made of the whole answer."""
+
+    content_type = "application/vnd.amazon.eventstream"
+
+    @property
+    def path(self) -> str:
+        return f"/model/{self.segment}/{'converse-stream' if self.streams else 'converse'}"
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        return self.request.payload
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        return self.request.dropped
+
+    def answer(self, body: bytes, heading: Heading) -> bytes:
+        answer = read_answer(body)
+        if not self.replays:
+            return to_completion(answer, heading, self._terms)
+        writer = self._writer(heading)
+        written = [writer.write(event) for event in as_events(answer)]
+        return b"".join([*written, writer.end(leftover=0)])
+
+    def translator(self, heading: Heading) -> "ConverseTranslator":
+        return ConverseTranslator(self._writer(heading))
+
+    def without(self, field: str) -> "ConverseQuestion | None":
+        request = self.request.without(field)
+        return None if request is None else replace(self, request=request)
+
+    @property
+    def _terms(self) -> Terms:
+        request = self.request
+        return Terms(original=request.names.original, unwraps_tool=request.unwraps_tool, stops=request.stops)
+
+    def _writer(self, heading: Heading) -> ChunkWriter:
+        return ChunkWriter(heading, terms=self._terms, includes_usage=self.request.wants_usage)
+
+
+class ConverseWire:
+    """One model, spoken to in Converse; implements `gateway.backends.bedrock.wire.Wire`."""
+
+    def __init__(
+        self,
+        model_id: str,
+        *,
+        default_max_tokens: int,
+        max_output_tokens: int | None = None,
+        context_tokens: int | None = None,
+        family: str = "auto",
+    ) -> None:
+        """*family* names whose rules the requests follow; ``auto`` is told by *model_id*.
+
+        Raises:
+            ValueError: *model_id* cannot stand in a path, or there is no such family.
+        """
+        self._segment = model_segment(model_id)
+        self._family = family_of(model_id, family)
+        self._default_max_tokens = default_max_tokens
+        self._max_output_tokens = max_output_tokens
+        self._context_tokens = context_tokens
+
+    def question(self, call: Call) -> ConverseQuestion:
+        request = to_converse(
+            call.body,
+            default_max_tokens=self._default_max_tokens,
+            max_tokens_limit=self._max_output_tokens,
+            context_tokens=self._context_tokens,
+            family=self._family,
+        )
+        replays = call.streams and request.replays_stream
+        return ConverseQuestion(request, self._segment, streams=call.streams and not replays, replays=replays)
+
+
+class ConverseTranslator:
+    """The frames of ConverseStream; implements `gateway.backends.bedrock.wire.Translator`."""
+
+    def __init__(self, writer: ChunkWriter) -> None:
+        self._frames = FrameParser()
+        self._writer = writer
+        self._is_over = False
+
+    @property
+    def awaits_usage(self) -> bool:
+        """Half a frame is not silence after the end: the rest of it has to come."""
+        return self._writer.was_stopped or (self._writer.has_stopped and not self._frames.leftover)
+
+    @property
+    def is_over(self) -> bool:
+        """Bedrock failed, but all that the caller wanted of it was there."""
+        return self._is_over
+
+    def feed(self, data: bytes) -> None:
+        self._frames.feed(data)
+
+    def next(self) -> bytes | Fault | None:
+        try:
+            read = self._read()
+        except ReplyBroken:
+            if not self._writer.was_stopped:
+                raise
+            self._is_over = True
+            return b""
+        if isinstance(read, Fault) and self._writer.was_stopped:
+            self._is_over = True
+            return b""
+        return self._writer.write(read) if isinstance(read, Event) else read
+
+    def end(self) -> bytes:
+        return self._writer.end(leftover=self._frames.leftover)
+
+    def _read(self) -> Event | Fault | None:
+        frame = self._frames.next()
+        return None if frame is None else read_frame(frame)

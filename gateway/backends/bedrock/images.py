@@ -1,0 +1,69 @@
+"""Images, as Converse takes them: their bytes, and one of four formats."""
+
+from typing import Any
+
+from gateway.backends.bedrock.data_url import read_attachment
+from gateway.errors import InvalidField
+
+# Amazon Bedrock's user guide, "Converse": at most 20 images in a message, 3.75 MB and 8000 pixels each way.
+IMAGES_PER_TURN = 20
+_MOST_BYTES = 3_750_000
+_MOST_PIXELS = 8000
+
+# Start-of-frame markers of JPEG (ITU T.81, table B.1): all from C0 to CF but the tables DHT, JPG and DAC.
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
+def image_block(url: str, where: str) -> dict[str, Any]:
+    """The content block for the image in the ``data:`` URL *url*. *where* is its place in the body. O(url).
+
+    What the bytes are counts, not what the URL calls them: clients say ``image/jpg``, or ``image/png`` of anything.
+
+    Raises:
+        InvalidField: it is no ``data:`` URL, no PNG, JPEG, GIF or WebP, or larger than Bedrock takes.
+    """
+    attachment = read_attachment(url, where)
+    kind = _kind(attachment.data)
+    if kind is None:
+        raise InvalidField(f"'{where}' must be a PNG, JPEG, GIF or WebP image for the Bedrock fallback", param=where)
+    if len(attachment.data) > _MOST_BYTES:
+        raise InvalidField(f"'{where}' has more than the 3.75 MB of an image on Bedrock", param=where)
+    if max(_size(kind, attachment.data)) > _MOST_PIXELS:
+        raise InvalidField(f"'{where}' has more than the 8000 pixels of an image on Bedrock", param=where)
+    return {"image": {"format": kind, "source": {"bytes": attachment.base64}}}
+
+
+def _kind(data: bytes) -> str | None:
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "gif"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    return None
+
+
+def _size(kind: str, data: bytes) -> tuple[int, int]:
+    """Width and height in pixels; (0, 0) where they are not at the place where they usually are."""
+    match kind:
+        case "png" if data[12:16] == b"IHDR" and len(data) >= 24:
+            return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+        case "gif" if len(data) >= 10:
+            return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
+        case "webp" if data[12:16] == b"VP8X" and len(data) >= 30:
+            return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+        case "jpeg":
+            return _jpeg_size(data)
+        case _:
+            return 0, 0
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int]:
+    at = 2
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        if data[at + 1] in _JPEG_FRAMES:
+            return int.from_bytes(data[at + 7 : at + 9]), int.from_bytes(data[at + 5 : at + 7])
+        at += 2 + int.from_bytes(data[at + 2 : at + 4])
+    return 0, 0

@@ -1,0 +1,180 @@
+"""One message of an OpenAI chat, read into the blocks of Converse.
+
+What is read here is the message alone; which turn its blocks go to is decided in conversation.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gateway.backends.bedrock.documents import Documents
+from gateway.backends.bedrock.images import image_block
+from gateway.backends.bedrock.nesting import read_shallow_object
+from gateway.errors import InvalidField
+
+Block = dict[str, Any]
+Role = Literal["system", "user", "assistant"]
+
+_ROLES: Mapping[object, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "tool": "user",
+    "function": "user",
+    "assistant": "assistant",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the assistant made."""
+
+    id: str | None
+    """None in OpenAI's older form, which has none."""
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answered."""
+
+    call_id: str | None
+    name: str | None
+    """The tool's, where the message says it; in OpenAI's older form it takes the place of the id."""
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    blocks: tuple[Block, ...]
+    """Text that is not blank, images, documents."""
+    calls: tuple[ToolCall, ...] = ()
+    """Of the assistant."""
+    result: ToolResult | None = None
+    """In place of blocks."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.blocks or self.calls or self.result)
+
+
+def read_messages(messages: object) -> list[Message]:
+    """The messages of a chat body. O(bytes).
+
+    Raises:
+        InvalidField: with its place: an unknown role, a medium that Converse does not take, or a malformed message.
+    """
+    if not isinstance(messages, list) or not messages:
+        raise InvalidField("'messages' must be a non-empty array", param="messages")
+    documents = Documents()
+    return [_message(message, f"messages[{at}]", documents) for at, message in enumerate(messages)]
+
+
+def _message(message: object, where: str, documents: Documents) -> Message:
+    if not isinstance(message, dict):
+        raise InvalidField(f"'{where}' must be an object", param=where)
+    said = message.get("role")
+    role = _ROLES.get(said) if isinstance(said, str) else None
+    if role is None:
+        raise InvalidField(
+            f"'{where}.role' must be system, developer, user, assistant, tool or function", param=f"{where}.role"
+        )
+    blocks = tuple(_blocks(message, where, documents, may_be_absent=said in ("assistant", "tool", "function")))
+    if role != "user" and any("text" not in block for block in blocks):
+        raise InvalidField(f"'{where}.content' of role {said} must be text", param=f"{where}.content")
+    if said in ("tool", "function"):
+        return Message(role, (), result=_result(message, blocks))
+    if role == "assistant":
+        return _assistant(message, where, blocks)
+    return Message(role, blocks)
+
+
+def _assistant(message: Mapping[str, Any], where: str, blocks: tuple[Block, ...]) -> Message:
+    """Thoughts are left out: only the model that had them may be reminded of them, and only with its signature."""
+    if message.get("audio"):
+        raise InvalidField(f"'{where}.audio' cannot be served by the Bedrock fallback", param=f"{where}.audio")
+    refusal = message.get("refusal")
+    if isinstance(refusal, str) and refusal.strip():
+        blocks += ({"text": refusal},)
+    return Message("assistant", blocks, calls=tuple(_calls(message, where)))
+
+
+def _blocks(message: Mapping[str, Any], where: str, documents: Documents, *, may_be_absent: bool) -> list[Block]:
+    content = message.get("content")
+    match content:
+        case str():
+            blocks: list[Block] = [{"text": content}]
+        case list():
+            blocks = [_block(part, f"{where}.content[{at}]", documents) for at, part in enumerate(content)]
+        case None if may_be_absent:
+            blocks = []
+        case _:
+            raise InvalidField(f"'{where}.content' must be a string or an array of parts", param=f"{where}.content")
+    return [block for block in blocks if block.get("text", "x").strip()]
+
+
+def _block(part: object, where: str, documents: Documents) -> Block:
+    match part:
+        case str(text) | {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return {"text": text}
+        case {"type": "image_url", "image_url": {"url": str(url)} | str(url)}:
+            return image_block(url, f"{where}.image_url")
+        case {"type": "file", "file": dict(file)}:
+            return documents.block(file, f"{where}.file")
+        case {"type": "text" | "refusal" | "image_url" | "file" as kind}:
+            raise InvalidField(f"'{where}' must hold its {kind}", param=where)
+        case {"type": str()}:
+            raise InvalidField(
+                f"'{where}' is neither text, image nor file: the Bedrock fallback serves no other media", param=where
+            )
+    raise InvalidField(f"'{where}' must be a part with a type", param=where)
+
+
+def _result(message: Mapping[str, Any], blocks: tuple[Block, ...]) -> ToolResult:
+    call_id, name = message.get("tool_call_id"), message.get("name")
+    return ToolResult(
+        call_id=call_id if isinstance(call_id, str) else None,
+        name=name if isinstance(name, str) else None,
+        blocks=blocks,
+    )
+
+
+def _calls(message: Mapping[str, Any], where: str) -> list[ToolCall]:
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise InvalidField(f"'{where}.tool_calls' must be an array", param=f"{where}.tool_calls")
+    read = [_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)]
+    old = message.get("function_call")
+    if old:
+        read.append(_call({"function": old}, f"{where}.function_call"))
+    return read
+
+
+def _call(call: object, where: str) -> ToolCall:
+    match call:
+        case {"function": {"name": str(name), **function}, **rest} if rest.get("type", "function") == "function":
+            call_id = rest.get("id")
+            return ToolCall(
+                id=call_id if isinstance(call_id, str) else None,
+                name=name,
+                arguments=_arguments(function.get("arguments")),
+            )
+    raise InvalidField(f"'{where}' must be a call of a function", param=where)
+
+
+def _arguments(arguments: object) -> dict[str, Any]:
+    """Always an object, which Converse wants: models also make calls with nothing, or with broken JSON."""
+    match arguments:
+        case dict():
+            return arguments
+        case None:
+            return {}
+        case str() if not arguments.strip() or arguments.strip() == "null":
+            return {}
+        case str():
+            found = read_shallow_object(arguments)
+            return {"value": arguments} if found is None else found
+        case _:
+            return {"value": arguments}

@@ -1,0 +1,311 @@
+"""OpenAI's own chat completions, which Bedrock's runtime serves for some models under ``/openai/v1``.
+
+A body goes out nearly as it came: with Bedrock's id for the model, always with an output limit (without one the model's
+maximum is reserved against the account's quota), and without what only a vLLM knows. An answer comes back nearly as it
+is: under the caller's name for the model, and with the thoughts of gpt-oss, which stand at the head of its content,
+in a field of their own.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from gateway.backends.backend import Call
+from gateway.backends.bedrock.errors import Fault, fault_of_error
+from gateway.backends.bedrock.json_object import read_object
+from gateway.backends.bedrock.thoughts import ThoughtSplitter
+from gateway.backends.bedrock.wire import Heading
+from gateway.errors import InvalidField, MalformedBody, ReplyBroken
+
+_PATH = "/openai/v1/chat/completions"
+_DONE = b"data: [DONE]\n\n"
+_THOUGHTS = ("reasoning_content", "reasoning")
+"""Where models' thoughts have been seen."""
+
+_PASSED = frozenset(
+    (
+        "messages",
+        "max_completion_tokens",
+        "max_tokens",
+        "temperature",
+        "top_p",
+        "stop",
+        "stream",
+        "stream_options",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "functions",
+        "function_call",
+        "response_format",
+        "reasoning_effort",
+        "seed",
+        "frequency_penalty",
+        "presence_penalty",
+        "verbosity",
+    )
+)
+"""Those of OpenAI's fields that shape an answer, and that a model may know; one that does not says which."""
+_SILENT = frozenset(("model", "n", "logprobs", "logit_bias", "user", "service_tier"))
+"""Not sent, or not as they came, and nothing is lost: those that matter are refused."""
+_OPTIONAL = frozenset(
+    (
+        "temperature",
+        "top_p",
+        "seed",
+        "frequency_penalty",
+        "presence_penalty",
+        "parallel_tool_calls",
+        "reasoning_effort",
+        "verbosity",
+        "service_tier",
+    )
+)
+"""Without these an answer is still one to the question."""
+
+
+def _is_set(value: object) -> bool:
+    return value is not None
+
+
+def _is_truthy(value: object) -> bool:
+    return bool(value)
+
+
+def _is_many(value: object) -> bool:
+    return value not in (None, 1)
+
+
+# Field -> whether its value asks for what no model there serves, and what no answer may lack without a word.
+_REFUSED: dict[str, Callable[[object], bool]] = {
+    "n": _is_many,
+    "best_of": _is_many,
+    "logprobs": _is_truthy,
+    "top_logprobs": _is_truthy,
+    "prompt_logprobs": _is_set,
+    "logit_bias": _is_truthy,
+    "use_beam_search": _is_truthy,
+    "structured_outputs": _is_set,
+    "structural_tag": _is_set,
+    "guided_json": _is_set,
+    "guided_regex": _is_set,
+    "guided_choice": _is_set,
+    "guided_grammar": _is_set,
+    "allowed_token_ids": _is_truthy,
+    "bad_words": _is_truthy,
+    "logits_processors": _is_truthy,
+    "echo": _is_truthy,
+    "continue_final_message": _is_truthy,
+    "chat_template": _is_set,
+    "documents": _is_truthy,
+    "return_token_ids": _is_truthy,
+    "audio": _is_set,
+    "web_search_options": _is_set,
+}
+_ALLOWED_TIERS = ("default", "flex", "priority")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIQuestion:
+    """Implements `gateway.backends.bedrock.wire.Question`."""
+
+    payload: dict[str, Any]
+    dropped: tuple[str, ...]
+    streams: bool
+
+    path = _PATH
+    content_type = "text/event-stream"
+
+    def answer(self, body: bytes, heading: Heading) -> bytes:
+        try:
+            answer = read_object(body)
+        except ValueError as error:
+            raise ReplyBroken(f"Bedrock answered 200 with a body that is {error}") from error
+        match answer:
+            case {"choices": [{"message": dict(message)}, *_]}:
+                pass
+            case _:
+                raise ReplyBroken("Bedrock answered 200 without an output")
+        _tell_apart(message, heading.reasoning_field)
+        return msgspec.json.encode({"id": heading.completion_id, **answer, "model": heading.model})
+
+    def translator(self, heading: Heading) -> "OpenAITranslator":
+        return OpenAITranslator(heading)
+
+    def without(self, field: str) -> "OpenAIQuestion | None":
+        if field not in _OPTIONAL or field not in self.payload:
+            return None
+        rest = {name: value for name, value in self.payload.items() if name != field}
+        return replace(self, payload=rest, dropped=tuple(sorted({*self.dropped, field})))
+
+
+class OpenAIWire:
+    """One model, spoken to in OpenAI's words; implements `gateway.backends.bedrock.wire.Wire`."""
+
+    def __init__(self, model_id: str, *, default_max_tokens: int, max_output_tokens: int | None = None) -> None:
+        """*max_output_tokens* is the most that the model takes."""
+        if not model_id:
+            raise ValueError("Bedrock model id '' is none")
+        self._model_id = model_id
+        self._default_max_tokens = default_max_tokens
+        self._max_output_tokens = max_output_tokens
+
+    def question(self, call: Call) -> OpenAIQuestion:
+        try:
+            fields = read_object(call.body)
+        except ValueError as error:
+            raise MalformedBody(f"the body is {error}") from error
+        for name, is_asked_for in _REFUSED.items():
+            if is_asked_for(fields.get(name)):
+                raise InvalidField(f"'{name}' cannot be served by the Bedrock fallback", param=name)
+        payload = {name: value for name, value in fields.items() if name in _PASSED and value is not None}
+        payload["model"] = self._model_id
+        payload["messages"] = _without_thoughts(payload.get("messages"))
+        if fields.get("service_tier") in _ALLOWED_TIERS:
+            payload["service_tier"] = fields["service_tier"]
+        self._limit(payload)
+        known = _PASSED | _SILENT | _REFUSED.keys()
+        dropped = sorted(name for name, value in fields.items() if value is not None and name not in known)
+        return OpenAIQuestion(payload, tuple(dropped), call.streams)
+
+    def _limit(self, payload: dict[str, Any]) -> None:
+        """Put the output limit into *payload*, under the name that it has there already."""
+        name = "max_completion_tokens" if "max_tokens" not in payload else "max_tokens"
+        name = "max_completion_tokens" if "max_completion_tokens" in payload else name
+        asked = payload.get(name, self._default_max_tokens)
+        if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
+            raise InvalidField(f"'{name}' must be an integer of at least 1", param=name)
+        payload.pop("max_tokens", None)
+        payload[name] = min(asked, self._max_output_tokens or asked)
+
+
+class OpenAITranslator:
+    """Server-sent events in and out; implements `gateway.backends.bedrock.wire.Translator`."""
+
+    def __init__(self, heading: Heading) -> None:
+        self._heading = heading
+        self._splitter = ThoughtSplitter()
+        self._buffer = bytearray()
+        self._looked_at = 0
+        """Bytes of the buffer in which no event ends."""
+        self._announced = b""
+        """Chunks that say no more than the role: they go out with the first that says something, so that until then a
+        failure can still move to another backend."""
+        self._has_finish = False
+        self._is_over = False
+
+    @property
+    def awaits_usage(self) -> bool:
+        return self._has_finish
+
+    @property
+    def is_over(self) -> bool:
+        """``[DONE]`` came."""
+        return self._is_over
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    def next(self) -> bytes | Fault | None:
+        end = _END_OF_EVENT.search(self._buffer, max(self._looked_at - 3, 0))
+        if end is None:
+            self._looked_at = len(self._buffer)
+            return None
+        data = _data_of(bytes(self._buffer[: end.start()]))
+        del self._buffer[: end.end()]
+        self._looked_at = 0
+        if data == b"[DONE]":
+            self._is_over = self._has_finish
+            if not self._has_finish:
+                raise ReplyBroken("Bedrock's stream ended before its answer did")
+            return b""
+        return self._translated(data) if data else b""
+
+    def end(self) -> bytes:
+        if not self._is_over and (not self._has_finish or self._buffer):
+            raise ReplyBroken("Bedrock's stream was cut before its end")
+        return _DONE
+
+    def _translated(self, data: bytes) -> bytes | Fault:
+        try:
+            chunk = read_object(data)
+        except ValueError as error:
+            raise ReplyBroken(f"Bedrock sent an event that is {error}") from error
+        match chunk:
+            case {"error": dict(fault)}:
+                return fault_of_error(fault)
+            case {"choices": [{"delta": dict(delta)} as choice, *_]}:
+                return self._split(chunk, choice, delta)
+            case {"choices": []}:
+                return self._chunk(chunk)
+        raise ReplyBroken("Bedrock sent an event that is no chunk of an answer")
+
+    def _split(self, chunk: dict[str, Any], choice: dict[str, Any], delta: dict[str, Any]) -> bytes:
+        """*chunk* with what of its text is certain, thought and answer each in its field; often nothing."""
+        field = self._heading.reasoning_field
+        thought, answer = "", ""
+        if isinstance(delta.get("content"), str) and delta["content"]:
+            thought, answer = self._splitter.feed(delta.pop("content"))
+        told = _told_thoughts(delta)
+        is_last = choice.get("finish_reason") is not None
+        if is_last:
+            self._has_finish = True
+            last_thought, last_answer = self._splitter.rest()
+            thought, answer = thought + last_thought, answer + last_answer
+        if answer:
+            delta["content"] = answer
+        if told + thought:
+            delta[field] = told + thought
+        if not is_last and not any(value for name, value in delta.items() if name != "role"):
+            self._announced = self._announced or self._chunk(chunk)
+            return b""
+        announced, self._announced = self._announced, b""
+        return announced + self._chunk(chunk)
+
+    def _chunk(self, chunk: dict[str, Any]) -> bytes:
+        body = msgspec.json.encode({"id": self._heading.completion_id, **chunk, "model": self._heading.model})
+        return b"data: " + body + b"\n\n"
+
+
+_END_OF_EVENT = re.compile(rb"\r?\n\r?\n")
+
+
+def _data_of(event: bytes) -> bytes:
+    """The data of *event*; ``b""`` of a comment."""
+    lines = [line.removeprefix(b"data:").strip() for line in event.splitlines() if line.startswith(b"data:")]
+    return b"\n".join(lines)
+
+
+def _without_thoughts(messages: object) -> object:
+    """*messages* without those of a model that is another one: Bedrock's know no such field."""
+    if not isinstance(messages, list):
+        return messages
+    return [
+        {name: value for name, value in message.items() if name not in _THOUGHTS}
+        if isinstance(message, dict)
+        else message
+        for message in messages
+    ]
+
+
+def _told_thoughts(part: dict[str, Any]) -> str:
+    """Take the thoughts out of a message or a delta, wherever they are."""
+    found = [part.pop(name, None) for name in _THOUGHTS]
+    return next((text for text in found if isinstance(text, str)), "")
+
+
+def _tell_apart(message: dict[str, Any], reasoning_field: str) -> None:
+    """Put the thoughts in *message* into their field. Content is null only beside tool calls."""
+    thoughts = _told_thoughts(message)
+    splitter = ThoughtSplitter()
+    content = message.get("content")
+    if isinstance(content, str):
+        parts = [splitter.feed(content), splitter.rest()]
+        thoughts += "".join(thought for thought, _ in parts)
+        content = "".join(answer for _, answer in parts)
+    message["content"] = content or (None if message.get("tool_calls") else "")
+    if thoughts:
+        message[reasoning_field] = thoughts

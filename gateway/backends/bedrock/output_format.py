@@ -1,0 +1,116 @@
+"""The JSON that an answer is to be: enforced by the model's grammar, or by a tool that it must call, or asked for.
+
+Converse has a grammar for some models. Where there is none, a made-up tool whose input is the schema does the same if
+the model can be made to call it; its input is then the answer. The last resort is to say it in words.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.backends.bedrock.nesting import read_shallow_object
+from gateway.backends.bedrock.schema import Schema, grammar_schema, tool_schema
+from gateway.backends.bedrock.tool_names import is_tool_name
+from gateway.errors import InvalidField
+
+ANSWER_TOOL = "json_answer"
+"""What the made-up tool would like to be called."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """JSON, and of which shape."""
+
+    param: str
+    """The field that asks for it."""
+    schema: Schema | None = None
+    """None: any object."""
+    name: str = ""
+    description: str = ""
+
+    def output_config(self) -> dict[str, Any] | None:
+        """As Converse's ``outputConfig``; None if no grammar can be made of it."""
+        closed = grammar_schema(self.schema) if self.schema is not None else None
+        if closed is None:
+            return None
+        definition = {"schema": msgspec.json.encode(closed).decode()}
+        definition |= {"name": self.name} if is_tool_name(self.name) else {}
+        definition |= {"description": self.description} if self.description.strip() else {}
+        return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": definition}}}
+
+    def tool(self, name: str) -> dict[str, Any] | None:
+        """As a tool whose input is the answer; None if it is no certain object."""
+        if self.schema is None or self.schema.get("type") != "object":
+            return None
+        spec = {
+            "name": name,
+            "description": self.description if self.description.strip() else "Takes the answer.",
+            "inputSchema": {"json": tool_schema(self.schema, self.param)},
+        }
+        return {"toolSpec": spec}
+
+    def words(self) -> str:
+        if self.schema is None:
+            return "Answer with one JSON object and nothing else: no words before or after it, no code fence."
+        return schema_words(msgspec.json.encode(self.schema).decode())
+
+
+def schema_words(schema: str) -> str:
+    """What asks for an answer that fits *schema*, a JSON schema as JSON."""
+    return (
+        "Answer with JSON that fits the following JSON schema, and with nothing else: no words before or after it, "
+        f"no code fence.\n{schema}"
+    )
+
+
+def read_output_format(fields: Mapping[str, Any]) -> OutputFormat | None:
+    """What the *fields* of a chat body ask for, in OpenAI's form or vLLM's; None: text.
+
+    Raises:
+        InvalidField: it is asked for what has no equal: a grammar, a regular expression, a choice of words.
+    """
+    format_ = fields.get("response_format")
+    if format_ is not None:
+        return _response_format(format_)
+    structured = fields.get("structured_outputs")
+    if isinstance(structured, dict):
+        asked = {name: value for name, value in structured.items() if value is not None and value is not False}
+        if asked.keys() <= {"json", "json_object"} and asked:
+            return _guided("structured_outputs", asked.get("json"))
+    if structured is not None:
+        raise InvalidField("'structured_outputs' cannot be served by the Bedrock fallback", param="structured_outputs")
+    guided = fields.get("guided_json")
+    return None if guided is None else _guided("guided_json", guided)
+
+
+def _response_format(asked: object) -> OutputFormat | None:
+    param = "response_format"
+    match asked:
+        case {"type": "text"}:
+            return None
+        case {"type": "json_object"}:
+            return OutputFormat(param)
+        case {"type": "json_schema", "json_schema": dict(definition)}:
+            name, description = definition.get("name"), definition.get("description")
+            schema = definition.get("schema")
+            if schema is not None and not isinstance(schema, dict):
+                raise InvalidField(f"'{param}.json_schema.schema' must be a JSON schema", param=param)
+            return OutputFormat(
+                param,
+                schema=schema,
+                name=name if isinstance(name, str) else "",
+                description=description if isinstance(description, str) else "",
+            )
+    raise InvalidField(f"'{param}' of this type cannot be served by the Bedrock fallback", param=param)
+
+
+def _guided(param: str, schema: object) -> OutputFormat:
+    """The schema itself, or its JSON: vLLM takes both."""
+    found = read_shallow_object(schema) if isinstance(schema, str) else schema
+    if found is not None and not isinstance(found, dict):
+        raise InvalidField(f"'{param}' must be a JSON schema", param=param)
+    if found is None and schema is not None:
+        raise InvalidField(f"'{param}' must be a JSON schema", param=param)
+    return OutputFormat(param, schema=found)

@@ -1,0 +1,140 @@
+"""Tools: what the model may call, and whether it must."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gateway.backends.bedrock.family import Family
+from gateway.backends.bedrock.schema import Schema, grammar_schema, tool_schema
+from gateway.backends.bedrock.tool_names import ToolNames
+from gateway.errors import InvalidField
+
+_STUB: Schema = {"type": "object", "properties": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the caller offers."""
+
+    name: str
+    description: str
+    schema: Schema
+    strict: bool
+
+    def spec(self, names: ToolNames, family: Family) -> dict[str, Any]:
+        """As a member of ``toolConfig.tools``."""
+        closed = grammar_schema(self.schema) if self.strict and family.native_schema else None
+        spec: dict[str, Any] = {"name": names.sent(self.name), "inputSchema": {"json": closed or self.schema}}
+        if self.description.strip():
+            spec["description"] = self.description
+        if closed:
+            spec["strict"] = True
+        return {"toolSpec": spec}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Whether the model must call a tool, and which."""
+
+    mode: Literal["auto", "required", "none", "named"]
+    name: str = ""
+    """Of the tool, if it is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """All that a body says of tools."""
+
+    tools: tuple[Tool, ...]
+    choice: Choice
+    one_at_a_time: bool
+    """``parallel_tool_calls`` is false."""
+
+    @property
+    def names(self) -> list[str]:
+        return [tool.name for tool in self.tools]
+
+
+def read_tools(fields: Mapping[str, Any]) -> Toolbox:
+    """The tools in the *fields* of a chat body, in OpenAI's present form or the older one. O(fields).
+
+    Raises:
+        InvalidField: a tool is no function, or the choice is not among them.
+    """
+    tools = _tools(fields)
+    is_old = not fields.get("tools") and bool(fields.get("functions"))
+    param = "function_call" if is_old else "tool_choice"
+    choice, allowed = _choice(fields.get(param), param)
+    if allowed is not None:
+        tools = tuple(tool for tool in tools if tool.name in allowed)
+    if choice.mode == "required" and not tools:
+        raise InvalidField(f"'{param}' asks for a tool, and there is none", param=param)
+    if choice.mode == "named" and choice.name not in (tool.name for tool in tools):
+        raise InvalidField(f"'{param}' names a tool that there is not", param=param)
+    return Toolbox(tools, choice, one_at_a_time=fields.get("parallel_tool_calls") is False)
+
+
+def stub(name: str, names: ToolNames) -> dict[str, Any]:
+    """A tool of which only its name in the history is known: Converse wants the tools of a history to be there."""
+    return {"toolSpec": {"name": names.sent(name), "inputSchema": {"json": _STUB}}}
+
+
+def unstrict(tools: Iterable[Tool], family: Family) -> bool:
+    """One of *tools* is to be strict, and cannot be."""
+    return any(tool.strict and not (family.native_schema and grammar_schema(tool.schema) is not None) for tool in tools)
+
+
+def _tools(fields: Mapping[str, Any]) -> tuple[Tool, ...]:
+    tools, functions = fields.get("tools") or [], fields.get("functions") or []
+    for name, value in (("tools", tools), ("functions", functions)):
+        if not isinstance(value, list):
+            raise InvalidField(f"'{name}' must be an array", param=name)
+    if tools:
+        read = [_tool(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
+    else:
+        read = [_function(function, f"functions[{at}]") for at, function in enumerate(functions)]
+    # The last of one name counts; Bedrock refuses names that come twice.
+    return tuple({tool.name: tool for tool in read}.values())
+
+
+def _tool(tool: object, where: str) -> Tool:
+    match tool:
+        case {"type": "function", "function": function}:
+            return _function(function, f"{where}.function")
+        case {"type": str(kind)} if kind != "function":
+            raise InvalidField(f"'{where}' is no function: the Bedrock fallback serves no other tools", param=where)
+    raise InvalidField(f"'{where}' must be a function", param=where)
+
+
+def _function(function: object, where: str) -> Tool:
+    match function:
+        case {"name": str(name)} if name and isinstance(function, dict):
+            description = function.get("description")
+            return Tool(
+                name=name,
+                description=description if isinstance(description, str) else "",
+                schema=tool_schema(function.get("parameters"), f"{where}.parameters"),
+                strict=function.get("strict") is True,
+            )
+    raise InvalidField(f"'{where}.name' must be a name", param=f"{where}.name")
+
+
+def _choice(choice: object, param: str) -> tuple[Choice, set[str] | None]:
+    """The choice, and the names of the tools that it allows if it does not allow them all."""
+    match choice:
+        case None | "auto":
+            return Choice("auto"), None
+        case "none" | "required":
+            return Choice(choice), None
+        case {"type": "function", "function": {"name": str(name)}} | {"name": str(name)}:
+            return Choice("named", name), None
+        case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(tools)}}:
+            return Choice(mode), {_allowed_name(tool, param) for tool in tools}
+    raise InvalidField(f"'{param}' must be none, auto, required or a function", param=param)
+
+
+def _allowed_name(tool: object, param: str) -> str:
+    match tool:
+        case {"type": "function", "function": {"name": str(name)}}:
+            return name
+    raise InvalidField(f"'{param}.allowed_tools' must hold functions", param=param)

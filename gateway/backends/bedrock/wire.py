@@ -1,0 +1,112 @@
+"""The two languages in which a model on Bedrock can be spoken to: Converse, and OpenAI's chat completions.
+
+A wire turns a call into a `Question`, which knows both what goes out and how to read what comes back. Pure: bytes and
+values in, bytes and values out.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gateway.backends.backend import Call
+from gateway.backends.bedrock.errors import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """What an answer, and every chunk of it, says of itself."""
+
+    completion_id: str
+    """Used where Bedrock gives the answer no id of its own."""
+    created: int
+    """Unix seconds."""
+    model: str
+    """The name under which the caller asked."""
+    reasoning_field: str
+    """Where the thoughts go: ``reasoning_content`` or ``reasoning``."""
+
+
+class Translator(Protocol):
+    """The bytes of one streamed answer in, as the network cuts them; OpenAI's server-sent events out."""
+
+    @property
+    def awaits_usage(self) -> bool:
+        """The caller has all of the answer; only the counts of tokens are still to come, if they do."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more is needed of the network: `end` can be asked for."""
+        ...
+
+    def feed(self, data: bytes) -> None: ...
+
+    def next(self) -> bytes | Fault | None:
+        """What the next whole event says, often ``b""``; None until there are more bytes.
+
+        Raises:
+            ReplyBroken: the bytes are damaged, or not an answer to what was asked.
+        """
+        ...
+
+    def end(self) -> bytes:
+        """The last bytes, ``[DONE]`` included, when the network has ended or need not be heard further.
+
+        Raises:
+            ReplyBroken: the answer was cut.
+        """
+        ...
+
+
+class Question(Protocol):
+    """One call, as Bedrock gets it, and how to read the answer."""
+
+    @property
+    def path(self) -> str:
+        """Where to send it, percent-encoded once."""
+        ...
+
+    @property
+    def payload(self) -> dict[str, Any]: ...
+
+    @property
+    def streams(self) -> bool:
+        """The answer comes as a stream. A caller may get one even so: made of the whole answer, where a model does not
+        stream what is asked of it.
+        """
+        ...
+
+    @property
+    def content_type(self) -> str:
+        """Of an answer that streams; another one is no answer."""
+        ...
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Names of the caller's fields that have no weight in the answer, sorted."""
+        ...
+
+    def answer(self, body: bytes, heading: Heading) -> bytes:
+        """A whole answer as the caller wants it: the JSON of a chat completion, or the server-sent events of a stream.
+
+        Raises:
+            ReplyBroken: *body* is not an answer. Bedrock says 200 even to an unknown path, with an error for a body.
+        """
+        ...
+
+    def translator(self, heading: Heading) -> Translator:
+        """For an answer that streams."""
+        ...
+
+    def without(self, field: str) -> "Question | None":
+        """The same without a field that the model does not know; None if it would not be the same question."""
+        ...
+
+
+class Wire(Protocol):
+    def question(self, call: Call) -> Question:
+        """*call*, a chat completion, as this model gets it.
+
+        Raises:
+            ClientError: it asks for what cannot be served.
+        """
+        ...

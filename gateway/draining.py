@@ -1,0 +1,159 @@
+"""Workers that are to get no more requests: on whose word, and when the long streams that they have go on elsewhere.
+
+1. An operator and the settings have a word each. A worker drains while either says so, and neither takes back what the
+   other said.
+2. Requests that a draining worker has go on there. After a while those streams that can be continued are handed over,
+   if there is a worker to take them; all others end in peace.
+3. An operator's word is forgotten with the worker: when it leaves the settings, or moves to another address.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from cache_index import WorkerId
+from gateway.models import Model, Models
+from gateway.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+Word = Literal["operator", "settings"]
+
+AGAIN_S = 5.0
+"""Between two tries to hand over what is left on a worker: there may have been nobody to take it."""
+
+
+@dataclass(slots=True)
+class _Drain:
+    """One worker of one model that drains."""
+
+    url: str
+    due: dict[Word, float | None] = field(default_factory=dict)
+    """Who wants it, and from when on streams are to be handed over; None: never."""
+    next_at: float | None = None
+    """When to hand over what can be, next."""
+
+    def plan(self) -> None:
+        self.next_at = min((due for due in self.due.values() if due is not None), default=None)
+
+
+class Draining:
+    """Who drains among the workers of *models*, and the timers of their hand-overs.
+
+    *hand_over_after_s* counts where nobody says anything else; None: nothing is handed over.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        *,
+        hand_over_after_s: float | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._models = models
+        self._hand_over_after_s = hand_over_after_s
+        self._clock = clock
+        self._drains: dict[tuple[str, WorkerId], _Drain] = {}
+        self._changed = asyncio.Event()
+
+    def drain(self, model: Model, worker: WorkerId, *, hand_over_after_s: float | UnsetType | None = UNSET) -> None:
+        """An operator wants *worker* empty; said again, the time until its streams are handed over begins again.
+
+        *hand_over_after_s* is for this time; None: never, UNSET: as for everybody.
+        """
+        self._say(model, worker, "operator", hand_over_after_s)
+
+    def undrain(self, model: Model, worker: WorkerId) -> None:
+        """The operator takes it back. The worker goes on draining if the settings have it so."""
+        self._take_back(model.name, worker, "operator")
+        self._apply(model)
+
+    def declare(self, settings: Settings) -> None:
+        """Take what *settings* say, which the models are in step with already."""
+        self._forget_who_left()
+        declared = {
+            (model.name, WorkerId(worker.id))
+            for model in settings.models
+            for worker in model.workers
+            if worker.draining
+        }
+        for name, worker in [key for key, drain in self._drains.items() if "settings" in drain.due]:
+            if (name, worker) not in declared:
+                self._take_back(name, worker, "settings")
+        for model in self._models:
+            for worker in model.workers:
+                if (model.name, worker) in declared and "settings" not in self.words(model.name, worker):
+                    self._say(model, worker, "settings", UNSET)
+            self._apply(model)
+
+    def words(self, model: str, worker: WorkerId) -> tuple[Word, ...]:
+        """Who wants *worker* empty; nobody: it does not drain."""
+        drain = self._drains.get((model, worker))
+        return () if drain is None else tuple(sorted(drain.due))
+
+    def hand_over_in_s(self, model: str, worker: WorkerId) -> float | None:
+        """Seconds until its streams are handed over; None: they are not, or there are none that could be."""
+        drain = self._drains.get((model, worker))
+        return None if drain is None or drain.next_at is None else max(0.0, drain.next_at - self._clock())
+
+    def turn(self) -> float | None:
+        """Hand over what is due. Seconds until there is something to do again; None: nothing, as things are."""
+        now = self._clock()
+        for (name, worker), drain in self._drains.items():
+            if drain.next_at is not None and drain.next_at <= now:
+                drain.next_at = now + AGAIN_S if _is_left(self._models.get(name), worker) else None
+        return min((drain.next_at - now for drain in self._drains.values() if drain.next_at is not None), default=None)
+
+    async def run(self) -> None:
+        """Hand over when it is time, until cancelled."""
+        while True:
+            self._changed.clear()
+            wait_s = self.turn()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
+
+    def _say(self, model: Model, worker: WorkerId, word: Word, hand_over_after_s: float | UnsetType | None) -> None:
+        after_s = self._hand_over_after_s if hand_over_after_s is UNSET else hand_over_after_s
+        drain = self._drains.setdefault((model.name, worker), _Drain(model.workers[worker].url))
+        drain.due[word] = None if after_s is None else self._clock() + after_s
+        drain.plan()
+        self._apply(model)
+        self._changed.set()
+
+    def _take_back(self, model: str, worker: WorkerId, word: Word) -> None:
+        drain = self._drains.get((model, worker))
+        if drain is None:
+            return
+        drain.due.pop(word, None)
+        drain.plan()
+        if not drain.due:
+            del self._drains[model, worker]
+
+    def _forget_who_left(self) -> None:
+        there = {
+            (model.name, worker): backend.url for model in self._models for worker, backend in model.workers.items()
+        }
+        self._drains = {key: drain for key, drain in self._drains.items() if there.get(key) == drain.url}
+
+    def _apply(self, model: Model) -> None:
+        """Bring the fleet of *model* in step with what is wanted."""
+        for worker in model.fleet:
+            is_wanted = (model.name, worker.id) in self._drains
+            if worker.is_draining != is_wanted:
+                model.set_draining(worker.id, draining=is_wanted)
+
+
+def _is_left(model: Model | None, worker: WorkerId) -> bool:
+    """Hand over the streams of *worker*; whether it has something to do even so."""
+    if model is None or not any(state.in_flight for state in model.fleet if state.id == worker):
+        return False
+    count = model.hand_over(worker)
+    if count:
+        _log.info("model %s: worker %s drains, %d streams of it go on elsewhere", model.name, worker, count)
+    return True

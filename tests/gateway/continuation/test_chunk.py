@@ -1,0 +1,166 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.continuation.chunk import Choice, Delta, Head, chunk_of, payload_of, without_ids
+
+CHAT_HEAD = Head("a", 1, "tiny", is_chat=True)
+TEXT_HEAD = Head("a", 1, "tiny", is_chat=False)
+
+WORDS = ['"', "\\", '"token_ids":[1]', '"prompt_token_ids": [1,2]', '\\"token_ids":[3]', "token_ids", "a", "\n", "é"]
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=6).map("".join)
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.none() | st.lists(st.integers(0, 2**32 - 1)),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(TEXTS | st.just("token_ids"), values, max_size=3),
+    max_leaves=8,
+)
+
+
+def _nulled(value: Any) -> Any:
+    """*value* without lists of ids, found the slow way."""
+    if isinstance(value, dict):
+        ids = ("token_ids", "prompt_token_ids")
+        return {key: None if key in ids and _is_ids(inner) else _nulled(inner) for key, inner in value.items()}
+    return [_nulled(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _is_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+
+
+@given(VALUES, st.sampled_from([(",", ":"), (", ", ": ")]), st.booleans())
+def test_no_text_is_taken_for_ids(value: Any, separators: tuple[str, str], is_ascii: bool) -> None:
+    """Checked against a reading of the JSON: only keys are found, however texts and other keys quote them."""
+    data = json.dumps(value, separators=separators, ensure_ascii=is_ascii).encode()
+
+    assert _nulled(value) == json.loads(without_ids(data))
+
+
+def test_ids_are_taken_out_as_if_nobody_had_asked() -> None:
+    """All other bytes stay."""
+    event = b'data: {"prompt_token_ids": [1, 2], "choices":[{"token_ids":[1,2],"delta":{"content":"[1]"}}]}\n\n'
+    expected = b'data: {"prompt_token_ids":null, "choices":[{"token_ids":null,"delta":{"content":"[1]"}}]}\n\n'
+
+    assert expected == without_ids(event)
+
+
+@pytest.mark.parametrize(
+    ("event", "payload"),
+    [
+        (b'data: {"a":1}\n\n', b'{"a":1}'),
+        (b'data:{"a":1}\n\n', b'{"a":1}'),
+        (b'data: {"a":1}\r\n\r\n', b'{"a":1}'),
+        (b'id: 5\ndata: {"a":1}\n\n', b'{"a":1}'),
+        (b'data: {"a":\ndata:1}\n\n', b'{"a":\n1}'),
+        (b'data: {"a":1}', b'{"a":1}'),
+        (b"data: [DONE]\n\n", b"[DONE]"),
+        (b": hello\n\n", b""),
+        (b"\n", b""),
+    ],
+)
+def test_the_data_of_an_event(event: bytes, payload: bytes) -> None:
+    """In every spelling of SSE."""
+    assert payload == payload_of(event)
+
+
+@pytest.mark.parametrize("data", [b"x", b"[]", b'{"choices":5}', b'{"choices":[{"text":5}]}', b'{"id":"\xff"}'])
+def test_what_is_no_chunk_is_not_read(data: bytes) -> None:
+    """Of another shape, or no JSON."""
+    assert chunk_of(data) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "fails"),
+    [
+        (b"{}", False),
+        (b'{"error":null,"choices":[]}', False),
+        (b'{"error":{}}', True),
+        (b'{"error":"x"}', True),
+        (b'{"object":"error"}', True),
+        (b'{"choices":[{"finish_reason":"abort"}]}', True),
+        (b'{"choices":[{"finish_reason":"stop"}]}', False),
+    ],
+)
+def test_engines_fail_in_several_words(data: bytes, fails: bool) -> None:
+    """vLLM nests its errors, SGLang's are flat, and an abort looks like an end."""
+    chunk = chunk_of(data)
+    assert chunk is not None
+
+    assert fails == chunk.fails
+
+
+def test_what_an_event_says() -> None:
+    """Text of both kinds, reasoning by both of its names, calls by both of theirs, and nothing."""
+    assert "a" == Choice(text="a").content
+    assert "a" == Choice(delta=Delta(content="a"), text="b").content
+    assert "" == Choice().content
+    assert [True, True, False, False] == [
+        Choice(delta=delta).reasons
+        for delta in (Delta(reasoning="a"), Delta(reasoning_content="a"), Delta(reasoning=""), None)
+    ]
+    assert [True, False] == [Choice(delta=Delta(role="a")).only_names_role, Choice(delta=Delta()).only_names_role]
+    assert not Choice(delta=Delta(role="a", content="b")).only_names_role
+    assert [True, False, False] == [
+        choice.is_bare for choice in (Choice(delta=Delta()), Choice(delta=Delta(content="")), Choice(text=""))
+    ]
+
+
+def test_a_chunk_of_completions_becomes_one_of_the_chat() -> None:
+    """Under its head; what else was there stays."""
+    data = (
+        b'{"id":"b","object":"text_completion","created":9,"model":"x","system_fingerprint":"f","choices":[{"index":0,'
+        b'"text":"a","logprobs":null,"finish_reason":"stop","stop_reason":5,"prompt_token_ids":[1],"token_ids":[2]}]}'
+    )
+    common = b'data: {"id":"a","object":"chat.completion.chunk","created":1,"model":"tiny","choices":[{"index":0,'
+    rest = b'"delta":{"content":"b"},"logprobs":null,"finish_reason":"stop","stop_reason":5,"token_ids":%b}]}\n\n'
+
+    assert common + rest % b"null" == CHAT_HEAD.rewritten(data, "b", None, keeps_ids=False)
+    assert common + rest % b"[2]" == CHAT_HEAD.rewritten(data, "b", None, keeps_ids=True)
+
+
+def test_a_chunk_of_the_same_kind_keeps_its_delta() -> None:
+    """But for the role, which was said; text that an event without content brings gets a place."""
+    data = b'{"choices":[{"index":0,"delta":{"role":"assistant","reasoning":"r"}}]}'
+    head = b'data: {"id":"a","object":"chat.completion.chunk","created":1,"model":"tiny","choices":[{"index":0,"delta":'
+
+    assert head + b'{"reasoning":"r"}}]}\n\n' == CHAT_HEAD.rewritten(data, "", None, keeps_ids=False)
+    assert head + b'{"reasoning":"r","content":"x"}}]}\n\n' == CHAT_HEAD.rewritten(data, "x", None, keeps_ids=False)
+
+
+def test_a_text_stays_one() -> None:
+    """With the text that is given."""
+    data = b'{"id":"b","choices":[{"index":0,"text":"a","token_ids":null}]}'
+    expected = (
+        b'data: {"id":"a","object":"text_completion","created":1,"model":"tiny",'
+        b'"choices":[{"index":0,"text":"b","token_ids":null}]}\n\n'
+    )
+
+    assert expected == TEXT_HEAD.rewritten(data, "b", None, keeps_ids=False)
+
+
+@pytest.mark.parametrize(
+    ("told", "usage", "expected"),
+    [
+        ("{}", None, {}),
+        ('{"usage":null}', {"a": 1}, {"usage": None}),
+        ('{"usage":{"b":2}}', {"a": 1}, {"usage": {"a": 1}}),
+    ],
+)
+def test_usage_is_put_right_where_it_is_told(told: str, usage: dict[str, int] | None, expected: Any) -> None:
+    """And nowhere else; without another the one that was told stays."""
+    head = {"id": "a", "object": "chat.completion.chunk", "created": 1, "model": "tiny", "choices": []}
+    event = CHAT_HEAD.rewritten(told.encode(), "", usage, keeps_ids=False)
+
+    assert head | expected == json.loads(payload_of(event))
+    assert b'"usage":{"b":2}' in CHAT_HEAD.rewritten(b'{"usage":{"b":2}}', "", None, keeps_ids=False)
+
+
+def test_the_event_that_ends_an_answer() -> None:
+    """In the words of both kinds."""
+    ends = b'"logprobs":null,"finish_reason":"length"}]}\n\n'
+
+    assert CHAT_HEAD.finish("length").endswith(b'"choices":[{"index":0,"delta":{},' + ends)
+    assert TEXT_HEAD.finish("length").endswith(b'"choices":[{"index":0,"text":"",' + ends)

@@ -1,0 +1,33 @@
+"""Waking requests that wait for a worker."""
+
+import asyncio
+
+from gateway.arrivals import Arrivals
+
+
+async def test_an_announcement_wakes_all_who_wait() -> None:
+    arrivals = Arrivals()
+    waiting = [asyncio.ensure_future(arrivals.next()) for _ in range(3)]
+    await asyncio.sleep(0)
+
+    assert 3 == arrivals.waiting
+
+    arrivals.announce()
+    await asyncio.gather(*waiting)
+
+    assert 0 == arrivals.waiting
+
+
+async def test_who_hears_nothing_looks_again_by_itself() -> None:
+    """A breaker closes by time alone, and nobody announces that."""
+    await asyncio.wait_for(Arrivals().next(), timeout=10)
+
+
+async def test_who_leaves_waits_no_more() -> None:
+    arrivals = Arrivals()
+    waiting = asyncio.ensure_future(arrivals.next())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+    assert 0 == arrivals.waiting
