@@ -420,7 +420,7 @@ def limits_of_the_setup(found: Sequence[Measurement], *, stub: str) -> list[str]
         noise = f"{on_proxy_core:.0%} of the proxy's core and {on_load_core:.0%} of the other (medians of the rounds)"
         return [f"The machine was not quiet: processes outside the benchmark took {noise}. Not figures for the record."]
     notes = []
-    for load in LOADS:
+    for load in _loads(found):
         nginx = [m for m in found if m.target == "nginx" and m.load == load]
         share = Spread.of(m.target_cpu for m in nginx).median
         rate = Spread.of(m.per_s for m in nginx).median
@@ -463,26 +463,28 @@ def measure_all(bench: Bench, arguments: argparse.Namespace, report: Report) -> 
     stub = bench.start_stub()
     worker_url = stub.urls["requests"]
     targets = [stub, bench.start_nginx(worker_url), *_gateways(bench, worker_url, arguments, report)]
+    loads: tuple[Load, ...] = ("requests",) if arguments.keys_only else LOADS
     for target in targets:
         check_answers(target)
-        for load in LOADS:
+        for load in loads:
             bench.measure(target, stub, load, round_number=-1, seconds=WARM_UP_S)
 
     found: list[Measurement] = []
     for number in range(arguments.rounds):
-        for load in LOADS:
+        for load in loads:
             for target in targets:
                 found.append(bench.measure(target, stub, load, round_number=number, seconds=arguments.seconds))
                 latest = found[-1]
                 print(f"round {number + 1} {load}: {target.name}: {latest.per_s:,.0f}/s", file=sys.stderr, flush=True)
-    arrivals = [bench.watch_arrival(target, stub) for target in targets]
+    arrivals = [] if arguments.keys_only else [bench.watch_arrival(target, stub) for target in targets]
     fill(report, found, arrivals, stub=stub.name, judged=targets[2].name)
 
 
 def fill(report: Report, found: Sequence[Measurement], arrivals: Sequence[Arrival], *, stub: str, judged: str) -> None:
     """Bars, tables and notes from the measurements; the bars are held against *judged*."""
     names = list(dict.fromkeys(m.target for m in found))
-    for load in LOADS:
+    loads = _loads(found)
+    for load in loads:
         value = ratios(found, judged, load).median
         report.bars.append(Bar(f"{judged}: {load} per s, share of nginx's", value, ">=", MIN_NGINX_SHARE_OF_RATE[load]))
     with_keys = f"{judged}{WITH_KEYS}"
@@ -492,11 +494,17 @@ def fill(report: Report, found: Sequence[Measurement], arrivals: Sequence[Arriva
             Bar("requests per s with a key and five limits, of without", value, ">=", MIN_SHARE_WITH_KEYS)
         )
     report.bars.append(Bar("failed answers", sum(m.errors for m in found), "==", 0))
-    report.tables += [load_table(found, names, load, stub=stub) for load in LOADS]
+    report.tables += [load_table(found, names, load, stub=stub) for load in loads]
     rows = [(arrival.target, arrival.packets_idle, arrival.packets_loaded) for arrival in arrivals]
-    report.tables.append(Table("TCP packets per stream as the client gets it", ("", "idle", "under load"), rows))
+    if rows:
+        report.tables.append(Table("TCP packets per stream as the client gets it", ("", "idle", "under load"), rows))
     report.notes += limits_of_the_setup(found, stub=stub)
     report.figures |= {"measurements": list(found), "arrivals": list(arrivals)}
+
+
+def _loads(found: Sequence[Measurement]) -> list[Load]:
+    """Those that were measured, in their order."""
+    return list(dict.fromkeys(m.load for m in found))
 
 
 def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, report: Report) -> list[Target]:
@@ -525,6 +533,8 @@ def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, repo
             "The gateway is the wheel that the image holds, its core compiled by mypyc; beside it the gateway from the "
             "sources, as `make run` starts it."
         )
+    if gateways and arguments.keys_only:
+        return gateways
     gateways.append(bench.start_gateway(worker_url, name=from_sources, implementation=first, command=arguments.gateway))
     for implementation in others:
         name = f"gateway from the sources ({implementation})"
@@ -543,6 +553,11 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5.0, help="of load per target, kind of load and round")
     parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument(
+        "--keys-only",
+        action="store_true",
+        help="just what keys and limits cost: the gateway as it is shipped, without and with them, by requests",
+    )
     parser.add_argument("--implementations", default="uvicorn,granian", help="the bars are held against the first")
     add_gateway_option(parser)
     return parser.parse_args(arguments)

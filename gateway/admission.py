@@ -246,8 +246,11 @@ def _used(exchange: Exchange, reservation: Reservation) -> tuple[Outcome, Tokens
 def _seen(exchange: Exchange, reservation: Reservation) -> Tokens:
     """Without the engine's count: the prompt, and an event of the stream for each token.
 
-    Of an answer that was to come whole nobody saw how much was generated: what was reserved.
+    Of an answer that was to come whole nobody saw how much was generated: what was reserved. Where a stream told its
+    tokens one by one they are the count.
     """
+    if exchange.usage is not None:
+        return Tokens(exchange.usage.prompt_tokens, exchange.usage.cached_tokens or 0, exchange.usage.completion_tokens)
     prompt = round(exchange.prompt_tokens)
     completion = exchange.streamed_events if exchange.streams else reservation.expected.completion
     return Tokens(prompt, min(prompt, int(exchange.hit_tokens)), completion)

@@ -11,6 +11,7 @@ class Arrivals:
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
+        self._deserted_since: float | None = None
 
     @property
     def waiting(self) -> int:
@@ -19,9 +20,16 @@ class Arrivals:
 
     def announce(self) -> None:
         """A worker came up, woke, is no longer drained, or is new."""
+        self._deserted_since = None
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def deserted_since(self, now: float) -> float:
+        """Since when nobody is there: *now*, if nobody has asked since the last announcement. Seconds of any clock."""
+        if self._deserted_since is None:
+            self._deserted_since = now
+        return self._deserted_since
 
     async def next(self) -> None:
         """Until somebody announces, or a heartbeat has passed: then it is worth another look."""

@@ -8,7 +8,6 @@
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -17,7 +16,6 @@ from cache_index import WorkerId
 from gateway.attempt import CLIENT_ERRORS, OVERLOADED, RETRY_AFTER_S, Attempt, ask, refused_status
 from gateway.backends.backend import Call
 from gateway.cascade.need import Need
-from gateway.cascade.passage import Passage, Turned
 from gateway.continuation.continuation import Continuation
 from gateway.endpoints.endpoint import Endpoint
 from gateway.errors import (
@@ -34,6 +32,7 @@ from gateway.errors import (
     WaitsTooLong,
 )
 from gateway.exchange import Exchange
+from gateway.fallback_attempts import FallbackAttempts
 from gateway.models import Model
 from gateway.persistence import Persistence
 from gateway.sse import Tail
@@ -41,8 +40,6 @@ from routing.booking import Booking, Ending, Outcome
 from routing.candidate import Candidate
 from routing.dispatcher import Dispatch
 from routing.request import Request
-
-_log = logging.getLogger(__name__)
 
 MOST_BROKEN = 8
 """Workers that may break over one request: it may be the request that breaks them."""
@@ -78,18 +75,23 @@ class Attempts:
         self._model = model
         self._request = request
         self._call: Call | None = call
-        self._plain_call: Call | None = plain_call or call  # for fallbacks
         self._strip_usage = strip_usage
         self.continuation = continuation
         self._need = need
+        self._fallbacks: FallbackAttempts | None = None
+        if need is not None and model.cascade:
+            plain_call = call if plain_call is None else plain_call
+            self._fallbacks = FallbackAttempts(
+                endpoint, model.cascade, plain_call, need, exchange, strip_usage=strip_usage, clock=clock
+            )
         self._persistence = persistence
         self.exchange = exchange
         self._clock = clock
         self._failed_in: dict[WorkerId, int] = {}  # the life in which a worker failed
+        self._paused: set[WorkerId] = set()  # of these, the ones that only stalled
         self._broken = 0
         self._wait_until: float | None = None
         self._booking: Booking | None = None
-        self._passage: Passage | None = None
         self._attempt: Attempt | None = None
         self._ending = Ending.ABORTED
         self._error: UpstreamError | None = None
@@ -110,7 +112,8 @@ class Attempts:
         try:
             return await self._first_answer(call)
         finally:
-            self._plain_call = None
+            if self._fallbacks is not None:
+                self._fallbacks.forget_call()
 
     async def _first_answer(self, call: Call) -> Attempt:
         self._model.retry_budget.note(self._clock())
@@ -128,8 +131,7 @@ class Attempts:
             if attempt is not None:
                 return attempt
             assert failure is not None
-            # What the caller is told is how the fleet failed; the fallback's own failure is the cause.
-            raise _unhelped(failure, cause) from cause
+            raise (failure if self._fallbacks is None else _unhelped(failure, cause)) from cause
         finally:
             # An error with a traceback holds the frames it went through, and so the call. Where a frame, or a
             # connection that failed, holds the error as well, only the cycle collector would free them.
@@ -158,6 +160,7 @@ class Attempts:
         if call is None or continuation is None or self._booking is None:
             raise error
         tail = None if self._attempt is None else self._attempt.tail
+        self._wait_until = None  # it has waited for its first token, perhaps; this is another wait
         await self._has_failed(self._booking.worker, error)
         try:
             attempt = await self._of_workers(call, at_once=True)
@@ -196,15 +199,16 @@ class Attempts:
         """The backend failed after its first byte."""
         self._ending = Ending.FAILED
         self._error = error.with_traceback(None)
+        if self.continuation is not None:
+            self.exchange.usage = self.continuation.usage(None)
 
     async def aclose(self) -> None:
         """Close the reply and release the booking, telling how it ended: aborted, unless something else was said."""
-        passage, self._passage = self._passage, None
         try:
             await self._give_up(self._ending)
         finally:
-            if passage is not None:
-                self._leave(passage)
+            if self._fallbacks is not None:
+                self._fallbacks.settle(self._ending, self._error)
 
     # ---- workers
 
@@ -225,7 +229,7 @@ class Attempts:
                     attempt = await self._first_of(spare, call, at_once=at_once)
                 if attempt is not None:
                     return attempt
-                if not await self._somebody_comes(may_spill=not at_once):
+                if not self._forgives() and not await self._somebody_comes(may_spill=not at_once):
                     raise self._exhausted()
         finally:
             self._failure = None
@@ -249,6 +253,13 @@ class Attempts:
                 self._failure = error.with_traceback(None)
                 await self._has_failed(candidate.worker, self._failure)
         return None
+
+    def _forgives(self) -> bool:
+        """Whether there is a worker that had only paused: it is better than nobody."""
+        for worker in self._paused:
+            self._failed_in.pop(worker, None)
+        forgiven, self._paused = bool(self._paused), set()
+        return forgiven
 
     def _dispatched(self, dispatch: Dispatch) -> None:
         exchange = self.exchange
@@ -287,7 +298,10 @@ class Attempts:
         if self._wait_until is None:
             patience_s = self._request.deadline_s
             wait_s = self._persistence.wait_s
-            self._wait_until = now + (wait_s if patience_s is None else min(wait_s, PATIENCE_SHARE * patience_s))
+            since = now
+            if self._fallbacks is not None and not any(worker.is_ready for worker in self._model.fleet):
+                since = self._model.arrivals.deserted_since(now)  # in a long outage not every request waits anew
+            self._wait_until = since + (wait_s if patience_s is None else min(wait_s, PATIENCE_SHARE * patience_s))
         return now < self._wait_until
 
     def _book(self, candidate: Candidate) -> bool:
@@ -313,7 +327,7 @@ class Attempts:
         attempt = self._attempt = await ask(backend, call, self._endpoint, self._tail, first_byte_s=first_byte_s)
         if attempt.tail is not None:
             now = self._clock()
-            self._first_byte(now)
+            self.exchange.began(now)
             if booking is not None:
                 model.fleet.first_byte(booking, now)
                 model.turnstile.turn()
@@ -333,13 +347,11 @@ class Attempts:
         make = self._endpoint.tail if self.continuation is None else self.continuation.tail
         return make(strip_usage=self._strip_usage)
 
-    def _first_byte(self, now: float) -> None:
-        if self.exchange.first_byte is None:
-            self.exchange.first_byte = now
-
     def _open(self, worker: WorkerId, attempt: Attempt) -> None:
         """A stream that can go on elsewhere may be handed over, and need not wait for a worker that stalls."""
         self._model.streams.opened(worker, attempt.reply)
+        if not any(other.is_ready for other in self._model.fleet if other.id != worker):
+            return
         pause_s = self._persistence.pause_s(self._model.fleet.usual_gap_s(worker))
         if pause_s is not None:
             attempt.reply.expect_within(pause_s)
@@ -347,6 +359,8 @@ class Attempts:
     async def _has_failed(self, worker: WorkerId, error: UpstreamError) -> None:
         """Give up what is held there, and leave *worker* alone as long as it lives this life."""
         self._failed_in[worker] = self._model.fleet.life(worker)
+        if isinstance(error, UpstreamTimeout) and error.phase == "idle":
+            self._paused.add(worker)
         if not isinstance(error, UpstreamRefused | ConnectFailed | HandedOver):
             self._broken += 1
         await self._give_up(_ending_of(error))
@@ -392,73 +406,13 @@ class Attempts:
 
     async def _of_fallbacks(self, failure: GatewayError | None = None) -> tuple[Attempt | None, GatewayError | None]:
         """The first answer of a fallback, or why there is none: what the last one said. *failure* is the fleet's."""
-        call = self._plain_call
-        if self._need is None or call is None or not self._model.cascade:
+        if self._fallbacks is None:
             return None, None
-        cause: GatewayError | None = None
-        whys: list[str] = []
-        for passage in self._model.cascade.passages(self._need, self._clock()):
-            if isinstance(passage, Turned):
-                whys.append(f"{passage.backend}: {passage.why}")
-                continue
-            try:
-                return await self._fall_back(passage, call), None
-            except (UpstreamError, ClientError) as error:
-                cause = error.with_traceback(None)
-                whys.append(f"{passage.backend.id}: {_named(cause)}")
-        if failure is not None:
-            request_id, why = self.exchange.request_id.decode("ascii"), "; ".join(whys)
-            _log.warning("request %s failed: workers: %s; fallbacks: %s", request_id, _named(failure), why)
-        return None, cause
-
-    async def _fall_back(self, passage: Passage, call: Call) -> Attempt:
-        """Ask one fallback; its place there is kept until the end of the request, or given back with a failure."""
-        exchange = self.exchange
-        exchange.backend = passage.backend.id
-        exchange.served_by = passage.kind
-        exchange.hit_blocks = 0
-        exchange.hit_tokens = 0.0
-        exchange.hit_source = None
-        exchange.attempts += 1
-        try:
-            attempt = await ask(passage.backend, call, self._endpoint, self._plain_tail)
-        except UpstreamError as error:
-            passage.failed(error, self._clock())
-            raise
-        except ClientError:
-            passage.unused(self._clock())
-            raise
-        except BaseException:
-            passage.left(0, self._clock())
-            raise
-        if _is_too_long_for_it(attempt):
-            passage.unused(self._clock())
-            await attempt.reply.aclose()
-            raise UpstreamRefused(f"{passage.backend.id} says that it is too long", status=attempt.status)
-        passage.began()
-        if attempt.tail is not None:
-            self._first_byte(self._clock())
-        self.continuation = None
-        self._attempt = attempt
-        self._passage = passage
-        exchange.fell_back = True
-        exchange.price = passage.price
-        return attempt
-
-    def _plain_tail(self) -> Tail:
-        return self._endpoint.tail(strip_usage=self._strip_usage)
-
-    def _leave(self, passage: Passage) -> None:
-        """Settle what was reserved there."""
-        now = self._clock()
-        if self._ending is Ending.ANSWERED:
-            passage.answered(self.exchange.usage, now)
-        elif self._ending is Ending.REFUSED:
-            passage.unused(now)
-        elif self._ending is Ending.FAILED:
-            passage.failed(self._error or ReplyBroken(f"{passage.backend.id} broke off"), now)
-        else:
-            passage.left(self.exchange.streamed_events, now)
+        attempt, cause = await self._fallbacks.first_answer(failure)
+        if attempt is not None:
+            self.continuation = None
+            self._attempt = attempt
+        return attempt, cause
 
     # ---- endings
 
@@ -491,21 +445,15 @@ class Attempts:
         return NoWorker(f"No worker for {self._model.name!r} could be reached{why}", retry_after_s=RETRY_AFTER_S)
 
 
-def _is_too_long_for_it(attempt: Attempt) -> bool:
-    """Whether a fallback refuses what another one may have room for: it has a tokenizer of its own."""
-    return attempt.status == 413 or (attempt.status == 400 and b'"context_length_exceeded"' in attempt.first)
-
-
 def _unhelped(failure: GatewayError, cause: GatewayError | None) -> GatewayError:
-    """A request that only the workers could serve is right: that none is there is not the caller's fault."""
-    if isinstance(cause, ClientError) and isinstance(failure, NoWorker):
-        return NoWorker(f"{failure}, and no fallback can help: {cause}", retry_after_s=failure.retry_after_s)
+    """What the caller is told where neither workers nor fallbacks answered: how the workers failed, and to come again.
+
+    A request that only the workers could serve is right: that none is there is not the caller's fault.
+    """
+    why = f", and no fallback can help: {cause}" if isinstance(cause, ClientError) else ""
+    if isinstance(failure, NoWorker) or (isinstance(failure, UpstreamRefused) and failure.retry_after_s is None):
+        return NoWorker(f"{failure}{why}", retry_after_s=failure.retry_after_s or RETRY_AFTER_S)
     return failure
-
-
-def _named(error: GatewayError) -> str:
-    """As a log may show it: what a backend says may quote the prompt."""
-    return f"{error.reason} {error.status}"
 
 
 def _ending_of(error: UpstreamError) -> Ending:

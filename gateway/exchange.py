@@ -72,3 +72,8 @@ class Exchange(msgspec.Struct, eq=False):
     cost_usd: float = 0.0
     saved_usd: float = 0.0
     """What its cached tokens would have cost more."""
+
+    def began(self, now: float) -> None:
+        """The first useful byte of a stream is here; of one that goes on elsewhere it was here before."""
+        if self.first_byte is None:
+            self.first_byte = now

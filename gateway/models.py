@@ -37,6 +37,9 @@ WANTED_HEADER = b"x-warmgate-wanted-s"
 TIMEOUT_HEADERS = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """In which OpenAI's SDKs say for how many seconds they wait: that for Python (``_base_client.py``), that for Node."""
 
+SPILL_SHARE = 0.5
+"""Of the time that a caller waits, after which it goes to a fallback: that needs time to answer, too."""
+
 PRIORITIES: Mapping[Priority, int] = {"low": LOW, "normal": NORMAL, "high": HIGH}
 """As routing has them."""
 
@@ -105,7 +108,9 @@ class Model:
         self._spills_when_late = spills_when_late
         self._price = price or Price()
         self._gpu_hour_usd = gpu_hour_usd
-        self.metered = Metered(name, self._cost_usd, max_output_tokens)
+        # A price that never changes is asked itself: limits ask it for every request.
+        cost_usd = self._price.cost_usd if gpu_hour_usd is None else self._cost_usd
+        self.metered = Metered(name, cost_usd, max_output_tokens)
         """As limits know it."""
         self._traffic = _Traffic(retry_budget or RetryBudget(1.0, 10.0))
         self._successor: Model | None = None
@@ -348,6 +353,7 @@ class Model:
         if not self.cascade or not self._spills_when_late or (caller is not None and not caller.may_fall_back):
             return None
         wanted_s = None if caller is None else caller.team.ttft_s
+        deadline_s = None if deadline_s is None else SPILL_SHARE * deadline_s
         if wanted_s is None or deadline_s is None:
             return deadline_s if wanted_s is None else wanted_s
         return min(wanted_s, deadline_s)

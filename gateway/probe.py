@@ -53,5 +53,6 @@ class Probe:
                     if room <= 0:
                         break
                 return response.status_code
-        except (httpx.HTTPError, TimeoutError):
+        except (httpx.HTTPError, TimeoutError, AttributeError):
+            # The last is anyio's, of a connection that closed while it was being looked at: its socket is None then.
             return None

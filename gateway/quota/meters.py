@@ -219,7 +219,8 @@ class Meters:
             return None
         if len(charges) != len(held.charges):
             raise ValueError("what was used is not of the limits of which it was reserved")
-        for meter, reserved, used in zip(held.meters, held.charges, charges):  # noqa: B905  # of one length; strict would take twice as long
+        # Of one length; strict would take twice as long.
+        for meter, reserved, used in zip(held.meters, held.charges, charges):  # noqa: B905
             if meter.is_concurrent:
                 meter.value -= reserved.units
                 continue

@@ -242,7 +242,7 @@ class RedisQuotaStore:
                 teams, self._unregistered = self._unregistered, set()
                 try:
                     await self._meters.register(teams, self._clock())
-                except StoreAway:
+                except BaseException:  # at the end it is cancelled, and what is left is carried out after that
                     self._unregistered |= teams
                     raise
             await self._for_all(self._send_of, self._outbox.teams())

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.overhead import (
     LOADS,
     PROMPTS,
+    WITH_KEYS,
     Arrival,
     Load,
     Measurement,
@@ -140,6 +141,19 @@ async def test_packets_of_a_stream_are_counted_by_the_kernel() -> None:
     server.close()
 
     assert 1 <= packets <= EVENTS_PER_STREAM + 2
+
+
+def test_with_the_keys_only_the_report_is_of_requests() -> None:
+    """And the bar of keys holds answers per processor second against those without keys, round by round."""
+    report = Report("overhead", "Overhead", Circumstances.observe(seed=1, packages=()))
+    rates = {"stub": 2_000.0, "nginx": 1_000.0, "gateway": 600.0, f"gateway{WITH_KEYS}": 400.0}
+    found = [measured(target, per_s, load="requests", cpu=0.8) for target, per_s in rates.items()]
+    fill(report, found, [], stub="stub", judged="gateway")
+    (bar,) = [bar for bar in report.bars if "five limits" in bar.what]
+
+    assert pytest.approx(400.0 / 600.0) == bar.value
+    assert (0.9, False) == (bar.limit, bar.is_met)
+    assert 1 == len(report.tables)
 
 
 def test_uvicorn_is_the_implementation_judged_by_default() -> None:

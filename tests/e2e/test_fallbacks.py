@@ -214,6 +214,15 @@ async def place(environment: None, killed: Killed, tmp_path_factory: pytest.Temp
         yield Place(there, bedrock, workers)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def deserted(place: Place, killed: Killed) -> Place:
+    """The place once the worker of ``tiny`` is gone."""
+    if killed.process.returncode is None:
+        killed.process.kill()
+        await killed.process.wait()
+    return place
+
+
 # ---- answers of Bedrock, to the OpenAI SDK
 
 
@@ -245,13 +254,13 @@ async def by_bearer() -> AsyncIterator[Served]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sigv4", "openai wire", "bearer"])
-async def served(request: pytest.FixtureRequest, place: Place, killed: Killed) -> AsyncIterator[Served]:
+async def served(request: pytest.FixtureRequest, deserted: Place) -> AsyncIterator[Served]:
     if request.param == "bearer":
         async with by_bearer() as there:
             yield there
         return
-    async with place.gateway.sdk() as client:
-        yield Served(client, "tiny" if request.param == "sigv4" else "wired", place.bedrock)
+    async with deserted.gateway.sdk() as client:
+        yield Served(client, "tiny" if request.param == "sigv4" else "wired", deserted.bedrock)
 
 
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
@@ -362,34 +371,34 @@ async def _completed(served: Served, messages: list[Any], *, streams: bool) -> A
         return await stream.get_final_completion()
 
 
-async def test_the_ledger_has_who_answered_and_what_it_cost(place: Place) -> None:
+async def test_the_ledger_has_who_answered_and_what_it_cost(deserted: Place) -> None:
     """By the price of the fallback: 11 tokens of which 4 were cached, and 5 generated."""
     usage = {"inputTokens": 7, "cacheReadInputTokens": 4, "outputTokens": 5, "totalTokens": 16}
-    place.bedrock.next(Says(usage=usage))
-    before = await place.gateway.metric("warmgate_team_cost_usd_total", team="open", by="fallback")
-    answer = await place.gateway.ask(chat("tiny"))
+    deserted.bedrock.next(Says(usage=usage))
+    before = await deserted.gateway.metric("warmgate_team_cost_usd_total", team="open", by="fallback")
+    answer = await deserted.gateway.ask(chat("tiny"))
     cost_usd = 7 * 1e-3 + 4 * 1e-4 + 5 * 2e-3
-    record = await _record(place, answer.headers["x-request-id"])
+    record = await _record(deserted, answer.headers["x-request-id"])
 
     assert ("ok", True, f"bedrock:{QWEN}") == (record["outcome"], record["fell_back"], record["backend"])
     assert (11, 4, 5) == (record["prompt_tokens"], record["cached_tokens"], record["completion_tokens"])
     assert pytest.approx(cost_usd) == record["cost_usd"]
-    spent = await place.gateway.metric("warmgate_team_cost_usd_total", team="open", by="fallback")
+    spent = await deserted.gateway.metric("warmgate_team_cost_usd_total", team="open", by="fallback")
     assert pytest.approx(cost_usd) == spent - before
 
 
-async def test_who_leaves_a_fallback_pays_its_price(place: Place) -> None:
+async def test_who_leaves_a_fallback_pays_its_price(deserted: Place) -> None:
     """Also before it has said anything: the prompt was sent there, and what it answers is paid for."""
-    sent = len(place.arrived(QWEN))
-    place.bedrock.next(Silent())
+    sent = len(deserted.arrived(QWEN))
+    deserted.bedrock.next(Silent())
     request_id = "left-before-the-first-word"
-    asking = asyncio.ensure_future(place.gateway.ask(chat("tiny"), x_request_id=request_id))
+    asking = asyncio.ensure_future(deserted.gateway.ask(chat("tiny"), x_request_id=request_id))
     async with asyncio.timeout(20):
-        while len(place.arrived(QWEN)) == sent:
+        while len(deserted.arrived(QWEN)) == sent:
             await asyncio.sleep(0.02)
     asking.cancel()
     await asyncio.wait([asking])
-    record = await _record(place, request_id)
+    record = await _record(deserted, request_id)
 
     assert ("aborted", True, f"bedrock:{QWEN}") == (record["outcome"], record["fell_back"], record["backend"])
     assert pytest.approx(record["prompt_tokens"] * 1e-3 + record["completion_tokens"] * 2e-3) == record["cost_usd"]
@@ -506,16 +515,16 @@ async def test_another_endpoint_gets_its_own_key_and_nothing_that_is_ours(place:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_team_without_fallbacks_is_told_that_no_worker_is_there(place: Place, stream: bool) -> None:
+async def test_a_team_without_fallbacks_is_told_that_no_worker_is_there(deserted: Place, stream: bool) -> None:
     """While others are answered."""
-    sent = len(place.arrived(QWEN))
-    refused = await place.gateway.ask(chat("tiny", stream=stream), team="own")
-    answered = await place.gateway.ask(chat("tiny", stream=stream))
+    sent = len(deserted.arrived(QWEN))
+    refused = await deserted.gateway.ask(chat("tiny", stream=stream), team="own")
+    answered = await deserted.gateway.ask(chat("tiny", stream=stream))
 
     assert (503, "no_worker_available") == (refused.status_code, refused.json()["error"]["code"])
     assert int(refused.headers["retry-after"]) >= 1
     assert 200 == answered.status_code
-    assert 1 == len(place.arrived(QWEN)) - sent
+    assert 1 == len(deserted.arrived(QWEN)) - sent
 
 
 async def test_what_is_too_long_goes_where_there_is_room(place: Place) -> None:

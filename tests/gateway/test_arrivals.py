@@ -23,6 +23,17 @@ async def test_who_hears_nothing_looks_again_by_itself() -> None:
     await asyncio.wait_for(Arrivals().next(), timeout=10)
 
 
+def test_it_is_known_since_when_nobody_is_there() -> None:
+    """Since the first who asked after somebody had come."""
+    arrivals = Arrivals()
+
+    assert [10.0, 10.0] == [arrivals.deserted_since(10.0), arrivals.deserted_since(12.0)]
+
+    arrivals.announce()
+
+    assert 13.0 == arrivals.deserted_since(13.0)
+
+
 async def test_who_leaves_waits_no_more() -> None:
     arrivals = Arrivals()
     waiting = asyncio.ensure_future(arrivals.next())

@@ -478,6 +478,13 @@ async def test_when_the_fallback_fails_too_the_fleets_failure_is_told(fallback: 
     assert all(reply.closed for reply in fallback.replies)
 
 
+async def test_when_everything_fails_it_is_worth_coming_again() -> None:
+    """Also where the workers' own status says nothing of that."""
+    failure = await Trial(a_model(Answers(500, b'{"message":"no"}'), fallback=bedrock(Answers(500)))).failure()
+
+    assert (503, 2.0, "a answered 500: no") == (failure.status, failure.retry_after_s, failure.message)
+
+
 async def test_who_may_not_fall_back_does_not() -> None:
     fallback = bedrock(Answers(200, WHOLE))
     await Trial(a_model(Refuses(), fallback=fallback), need=None).failure()
@@ -575,6 +582,16 @@ async def test_a_request_waits_for_a_worker_that_comes_up() -> None:
     await running
 
     assert [1, 0] == asked(worker, fallback)
+
+
+async def test_in_a_long_outage_not_every_request_waits_anew() -> None:
+    """Where a fallback is ready: the first ones have waited for all."""
+    fallback = bedrock(Answers(200, WHOLE))
+    model = a_model(fallback=fallback)
+    model.arrivals.deserted_since(asyncio.get_running_loop().time() - 60.0)
+    await Trial(model, wait_s=60.0).run()
+
+    assert [1] == asked(fallback)
 
 
 async def test_nobody_waits_for_workers_that_are_there_and_refuse() -> None:

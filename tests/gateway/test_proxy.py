@@ -1409,6 +1409,25 @@ async def test_a_worker_that_is_drained_hands_its_streams_over() -> None:
     assert [("a", Ending.ABORTED), ("b", Ending.ANSWERED)] == fleet.endings
 
 
+async def test_a_worker_that_only_paused_is_asked_again_where_nobody_else_can_go_on() -> None:
+    """Slow is better than lost."""
+    fleet = WatchedFleet(2)
+    learning = Stage(a_model(Streams(OPENING, HEL, LAST, USAGE, DONE), fleet=fleet, continuation="tokens"))
+    await learning.ask(SIXTEEN)
+
+    class PausesOnce(Hangs):
+        async def _reply(self) -> ScriptedReply:
+            return await super()._reply() if len(self.calls) == 1 else ScriptedReply(200, EVENTS, GOING_ON)
+
+    paused = PausesOnce(OPENING, HEL)
+    stage = Stage(a_model(paused, Answers(500), fleet=fleet, continuation="tokens"))
+    caller = await stage.ask(SIXTEEN)
+
+    assert "Hello" == content_of(caller)
+    assert 2 == len(paused.calls)
+    assert (200, None) == stage.told()
+
+
 async def test_a_stream_that_nobody_could_take_stays() -> None:
     """Cut off, it would be lost."""
     model = a_model(Hangs(OPENING), continuation="tokens")

@@ -156,11 +156,15 @@ def settle(gateway: Gateway, name: str, *charges: Charge) -> None:
 # ---- in the background
 
 
-async def test_what_is_left_at_the_end_is_carried_out(field: Field) -> None:
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 4])
+async def test_what_is_left_at_the_end_is_carried_out(field: Field, turns: int) -> None:
+    """However far it has come by then."""
     gateway = field.gateway()
     await reserve(gateway, "a", tokens(50.0))
     settle(gateway, "a", tokens(20.0))
     gateway.store.book("red", partial(entry, "b", team="red"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
     await gateway.end()
 
     assert ["a", "b"] == await field.booked()

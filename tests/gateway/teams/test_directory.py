@@ -104,14 +104,11 @@ def test_every_change_makes_another_generation() -> None:
     """And what changes nothing makes none."""
     found = directory()
     generations = [found.generation]
-    for change in (
-        lambda: found.take(STORED),
-        lambda: found.take(Snapshot(4, {"blue": BLUE}, {"ci": CI})),
-        lambda: found.take(STORED),
-        lambda: found.declare(Declared({"red": RED})),
-    ):
-        change()
+    for snapshot in (STORED, Snapshot(4, {"blue": BLUE}, {"ci": CI}), STORED):
+        found.take(snapshot)
         generations.append(found.generation)
+    found.declare(Declared({"red": RED}))
+    generations.append(found.generation)
 
     assert [0, 1, 0, 1] == [after - before for before, after in itertools.pairwise(generations)]
 
