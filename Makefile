@@ -82,6 +82,8 @@ bench: $(VENV)/.test replay
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.streams
 	$(BIN)/python -m benchmarks.fairness
+	$(BIN)/python -m benchmarks.chaos
+	$(BIN)/python -m benchmarks.chaos --all-down
 	$(BIN)/python -m benchmarks.overhead
 
 # Every table of strategies on recorded traffic; virtual time, so any machine will do.

@@ -91,6 +91,8 @@ class Attempts:
         self._paused: set[WorkerId] = set()  # of these, the ones that only stalled
         self._broken = 0
         self._wait_until: float | None = None
+        self._may_hurry = self._fallbacks is not None
+        self._has_hurried = False
         self._booking: Booking | None = None
         self._attempt: Attempt | None = None
         self._ending = Ending.ABORTED
@@ -130,6 +132,8 @@ class Attempts:
             attempt, cause = await self._of_fallbacks(failure)
             if attempt is not None:
                 return attempt
+            if self._has_hurried:
+                return await self._at_leisure(call)
             assert failure is not None
             raise (failure if self._fallbacks is None else _unhelped(failure, cause)) from cause
         finally:
@@ -145,6 +149,12 @@ class Attempts:
             attempt, _ = await self._of_fallbacks()
         if attempt is not None:
             return attempt
+        self._request = msgspec.structs.replace(self._request, spill_in_s=None)
+        return await self._of_workers(call)
+
+    async def _at_leisure(self, call: Call) -> Attempt:
+        """As `_of_workers`, for a request that has not waited because a fallback might help, and none did."""
+        self._has_hurried, self._may_hurry, self._wait_until = False, False, None
         self._request = msgspec.structs.replace(self._request, spill_in_s=None)
         return await self._of_workers(call)
 
@@ -299,8 +309,9 @@ class Attempts:
             patience_s = self._request.deadline_s
             wait_s = self._persistence.wait_s
             since = now
-            if self._fallbacks is not None and not any(worker.is_ready for worker in self._model.fleet):
+            if self._may_hurry and not any(worker.is_ready for worker in self._model.fleet):
                 since = self._model.arrivals.deserted_since(now)  # in a long outage not every request waits anew
+                self._has_hurried = since < now
             self._wait_until = since + (wait_s if patience_s is None else min(wait_s, PATIENCE_SHARE * patience_s))
         return now < self._wait_until
 
@@ -441,7 +452,7 @@ class Attempts:
         failure = self._failure
         if isinstance(failure, UpstreamRefused):
             return failure
-        why = f": {failure}" if failure else ""
+        why = f": {failure or self._model.why_no_worker() or 'none was left'}"
         return NoWorker(f"No worker for {self._model.name!r} could be reached{why}", retry_after_s=RETRY_AFTER_S)
 
 

@@ -166,10 +166,12 @@ def _decided(exchange: Exchange) -> Headers:
     """Who answers, and why."""
     if exchange.backend is None:
         return []
+    said = [(b"x-warmgate-worker", _worker_of(exchange)), (b"x-warmgate-backend", exchange.served_by.encode("ascii"))]
+    if exchange.strategy is None:
+        return said  # a fallback was asked first
     return [
-        (b"x-warmgate-worker", _worker_of(exchange)),
-        (b"x-warmgate-backend", exchange.served_by.encode("ascii")),
-        (b"x-warmgate-strategy", (exchange.strategy or "none").encode("ascii")),
+        *said,
+        (b"x-warmgate-strategy", exchange.strategy.encode("ascii")),
         (b"x-warmgate-hit-blocks", b"%d" % exchange.hit_blocks),
         (b"x-warmgate-hit-tokens", b"%d" % exchange.hit_tokens),
     ]

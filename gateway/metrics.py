@@ -163,7 +163,7 @@ class StateCollector(Collector):
 _WORKER_GAUGES = (
     ("up", "1 if the worker's health check passes."),
     ("asleep", "1 while the worker's engine says that it sleeps: it gets no requests."),
-    ("draining", "1 while an operator wants it to have no requests; in_flight tells when it is drained."),
+    ("draining", "1 while it is to have no requests; in_flight tells when it is drained."),
     ("breaker_open", "1 while its breaker keeps requests away."),
     ("in_flight", "Requests on the worker."),
     ("backlog_seconds", "Predicted prefill standing before a new request."),

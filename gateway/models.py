@@ -249,7 +249,11 @@ class Model:
 
     def why_not_ready(self) -> str | None:
         """None if somebody could answer a request."""
-        if self.cascade or any(worker.is_ready for worker in self.fleet):
+        return None if self.cascade else self.why_no_worker()
+
+    def why_no_worker(self) -> str | None:
+        """None if a worker could answer a request."""
+        if any(worker.is_ready for worker in self.fleet):
             return None
         workers = len(self.workers)
         if workers == 0:

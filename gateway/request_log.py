@@ -33,6 +33,7 @@ class Line(msgspec.Struct):
     status: int
     stream: bool
     worker: str | None
+    backend: str
     strategy: str | None
     reason: str | None
     attempts: int
@@ -104,6 +105,7 @@ class RequestLog:
             status=exchange.status,
             stream=exchange.streams,
             worker=exchange.backend,
+            backend=exchange.served_by,
             strategy=exchange.strategy,
             reason=exchange.reason,
             attempts=exchange.attempts,

@@ -25,6 +25,7 @@ def cards_of(model: Model, draining: Draining) -> Iterator[dict[str, Any]]:
             "model": model.name,
             "worker": worker.id,
             "url": model.workers[worker.id].url,
+            "tier": worker.tier,
             "state": "drained" if state == "draining" and is_drained else state,
             "up": worker.is_up,
             "asleep": worker.is_asleep,

@@ -200,7 +200,7 @@ class Cascades:
         self, openai: OpenAIEndpointSettings, model: ModelSettings, settings: Settings
     ) -> OpenAIEndpoint:
         return OpenAIEndpoint(
-            openai.id or f"openai:{urlsplit(openai.url).hostname}",
+            openai.id or f"openai:{urlsplit(openai.url).netloc}",
             openai.url,
             model=openai.model or model.name,
             api_key=openai.api_key.get_secret_value() if openai.api_key else None,

@@ -51,5 +51,5 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 Draft = Callable[[], Entry]
-"""Makes an entry of what was noted when its request ended. Whoever writes entries calls it, once, in any thread: many
-made in a row cost less than half of what they would cost one by one between requests."""
+"""Makes an entry of what was noted when its request ended. Whoever writes entries calls it, in any thread: a batch of
+them, one after the other, and not one between two requests."""

@@ -98,7 +98,7 @@ class OpenAIEndpointSettings(AllowanceSettings):
     url: Url = Field(description="base of the API, with its /v1 where it has one, e.g. https://llm.example.com/v1")
     model: ModelName | None = Field(default=None, description="name sent to it; null: the name of the model here")
     api_key: Secret | None = Field(default=None, description="key sent to it as a bearer token")
-    id: Token | None = Field(default=None, description="name in headers, logs and metrics; null: openai:HOST")
+    id: Token | None = Field(default=None, description="name in headers, logs and metrics; null: openai:HOST:PORT")
 
 
 class FallbackSettings(Group):

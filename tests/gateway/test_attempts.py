@@ -401,11 +401,11 @@ async def test_an_unreachable_fleet_is_503_with_retry_after(last: Fake, why: str
 
 
 async def test_an_empty_fleet_is_503_with_retry_after() -> None:
-    """Nobody is up: no attempt was made, and there is nothing to name."""
+    """Nobody is up: no attempt was made, and what is wrong with the workers is named."""
     trial = Trial(a_model())
     failure = await trial.failure()
 
-    assert (503, 2.0, "No worker for 'tiny' could be reached") == (
+    assert (503, 2.0, "No worker for 'tiny' could be reached: there are no workers yet") == (
         failure.status,
         failure.retry_after_s,
         failure.message,
@@ -592,6 +592,22 @@ async def test_in_a_long_outage_not_every_request_waits_anew() -> None:
     await Trial(model, wait_s=60.0).run()
 
     assert [1] == asked(fallback)
+
+
+async def test_a_request_that_no_fallback_takes_waits_all_the_same() -> None:
+    """For a worker: nothing else can help it."""
+    worker = Answers(200, WHOLE)
+    model = a_model(worker, fallback=bedrock(Answers(500)))
+    model.fleet.set_up(WorkerId("a"), up=False)
+    model.arrivals.deserted_since(asyncio.get_running_loop().time() - 60.0)
+    running = asyncio.ensure_future(Trial(model, wait_s=60.0).run())
+    while not model.arrivals.waiting:
+        await asyncio.sleep(0)
+    model.fleet.set_up(WorkerId("a"), up=True)
+    model.came_up()
+    await running
+
+    assert [1] == asked(worker)
 
 
 async def test_nobody_waits_for_workers_that_are_there_and_refuse() -> None:

@@ -75,6 +75,7 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
         "status": 200,
         "stream": True,
         "worker": "w1",
+        "backend": "worker",
         "strategy": "prefix_aware",
         "reason": "hit",
         "attempts": 2,

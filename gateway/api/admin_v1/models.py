@@ -35,6 +35,7 @@ class ModelCard(BaseModel):
     price: PriceCard
     max_output_tokens: int | None
     bedrock: str | None = Field(description="the model there that answers when no worker can; null: none does")
+    fallbacks: list[str] = Field(description="ids of all that answer when no worker can, in this order")
     not_ready: str | None = Field(description="why nobody could answer at present; null: somebody could")
     in_flight: int
     workers: list[WorkerCard]
@@ -63,6 +64,7 @@ def _card(settings: ModelSettings, gateway: AdminGateway) -> dict[str, Any]:
         },
         "max_output_tokens": settings.max_output_tokens,
         "bedrock": None if settings.bedrock is None else settings.bedrock.model_id,
+        "fallbacks": [] if model is None else list(model.cascade.ids),
         "not_ready": "it is not in force yet" if model is None else model.why_not_ready(),
         "in_flight": 0 if model is None else model.in_flight,
         "workers": [] if model is None else list(cards_of(model, gateway.draining)),

@@ -130,7 +130,7 @@ class SumCard(BaseModel):
     completion_tokens: int
     cost_usd: float
     saved_usd: float
-    fallback_cost_usd: float = Field(description="of cost_usd, what Bedrock's answers cost")
+    fallback_cost_usd: float = Field(description="of cost_usd, what the answers of fallbacks cost")
 
 
 class UsageCard(BaseModel):

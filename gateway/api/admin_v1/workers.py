@@ -27,6 +27,7 @@ class WorkerCard(BaseModel):
     model: str
     worker: str
     url: str
+    tier: int
     state: str
     up: bool
     asleep: bool

@@ -65,6 +65,7 @@ async def test_every_worker_is_listed_with_its_state() -> None:
         "model": "tiny",
         "worker": "a",
         "url": "http://a:1",
+        "tier": 0,
         "state": "up",
         "up": True,
         "asleep": False,

@@ -36,6 +36,12 @@ def test_a_worker_that_serves_two_models_has_two_cards(models: Models, draining:
     assert [("big", "a")] == [(card["model"], card["worker"]) for card in cards_of(models.find("big"), draining)]
 
 
+def test_a_card_tells_the_pool_of_its_worker(models: Models, draining: Draining) -> None:
+    models.find("tiny").fleet.set_tiers({B: 1})
+
+    assert [0, 1] == [card["tier"] for card in cards_of(models.find("tiny"), draining)]
+
+
 def test_draining_tells_how_the_worker_stands_afterwards(models: Models, draining: Draining) -> None:
     assert [("tiny", "drained"), ("big", "drained")] == [
         (card["model"], card["state"]) for card in drain(models, draining, "a", None)

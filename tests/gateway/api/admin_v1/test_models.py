@@ -31,9 +31,11 @@ def of(models: Models) -> AdminGateway:
     return AdminGateway(models, lambda: SETTINGS, draining=a_draining(models))
 
 
-async def test_models_are_listed_with_price_limits_and_workers() -> None:
-    """In the order of the settings; one that is not in force yet has no workers."""
-    models = the_models(a_model(Answers(), name="tiny"))
+async def test_models_are_listed_with_price_limits_workers_and_fallbacks() -> None:
+    """In the order of the settings; one that is not in force yet has no workers and no fallbacks."""
+    fallback = Answers()
+    fallback.id = "openai:other-site"
+    models = the_models(a_model(Answers(), name="tiny", fallback=fallback))
     async with administration(gateway=of(models)) as admin:
         listed = await admin.get("/models")
         workers = (await admin.get("/workers"))["workers"]
@@ -49,14 +51,16 @@ async def test_models_are_listed_with_price_limits_and_workers() -> None:
         "price": {"input_usd": 0.5, "cached_input_usd": 0.5, "output_usd": 1.5, "gpu_hour_usd": None},
         "max_output_tokens": 4096,
         "bedrock": "anthropic.claude",
+        "fallbacks": ["openai:other-site"],
         "not_ready": None,
         "in_flight": 0,
         "workers": workers,
     } == tiny
-    assert ("big", 2.5, None, []) == (
+    assert ("big", 2.5, None, [], []) == (
         big["name"],
         big["price"]["gpu_hour_usd"],
         big["max_output_tokens"],
+        big["fallbacks"],
         big["workers"],
     )
     assert "it is not in force yet" == big["not_ready"]
