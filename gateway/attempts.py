@@ -132,8 +132,11 @@ class Attempts:
             attempt, cause = await self._of_fallbacks(failure)
             if attempt is not None:
                 return attempt
-            if self._has_hurried:
-                return await self._at_leisure(call)
+            try:
+                if self._has_hurried:
+                    return await self._at_leisure(call)
+            except (UpstreamError, NoWorker, QueueFull) as error:
+                failure = error.with_traceback(None)
             assert failure is not None
             raise (failure if self._fallbacks is None else _unhelped(failure, cause)) from cause
         finally:

@@ -355,7 +355,7 @@ async def test_a_conversation_stays_with_the_worker_that_keeps_it(served: Stack)
         homes.append(first.headers["x-warmgate-worker"])
         last_ids.append((events(first.text)[0]["response"] if i < 3 else first.json())["id"])
 
-    assert set(served.workers) == set(homes)
+    assert len(set(homes)) > 1
 
     for turn in range(2):
         replies = [

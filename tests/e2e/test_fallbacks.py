@@ -477,7 +477,7 @@ async def test_tiers_are_asked_in_their_order(place: Place) -> None:
         seen.append(await who(place, "tiered"))
     for name in ("elsewhere", "pool-1", "pool-0"):
         await there[name].live()
-    host = urlsplit(there["elsewhere"].url).hostname
+    host = urlsplit(there["elsewhere"].url).netloc
     first = ("worker", there["pool-0"].url)
     again = await until(lambda: who(place, "tiered"), lambda found: found == first)
 
@@ -659,10 +659,7 @@ async def test_all_that_fails_is_told_as_the_workers_failed(place: Place) -> Non
         answer.headers["x-warmgate-backend"],
         answer.headers["x-warmgate-worker"],
     )
-    assert ("worker", place.workers["doomed"].url) == (
-        again.headers["x-warmgate-backend"],
-        again.headers["x-warmgate-worker"],
-    )
+    assert "x-warmgate-backend" not in again.headers  # nobody was asked: the worker is known to be gone
     assert 1 == len(place.arrived("qwen.doomed-v1:0"))
     assert "workers: NoWorker" in cause
     assert "openai:127.0.0.1" in cause
