@@ -70,6 +70,7 @@ async def gateway(
             "models": [{"name": "tiny", "aliases": ["gpt-4o"], "workers": entries, **(model or {})}],
             # A worker that shares the loop with everybody else may be late, and is not down for that.
             "health": {"interval_s": 0.2, "timeout_s": 10, "metrics_interval_s": 0.5},
+            "retry": {"wait_s": 0.2},  # for workers that a test has taken away
             **groups,
         },
         {},

@@ -659,7 +659,6 @@ async def test_all_that_fails_is_told_as_the_workers_failed(place: Place) -> Non
         answer.headers["x-warmgate-backend"],
         answer.headers["x-warmgate-worker"],
     )
-    assert "x-warmgate-backend" not in again.headers  # nobody was asked: the worker is known to be gone
     assert 1 == len(place.arrived("qwen.doomed-v1:0"))
     assert "workers: NoWorker" in cause
     assert "openai:127.0.0.1" in cause

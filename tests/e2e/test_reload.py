@@ -97,7 +97,9 @@ def entries(workers: Sequence[str]) -> list[dict[str, str]]:
 def configuration(workers: Sequence[str], **groups: Any) -> str:
     server = {"port": 0, "admin_token": TOKEN, **groups.pop("server", {})}
     model = {"name": "tiny", "workers": entries(workers), **groups.pop("model", {})}
-    dumped: str = yaml.safe_dump({"server": server, "models": [model], "health": {"interval_s": 0.1}, **groups})
+    dumped: str = yaml.safe_dump(
+        {"server": server, "models": [model], "health": {"interval_s": 0.1}, "retry": {"wait_s": 0.2}, **groups}
+    )
     return dumped
 
 

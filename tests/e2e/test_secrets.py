@@ -76,6 +76,7 @@ def settings(worker: str, store_url: str, **groups: Any) -> dict[str, Any]:
         "server": {"port": 0, "admin_token": TOKEN},
         "logging": {"level": "debug"},
         "models": [{"name": "tiny", "workers": [{"url": worker, "id": "w", "api_key": OF_THE_WORKER}]}],
+        "retry": {"wait_s": 0.2},
         "store": {"url": store_url, "pepper": PEPPER},
         "admin": {
             "keys": [
