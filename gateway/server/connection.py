@@ -278,6 +278,7 @@ class Connection(asyncio.Protocol):
         cycle = self._parsing
         if cycle is not None:
             self._parsing = None
+            self._due = None if self.is_writable else self._loop.time() + self._limits.unread_s
             cycle.body_ended()
             if cycle.response_complete:
                 self._next()

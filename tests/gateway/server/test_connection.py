@@ -1094,6 +1094,21 @@ async def test_a_body_that_stops_is_cut(limits: Limits) -> None:
     assert {"type": "http.disconnect"} == app.received[-1]
 
 
+@pytest.mark.parametrize("pieces", [(POST_HEAD + b"body",), (POST_HEAD, b"body"), (POST_HEAD, b"bo", b"dy")])
+async def test_who_has_sent_a_whole_body_may_wait_for_the_answer(pieces: tuple[bytes, ...]) -> None:
+    """However long that takes, and in however many pieces the body came: nobody waits for the client any more."""
+    app = Held()
+    peer = Peer(app, limits=KEPT)
+    for piece in pieces:
+        await peer.sends(piece)
+    await peer.waits(1000)
+    waited = peer.is_open
+    app.leave.release()
+    await turns()
+
+    assert (True, OK) == (waited, peer.answered)
+
+
 async def test_a_body_that_we_have_paused_is_not_late() -> None:
     """Its time begins when we read on."""
     app = Takes()
