@@ -36,8 +36,9 @@ PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "httpx", "numpy", "msgs
 PREFILL_TOKENS_PER_S = 10_000.0
 OUTPUT_TOKENS = 20
 CHARACTERS_PER_TOKEN = 4
-"""Of words of letters, in a simulated worker."""
-LETTERS = "abcdefghijklmnop"
+"""Of words of `LETTERS`, in a simulated worker."""
+LETTERS = "etaoinshrdlcumpg"
+"""Those of which its vocabulary makes one token from any four: all prompts of a team are equally long."""
 SLACK_S, SHARE_BAR = 0.1, 0.25
 WARM_UP_S = 20.0
 """Of the time of the workers, from the flood's beginning to the first request that counts."""
@@ -255,11 +256,11 @@ def tell(report: Report, found: Found, options: argparse.Namespace) -> None:
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argument_parser("fairness", __doc__)
     parser.add_argument("--clients", type=int, default=200, help="of the team that floods")
-    parser.add_argument("--requests", type=int, default=1000, help="of the other team")
+    parser.add_argument("--requests", type=int, default=600, help="of the other team")
     parser.add_argument("--per-s", type=float, default=2.0, help="of them, in a second of the workers")
     parser.add_argument("--flood-tokens", type=int, default=4096, help="in each prompt of the team that floods")
     parser.add_argument("--sparse-tokens", type=int, default=1024, help="in each prompt of the other")
-    parser.add_argument("--speed", type=float, default=2.0, help="how many times as fast as the clock the workers live")
+    parser.add_argument("--speed", type=float, default=1.0, help="how many times as fast as the clock the workers live")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--blocks", type=int, default=32_768, help="KV cache of a worker, in blocks of 16 tokens")
     parser.add_argument("--timing", choices=("chunked", "fifo"), default="chunked")

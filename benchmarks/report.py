@@ -1,6 +1,7 @@
 """What a benchmark found, as two files: ``NAME.json`` with every figure, ``NAME.md`` with the tables a reader wants.
 
-A chart is one more file beside them, ``NAME-1.svg`` and so on.
+The JSON holds all that the other shows, so `benchmarks.render` makes it again from there, and draws the charts, which
+are files beside it: ``NAME-1.svg`` and so on.
 
 A report says how it was made: command, commit, versions, machine, how busy the machine was. It never says where: no
 path and no host name of the machine gets into it.
@@ -16,17 +17,20 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.chart import LineChart
+from benchmarks.chart import BarChart, Chart, LineChart
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+
+KINDS: Mapping[type[Chart], str] = {LineChart: "lines", BarChart: "bars"}
+"""By which charts are told apart in the JSON."""
 
 Cell = str | int | float | None
 
@@ -132,7 +136,7 @@ class Report:
         self.title = title
         self.circumstances = circumstances
         self.tables: list[Table] = []
-        self.charts: list[LineChart] = []
+        self.charts: list[Chart] = []
         self.bars: list[Bar] = []
         self.notes: list[str] = []
         self.figures: dict[str, Any] = {}
@@ -149,7 +153,7 @@ class Report:
         if self.bars:
             parts.append(_table(_bars(self.bars)))
         parts += [_table(table) for table in self.tables]
-        parts += [f"![{chart.title}]({self._chart_name(number)})" for number, chart in enumerate(self.charts, start=1)]
+        parts += [f"![{chart.title}]({name})" for name, chart in self.named_charts()]
         if self.notes:
             parts.append("\n".join(f"* {note}" for note in self.notes))
         parts.append(_how_it_was_made(self.circumstances))
@@ -163,23 +167,39 @@ class Report:
             "is_met": self.is_met,
             "bars": [{**dataclasses.asdict(bar), "is_met": bar.is_met} for bar in self.bars],
             "tables": self.tables,
+            "charts": [{"kind": KINDS[type(chart)], **_plain(chart)} for chart in self.charts],
             "notes": self.notes,
             "figures": self.figures,
         }
         return json.dumps(value, indent=1, ensure_ascii=False, default=_plain) + "\n"
 
     def write(self, directory: Path = RESULTS) -> Path:
-        """Write both files, and one for each chart; return the readable one."""
+        """Write both files; return the readable one."""
         directory.mkdir(parents=True, exist_ok=True)
-        for number, chart in enumerate(self.charts, start=1):
-            (directory / self._chart_name(number)).write_text(chart.svg())
         (directory / f"{self.name}.json").write_text(self.as_json())
         readable = directory / f"{self.name}.md"
         readable.write_text(self.markdown())
         return readable
 
-    def _chart_name(self, number: int) -> str:
-        return f"{self.name}-{number}.svg"
+    @classmethod
+    def read(cls, stored: Path) -> "Report":
+        """The report whose JSON is *stored*."""
+        found = json.loads(stored.read_text())
+        report = cls(found["name"], found["title"], Circumstances(**found["circumstances"]))
+        report.bars = [Bar(bar["what"], bar["value"], bar["relation"], bar["limit"]) for bar in found["bars"]]
+        report.tables = [
+            Table(table["title"], table["columns"], [[_read(cell) for cell in row] for row in table["rows"]])
+            for table in found["tables"]
+        ]
+        report.charts = [_chart(chart) for chart in found["charts"]]
+        report.notes = found["notes"]
+        report.figures = found["figures"]
+        return report
+
+    def named_charts(self) -> Iterator[tuple[str, Chart]]:
+        """The charts, with the names of their files."""
+        for number, chart in enumerate(self.charts, start=1):
+            yield f"{self.name}-{number}.svg", chart
 
 
 def argument_parser(name: str, doc: str) -> argparse.ArgumentParser:
@@ -266,6 +286,15 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     raise TypeError(f"{type(value).__name__} has no place in a report")
+
+
+def _read(cell: Any) -> Cell | Spread:
+    return Spread(**cell) if isinstance(cell, dict) else cell
+
+
+def _chart(stored: dict[str, Any]) -> Chart:
+    (kind,) = (kind for kind, name in KINDS.items() if name == stored["kind"])
+    return kind(**{name: value for name, value in stored.items() if name != "kind"})
 
 
 def _bars(bars: Sequence[Bar]) -> Table:

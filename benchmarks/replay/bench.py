@@ -1,8 +1,6 @@
 """Comparisons of many replays, into a report."""
 
 import statistics
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -76,10 +74,8 @@ class Bench:
         self, figure: Callable[[Job], Figure], setting: Setting, strategies: Sequence[str]
     ) -> dict[str, list[Figure]]:
         """The figure of each strategy with each seed."""
-        begun = time.monotonic()
         jobs = [Job(setting, strategy, seed) for strategy in strategies for seed in self.seeds]
         found = iter(figures_of(figure, jobs, processes=self.processes))
-        print(f"{setting.title}: {time.monotonic() - begun:.0f} s", file=sys.stderr)
         return {strategy: [next(found) for _ in self.seeds] for strategy in strategies}
 
 

@@ -2,12 +2,13 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from benchmarks.progress import progress
 from benchmarks.replay.entrant import ENTRANTS
 from benchmarks.replay.run import Run
 from benchmarks.replay.setting import Setting
@@ -72,9 +73,11 @@ def trace_of(path: Path) -> Trace:
     return read_trace(path)
 
 
-def figures_of(figure: Callable[[Job], Figure], jobs: Iterable[Job], *, processes: int) -> list[Figure]:
+def figures_of(figure: Callable[[Job], Figure], jobs: Sequence[Job], *, processes: int) -> list[Figure]:
     """The *figure* of each of *jobs*, in their order; raises what the first of them raises."""
+    titles = {job.setting.title: None for job in jobs}
+    what = next(iter(titles)) if len(titles) == 1 else f"{len(titles)} settings"
     if processes == 1:
-        return [figure(job) for job in jobs]
+        return list(progress(map(figure, jobs), what, len(jobs)))
     with ProcessPoolExecutor(processes) as pool:
-        return list(pool.map(figure, jobs))
+        return list(progress(pool.map(figure, jobs), what, len(jobs)))

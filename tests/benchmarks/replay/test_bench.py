@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.chart import LineChart
 from benchmarks.replay.bench import FIRST_WAITS, Bench, lead_bar, mean_ttft_s, speed_ratio_bar
 from benchmarks.replay.setting import Setting
 from benchmarks.replay.summary import Summary
@@ -78,6 +79,7 @@ def test_a_chart_has_a_point_for_each_setting(tmp_path: Path) -> None:
     settings = {speed: Setting("", path, 1, 100, speed=speed) for speed in (1.0, 2.0, 4.0)}
     Bench((1, 2)).draw("Speed", "times", settings, ("kv_aware", "round_robin"), report)
     (chart,) = report.charts
+    assert isinstance(chart, LineChart)
 
     assert ("Speed", "times") == (chart.title, chart.across)
     assert {"kv_aware": [1.0, 2.0, 4.0], "round_robin": [1.0, 2.0, 4.0]} == {

@@ -98,7 +98,7 @@ def test_what_cannot_run_says_why(
 ) -> None:
     """Status 2, and the fault by name."""
     assert 2 == main(["--trace", str(written(tmp_path, *lines)), "--results", str(tmp_path), *options, *form])
-    assert f"replay: {said}\n" == capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(f"replay: {said}\n")  # behind the bar, if work had begun
 
 
 @pytest.mark.parametrize("option", ["--seeds", "--processes"])

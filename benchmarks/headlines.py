@@ -1,0 +1,210 @@
+"""The figures that the README tells, each copied from a report by where it stands there."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from benchmarks.report import Report, Spread
+
+T = TypeVar("T")
+Pick = Callable[[Report], float]
+"""Finds one figure in a report; raises `LookupError` where it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A question, and the answer with figures of one report for its places, as `str.format` has them."""
+
+    question: str
+    answer: str
+    report: str
+    figures: tuple[Pick, ...] = ()
+
+    def row(self, reports: Mapping[str, Report]) -> str:
+        """A line of the README's table; raises `LookupError` where a report or figure is missing."""
+        figures = [pick(reports[self.report]) for pick in self.figures]
+        answer = self.answer.format(*figures)
+        return f"| {self.question} | {answer} | [{self.report}.md](benchmarks/results/{self.report}.md) |"
+
+
+def bar(beginning: str) -> Pick:
+    """The value of the one bar whose text begins with *beginning*."""
+
+    def pick(report: Report) -> float:
+        return _only((each.value for each in report.bars if each.what.startswith(beginning)), beginning, report)
+
+    return pick
+
+
+def cell(table: str, row: str, column: str) -> Pick:
+    """The figure of the row that begins with *row* in the one table whose title begins with *table*; a median."""
+
+    def pick(report: Report) -> float:
+        where = _only((each for each in report.tables if each.title.startswith(table)), table, report)
+        found = _only((cells for cells in where.rows if str(cells[0]) == row), row, report)
+        value = found[list(where.columns).index(column)]
+        if isinstance(value, Spread):
+            return value.median
+        if isinstance(value, int | float):
+            return value
+        raise LookupError(f"{report.name}: {row!r} has no figure under {column!r}")
+
+    return pick
+
+
+def gain(of: Pick, over: Pick) -> Pick:
+    """By which share *of* is below *over*."""
+    return lambda report: 1 - of(report) / over(report)
+
+
+def table(headlines: tuple[Headline, ...], reports: Mapping[str, Report]) -> str:
+    """The README's table: the headlines whose reports are there, in their order."""
+    told = [each.row(reports) for each in headlines if each.report in reports]
+    return "\n".join(["| question | answer | from |", "|---|---|---|", *told])
+
+
+def _only(found: Iterable[T], what: str, report: Report) -> T:
+    several = list(found)
+    if len(several) != 1:
+        raise LookupError(f"{report.name} has {len(several)} of {what!r}, not one")
+    return several[0]
+
+
+AGENTS = "Coding agents ("
+LIVE = "100 conversations"
+MEAN = "TTFT mean s"
+OVERLOAD = "Coding agents, more than the caches hold ("
+SPEED = "Chat, 5,712 blocks: highest speed at which TTFT p90 is at most 4 s ("
+SPEEDS = "times the recorded speed"
+PRODUCT = "gateway (uvicorn)"
+
+HEADLINES = (
+    Headline(
+        "How much of what an infinite cache would hit does `prefix_aware` hit on recorded conversations?",
+        "{:.1%} (`round_robin`: {:.0%})",
+        "live",
+        (bar("prefix_aware's hit rate"), cell(LIVE, "round_robin", "of the bound")),
+    ),
+    Headline(
+        "Its TTFT p50 and p90 there, as a share of `round_robin`'s",
+        "{:.2f} and {:.2f}",
+        "live",
+        (bar("prefix_aware: TTFT p50"), bar("prefix_aware: TTFT p90")),
+    ),
+    Headline(
+        "Highest speed of a recorded chat trace at which TTFT p90 stays within 4 s",
+        "`kv_aware` {:.2f} times as recorded, `prefix_aware` {:.2f} (`round_robin`: {:.2f})",
+        "replay",
+        (cell(SPEED, "kv_aware", SPEEDS), cell(SPEED, "prefix_aware", SPEEDS), cell(SPEED, "round_robin", SPEEDS)),
+    ),
+    Headline(
+        "Mean TTFT of recorded coding agents, 128 users",
+        "`kv_aware` {:.1f} s, `prefix_aware` {:.1f} s (llm-d's policy: {:.1f} s, SGLang's: {:.0f} s, "
+        "Dynamo's at its best: {:.0f} s, `round_robin`: {:.0f} s)",
+        "replay",
+        tuple(
+            cell(AGENTS, name, MEAN)
+            for name in ("kv_aware", "prefix_aware", "llm_d", "sglang_cache_aware", "dynamo_64", "round_robin")
+        ),
+    ),
+    Headline(
+        "The same where their contexts are more than the caches hold",
+        "`kv_aware` {:.1f} s (the best published policy, late binding with ageing: {:.0f} s)",
+        "replay",
+        (cell(OVERLOAD, "kv_aware", MEAN), cell(OVERLOAD, "policy_b", MEAN)),
+    ),
+    Headline(
+        "What rates believed twice too high, events a second late and 5 % of them lost do to `kv_aware`'s mean TTFT "
+        "(coding agents)",
+        "times {:.2f}",
+        "replay",
+        (bar("Coding agents, rate believed twice too high"),),
+    ),
+    Headline(
+        "Streams per second on one core, as a share of nginx's in the same run",
+        "{:.2f}",
+        "overhead",
+        (bar(f"{PRODUCT}: streams per s"),),
+    ),
+    Headline(
+        "Requests per second on one core, as a share of nginx's in the same run",
+        "{:.3f}",
+        "overhead",
+        (bar(f"{PRODUCT}: requests per s"),),
+    ),
+    Headline(
+        "Turns of 50 on which real vLLM engines report the cached share that was predicted, within 10 points",
+        "{:.0f}",
+        "engine",
+        (bar("turns of 50"),),
+    ),
+    Headline(
+        "Memory per open stream, and per client that reads nothing of a 64 MiB stream",
+        "{:.0f} KiB, and {:,.0f} KiB",
+        "streams",
+        (bar("resident memory per open stream"), bar("resident memory per slow reader")),
+    ),
+    Headline(
+        "Time to hash and match an 8,192-token prompt over 64 workers with a million held blocks, p50",
+        "{:.0f} us (`pygtrie`, match alone: {:,.0f} us)",
+        "index",
+        (bar("hash and match of an 8,192-token prompt"), cell("What was sent: 64 workers", "match, pygtrie", "p50")),
+    ),
+    Headline(
+        "Processor time to take in a block that an engine tells of, as a share of Dynamo's index in the same run",
+        "{:.2f}",
+        "index",
+        (bar("told in runs, ns of processor time per block"),),
+    ),
+    Headline(
+        "Match of 272 blocks that a worker has, and bytes per held block, as shares of Dynamo's",
+        "{:.2f} and {:.2f}",
+        "index",
+        (bar("match of 272 blocks that a worker has"), bar("bytes per held block, system prompts")),
+    ),
+    Headline(
+        "A decision from 16,384 token ids over 64 workers, in the worst case",
+        "{:.1f} times as fast as Dynamo's",
+        "decision",
+        (bar("decision from a list of ids"),),
+    ),
+    Headline(
+        "Exact tokens of a turn after 15,000 that were seen, as a share of making them whole",
+        "{:.2f} to {:.2f}",
+        "tokenizing",
+        (bar("a turn as a share of the whole, ChatML"), bar("a turn as a share of the whole, reasoning")),
+    ),
+    Headline(
+        "Bytes of index per held block",
+        "{:.1f} (`pygtrie`: {:.0f})",
+        "index",
+        tuple(
+            cell("What was sent: memory", name, "bytes per held block")
+            for name in ("radix tree, traced", "pygtrie, traced")
+        ),
+    ),
+    Headline(
+        "Growth of resident memory over 200,000 different prompts, after warm-up",
+        "{:.1f} MiB",
+        "memory",
+        (bar("growth of resident memory"),),
+    ),
+    Headline(
+        "Errors and wrong answers that 100 clients saw in ten minutes with a fault a second: kill -9, stop, "
+        "reset, drain",
+        "{:.0f} and {:.0f} of {:,.0f} answers; {:,.0f} streams went on at another worker",
+        "chaos",
+        (
+            bar("errors that a client saw"),
+            bar("wrong answers"),
+            cell("Requests", "requests", "faults"),
+            bar("streams that went on at another worker"),
+        ),
+    ),
+    Headline(
+        "Gauges not back at 0 after 10,000 mixed requests with aborts",
+        "{:.0f}",
+        "memory",
+        (bar("gauges of work under way not back at 0"),),
+    ),
+)

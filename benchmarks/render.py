@@ -1,0 +1,59 @@
+"""Makes every page, chart and the README's figures again from the stored JSON: what `make report` runs.
+
+Nothing is measured. Exit status: 0 done, 1 with `--check` if anything differs from what is there.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.drawing import svg
+from benchmarks.headlines import HEADLINES, table
+from benchmarks.report import RESULTS, ROOT, Report
+
+README = ROOT / "README.md"
+BEGIN, END = "<!-- results -->\n", "\n<!-- /results -->"
+
+
+def rendered(results: Path) -> dict[Path, str]:
+    """Every page and chart of the reports in *results*, by the files they belong in."""
+    pages: dict[Path, str] = {}
+    for report in read(results).values():
+        pages[results / f"{report.name}.md"] = report.markdown()
+        pages |= {results / name: svg(chart) for name, chart in report.named_charts()}
+    return pages
+
+
+def read(results: Path) -> dict[str, Report]:
+    """The reports in *results*, by their names."""
+    return {stored.stem: Report.read(stored) for stored in sorted(results.glob("*.json"))}
+
+
+def with_figures(text: str, reports: Mapping[str, Report]) -> str:
+    """*text* of the README, with the figures of *reports* between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        raise ValueError(f"no {BEGIN.strip()} and {END.strip()} around the results")
+    return before + BEGIN + table(HEADLINES, reports) + mark + after
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder with the reports")
+    parser.add_argument("--readme", type=Path, default=README)
+    parser.add_argument("--check", action="store_true", help="write nothing; say what differs")
+    options = parser.parse_args(arguments)
+    pages = rendered(options.results)
+    pages[options.readme] = with_figures(options.readme.read_text(), read(options.results))
+    different = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]
+    for path in different:
+        print(path.name)
+        if not options.check:
+            path.write_text(pages[path])
+    return 1 if different and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chart import BarChart, LineChart
+from benchmarks.render import README, main, read, rendered, with_figures
+from benchmarks.report import RESULTS
+from tests.benchmarks.test_headlines import a_report
+
+MARKS = "<!-- results -->\n{}\n<!-- /results -->"
+
+
+def test_pages_and_figures_of_this_repository_are_those_of_the_stored_figures() -> None:
+    """`make report` has nothing to do; charts may differ by the version of the library that draws them."""
+    for page, text in rendered(RESULTS).items():
+        assert page.exists(), page.name
+        if page.suffix == ".md":
+            assert page.read_text() == text, page.name
+    readme = README.read_text()
+    assert with_figures(readme, read(RESULTS)) == readme
+
+
+def test_what_was_stored_gives_the_same_page_and_its_charts(tmp_path: Path) -> None:
+    """The JSON holds all that the page shows."""
+    report = a_report()
+    report.charts = [LineChart("L", "x", "y", {"a": [(1.0, 2.0)]}), BarChart("B", "y", ["g"], {"a": [1.0]})]
+    page = report.write(tmp_path)
+
+    pages = rendered(tmp_path)
+
+    assert page.read_text() == pages[page]
+    assert {"tried.md", "tried-1.svg", "tried-2.svg"} == {path.name for path in pages}
+
+
+def test_only_what_differs_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And `--check` writes nothing, but says so by its exit status."""
+    page = a_report().write(tmp_path)
+    readme = tmp_path / "README.md"
+    readme.write_text("# Title\n" + MARKS.format("old") + "\nmore\n")
+    page.write_text("by hand")
+    arguments = ["--results", str(tmp_path), "--readme", str(readme)]
+
+    assert 1 == main([*arguments, "--check"])
+    assert page.read_text() == "by hand"
+    assert 0 == main(arguments)
+    assert 0 == main([*arguments, "--check"])
+    assert "tried.md\nREADME.md\ntried.md\nREADME.md\n" == capsys.readouterr().out
+    assert readme.read_text().startswith("# Title\n<!-- results -->\n| question | answer | from |\n")
+    assert readme.read_text().endswith("<!-- /results -->\nmore\n")
+
+
+def test_a_readme_needs_a_place_for_its_figures() -> None:
+    with pytest.raises(ValueError, match="around the results"):
+        with_figures("# Title\n", {})
