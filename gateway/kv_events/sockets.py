@@ -18,9 +18,13 @@ has to take a replay as fast as the network brings it."""
 RECONNECT_MS = 100
 RECONNECT_MAX_MS = 5_000
 """Between two attempts; doubled up to this."""
-HEARTBEAT_MS = 5_000
-HEARTBEAT_TIMEOUT_MS = 15_000
-"""A host that vanished says no goodbye; an idle engine says nothing either, but its ZMQ answers."""
+KEEPALIVE_IDLE_S = 5
+KEEPALIVE_S = 5
+KEEPALIVE_PROBES = 2
+"""A host that vanished says no goodbye; an idle engine says nothing either, but its host answers. By TCP and not by
+ZMQ's heartbeats: one of those that runs out while a full `PUBLISHED_HWM` keeps us from reading aborts the whole process
+(`_input_stopped`, zeromq/libzmq issue 3937).
+"""
 
 _MONITORED = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 _EVENT = struct.Struct("=HI")
@@ -39,8 +43,10 @@ class Subscription:
     def __init__(self, context: zmq.asyncio.Context, *, topic: str) -> None:
         self._socket = context.socket(zmq.SUB)
         _limit(self._socket, receive_hwm=PUBLISHED_HWM)
-        self._socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
-        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        self._socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_IDLE_S)
+        self._socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S)
+        self._socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, KEEPALIVE_PROBES)
         self._socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
         self._monitor = self._socket.get_monitor_socket(_MONITORED)
         self._poller = zmq.asyncio.Poller()

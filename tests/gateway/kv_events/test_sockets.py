@@ -1,6 +1,7 @@
 """Our ends of the engines' sockets."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 import zmq
@@ -26,6 +27,13 @@ async def message(opened: Subscription | Replay) -> list[bytes]:
         while (frames := opened.read()) is None:
             await opened.ready()
     return frames
+
+
+def timers(*, to_port: int) -> list[str]:
+    """KIND:DUE of the kernel's timer of each open connection to a port of this host (Linux's proc_net_tcp.rst)."""
+    tables = [Path("/proc/net/tcp").read_text(), Path("/proc/net/tcp6").read_text()]
+    lines = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return [line[5] for line in lines if line[2].endswith(f":{to_port:04X}") and line[3] == "01"]
 
 
 async def test_what_is_published_is_read(context: zmq.asyncio.Context) -> None:
@@ -89,3 +97,18 @@ async def test_what_is_no_address(context: zmq.asyncio.Context, endpoint: str) -
             opened.connect(endpoint)
         with pytest.raises(zmq.ZMQError):
             opened.bind(endpoint)
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="tells of timers on Linux only")
+async def test_the_host_of_a_silent_engine_is_asked_whether_it_is_there(context: zmq.asyncio.Context) -> None:
+    """By TCP itself, within five seconds: its timer, of the kind 02, runs on our connection to the engine."""
+    async with event_publisher(context) as engine:
+        with subscription(context) as opened:
+            opened.connect(engine.endpoint)
+            assert Link.UP is await link(opened)
+
+            (timer,) = timers(to_port=int(engine.endpoint.rpartition(":")[2]))
+            kind, due = timer.split(":")
+
+    assert "02" == kind
+    assert int(due, 16) <= 500  # hundredths of a second
