@@ -1,36 +1,60 @@
 # The gateway as an image. The configuration is mounted, not built in:
 #
 #   docker build -t warmgate .
-#   docker run --rm -p 8080:8080 -v "$PWD/warmgate.yaml:/etc/warmgate/warmgate.yaml:ro" warmgate
-
+#   docker run --rm --read-only --tmpfs /tmp -p 8080:8080 -v "$PWD/warmgate.yaml:/etc/warmgate/warmgate.yaml:ro" warmgate
+#
+# Whoever mirrors images names the mirror's: --build-arg RUN_IMAGE=... --build-arg BUILD_IMAGE=... The two hold the same
+# Python 3.11, at the same path. tests/image/ builds and runs it.
+ARG RUN_IMAGE=docker.io/library/python:3.11-slim-bookworm
 # The larger image, for its C compiler: the core is compiled (deploy/compile_core.py).
-FROM python:3.11 AS build
+ARG BUILD_IMAGE=docker.io/library/python:3.11-bookworm
+
+FROM ${BUILD_IMAGE} AS build
+ENV PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-RUN python -m venv /opt/warmgate
+# What does not change with our sources comes first. Every wheel has to have one of the digests that the locks list.
+# The compiler checks types, and so needs to see what the sources import.
+COPY deploy/requirements.lock deploy/requirements-build.lock deploy/
+RUN python -m venv /opt/build \
+    && /opt/build/bin/python -m pip install --only-binary=:all: --require-hashes \
+        -r deploy/requirements-build.lock -r deploy/requirements.lock \
+    && python -m venv --without-pip /opt/warmgate \
+    && /opt/build/bin/python -m pip --python /opt/warmgate/bin/python install --only-binary=:all: --require-hashes \
+        -r deploy/requirements.lock
 COPY pyproject.toml README.md ./
-COPY deploy/constraints.txt deploy/compile_core.py deploy/
+COPY deploy/compile_core.py deploy/
 COPY cache_index cache_index
 COPY routing routing
 COPY gateway gateway
-RUN python -m venv /opt/build \
-    && /opt/build/bin/python -m pip --disable-pip-version-check --no-cache-dir install -c deploy/constraints.txt hatchling mypy setuptools \
-    && WARMGATE_COMPILE=1 /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
-    && /opt/warmgate/bin/python -m pip --disable-pip-version-check --no-cache-dir install -c deploy/constraints.txt "$(echo /dist/warmgate-*.whl)[bedrock,tokenizer]"
-# The names of our packages are common words: fail here if another distribution installs one of them too.
-WORKDIR /
-RUN /opt/warmgate/bin/python -c "import importlib.metadata as m; d = m.packages_distributions(); assert all(d[p] == ['warmgate'] for p in ('gateway', 'routing', 'cache_index')), d"
+RUN WARMGATE_COMPILE=1 /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /dist . \
+    && /opt/build/bin/python -m pip --python /opt/warmgate/bin/python install --no-deps --no-index /dist/warmgate-*.whl
+# The names of our packages are common words: fail here if another distribution installs one of them too. Then fail if
+# the locks miss something that the wheel asks for, and leave out what a gateway never reads, or never does: tokenizers
+# brings the client of a hub to download models with.
+COPY deploy/slim.py deploy/
+RUN /opt/warmgate/bin/python -P -c "import importlib.metadata as m; d = m.packages_distributions(); assert all(d[p] == ['warmgate'] for p in ('gateway', 'routing', 'cache_index')), d" \
+    && /opt/build/bin/python -m pip --python /opt/warmgate/bin/python check \
+    && /opt/build/bin/python -m pip --python /opt/warmgate/bin/python uninstall --yes huggingface-hub hf-xet \
+    && /opt/warmgate/bin/python -P deploy/slim.py
 
-FROM python:3.11-slim
-RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin warmgate \
-    && install --directory --owner=10001 --mode=0700 /var/lib/warmgate
+FROM ${RUN_IMAGE}
+RUN groupadd --system --gid 10001 warmgate \
+    && useradd --system --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin warmgate \
+    && install --directory --owner=10001 --group=10001 --mode=0700 /var/lib/warmgate
 COPY --from=build /opt/warmgate /opt/warmgate
 # Inside a container, 127.0.0.1 can be reached by nobody else. The variable goes over what the file says.
+# Nothing is written beside the code: the root may be read-only. /tmp and /var/lib/warmgate are what has to be writable.
 ENV PATH=/opt/warmgate/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
     WARMGATE_SERVER__HOST=0.0.0.0
 # Where a relative store.url is; mount a volume there.
 WORKDIR /var/lib/warmgate
-USER 10001
+USER 10001:10001
 EXPOSE 8080
+# For Docker; Kubernetes asks by itself, deploy/helm/. Whoever sets another port does so by the variable.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('WARMGATE_SERVER__PORT', '8080') + '/livez', timeout=2)"]
 ENTRYPOINT ["warmgate", "serve"]
 CMD ["--config", "/etc/warmgate/warmgate.yaml"]

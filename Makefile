@@ -11,7 +11,7 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test test-compiled engine-test bedrock-test store-test rolling-test acceptance fuzz sdk-smoke lint bench replay wheel clean
+.PHONY: run test test-compiled engine-test bedrock-test deploy-test image-test store-test rolling-test acceptance fuzz sdk-smoke lint bench peers replay report wheel clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -47,6 +47,19 @@ bedrock-test: $(VENV)/.test
 	$(BIN)/python -m tests.bedrock.environment
 	$(BIN)/pytest tests/bedrock
 
+# The chart rendered by Helm's own library, the examples, the image's linter; installs these beside, 1 GB with our own.
+deploy-test: $(VENV)/.test
+	@command -v promtool >/dev/null || \
+		$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --yes --no-install-recommends prometheus
+	$(BIN)/python -m tests.deploy.environment
+	.venv-deploy/bin/pytest tests/deploy
+
+# The Dockerfile built by buildah on a Debian made by debootstrap, both installed by apt-get; then what it makes is run as
+# its user on a read-only root. Needs root, 4 GB of disk, and some three minutes of processor time.
+image-test: $(VENV)/.test
+	$(BIN)/python -m tests.image.environment
+	$(BIN)/pytest tests/image -o timeout=300
+
 # What is kept in Redis, on a real one, which is installed where there is none (by Debian's apt-get).
 store-test: $(VENV)/.test
 	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || \
@@ -78,20 +91,32 @@ bench: $(VENV)/.test replay
 	$(BIN)/python -m benchmarks.index
 	$(BIN)/python -m benchmarks.tokenizing
 	$(BIN)/python -m benchmarks.decision
+	$(BIN)/python -m benchmarks.scenarios
 	$(BIN)/python -m benchmarks.live
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.streams
+	$(BIN)/python -m benchmarks.many_streams
+	$(BIN)/python -m benchmarks.stalls
 	$(BIN)/python -m benchmarks.fairness
 	$(BIN)/python -m benchmarks.chaos
 	$(BIN)/python -m benchmarks.chaos --all-down
 	$(BIN)/python -m benchmarks.overhead
 
+# Routers of other projects, each in an environment of its own under .peers/, to be measured with ours by
+# `python -m benchmarks.peers`; 1.2 GB. Its scenario aiperf installs that load generator when it is first run, 1.2 GB more.
+peers: $(VENV)/.test
+	$(BIN)/python -m benchmarks.peers.environment
+
 # Every table of strategies on recorded traffic; virtual time, so any machine will do.
 replay: $(VENV)/.test
 	$(BIN)/python -m benchmarks.replay --seeds 5 --processes 2
 
+# Every page, chart and figure of the README again, from the figures that are stored in benchmarks/results; measures nothing.
+report: $(VENV)/.test
+	$(BIN)/python -m benchmarks.render
+
 clean:
-	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .peers build dist
+	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .venv-deploy .image .peers build dist
 
 $(VENV)/.run: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Warmgate needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }

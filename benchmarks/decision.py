@@ -12,11 +12,11 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 
-from benchmarks.peers import vllm_events
-from benchmarks.peers.decision_trial import KINDS, Situation
+from benchmarks.peers.dynamo import vllm_events
+from benchmarks.peers.dynamo.decision_trial import KINDS, Situation
+from benchmarks.peers.dynamo.publisher import NobodyListensError, Publisher
+from benchmarks.peers.dynamo.rounds import Found, Program, Sides, by_turns, run
 from benchmarks.peers.environment import PEERS, NotInstalledError, install
-from benchmarks.peers.publisher import NobodyListensError, Publisher
-from benchmarks.peers.rounds import Found, Program, Sides, by_turns, run
 from benchmarks.processes import ChildFailedError, Processes
 from benchmarks.report import Bar, Cell, Circumstances, Report, Spread, Table, argument_parser, conclude
 from benchmarks.shipped import build

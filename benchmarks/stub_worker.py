@@ -6,11 +6,16 @@ answers with bytes prepared at the start. What it deliberately does not do: look
 Rules:
     1. A stream is a hundred events, each its own HTTP chunk and its own write. All running streams get their next event
        in the same step, as an engine emits one token for every running sequence.
-    2. The answer depends on the request in three things only: the path, ``stream`` and ``include_usage``.
+    2. The answer depends on the request in three things only: the path, ``stream`` and ``include_usage``. But for the
+       tokens of a prompt, which some routers ask a worker for.
+    3. One process may be several workers, each on a port of its own: they cost no more than one.
+
+``GET /served`` tells how many completions it was asked for, ``POST /break`` makes it answer them with status 500.
 """
 
 import argparse
 import asyncio
+import functools
 import json
 import re
 from collections import deque
@@ -18,12 +23,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
+import numpy as np
 import uvloop
 
 EVENTS_PER_STREAM = 100
 PROMPT_TOKENS = 300  # what a 1.2 kB chat body comes to
 BLOCK_SIZE = 16  # vLLM's default, in tokens
 NUM_GPU_BLOCKS = 8192
+
+BYTES_PER_TOKEN = 4
+VOCABULARY = 32_000
+KNOWN_PROMPTS = 256  # of which the tokens are kept: a benchmark goes through the same ones over and over
 
 CREATED_S = 1_760_000_000
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
@@ -45,6 +56,7 @@ class Script:
     pages: dict[bytes, bytes]
     """Answers to GET, by path."""
     not_found: bytes
+    broken: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +65,8 @@ class Pace:
 
     first_byte_s: float = 0.0
     event_s: float = 0.0
+    slots: int | None = None
+    """How many requests wait for their first byte at a time, the others for them; None: all."""
 
 
 def write_script(model: str, *, num_gpu_blocks: int = NUM_GPU_BLOCKS) -> Script:
@@ -71,7 +85,55 @@ def write_script(model: str, *, num_gpu_blocks: int = NUM_GPU_BLOCKS) -> Script:
             b"/metrics": _response(200, "text/plain; version=0.0.4", _metrics(model, num_gpu_blocks)),
         },
         not_found=_response(404, "application/json", _json({"detail": "Not Found"})),
+        broken=_response(
+            500, "application/json", _json({"error": {"message": "broken", "type": "InternalServerError"}})
+        ),
     )
+
+
+class Slots:
+    """The engine's prefill: so many requests at a time, each for as long; the others in the order they came."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pace: Pace) -> None:
+        self._loop = loop
+        self._busy_s = pace.first_byte_s
+        self._free = pace.slots
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def enter(self, then: Callable[[], None]) -> None:
+        """Call *then* when the request has had its turn."""
+        if self._free == 0:
+            self._waiting.append(then)
+            return
+        if self._free is not None:
+            self._free -= 1
+        self._loop.call_later(self._busy_s, self._leave, then)
+
+    def _leave(self, then: Callable[[], None]) -> None:
+        if self._waiting:
+            self._loop.call_later(self._busy_s, self._leave, self._waiting.popleft())
+        elif self._free is not None:
+            self._free += 1
+        then()
+
+
+class Worker:
+    """What the connections of one worker share."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, script: Script, pace: Pace) -> None:
+        self.script = script
+        self.pace = pace
+        self.steps = Steps(loop, script, pace)
+        self.slots = Slots(loop, pace)
+        self.served = 0
+        """Completions it was asked for."""
+        self.is_broken = False
+
+    def page(self, path: bytes) -> bytes:
+        """The answer to ``GET path``."""
+        if path == b"/served":
+            return _response(200, "application/json", _json({"served": self.served}))
+        return self.script.pages.get(path, self.script.not_found)
 
 
 class Steps:
@@ -116,11 +178,10 @@ class Steps:
 class Connection(asyncio.Protocol):
     """One keep-alive connection; requests that arrive while an answer is under way wait in the buffer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, script: Script, steps: Steps, pace: Pace) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
         self._loop = loop
-        self._script = script
-        self._steps = steps
-        self._pace = pace
+        self._worker = worker
+        self._script = worker.script
         self._buffer = b""
         self._is_answering = False
         self._is_last = False
@@ -130,7 +191,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transports only look like asyncio's
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self._steps.stop(self._transport)
+        self._worker.steps.stop(self._transport)
 
     def data_received(self, data: bytes) -> None:
         self._buffer = self._buffer + data if self._buffer else data
@@ -152,23 +213,40 @@ class Connection(asyncio.Protocol):
         self._is_answering = True
         self._is_last = request.find(b"onnection: close", 0, head_end) >= 0
         if not request.startswith(b"POST /v1/chat/completions "):
-            path = request[4 : request.find(b" ", 4)] if request.startswith(b"GET ") else b""
-            self._transport.write(self._script.pages.get(path, self._script.not_found))
+            self._transport.write(self._page(request, head_end))
             self._answered()
-        elif self._pace.first_byte_s:
-            self._loop.call_later(self._pace.first_byte_s, self._complete, request, head_end)
+            return
+        self._worker.served += 1
+        if self._worker.is_broken:
+            self._transport.write(self._script.broken)
+            self._answered()
+        elif self._worker.pace.first_byte_s:
+            self._worker.slots.enter(functools.partial(self._complete, request, head_end))
         else:
             self._complete(request, head_end)
+
+    def _page(self, request: bytes, head_end: int) -> bytes:
+        method, path = request[: request.find(b" HTTP/", 0, head_end)].split(b" ", 1)
+        if method == b"GET":
+            return self._worker.page(path)
+        if path == b"/tokenize":
+            return tokenized(request[head_end + 4 :])
+        if path == b"/break":
+            self._worker.is_broken = True
+            return self._script.pages[b"/health"]
+        return self._script.not_found
 
     def _complete(self, request: bytes, head_end: int) -> None:
         if self._transport.is_closing():
             return
-        if STREAM.search(request, head_end):
+        # A plain search first: it is fast, and without the word there is nothing to look at more closely.
+        at = request.find(b'"stream"', head_end)
+        if at >= 0 and STREAM.search(request, at):
             tail = self._script.done
             if INCLUDE_USAGE.search(request, head_end):
                 tail = self._script.usage + tail
             self._transport.write(self._script.stream_head)
-            self._steps.start(self._transport, tail, self._answered)
+            self._worker.steps.start(self._transport, tail, self._answered)
         else:
             self._transport.write(self._script.chat)
             self._answered()
@@ -185,13 +263,26 @@ class Connection(asyncio.Protocol):
 async def serve(script: Script, *, port: int = 0, host: str = "127.0.0.1", pace: Pace | None = None) -> asyncio.Server:
     """Listen; the caller closes the server. Port 0 is any free one: ask ``server.sockets``."""
     loop = asyncio.get_running_loop()
-    pace = pace or Pace()
-    steps = Steps(loop, script, pace)
-    return await loop.create_server(lambda: Connection(loop, script, steps, pace), host, port, backlog=1024)
+    worker = Worker(loop, script, pace or Pace())
+    return await loop.create_server(lambda: Connection(loop, worker), host, port, backlog=1024)
+
+
+@functools.lru_cache(KNOWN_PROMPTS)
+def tokenized(body: bytes) -> bytes:
+    """The tokens of a prompt, in the form of vLLM's answer: four bytes each, equal for equal text.
+
+    Cheap, 0.1 ms for 20 kB: real tokenizing is not what a benchmark of routers is about.
+    """
+    asked = msgspec.json.decode(body)
+    text = asked.get("prompt") or "".join(f"{each['role']}: {each['content']}\n" for each in asked["messages"])
+    data = text.encode()
+    words = np.frombuffer(data + bytes(-len(data) % BYTES_PER_TOKEN), np.uint32)
+    answer = {"count": len(words), "max_model_len": 131_072, "tokens": (words % VOCABULARY).tolist()}
+    return _response(200, "application/json", msgspec.json.encode(answer))
 
 
 def _response(status: int, content_type: str, body: bytes) -> bytes:
-    reason = {200: "OK", 404: "Not Found"}[status]
+    reason = {200: "OK", 404: "Not Found", 500: "Internal Server Error"}[status]
     head = f"HTTP/1.1 {status} {reason}\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
@@ -265,20 +356,23 @@ def _metrics(model: str, num_gpu_blocks: int) -> bytes:
 
 async def _serve_for_ever(arguments: argparse.Namespace) -> None:
     script = write_script(arguments.model, num_gpu_blocks=arguments.blocks)
-    pace = Pace(first_byte_s=arguments.first_byte_ms / 1e3, event_s=arguments.event_ms / 1e3)
-    server = await serve(script, port=arguments.port, pace=pace)
-    host, port = server.sockets[0].getsockname()[:2]
-    print(f"ready: http://{host}:{port}", flush=True)
-    await server.serve_forever()
+    pace = Pace(arguments.first_byte_ms / 1e3, arguments.event_ms / 1e3, arguments.slots)
+    ports = (arguments.port, *[0] * (arguments.workers - 1))
+    servers = [await serve(script, port=port, pace=pace) for port in ports]
+    addresses = [server.sockets[0].getsockname() for server in servers]
+    print("ready: " + ",".join(f"http://{host}:{port}" for host, port in addresses), flush=True)
+    await asyncio.gather(*(server.serve_forever() for server in servers))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stub_worker", description=__doc__.split("\n")[0])
     parser.add_argument("--port", type=int, default=0, help="0 (the default) is any free one; the ready line names it")
+    parser.add_argument("--workers", type=int, default=1, help="on a port each; the ready line has all, with commas")
     parser.add_argument("--model", default="tiny")
     parser.add_argument("--blocks", type=int, default=NUM_GPU_BLOCKS, help="num_gpu_blocks it claims in /metrics")
     parser.add_argument("--first-byte-ms", type=float, default=0.0, help="wait before every answer")
     parser.add_argument("--event-ms", type=float, default=0.0, help="wait before every event of a stream")
+    parser.add_argument("--slots", type=int, help="how many wait for their first byte at a time; default: all")
     uvloop.run(_serve_for_ever(parser.parse_args()))
 
 

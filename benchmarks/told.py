@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Callable
 
+from benchmarks.peers.dynamo.rounds import Found, Program, Sides, by_turns, run
 from benchmarks.peers.environment import PEERS, install
-from benchmarks.peers.rounds import Found, Program, Sides, by_turns, run
 from benchmarks.processes import Processes
 from benchmarks.report import Bar, Report, Table
 from benchmarks.shipped import build

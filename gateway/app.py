@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import httpx
 from fastapi import FastAPI, Request, Response
+from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 
 from cache_index import Hasher, RadixTree
@@ -43,9 +43,8 @@ from gateway.cascade.canary import Canary
 from gateway.cascade_metrics import CascadeMetrics
 from gateway.configuration import Configuration, Reloader
 from gateway.disconnects import Disconnects
-from gateway.discovery.discovery import Discovery
-from gateway.discovery.file import FileDiscovery
-from gateway.discovery.static import StaticDiscovery
+from gateway.discovery.discoveries import Discoveries
+from gateway.discovery.sightings import Sightings
 from gateway.draining import Draining
 from gateway.endings import Endings, Observer
 from gateway.endpoints.table import ENDPOINTS
@@ -58,7 +57,7 @@ from gateway.health import Health
 from gateway.keep_alive import KeepAlive
 from gateway.kept_responses import KeptResponses
 from gateway.kv_events.intake import Intake
-from gateway.live_settings import LiveSettings, OnRefused
+from gateway.live_settings import LiveSettings
 from gateway.metrics import Metrics, StateCollector
 from gateway.model_maker import Knowledge
 from gateway.models import Models
@@ -68,7 +67,7 @@ from gateway.reloads import Reloaded, Reloads
 from gateway.request_log import RequestLog, Sink
 from gateway.response_owners import ResponseOwners
 from gateway.roster import Roster, rules_of
-from gateway.settings import ModelSettings, Settings
+from gateway.settings import Settings
 from gateway.start_checks import StartChecks
 from gateway.team_metrics import TeamMetrics
 from gateway.teams.access import Access
@@ -89,13 +88,15 @@ BYTES_PER_TOKEN = 4.0
 class Gateway:
     """The outermost ASGI callable: completions go to the proxy before FastAPI's router sees them."""
 
-    def __init__(self, api: FastAPI, proxy: Proxy, *, admin: FastAPI, is_admin_apart: bool) -> None:
+    def __init__(self, api: FastAPI, proxy: Proxy, *, admin: FastAPI, is_admin_apart: bool, probes: FastAPI) -> None:
         """*admin* is served under `/admin/v1`, unless it *is_admin_apart*: then whoever asks for it has it."""
         self._api = api
         self._proxy = proxy
         self._admin = admin
         self.admin = admin if is_admin_apart else None
         """For a port of its own."""
+        self.probes = probes
+        """The same, where ``server.probes_port`` wants it; *api* serves them too."""
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -144,10 +145,11 @@ def create_app(
         tenancy.declare(declared, settings.teams)
 
     reloads = Reloads(wall_clock=wall_clock)
-    live = LiveSettings(settings, take=take, discover=_discovery, reloads=reloads)
+    discoveries = Discoveries(settings.kubernetes, clock=clock, rng=random.Random())
+    live = LiveSettings(settings, take=take, discover=discoveries.of, reloads=reloads)
     reloader = None if configuration is None else Reloader(configuration, live.reload)
     team_metrics = TeamMetrics(lambda: tenancy.is_degraded)
-    metrics = _metrics(settings, models, knowledge, reloads, team_metrics)
+    metrics = _metrics(settings, models, knowledge, team_metrics, reloads, discoveries.sightings)
     canary = Canary(
         lambda: [model.cascade for model in models],
         rules=lambda: canary_rules(live.configured),
@@ -208,6 +210,7 @@ def create_app(
             max_body_bytes=settings.server.max_body_bytes,
         ),
         stream_state=followers.state,
+        sightings=discoveries.sightings,
         admin_access=_admin_access(settings),
         access=tenancy.access,
         draining=draining,
@@ -221,14 +224,16 @@ def create_app(
         tenancy,
         AdminGateway(models, lambda: live.configured, None if reloader is None else reloader.reload, draining=draining),
     )
-    return Gateway(api, proxy, admin=admin, is_admin_apart=settings.admin.port is not None)
+    return Gateway(api, proxy, admin=admin, is_admin_apart=settings.admin.port is not None, probes=_probes(api))
 
 
-def _metrics(settings: Settings, models: Models, knowledge: Knowledge, reloads: Reloads, teams: TeamMetrics) -> Metrics:
+def _metrics(
+    settings: Settings, models: Models, knowledge: Knowledge, teams: TeamMetrics, *others: Collector
+) -> Metrics:
     metrics = Metrics()
     index_bytes, confirmed_bytes = settings.index.max_bytes, settings.kv_events.max_bytes
     for collector in (
-        reloads,
+        *others,
         StateCollector(models, knowledge.index, max_index_bytes=index_bytes, clock=time.monotonic),
         CacheCollector(models, knowledge.followers, knowledge.confirmed, max_confirmed_bytes=confirmed_bytes),
         CascadeMetrics(lambda: [model.cascade for model in models], clock=time.monotonic),
@@ -300,13 +305,6 @@ def _admin_access(settings: Settings) -> AdminAccess:
     return AdminAccess(token.get_secret_value() if token is not None else None)
 
 
-def _discovery(model: ModelSettings, on_refused: OnRefused) -> Discovery:
-    """Finds workers beside those that the settings list."""
-    if model.workers_file is None:
-        return StaticDiscovery()
-    return FileDiscovery(Path(model.workers_file), on_refused=on_refused)
-
-
 @asynccontextmanager
 async def _running(
     loops: Callable[[], Iterable[Coroutine[Any, Any, None]]], reloader: Reloader[Reloaded] | None
@@ -340,6 +338,7 @@ def _api(
     explainer: Explainer,
     *,
     stream_state: probes.StreamState,
+    sightings: Sightings,
     admin_access: AdminAccess,
     access: Access,
     draining: Draining,
@@ -348,6 +347,7 @@ def _api(
     api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan)
     api.state.models = models
     api.state.stream_state = stream_state
+    api.state.sightings = sightings
     api.state.metrics = metrics
     api.state.endings = endings
     api.state.kept_responses = kept_responses
@@ -362,10 +362,23 @@ def _api(
     api.include_router(workers_api.router)
     api.include_router(explain_api.router)
     describe(api, ENDPOINTS.values())
+    _tell_errors(api)
+    return api
+
+
+def _probes(api: FastAPI) -> FastAPI:
+    """What *api* tells orchestrators and scrapers, and nothing else of it."""
+    alone = FastAPI(title=api.title, version=api.version, openapi_url=None)
+    alone.state = api.state
+    alone.include_router(probes.router)
+    _tell_errors(alone)
+    return alone
+
+
+def _tell_errors(api: FastAPI) -> None:
     api.add_exception_handler(GatewayError, _told)
     api.add_exception_handler(HTTPException, _told)
     api.add_exception_handler(Exception, _told)  # and goes on to the server, which logs it
-    return api
 
 
 async def _told(request: Request, error: Exception) -> Response:

@@ -41,6 +41,8 @@ class Patient:
     """Sent with every question."""
     came_up: Callable[[], None] = lambda: None
     """Called after the fleet knows that it is up or awake again, or lives anew: somebody may wait for that."""
+    uid: str | None = None
+    """With another one it is another worker at the same address."""
 
 
 class Checkup:

@@ -169,6 +169,13 @@ def _add_simulate(command: argparse.ArgumentParser) -> None:
         "--timing", choices=("chunked", "fifo"), default="chunked", help="timing model (default %(default)s)"
     )
     command.add_argument(
+        "--stream-interval",
+        metavar="N",
+        type=whole_number,
+        default=1,
+        help="output tokens in an event of a stream, but for the first (default %(default)s)",
+    )
+    command.add_argument(
         "--dialect", choices=("vllm", "sglang", "dynamo"), default="vllm", help="whose routes, errors and metrics"
     )
     command.add_argument("--old-metrics", action="store_true", help="vLLM's metrics as they were up to 0.10.2")

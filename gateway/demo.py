@@ -113,6 +113,7 @@ def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[st
         "strategy": options.strategy,
         "workers": workers,
         "price": PRICE,
+        "continuation": "tokens",
     }
     if start.tokenizer is not None:
         model["tokenizer"] = {"path": str(start.tokenizer)}
@@ -154,6 +155,11 @@ The OpenAI SDK:
     from openai import OpenAI
     client = OpenAI(base_url="{address}/v1", api_key="{key}")
     print(client.chat.completions.create(model="gpt-4o", messages=[{{"role": "user", "content": "hello"}}]))
+
+A stream that no dead worker ends: kill the one that the header names, and see it go on at another:
+    curl -iN {address}/v1/chat/completions -H 'authorization: Bearer {key}' -H 'content-type: application/json' \\
+      -d '{{"model": "{MODEL}", "stream": true, "max_tokens": 4000, "ignore_eos": true,
+          "messages": [{{"role": "user", "content": "go on"}}]}}'
 
 What it has used: curl {address}/v1/usage -H 'authorization: Bearer {key}'
 

@@ -4,7 +4,8 @@
    other said.
 2. Requests that a draining worker has go on there. After a while those streams that can be continued are handed over,
    if there is a worker to take them; all others end in peace.
-3. An operator's word is forgotten with the worker: when it leaves the settings, or moves to another address.
+3. An operator's word is forgotten with the worker: when it leaves the settings, moves to another address, or another
+   pod has its name.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ class _Drain:
     """One worker of one model that drains."""
 
     url: str
+    uid: str | None
     due: dict[Word, float | None] = field(default_factory=dict)
     """Who wants it, and from when on streams are to be handed over; None: never."""
     next_at: float | None = None
@@ -59,6 +61,7 @@ class Draining:
         self._hand_over_after_s = hand_over_after_s
         self._clock = clock
         self._drains: dict[tuple[str, WorkerId], _Drain] = {}
+        self._uids: dict[tuple[str, WorkerId], str | None] = {}
         self._changed = asyncio.Event()
 
     def drain(self, model: Model, worker: WorkerId, *, hand_over_after_s: float | UnsetType | None = UNSET) -> None:
@@ -75,6 +78,9 @@ class Draining:
 
     def declare(self, settings: Settings) -> None:
         """Take what *settings* say, which the models are in step with already."""
+        self._uids = {
+            (model.name, WorkerId(worker.id)): worker.uid for model in settings.models for worker in model.workers
+        }
         self._forget_who_left()
         declared = {
             (model.name, WorkerId(worker.id))
@@ -120,7 +126,8 @@ class Draining:
 
     def _say(self, model: Model, worker: WorkerId, word: Word, hand_over_after_s: float | UnsetType | None) -> None:
         after_s = self._hand_over_after_s if hand_over_after_s is UNSET else hand_over_after_s
-        drain = self._drains.setdefault((model.name, worker), _Drain(model.workers[worker].url))
+        key = (model.name, worker)
+        drain = self._drains.setdefault(key, _Drain(model.workers[worker].url, self._uids.get(key)))
         drain.due[word] = None if after_s is None else self._clock() + after_s
         drain.plan()
         self._apply(model)
@@ -137,9 +144,11 @@ class Draining:
 
     def _forget_who_left(self) -> None:
         there = {
-            (model.name, worker): backend.url for model in self._models for worker, backend in model.workers.items()
+            (model.name, worker): (backend.url, self._uids.get((model.name, worker)))
+            for model in self._models
+            for worker, backend in model.workers.items()
         }
-        self._drains = {key: drain for key, drain in self._drains.items() if there.get(key) == drain.url}
+        self._drains = {key: drain for key, drain in self._drains.items() if there.get(key) == (drain.url, drain.uid)}
 
     def _apply(self, model: Model) -> None:
         """Bring the fleet of *model* in step with what is wanted."""

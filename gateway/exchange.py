@@ -1,8 +1,9 @@
-"""One request on its way through: what is known of it so far, for its headers, its log line and its metrics."""
+"""One request on its way through: what is known of it so far, for its headers, its log line and its metrics.
+
+Classes with slots and no Structs: as `gateway.quota.limit` says why.
+"""
 
 from typing import Literal
-
-import msgspec
 
 from gateway.ledger.price import Price
 from gateway.models import Model
@@ -13,65 +14,104 @@ from routing.candidate import Source
 from routing.reason import Reason
 
 
-class Account(msgspec.Struct, frozen=True):
-    """What has to be settled when a request ends."""
+class Account:
+    """What has to be settled when a request ends. Never changed."""
 
-    caller: Caller
-    reservation: Reservation
-    model: Model
+    __slots__ = ("caller", "model", "reservation")
+
+    def __init__(self, caller: Caller, reservation: Reservation, model: Model) -> None:
+        self.caller = caller
+        self.reservation = reservation
+        self.model = model
 
 
-class Exchange(msgspec.Struct, eq=False):
+class Exchange:
     """Filled in as the request proceeds; times are monotonic seconds. It never holds the prompt or a key."""
 
-    request_id: bytes
-    path: str
-    started: float
-    team: str | None = None
-    key: str | None = None
-    """The public id of the key that the caller brought."""
-    user: str | None = None
-    """The end user that it named."""
-    model_asked: str | None = None
-    model: str | None = None
-    """The configured name; None until it is known that there is one."""
-    strategy: str | None = None
-    reason: Reason | None = None
-    streams: bool = False
-    backend: str | None = None
-    """Who answers, or was tried last."""
-    served_by: Literal["worker", "openai", "bedrock"] = "worker"
-    """What kind of a backend that is."""
-    fell_back: bool = False
-    """A fallback answered."""
-    price: Price | None = None
-    """Of the fallback that answered; None: as those of the model."""
-    hit_blocks: int = 0
-    hit_tokens: float = 0.0
-    """Of the prompt, that the chosen worker was believed to hold."""
-    hit_source: Source | None = None
-    prompt_blocks: int = 0
-    prompt_tokens: float = 0.0
-    """Before the engine told: exact, or estimated."""
-    streamed_events: int = 0
-    limits_left: tuple[tuple[bytes, bytes], ...] = ()
-    """Headers that say what the caller's limits still have room for."""
-    attempts: int = 0
-    continued: int = 0
-    """Times that another worker went on with the stream."""
-    status: int = 0
-    """What the caller was told; 499 if it went away before anything was said."""
-    error: str | None = None
-    """Name of the fault: a class of gateway.errors, or Refused (4xx of a worker), or CallerGone."""
-    refused_by: str | None = None
-    """The limit that had no room: its scope and what it counts, e.g. ``key/tokens_per_minute``."""
-    first_byte: float | None = None
-    usage: Usage | None = None
-    account: Account | None = None
-    """Until it is settled."""
-    cost_usd: float = 0.0
-    saved_usd: float = 0.0
-    """What its cached tokens would have cost more."""
+    __slots__ = (
+        "account",
+        "attempts",
+        "backend",
+        "continued",
+        "cost_usd",
+        "error",
+        "fell_back",
+        "first_byte",
+        "hit_blocks",
+        "hit_source",
+        "hit_tokens",
+        "key",
+        "limits_left",
+        "model",
+        "model_asked",
+        "path",
+        "price",
+        "prompt_blocks",
+        "prompt_tokens",
+        "reason",
+        "refused_by",
+        "request_id",
+        "saved_usd",
+        "served_by",
+        "started",
+        "status",
+        "strategy",
+        "streamed_events",
+        "streams",
+        "team",
+        "usage",
+        "user",
+    )
+
+    def __init__(self, request_id: bytes, path: str, started: float) -> None:
+        self.request_id = request_id
+        self.path = path
+        self.started = started
+        self.team: str | None = None
+        self.key: str | None = None
+        """The public id of the key that the caller brought."""
+        self.user: str | None = None
+        """The end user that it named."""
+        self.model_asked: str | None = None
+        self.model: str | None = None
+        """The configured name; None until it is known that there is one."""
+        self.strategy: str | None = None
+        self.reason: Reason | None = None
+        self.streams = False
+        self.backend: str | None = None
+        """Who answers, or was tried last."""
+        self.served_by: Literal["worker", "openai", "bedrock"] = "worker"
+        """What kind of a backend that is."""
+        self.fell_back = False
+        """A fallback answered."""
+        self.price: Price | None = None
+        """Of the fallback that answered; None: as those of the model."""
+        self.hit_blocks = 0
+        self.hit_tokens = 0.0
+        """Of the prompt, that the chosen worker was believed to hold."""
+        self.hit_source: Source | None = None
+        self.prompt_blocks = 0
+        self.prompt_tokens = 0.0
+        """Before the engine told: exact, or estimated."""
+        self.streamed_events = 0
+        self.limits_left: tuple[tuple[bytes, bytes], ...] = ()
+        """Headers that say what the caller's limits still have room for."""
+        self.attempts = 0
+        self.continued = 0
+        """Times that another worker went on with the stream."""
+        self.status = 0
+        """What the caller was told; 499 if it went away before anything was said."""
+        self.error: str | None = None
+        """Name of the fault: a class of gateway.errors, or Refused (4xx of a worker), or CallerGone."""
+        self.refused_by: str | None = None
+        """The limit that had no room: its scope and what it counts, e.g. ``key/tokens_per_minute``."""
+        self.first_byte: float | None = None
+        self.usage: Usage | None = None
+        self.account: Account | None = None
+        """Until it is settled."""
+        self.cost_usd = 0.0
+        self.saved_usd = 0.0
+        """What its cached tokens would have cost more."""
 
     def began(self, now: float) -> None:
         """The first useful byte of a stream is here; of one that goes on elsewhere it was here before."""

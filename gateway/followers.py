@@ -42,6 +42,8 @@ class Subject:
     """What its engine loads, as `scope_of` has it for prompts."""
     sources: Sources | None
     """Where its engine tells of its cache, if the settings say so."""
+    uid: str | None = None
+    """With another one it is another worker at the same address."""
 
 
 class Subscription(Protocol):

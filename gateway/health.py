@@ -45,6 +45,7 @@ class _Case:
     url: str
     headers: frozenset[tuple[str, str]]
     rules: Rules
+    uid: str | None
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +81,8 @@ class Health:
         self._rules = rules
         former, self._attended = self._attended, {}
         for patient in patients:
-            case = _Case(patient.fleet, patient.worker, patient.url, frozenset(patient.headers.items()), rules)
+            headers = frozenset(patient.headers.items())
+            case = _Case(patient.fleet, patient.worker, patient.url, headers, rules, patient.uid)
             attendance = former.pop(case, None) or _Attendance(self._checkup(patient, rules), rules)
             self._attended[case] = attendance
             if attendance.task is None and self._tasks is not None:

@@ -2,16 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from gateway.discovery.discovery import Discovery
-from gateway.discovery.file import read_workers
+from gateway.discovery.source import Source, sources_of
 from gateway.reloads import Outcome, Reloaded, Reloads
-from gateway.settings import ModelSettings, Settings, SettingsError, WorkerSettings, applicable, with_found
+from gateway.settings import Settings, SettingsError, WorkerSettings, applicable, with_found
 
 _log = logging.getLogger(__name__)
 
@@ -21,10 +20,8 @@ OnRefused = Callable[[Sequence[str]], None]
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """What is found for one model."""
+    """What is found at one source."""
 
-    file: str | None
-    """Where, as the settings have it."""
     sets: AsyncGenerator[Workers, None]
     last: Workers
     """The last set that was found."""
@@ -42,7 +39,7 @@ class _Search:
 class LiveSettings:
     """Hands whole settings to *take*, again whenever they change.
 
-    *take* puts them in force in one step, or raises and changes nothing. *discover* makes the discovery of a model,
+    *take* puts them in force in one step, or raises and changes nothing. *discover* makes the discovery of a source,
     given whom to tell why something that was found cannot be taken.
     """
 
@@ -51,7 +48,7 @@ class LiveSettings:
         settings: Settings,
         *,
         take: Callable[[Settings], None],
-        discover: Callable[[ModelSettings, OnRefused], Discovery],
+        discover: Callable[[Source, OnRefused], Discovery],
         reloads: Reloads,
     ) -> None:
         """*settings* are in force already, but for what is to be found."""
@@ -59,7 +56,7 @@ class LiveSettings:
         self._take = take
         self._discover = discover
         self._reloads = reloads
-        self._searches: dict[str, _Search] = {}
+        self._searches: dict[Source, _Search] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -70,14 +67,14 @@ class LiveSettings:
     async def find(self) -> None:
         """Put in force what is found at first. To be called once, before the others."""
         self._count_for(self._configured)
-        searches = self._searches = await self._begin(self._configured.models)
+        searches = self._searches = await self._begin(_sources(self._configured))
         try:
             self._put_in_force(self._configured, searches)
         except SettingsError:  # then as many of them as go together, the first ones first
             for search in searches.values():
                 search.taken = ()
-            for name, search in searches.items():
-                self._found(name, search)
+            for source, search in searches.items():
+                self._found(source, search)
 
     async def run(self) -> None:
         """Follow what is found until cancelled."""
@@ -117,97 +114,137 @@ class LiveSettings:
         return Reloaded(outcome, needs_restart=change.needs_restart)
 
     async def _change_to(self, settings: Settings) -> None:
-        staying = {m.name: self._searches[m.name] for m in settings.models if self._is_searched(m)}
-        others = [model for model in settings.models if model.name not in staying]
-        await asyncio.to_thread(_check_files, others)
+        sources = _sources(settings)
+        others = [source for source in sources if source not in self._searches]
+        await asyncio.to_thread(_check, others)
         added = await self._begin(others)
+        searches = {source: added.get(source) or self._searches[source] for source in sources}
         try:
-            self._put_in_force(settings, staying | added)
+            self._put_in_force(settings, searches)
         except BaseException:
             for search in added.values():
                 await search.end()
             raise
-        former, self._searches = self._searches, staying | added
+        former, self._searches = self._searches, searches
         self._count_for(settings)
         self._follow()
-        for name in former.keys() - staying.keys():
-            await former[name].end()
+        for source in former.keys() - searches.keys():
+            await former[source].end()
 
-    def _put_in_force(self, settings: Settings, searches: Mapping[str, _Search]) -> None:
+    def _put_in_force(self, settings: Settings, searches: Mapping[Source, _Search]) -> None:
         """Take *settings* with the last sets that were found, or at least with those of them that are in force.
 
         Raises:
             SettingsError: not even those agree with the settings.
         """
-        last = {name: search.last for name, search in searches.items()}
-        taken = {name: search.last if search.taken is None else search.taken for name, search in searches.items()}
+        last = {source: search.last for source, search in searches.items()}
+        taken = {source: search.last if search.taken is None else search.taken for source, search in searches.items()}
         try:
-            sets, whole = last, with_found(settings, last)
+            sets, whole = last, with_found(settings, _by_model(last))
         except SettingsError:
-            sets, whole = taken, with_found(settings, taken)
+            sets, whole = taken, with_found(settings, _by_model(taken))
         self._take(whole)
         self._configured = settings
-        for name, search in searches.items():
-            search.taken = sets[name]
+        for source, search in searches.items():
+            search.taken = sets[source]
 
     # ---- what is found
 
-    async def _begin(self, models: Sequence[ModelSettings]) -> dict[str, _Search]:
-        searches = {}
-        for model in models:
-            sets = self._discover(model, partial(self._refused, model.name)).watch()
-            searches[model.name] = _Search(model.workers_file, sets, last=await anext(sets))
-        return searches
-
-    def _is_searched(self, model: ModelSettings) -> bool:
-        search = self._searches.get(model.name)
-        return search is not None and search.file == model.workers_file
+    async def _begin(self, sources: Sequence[Source]) -> dict[Source, _Search]:
+        """Side by side: a source that is slow to answer delays the others by nothing."""
+        begun = [self._discover(source, partial(self._refused, source.model)).watch() for source in sources]
+        try:
+            first = await asyncio.gather(*(_first(sets) for sets in begun))
+        except BaseException:
+            for sets in begun:
+                await sets.aclose()
+            raise
+        return {source: _Search(sets, last=last) for source, sets, last in zip(sources, begun, first, strict=True)}
 
     def _count_for(self, settings: Settings) -> None:
-        self._reloads.follow([model.name for model in settings.models if model.workers_file is not None])
+        self._reloads.follow([model.name for model in settings.models if sources_of(model)])
 
     def _follow(self) -> None:
         """Begin to follow what nobody follows yet; before `run` nothing is followed."""
-        for name, search in self._searches.items():
+        for source, search in self._searches.items():
             if search.task is None and self._tasks is not None:
-                search.task = self._tasks.create_task(self._follow_one(name, search))
+                search.task = self._tasks.create_task(self._follow_one(source, search))
 
-    async def _follow_one(self, name: str, search: _Search) -> None:
+    async def _follow_one(self, source: Source, search: _Search) -> None:
         try:
             async with aclosing(search.sets) as sets:
                 async for workers in sets:
                     search.last = workers
-                    self._found(name, search)
+                    self._found(source, search)
         except Exception:  # noqa: BLE001  # what is found for one model must not end the gateway
-            _log.exception("the workers of model %s are not followed any more", name)
+            _log.exception("the workers of model %s are not followed any more", source.model)
 
-    def _found(self, name: str, search: _Search) -> None:
-        if self._searches.get(name) is not search:
+    def _found(self, source: Source, search: _Search) -> None:
+        if self._searches.get(source) is not search:
             return  # a reload has ended it a moment ago
         if search.last == search.taken:
-            self._reloads.count_found(name, "unchanged")
+            self._reloads.count_found(source.model, "unchanged")
             return
-        sets = {other: each.taken or () for other, each in self._searches.items()} | {name: search.last}
+        taken = {other: each.taken or () for other, each in self._searches.items()} | {source: search.last}
+        last = {other: each.last for other, each in self._searches.items()}
         try:
-            self._take(with_found(self._configured, sets))
+            sets = self._take_found(taken, last)
         except SettingsError as fault:
-            self._refused(name, fault.sentences)
+            self._refused(source.model, fault.sentences)
             return
-        search.taken = search.last
-        self._reloads.count_found(name, "applied")
-        _log.info("model %s: %d workers were found", name, len(search.last))
+        for other, each in self._searches.items():
+            each.taken = sets[other]
+        self._reloads.count_found(source.model, "applied")
+        _log.info("model %s: %d workers were found", source.model, len(search.last))
+
+    def _take_found(self, taken: Mapping[Source, Workers], last: Mapping[Source, Workers]) -> Mapping[Source, Workers]:
+        """Take the sets of *taken*, or, if those contradict each other, those of *last*; which it was.
+
+        Two models may have the same worker. When it moves, what the second one has stands against what the first one
+        finds, until both have found it.
+
+        Raises:
+            SettingsError: of *taken*: neither can be.
+        """
+        try:
+            self._take(with_found(self._configured, _by_model(taken)))
+        except SettingsError as fault:
+            try:
+                self._take(with_found(self._configured, _by_model(last)))
+            except SettingsError:
+                raise fault from None
+            return last
+        return taken
 
     def _refused(self, name: str, sentences: Sequence[str]) -> None:
         self._reloads.count_found(name, "refused")
         _log.error("model %s: what was found is not taken, nothing has changed: %s", name, " ".join(sentences))
 
 
-def _check_files(models: Sequence[ModelSettings]) -> None:
-    """Look into the files of workers that a configuration brings; one that is not there yet may come.
+async def _first(sets: AsyncGenerator[Workers, None]) -> Workers:
+    return await anext(sets)
+
+
+def _sources(settings: Settings) -> list[Source]:
+    return [source for model in settings.models for source in sources_of(model)]
+
+
+def _by_model(sets: Mapping[Source, Workers]) -> dict[str, list[WorkerSettings]]:
+    """What was found for each model, by its name; of two at the same address the first."""
+    by_model: dict[str, list[WorkerSettings]] = {}
+    seen: dict[str, set[str]] = {}
+    for source, workers in sets.items():
+        others = seen.setdefault(source.model, set())
+        by_model.setdefault(source.model, []).extend(worker for worker in workers if worker.url not in others)
+        others |= {worker.url for worker in workers}
+    return by_model
+
+
+def _check(sources: Iterable[Source]) -> None:
+    """Look into what sources a configuration brings, as far as that is possible at once.
 
     Raises:
         SettingsError: a sentence for every fault of the first one that is no good.
     """
-    for model in models:
-        if model.workers_file is not None and (path := Path(model.workers_file)).exists():
-            read_workers(path)
+    for source in sources:
+        source.check()

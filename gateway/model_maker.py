@@ -228,8 +228,8 @@ def _same_tokens(model: ModelSettings, former: ModelSettings) -> bool:
 
 
 def _reached(worker: WorkerSettings) -> WorkerSettings:
-    """*worker* without what only says when requests go there."""
-    return worker.model_copy(update={"draining": False, "tier": 0})
+    """*worker* without what only says when requests go there, or where it stands."""
+    return worker.model_copy(update={"draining": False, "tier": 0, "zone": None})
 
 
 def an_http_worker(worker: WorkerSettings, settings: Settings) -> HttpWorker:

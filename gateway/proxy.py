@@ -25,7 +25,7 @@ from gateway.endings import Endings
 from gateway.endpoints.endpoint import Endpoint
 from gateway.errors import GatewayError, ReplyBroken, Stopping, UpstreamError
 from gateway.exchange import Exchange
-from gateway.incoming import CallerGone, Incoming, Receive, Scope
+from gateway.incoming import LONG_BODY_BYTES, CallerGone, Incoming, Receive, Scope
 from gateway.keep_alive import KeepAlive
 from gateway.keeper import keeper_of
 from gateway.models import Models
@@ -105,6 +105,8 @@ class Proxy:
         caller = await self._admission.caller(incoming, exchange)
         raw = await incoming.body(endpoint.media, most_bytes=self._max_body_bytes)
         body = self._admission.isolated(endpoint.parse(raw, incoming.content_type), caller)
+        if len(raw) > LONG_BODY_BYTES:
+            await asyncio.sleep(0)
         model = self._models.find(body.model)
         exchange.model = model.name
         exchange.streams = body.streams

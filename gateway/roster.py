@@ -18,7 +18,7 @@ from gateway.health import Health, Rules
 from gateway.kv_events.sources import by_hand
 from gateway.model_maker import Knowledge, Made, ModelMaker, base_of, follows
 from gateway.model_names import ModelNames
-from gateway.models import Model, Models
+from gateway.models import Models
 from gateway.settings import Settings, WorkerSettings
 from gateway.tokenizing.engine_question import EngineAddress
 from routing.fleet import Fleet
@@ -73,12 +73,12 @@ class Roster:
         former, self._made = self._made, made
         everybody = {worker for each in made.values() for worker in each.model.workers}
         for name, each in former.items():
-            _retire(each.model, made[name].model if name in made else None)
+            _retire(each, made.get(name))
         for name in former.keys() - made.keys():
             former[name].model.fleet.set_workers((), self._clock(), elsewhere=everybody)
         for name, each in made.items():
             if each is not former.get(name):
-                self._man(each, former[name].model if name in former else None, everybody)
+                self._man(each, former.get(name), everybody)
         self._models.replace({name: each.model for name, each in made.items()}, names)
         self._cascades.attend(settings)
         self._health.attend(self._patients(), rules_of(settings))
@@ -88,13 +88,14 @@ class Roster:
                 each.model.turnstile.use(each.dispatcher)
             each.model.came_up()
 
-    def _man(self, made: Made, former: Model | None, everybody: set[WorkerId]) -> None:
+    def _man(self, made: Made, former: Made | None, everybody: set[WorkerId]) -> None:
         """Bring the fleet of a model in step with its workers; whoever is new has to prove that it is up."""
         model = made.model
         fleet, now = model.fleet, self._clock()
         if former is not None:
-            former.succeeded_by(model)
-            fleet.set_workers([state.id for state in fleet if not _has_moved(state.id, former, model)], now)
+            former.model.succeeded_by(model)
+            moved = _moved(former, made)
+            fleet.set_workers([state.id for state in fleet if state.id not in moved], now)
         known = {state.id for state in fleet}
         fleet.set_workers(model.workers, now, elsewhere=everybody)
         fleet.set_tiers({WorkerId(worker.id): worker.tier for worker in made.settings.workers})
@@ -115,6 +116,7 @@ class Roster:
                     partial(self._observed, name, worker_id),
                     _authorization(worker),
                     partial(self._came_up, name),
+                    worker.uid,
                 )
 
     def _subjects(self) -> dict[Subject, list[Fleet]]:
@@ -160,9 +162,14 @@ def _subject(worker: WorkerSettings, model: str) -> Subject:
     sources = None
     if told is not None:
         sources = by_hand(
-            url=worker.url, endpoint=told.endpoint, replay_endpoint=told.replay_endpoint, topic=told.topic
+            url=worker.url,
+            endpoint=told.endpoint,
+            replay_endpoint=told.replay_endpoint,
+            topic=told.topic,
+            ranks=told.ranks,
         )
-    return Subject(WorkerId(worker.id), worker.url, frozenset(_authorization(worker).items()), model, sources)
+    headers = frozenset(_authorization(worker).items())
+    return Subject(WorkerId(worker.id), worker.url, headers, model, sources, worker.uid)
 
 
 def _authorization(worker: WorkerSettings) -> dict[str, str]:
@@ -171,22 +178,29 @@ def _authorization(worker: WorkerSettings) -> dict[str, str]:
     return {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
 
 
-def _retire(former: Model, model: Model | None) -> None:
-    """Let go of the backends that *former* had and *model* has not.
+def _retire(former: Made, made: Made | None) -> None:
+    """Let go of the backends that *former* had and *made* has not.
 
     Nobody looks after a worker that left: what one that was down had not begun to answer goes elsewhere at once.
     """
-    former.cascade.retire(None if model is None else model.cascade)
-    up = {state.id for state in former.fleet if state.is_up}
-    for worker, backend in former.workers.items():
+    model = None if made is None else made.model
+    former.model.cascade.retire(None if model is None else model.cascade)
+    up = {state.id for state in former.model.fleet if state.is_up}
+    moved = set() if made is None else _moved(former, made)
+    for worker, backend in former.model.workers.items():
         if model is not None and model.workers.get(worker) is backend:
             continue
         backend.retire()
-        has_left = model is None or worker not in model.workers or _has_moved(worker, former, model)
+        has_left = model is None or worker not in model.workers or worker in moved
         if has_left and worker not in up:
             backend.abandon_unanswered()
 
 
-def _has_moved(worker: WorkerId, former: Model, model: Model) -> bool:
-    """Whether *worker* is at another address than before: then it is another process, whatever it is called."""
-    return worker in model.workers and model.workers[worker].url != former.workers[worker].url
+def _moved(former: Made, made: Made) -> set[WorkerId]:
+    """Workers at another address than before, or of another identity: those are other processes, whatever their names.
+
+    A pod may get the name of the one before it, or its address, or both.
+    """
+    before = {worker.id: (worker.url, worker.uid) for worker in former.settings.workers}
+    now = {worker.id: (worker.url, worker.uid) for worker in made.settings.workers}
+    return {WorkerId(worker) for worker in before.keys() & now.keys() if before[worker] != now[worker]}

@@ -1,6 +1,5 @@
 """A request's place on a worker, from selection to release, and how it ended."""
 
-from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
@@ -28,32 +27,64 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     completion_tokens: int | None = None
 
 
-@dataclass(slots=True, eq=False)
 class Booking:
-    """What a worker has been given to do. Times are monotonic seconds."""
+    """What a worker has been given to do. Times are monotonic seconds.
 
-    worker: WorkerId
-    request: Request
-    new_blocks: int
-    """Blocks of the prompt that the worker did not hold before."""
-    uncached_tokens: float
-    work_s: float
-    """Predicted seconds of prefill."""
-    booked_at: float
-    wait_s: float = 0.0
-    """Predicted seconds from its booking until its prefill begins."""
-    life: int = 0
-    """Of the worker when it was booked."""
-    service_s: float | None = None
-    """Measured seconds of prefill: from its turn to its first byte; known for streams only."""
-    first_byte_at: float | None = None
-    plain_tokens: float = 0.0
-    """Tokens of the prompt that were predicted to be cached, before the prediction was corrected."""
-    told_tokens: float | None = None
-    """The same by what the engine had told; None where it had told nothing."""
-    source: Source = "shadow"
-    decodes_beside: int = 0
-    """Requests that were generating when this one began to."""
+    No dataclass: compiled, one of those would be filled in by Python's byte code, at ten times the cost.
+    """
+
+    __slots__ = (
+        "booked_at",
+        "decodes_beside",
+        "first_byte_at",
+        "life",
+        "new_blocks",
+        "plain_tokens",
+        "request",
+        "service_s",
+        "source",
+        "told_tokens",
+        "uncached_tokens",
+        "wait_s",
+        "work_s",
+        "worker",
+    )
+
+    def __init__(  # noqa: PLR0917  # in the order in which they are known
+        self,
+        worker: WorkerId,
+        request: Request,
+        new_blocks: int,
+        uncached_tokens: float,
+        work_s: float,
+        booked_at: float,
+        *,
+        plain_tokens: float = 0.0,
+        told_tokens: float | None = None,
+        source: Source = "shadow",
+    ) -> None:
+        self.worker = worker
+        self.request = request
+        self.new_blocks = new_blocks
+        """Blocks of the prompt that the worker did not hold before."""
+        self.uncached_tokens = uncached_tokens
+        self.work_s = work_s
+        """Predicted seconds of prefill."""
+        self.booked_at = booked_at
+        self.wait_s = 0.0
+        """Predicted seconds from its booking until its prefill begins."""
+        self.life = 0
+        """Of the worker when it was booked."""
+        self.service_s: float | None = None
+        """Measured seconds of prefill: from its turn to its first byte; known for streams only."""
+        self.first_byte_at: float | None = None
+        self.plain_tokens = plain_tokens
+        """Tokens of the prompt that were predicted to be cached, before the prediction was corrected."""
+        self.told_tokens = told_tokens
+        """The same by what the engine had told; None where it had told nothing."""
+        self.source: Source = source
+        self.decodes_beside = 0
+        """Requests that were generating when this one began to."""
 
     def is_uncomputed(self, *, failed: bool) -> bool:
         """Whether its prefill should be taken as not done. Of a worker that *failed*, a prediction is no proof."""

@@ -23,6 +23,8 @@ WITHOUT_TEST = {
     "gateway/backends/bedrock/wire.py": "Protocols, and data; the tests of converse_wire.py and openai_wire.py",
     "gateway/cascade/need.py": "data only",
     "gateway/discovery/discovery.py": "a Protocol; tests/contracts/test_discovery.py holds every implementation to it",
+    "gateway/kubernetes/api_error.py": "data only",
+    "gateway/kubernetes/objects.py": "data only",
     "gateway/kv_events/counters.py": "data only",
     "gateway/kv_events/feed.py": "a Protocol; tests/gateway/kv_events/test_worker_feed.py tests its implementation",
     "gateway/ledger/entry.py": "data only",

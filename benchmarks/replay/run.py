@@ -12,7 +12,7 @@ from benchmarks.replay.entrant import Entrant
 from benchmarks.replay.event_line import BlocksStored, EventLine, WorkerSink
 from benchmarks.replay.setting import Setting
 from benchmarks.replay.trace import Recorded, Trace
-from benchmarks.replay.workload import workload_of
+from benchmarks.replay.workload import Workload, workload_of
 from gateway.simulator.blocks import BlockPool
 from gateway.simulator.engine import EngineEvent, Finished, FirstToken
 from gateway.simulator.request import EngineRequest
@@ -32,6 +32,10 @@ class Answer:
     cached_tokens: int
     begins_session: bool = False
     """It is the first of a session of a closed loop."""
+    arrived_at: float = math.nan
+    ended_at: float = math.nan
+    """When its last token came."""
+    output_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -49,11 +53,13 @@ class _Asked:
 
 
 class Run:
-    """*entrant* before the workload of *trace* in *setting*."""
+    """*entrant* before *workload*; without one, before that of *trace* in *setting*."""
 
-    def __init__(self, trace: Trace, setting: Setting, entrant: Entrant, *, seed: int) -> None:
+    def __init__(
+        self, trace: Trace, setting: Setting, entrant: Entrant, *, seed: int, workload: Workload | None = None
+    ) -> None:
         workers, blocks = entrant.workers(setting), entrant.blocks(setting)
-        self._workload = workload_of(trace, setting, seed)
+        self._workload = workload_of(trace, setting, seed) if workload is None else workload
         self._line = EventLine(workers, random.Random(seed), lag_s=setting.event_lag_s, loss=setting.event_loss)
         pools = [BlockPool(blocks, trace.block_tokens, sink=self._sink(worker)) for worker in range(workers)]
         self._engines = VirtualFleet({str(worker): entrant.engine(setting, pool) for worker, pool in enumerate(pools)})
@@ -110,7 +116,12 @@ class Run:
             recorded = asked.recorded
             self._engines.submit(
                 str(worker),
-                EngineRequest(str(recorded.number), recorded.prompt_tokens, recorded.output_tokens, recorded.blocks),
+                EngineRequest(
+                    str(recorded.number),
+                    recorded.prompt_tokens,
+                    recorded.output_tokens,
+                    recorded.blocks + recorded.answer_blocks,
+                ),
                 self._now,
             )
 
@@ -142,6 +153,9 @@ class Run:
                 recorded.prompt_tokens,
                 asked.cached_tokens,
                 asked.begins_session,
+                asked.ask.arrival,
+                now,
+                recorded.output_tokens,
             )
         )
         following = self._workload.answered(recorded, now)

@@ -26,6 +26,8 @@ class Recorded:
     output_tokens: int
     blocks: tuple[int, ...]
     """Ids of the full blocks of the prompt; an id stands for its block and all before it."""
+    answer_blocks: tuple[int, ...] = ()
+    """Ids of the further full blocks that its answer fills; nothing where nobody can ask for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,9 @@ class Trace:
             return Trace(self.block_tokens, True, requests)
         begin_s = requests[0].wait_s
         shifted = [
-            Recorded(r.number, r.session, r.wait_s - begin_s, r.prompt_tokens, r.output_tokens, r.blocks)
+            Recorded(
+                r.number, r.session, r.wait_s - begin_s, r.prompt_tokens, r.output_tokens, r.blocks, r.answer_blocks
+            )
             for r in requests
         ]
         return Trace(self.block_tokens, False, shifted)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from cache_index import WorkerId
+from gateway.discovery.sightings import Sightings
 from gateway.endings import Endings
 from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
@@ -37,8 +38,10 @@ async def livez() -> dict[str, str]:
 async def readyz(request: Request, response: Response) -> dict[str, Any]:
     models: Models = request.app.state.models
     stream_state: StreamState = request.app.state.stream_state
+    sightings: Sightings = request.app.state.sightings
     reasons = {model.name: model.why_not_ready() for model in models}
-    status = "ready" if any(reason is None for reason in reasons.values()) else "not ready"
+    is_ready = any(reason is None for reason in reasons.values()) and not sightings.are_awaited
+    status = "ready" if is_ready else "not ready"
     if _is_stopping(request):
         status = "stopping"
     response.status_code = 200 if status == "ready" else 503
@@ -46,6 +49,8 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
         "status": status,
         "models": {name: reason or "ready" for name, reason in reasons.items()},
     }
+    if discovery := sightings.told():
+        told["discovery"] = discovery
     streams = {model.name: _streams(model, stream_state) for model in models if model.follows}
     return told | {"kv_events": streams} if streams else told
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-SLICE_S = 0.002
+SLICE_S = 0.001
 """Spent on events between two turns of the loop, by all streams together: what a request waits for them at most, but
 for one batch that takes longer on its own."""
 

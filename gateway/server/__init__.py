@@ -2,8 +2,11 @@
 
     asgi           the shapes of ASGI
     listener       the socket, bound first
+    descriptors    the files that may be open, and how many clients that is
     stop_signals   what asks for the end
     stop           how it comes: asked, told, due, forced
+    collector      the cycle collector
+    process        that, malloc, and how threads take turns
     cycle          one request and its response, as the application sees them
     connection     one client's connection: HTTP/1.1, within limits
     on_uvicorn     under uvicorn's loop and life cycle, on those connections

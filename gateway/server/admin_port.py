@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
+from typing import Any
 
 from gateway.server.asgi import App, Message, Receive, Send
 from gateway.server.connection import Connection, Limits, Open
@@ -31,10 +32,18 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def with_admin_port(app: App, admin: App, listener: socket.socket, limits: Limits, *, grace_s: float) -> App:
+def with_admin_port(
+    app: App,
+    admin: App,
+    listener: socket.socket,
+    limits: Limits,
+    *,
+    grace_s: float,
+    state: Mapping[str, Any] | None = None,
+) -> App:
     """*app*, with *admin* on *listener* while its lifespan is on; its requests may take *grace_s* to end at the stop.
 
-    *admin* is not told of a lifespan: what it needs lives in that of *app*.
+    *admin* is not told of a lifespan: what it needs lives in that of *app*, or is in the *state* of its requests.
     """
 
     def either(scope: Message, receive: Receive, send: Send) -> Awaitable[None]:
@@ -42,7 +51,7 @@ def with_admin_port(app: App, admin: App, listener: socket.socket, limits: Limit
         return lifespan(scope, receive, send) if scope["type"] == "lifespan" else app(scope, receive, send)
 
     async def lifespan(scope: Message, receive: Receive, send: Send) -> None:
-        port = _Port(admin, listener, limits)
+        port = _Port(admin, listener, limits, dict(state or {}))
 
         async def receiving() -> Message:
             message = await receive()
@@ -64,17 +73,18 @@ def with_admin_port(app: App, admin: App, listener: socket.socket, limits: Limit
 
 
 class _Port:
-    def __init__(self, app: App, listener: socket.socket, limits: Limits) -> None:
+    def __init__(self, app: App, listener: socket.socket, limits: Limits, state: dict[str, Any]) -> None:
         self._app = app
         self._listener = listener
         self._limits = limits
+        self._state = state
         self._opened = Open()
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(self._app, limits=self._limits, opened=self._opened, state={}, loop=loop),
+            lambda: Connection(self._app, limits=self._limits, opened=self._opened, state=self._state, loop=loop),
             sock=self._listener,
             backlog=BACKLOG,
         )

@@ -10,8 +10,10 @@ class ServerError(Exception):
     """The server cannot start, or ended by itself; the message is one sentence for the operator."""
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """A socket bound to *host* and *port*, not yet listening.
+
+    *shared*: others of the same user that bind it so may listen there as well; the kernel deals clients out to them.
 
     Raises:
         ServerError: the port is taken, or the host is not an address of this machine.
@@ -25,6 +27,8 @@ def bind(host: str, port: int) -> socket.socket:
         raise ServerError(f"Cannot listen on {host}: {fault.strerror}.") from fault
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(address)
     except OSError as fault:
         bound.close()

@@ -10,15 +10,18 @@ from contextlib import AbstractContextManager
 
 from gateway.server.admin_port import listening, with_admin_port
 from gateway.server.asgi import App
-from gateway.server.collector import set_up_for_serving
+from gateway.server.descriptors import clients_within, raise_limit
 from gateway.server.listener import ServerError, address_of, bind
 from gateway.server.on_granian import run_on_granian
 from gateway.server.on_uvicorn import limits_of, run_on_uvicorn
-from gateway.server.stop import Stop, telling
-from gateway.settings import Settings
+from gateway.server.process import ready_to_serve
+from gateway.server.stop import SCOPE_KEY, Stop, telling
+from gateway.settings import ServerSettings, Settings
+
+_log = logging.getLogger(__name__)
 
 CreateApp = Callable[[Settings], App]
-"""Makes the application; one that has an attribute ``admin`` brings another one, for ``admin.port``."""
+"""Makes the application; its attributes ``admin`` and ``probes`` are others, for ``admin.port`` and ``probes_port``."""
 Announce = Callable[[str], None]
 """Told the address, once, when connections are accepted."""
 
@@ -53,13 +56,22 @@ def serve(
     Raises:
         ServerError: it cannot start.
     """
-    server = settings.server
     _log_to_stderr(settings.logging.level)
-    with contextlib.closing(bound or bind(server.host, server.port)) as listener, _admin_listener(settings) as second:
-        app = (create_app or _gateway_app())(settings)
+    server = _within_descriptors(settings.server)
+    with (
+        contextlib.closing(bound or bind(server.host, server.port, shared=server.reuse_port)) as listener,
+        _admin_listener(settings) as second,
+        _probes_listener(settings) as third,
+    ):
+        gateway = app = (create_app or _gateway_app())(settings)
         address = address_of(listener, server.host)
+        stop = Stop(delay_s=server.stop_delay_s, clock=time.monotonic)
+        limits = limits_of(server)
         if second is not None:
-            app = with_admin_port(app, _admin_of(app), second, limits_of(server), grace_s=server.shutdown_grace_s)
+            app = with_admin_port(app, _admin_of(gateway), second, limits, grace_s=server.shutdown_grace_s)
+        if third is not None:
+            told = {SCOPE_KEY: stop}
+            app = with_admin_port(app, _probes_of(gateway), third, limits, grace_s=server.shutdown_grace_s, state=told)
 
         def started() -> None:
             if second is not None:
@@ -67,9 +79,23 @@ def serve(
             announce(address)
 
         run = run_on_granian if server.implementation == "granian" else run_on_uvicorn
-        stop = Stop(delay_s=server.stop_delay_s, clock=time.monotonic)
-        with set_up_for_serving():
-            run(telling(app, stop), settings, listener, started, stop)
+        with ready_to_serve():
+            run(telling(app, stop), settings.model_copy(update={"server": server}), listener, started, stop)
+
+
+def _within_descriptors(server: ServerSettings) -> ServerSettings:
+    """*server* with no more client connections than this process can have."""
+    limit, wanted = raise_limit(), server.max_connections
+    fits = clients_within(limit, wanted)
+    if fits == wanted:
+        return server
+    _log.warning(
+        "This process may open no more than %s files (ulimit -Hn): server.max_connections is %d instead of %d.",
+        limit,
+        fits,
+        wanted,
+    )
+    return server.model_copy(update={"max_connections": fits})
 
 
 def _admin_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
@@ -83,6 +109,19 @@ def _admin_of(app: App) -> App:
     if admin is None:
         raise ServerError("admin.port is set, but this application has no admin routes.")
     return admin
+
+
+def _probes_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
+    """The same for probes and metrics."""
+    port = settings.server.probes_port
+    return contextlib.nullcontext() if port is None else listening(settings.server.host, port)
+
+
+def _probes_of(app: App) -> App:
+    probes: App | None = getattr(app, "probes", None)
+    if probes is None:
+        raise ServerError("server.probes_port is set, but this application has no probes of its own.")
+    return probes
 
 
 def _admin_host(settings: Settings) -> str:

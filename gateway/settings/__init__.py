@@ -3,6 +3,7 @@
     names         what a setting is called
     rules         what a value, and what values together, must be
     group         what every group of settings has in common
+    discovery     the groups for workers that are found in Kubernetes or by DNS
     fallbacks     the groups for what answers when workers cannot
     schema        the settings, a group per seam
     fields        the types of the settings
@@ -18,6 +19,7 @@ Each imports those above it only.
 """
 
 from gateway.settings.change import Change, applicable
+from gateway.settings.discovery import DnsSettings, KubernetesSettings, PodsSettings, ServiceSettings
 from gateway.settings.fallbacks import (
     BedrockSettings,
     FallbackSettings,
@@ -62,23 +64,27 @@ __all__ = [
     "BedrockSettings",
     "BreakerSettings",
     "Change",
+    "DnsSettings",
     "DrainSettings",
     "FallbackSettings",
     "HealthSettings",
     "IndexSettings",
     "KeySettings",
+    "KubernetesSettings",
     "KvEventsSettings",
     "LimitSettings",
     "LoggingSettings",
     "ModelBedrockSettings",
     "ModelSettings",
     "OpenAIEndpointSettings",
+    "PodsSettings",
     "PriceSettings",
     "QueueSettings",
     "QuotaSettings",
     "RetrySettings",
     "RoutingSettings",
     "ServerSettings",
+    "ServiceSettings",
     "SettingRow",
     "Settings",
     "SettingsError",

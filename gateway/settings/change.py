@@ -9,7 +9,7 @@ from gateway.settings.names import Place, dotted
 from gateway.settings.schema import Settings
 
 FIXED: Final = (
-    *("server", "routing", "index", "kv_events", "breaker", "retry", "drain", "logging"),
+    *("server", "routing", "index", "kv_events", "breaker", "retry", "drain", "logging", "kubernetes"),
     *("admin", "store", "quota", "queue"),
 )
 """Groups that count from the start on; the others are `models`, `teams`, `timeouts`, `health` and `bedrock`."""

@@ -147,6 +147,39 @@ def _check_store(value: str) -> str:
     return value
 
 
+def _check_object(value: str) -> str:
+    """RFC 1123, as Kubernetes has it for names of namespaces and, without dots, of services."""
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", value):
+        raise _rule("it must be a name of Kubernetes: lower-case letters, digits, dots and dashes")
+    return value
+
+
+def _check_selector(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise _rule("it must be a label selector such as app=vllm,model in (a, b)")
+    return value
+
+
+def _check_host(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", value):
+        raise _rule("it must be the name of a host")
+    return value
+
+
+def port_name(value: str) -> str:
+    """*value*, if it is the name of a port (RFC 6335) or its number.
+
+    Raises:
+        PydanticCustomError: it is neither.
+    """
+    if value.isdecimal():
+        if len(value) > 5 or not 0 < int(value) < 65536:
+            raise _rule("it must be a port between 1 and 65535")
+    elif not re.fullmatch(r"(?=.*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?", value):
+        raise _rule("it must be the number of a port, or its name of at most 15 lower-case letters, digits and dashes")
+    return value
+
+
 Url = Annotated[str, AfterValidator(_check_url)]
 WorkerUrl = Annotated[Url, AfterValidator(_check_worker_url)]
 Token = Annotated[str, AfterValidator(_check_token)]
@@ -156,6 +189,9 @@ ModelName = Annotated[str, AfterValidator(_check_model_name)]
 Alias = Annotated[str, AfterValidator(_check_alias)]
 HeaderName = Annotated[str, AfterValidator(_check_header)]
 FileName = Annotated[str, AfterValidator(_check_file)]
+HostName = Annotated[str, AfterValidator(_check_host)]
+ObjectName = Annotated[str, AfterValidator(_check_object)]
+LabelSelector = Annotated[str, AfterValidator(_check_selector)]
 UrlPath = Annotated[str, AfterValidator(_check_path)]
 ZmqAddress = Annotated[str, AfterValidator(_check_zmq)]
 EntityName = Annotated[str, AfterValidator(_check_entity)]

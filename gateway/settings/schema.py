@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gateway.settings.discovery import DnsSettings, KubernetesSettings, PodsSettings, ServiceSettings
 from gateway.settings.fallbacks import (
     BedrockSettings,
     FallbackSettings,
@@ -54,6 +55,16 @@ from routing.strategies import NAMES
 class ServerSettings(Group):
     host: Token = Field(default="127.0.0.1", description="address to listen on; 0.0.0.0 for all of IPv4")
     port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one (uvicorn only)")
+    reuse_port: bool = Field(
+        default=False,
+        description="several gateways of one machine may listen on port, and share its clients (uvicorn only)",
+    )
+    probes_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="one more for /livez, /readyz and /metrics, which answers when port has no room; null: none",
+    )
     implementation: Literal["uvicorn", "granian"] = Field(
         default="uvicorn", description="HTTP server; granian needs the extra warmgate[granian]"
     )
@@ -98,6 +109,9 @@ class WorkerEventsSettings(Group):
         default="",
         description="of its messages; empty: any, and of one that dials kv@NAME@..., NAME being its id or host",
     )
+    ranks: int = Field(
+        default=1, ge=1, le=1024, description="data-parallel ranks, each with ports of its own: these and the next ones"
+    )
 
 
 class WorkerSettings(Group):
@@ -118,6 +132,10 @@ class WorkerSettings(Group):
     kv_events: WorkerEventsSettings | None = Field(
         default=None,
         description="where its engine tells of its cache; null: the engine is asked (vLLM from 0.31, SGLang)",
+    )
+    zone: Token | None = Field(default=None, description="where it stands, e.g. us-east-1a; null: nobody knows")
+    uid: Token | None = Field(
+        default=None, description="its identity: with another one it is another worker, whatever its id and url"
     )
 
 
@@ -164,6 +182,13 @@ class ModelSettings(Group):
     workers_file: FileName | None = Field(
         default=None, description="YAML or JSON file with a list of more workers, followed while running"
     )
+    service: ServiceSettings | None = Field(
+        default=None, description="more workers: the endpoints of a Service in Kubernetes; null: none"
+    )
+    pods: PodsSettings | None = Field(
+        default=None, description="more workers: pods in Kubernetes, by their labels; null: none"
+    )
+    dns: DnsSettings | None = Field(default=None, description="more workers: the addresses of a name; null: none")
     tokenizer: TokenizerSettings = Field(
         default=TokenizerSettings(),
         description="exact tokens of prompts, which kv_aware compares with what engines tell",
@@ -195,10 +220,15 @@ class ModelSettings(Group):
         found = repeated([(("workers", i, "url"), endpoint(worker.url)) for i, worker in enumerate(self.workers)])
         # An id that was not given is the url: one sentence is enough.
         found = found or repeated([(("workers", i, "id"), worker.id) for i, worker in enumerate(self.workers)])
-        if not self.workers and self.workers_file is None and not self.fallbacks and self.bedrock is None:
+        if not self.workers and not self._is_found and not self.fallbacks and self.bedrock is None:
             text = "is empty; a model needs at least one worker, or a workers_file, or a fallback"
             found.append(Contradiction(("workers",), text))
         return unless_contradictory(self, found)
+
+    @property
+    def _is_found(self) -> bool:
+        """Whether workers may come that are not listed."""
+        return any(source is not None for source in (self.workers_file, self.service, self.pods, self.dns))
 
 
 class LimitSettings(Group):
@@ -451,6 +481,9 @@ class Settings(Group):
     health: HealthSettings = Field(default=HealthSettings(), description="asking workers how they are")
     breaker: BreakerSettings = Field(default=BreakerSettings(), description="leaving a failing worker alone")
     retry: RetrySettings = Field(default=RetrySettings(), description="trying the next worker")
+    kubernetes: KubernetesSettings = Field(
+        default=KubernetesSettings(), description="asking Kubernetes for services and pods"
+    )
     drain: DrainSettings = Field(default=DrainSettings(), description="workers that are to be empty")
     logging: LoggingSettings = Field(default=LoggingSettings(), description="what is written")
     bedrock: BedrockSettings = Field(default=BedrockSettings(), description="Amazon Bedrock, shared by all models")

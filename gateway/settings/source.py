@@ -18,7 +18,7 @@ from gateway.settings.faults import SettingsError, kind_of, sentences_of
 from gateway.settings.names import Place, dotted
 from gateway.settings.schema import Settings
 from gateway.settings.secret_variables import reserved, resolve
-from gateway.settings.variables import aws_defaults, overrides
+from gateway.settings.variables import aws_defaults, cluster_default, overrides
 from gateway.settings.yaml_file import read
 
 
@@ -54,7 +54,7 @@ def build(data: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     found, missing = resolve(merged, environ)
     origins |= found
     sentences += missing
-    for override in aws_defaults(merged, environ):
+    for override in (*aws_defaults(merged, environ), *cluster_default(merged, environ)):
         _put(merged, override.place, override.value)
         origins[override.place] = override.variable
     try:

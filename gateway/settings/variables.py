@@ -68,6 +68,19 @@ def aws_defaults(data: Mapping[str, Any], environ: Mapping[str, str]) -> list[Ov
     return found
 
 
+def cluster_default(data: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
+    """The address of the API server as Kubernetes puts it into every pod, where *data* leaves it open.
+
+    It needs no DNS, which the name ``kubernetes.default.svc`` does.
+    """
+    given, host = data.get("kubernetes"), environ.get("KUBERNETES_SERVICE_HOST")
+    if not host or (given is not None and (not isinstance(given, dict) or given.get("api_url") is not None)):
+        return []
+    port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT") or "443"
+    url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return [Override(("kubernetes", "api_url"), "KUBERNETES_SERVICE_HOST", url)]
+
+
 def _is_service_link(variable: str, text: str) -> bool:
     rest = variable.removeprefix(PREFIX)
     if "__" in rest:

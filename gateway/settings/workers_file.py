@@ -50,7 +50,8 @@ def with_found(settings: Settings, found: Mapping[str, Sequence[WorkerSettings]]
     for i, model in enumerate(settings.models):
         more = found.get(model.name, ())
         placed = [(("models", i, "workers", j), worker) for j, worker in enumerate(model.workers)]
-        placed += [(("models", i, "workers_file", j), worker) for j, worker in enumerate(more)]
+        where = "workers_file" if (model.service or model.pods or model.dns) is None else "found"
+        placed += [(("models", i, where, j), worker) for j, worker in enumerate(more)]
         urls += repeated([((*place, "url"), endpoint(worker.url)) for place, worker in placed])
         ids += repeated([((*place, "id"), worker.id) for place, worker in placed])
         everybody += [(place, worker.id, worker.url) for place, worker in placed]

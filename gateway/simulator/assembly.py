@@ -60,6 +60,7 @@ def assemble(
         journal=journal,
         exposition=exposition,
         unix=unix,
+        stream_interval=options.stream_interval,
     )
     control = Control(
         faults=faults,

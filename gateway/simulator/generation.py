@@ -73,6 +73,8 @@ class _Choice:
     cached_tokens: int = 0
     is_aborted: bool = False
     """By the engine, which says so."""
+    told: int = 0
+    """Tokens that events of a stream have carried."""
 
     @property
     def sent(self) -> int:
@@ -93,6 +95,10 @@ class _Choice:
     def token_ids(self) -> Sequence[int]:
         """Of the tokens that are out."""
         return self.answer.tokens.ids[: self.sent]
+
+    def is_due(self, interval: int) -> bool:
+        """Whether an event is to carry what is out (`make_request_output` in vllm/v1/engine/output_processor.py)."""
+        return self.is_complete or not self.told or self.sent - self.told >= interval
 
     def send(self) -> None:
         """One more token is out."""
@@ -158,26 +164,14 @@ class _Progress:
             choice.is_aborted = True
         return left
 
-    def no_token(self, choice: _Choice) -> ChoiceText:
-        """What the engine says of a choice that it aborts."""
+    def untold(self, choice: _Choice) -> ChoiceText:
+        """The tokens of *choice* that are out and that no event carries yet: none, where the engine aborts it."""
         wants_ids = self.request.return_token_ids
         return ChoiceText(
             index=choice.index,
-            text="",
-            token_ids=() if wants_ids else None,
-            prompt_token_ids=choice.prompt.ids if wants_ids and choice.sent == 0 else None,
-            finish_reason=choice.finish_reason,
-        )
-
-    def token(self, choice: _Choice) -> ChoiceText:
-        """The token of *choice* that was noted last."""
-        at = choice.sent - 1
-        wants_ids = self.request.return_token_ids
-        return ChoiceText(
-            index=choice.index,
-            text=choice.shown[at],
-            token_ids=choice.token_ids[at:] if wants_ids else None,
-            prompt_token_ids=choice.prompt.ids if wants_ids and at == 0 else None,
+            text="".join(choice.shown[choice.told :]),
+            token_ids=choice.token_ids[choice.told :] if wants_ids else None,
+            prompt_token_ids=choice.prompt.ids if wants_ids and choice.told == 0 else None,
             finish_reason=choice.finish_reason,
         )
 
@@ -210,6 +204,7 @@ class GenerationService:
         exposition: Exposition,
         unix: Callable[[], float],
         wall: Callable[[], float] = time.monotonic,
+        stream_interval: int = 1,
     ) -> None:
         self._model = model
         self._block_size = block_size
@@ -220,6 +215,7 @@ class GenerationService:
         self._exposition = exposition
         self._unix = unix
         self._wall = wall
+        self._stream_interval = stream_interval
         self._serial = count(1)
         self._idle = asyncio.Event()
         self._idle.set()
@@ -269,7 +265,8 @@ class GenerationService:
 
         # Two requests may carry one X-Request-Id, the second as a retry; the engine's ids are told apart.
         progress = _Progress(request, f"{entry.id}-{next(self._serial)}")
-        writer = _Writer(exchange, shape, progress, fault, self.spelling)
+        stream = EventStream(exchange, self.spelling, drip_bytes=fault.drip_bytes if fault.mode == "drip" else None)
+        writer = _Writer(exchange, shape, progress, fault, stream, interval=self._stream_interval)
         try:
             await self._generate(exchange, progress, writer, arrived)
         except ApiError as error:
@@ -358,14 +355,22 @@ class _Writer:
     """Writes engine events as one HTTP answer, streamed or whole, and lets *fault* strike where it says."""
 
     def __init__(
-        self, exchange: Exchange, shape: ReplyShape, progress: _Progress, fault: Fault, spelling: Spelling
+        self,
+        exchange: Exchange,
+        shape: ReplyShape,
+        progress: _Progress,
+        fault: Fault,
+        stream: EventStream,
+        *,
+        interval: int,
     ) -> None:
         self.fault = fault
         self._exchange = exchange
         self._shape = shape
         self._progress = progress
         self._streams = progress.request.streams
-        self._stream = EventStream(exchange, spelling, drip_bytes=fault.drip_bytes if fault.mode == "drip" else None)
+        self._stream = stream
+        self._interval = interval
         self._strikes_after = _strikes_after(fault, streams=self._streams)
 
     async def begin(self) -> None:
@@ -382,7 +387,7 @@ class _Writer:
             choice = self._progress.note(event)
             if choice is None:
                 continue
-            if self._streams:
+            if self._streams and choice.is_due(self._interval):
                 out += self._events(choice)
             if self._strikes_after is not None and self._progress.generated_tokens >= self._strikes_after:
                 await self._flush(out)
@@ -402,8 +407,8 @@ class _Writer:
         """End with finish_reason ``abort`` for every choice that is not complete."""
         for choice in self._progress.abort():
             if self._streams:
-                token = self._progress.no_token(choice)
-                events = self._shape.opening(token, None) if choice.sent == 0 else []
+                token = self._progress.untold(choice)
+                events = self._shape.opening(token, None) if choice.told == 0 else []
                 await self._stream.write(events + self._shape.token(token, None))
         await self.end()
 
@@ -412,8 +417,9 @@ class _Writer:
         await self._stream.end(self._shape.failure(error, self._exchange.event_error(error)))
 
     def _events(self, choice: _Choice) -> list[Event]:
-        token = self._progress.token(choice)
-        opening = self._shape.opening(token, self._usage_so_far(choice, 0)) if choice.sent == 1 else []
+        token = self._progress.untold(choice)
+        opening = self._shape.opening(token, self._usage_so_far(choice, 0)) if choice.told == 0 else []
+        choice.told = choice.sent
         return opening + self._shape.token(token, self._usage_so_far(choice, choice.sent))
 
     def _usage_so_far(self, choice: _Choice, sent: int) -> Json | None:

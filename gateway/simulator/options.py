@@ -37,6 +37,8 @@ class SimulatorOptions:
     """Tokens per step, of the chunked model."""
     max_num_seqs: int = 256
     """Requests that run at one time, in the chunked model."""
+    stream_interval: int = 1
+    """Output tokens that one event of a stream carries; the first always comes alone, as in vLLM."""
     dialect: Dialect = "vllm"
     """Whose routes, errors and metrics."""
     old_metrics: bool = False
@@ -78,7 +80,7 @@ class SimulatorOptions:
             raise ValueError(f"lora_modules must be names of their own, got {', '.join(self.lora_modules)}")
 
     def _check_numbers(self) -> None:
-        for name in ("blocks", "block_size", "max_num_seqs"):
+        for name in ("blocks", "block_size", "max_num_seqs", "stream_interval"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("prefill_tokens_per_s", "tpot_ms"):

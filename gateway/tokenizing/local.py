@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 
 INLINE_BYTES = 64 * 1024
 """Of a body that is read and rendered on the event loop: a millisecond at most, where a thread costs a tenth of one."""
-INLINE_CHARACTERS = 2_000
-"""Of new text that is made to tokens on the event loop: half a millisecond."""
+INLINE_CHARACTERS = 1_000
+"""Of new text that is made to tokens on the event loop: a quarter of a millisecond."""
 
 
 class LocalTokenizer:

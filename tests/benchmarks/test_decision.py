@@ -2,7 +2,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.decision import tell
-from benchmarks.peers.rounds import Sides
+from benchmarks.peers.dynamo.rounds import Sides
 from benchmarks.report import Report
 from tests.benchmarks.test_report import circumstances
 

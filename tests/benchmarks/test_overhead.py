@@ -1,45 +1,12 @@
-import asyncio
-import json
-import random
 from collections.abc import Mapping
 
 import pytest
 
-from benchmarks.overhead import (
-    LOADS,
-    PROMPTS,
-    WITH_KEYS,
-    Arrival,
-    Load,
-    Measurement,
-    bodies,
-    fill,
-    limits_of_the_setup,
-    packets_per_stream,
-    parse_arguments,
-    ratios,
-    ratios_per_cpu,
-)
-from benchmarks.report import Circumstances, Report, Spread
-from benchmarks.stub_worker import EVENTS_PER_STREAM, serve, write_script
-
-
-def measured(
-    target: str, per_s: float, *, load: Load = "requests", round_number: int = 0, cpu: float = 1.0, noise: float = 0.0
-) -> Measurement:
-    return Measurement(
-        target=target,
-        load=load,
-        round=round_number,
-        per_s=per_s,
-        p50_ms=1.0,
-        p99_ms=2.0,
-        target_cpu=cpu,
-        stub_cpu=0.5,
-        others_on_proxy_core=noise,
-        others_on_load_core=0.0,
-        errors=0,
-    )
+from benchmarks.bench import Arrival
+from benchmarks.chat_bodies import LOADS, Load
+from benchmarks.overhead import WITH_KEYS, fill, limits_of_the_setup, parse_arguments, ratios_per_cpu
+from benchmarks.report import Circumstances, Report
+from tests.benchmarks.measurements import measured
 
 
 def filled(rates: Mapping[Load, float]) -> Report:
@@ -52,36 +19,6 @@ def filled(rates: Mapping[Load, float]) -> Report:
     ]
     fill(report, found, [Arrival("stub", 101.0, 99.0)], stub="stub", judged="gateway")
     return report
-
-
-def test_bodies_differ_and_share_their_system_prompt() -> None:
-    """64 prompts of 1.2 kB: one beginning, different ends."""
-    texts = bodies("requests", random.Random(1))
-    messages = [json.loads(text)["messages"] for text in texts]
-
-    assert PROMPTS == len(set(texts))
-    assert 1 == len({each[0]["content"] for each in messages})
-    assert all(1_100 <= len(text) <= 1_300 for text in texts)
-
-
-def test_the_same_seed_gives_the_same_bodies() -> None:
-    """A run can be repeated; only ``stream`` tells the two kinds of load apart."""
-    plain, streamed = bodies("requests", random.Random(1))[0], bodies("streams", random.Random(1))[0]
-
-    assert bodies("requests", random.Random(1))[0] == plain
-    assert {**json.loads(plain), "stream": True} == json.loads(streamed)
-
-
-def test_a_ratio_compares_measurements_of_one_round() -> None:
-    """A machine that slows down between rounds does not move the ratio."""
-    found = [
-        measured("nginx", 1_000.0, round_number=0),
-        measured("gateway", 300.0, round_number=0),
-        measured("nginx", 500.0, round_number=1),
-        measured("gateway", 150.0, round_number=1),
-    ]
-
-    assert Spread(median=0.3, lowest=0.3, highest=0.3, rounds=2) == ratios(found, "gateway", "requests")
 
 
 def test_the_ratio_per_cpu_second_counts_what_each_used() -> None:
@@ -131,16 +68,6 @@ def test_a_quiet_machine_with_a_busy_nginx_needs_no_note() -> None:
     found = [measured(name, 900.0, load=load, cpu=0.99) for load in LOADS for name in ("stub", "nginx")]
 
     assert [] == limits_of_the_setup(found, stub="stub")
-
-
-async def test_packets_of_a_stream_are_counted_by_the_kernel() -> None:
-    """A stream comes in at least one packet and at most one per write: head, events, [DONE]."""
-    server = await serve(write_script("tiny"))
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    packets = await asyncio.to_thread(packets_per_stream, url, b'{"stream": true}', streams=2)
-    server.close()
-
-    assert 1 <= packets <= EVENTS_PER_STREAM + 2
 
 
 def test_with_the_keys_only_the_report_is_of_requests() -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import openai
@@ -178,3 +179,60 @@ def test_it_serves_under_uvloop() -> None:
         return answer
 
     assert EVENTS_PER_STREAM == uvloop.run(stream()).count(b"data: {")
+
+
+async def test_equal_beginnings_of_prompts_have_equal_tokens(url: str) -> None:
+    """As a router needs it that asks for them; in vLLM's form."""
+
+    def asked(question: str) -> dict[str, Any]:
+        return {"messages": [{"role": "system", "content": "x" * 32}, {"role": "user", "content": question}]}
+
+    async with httpx.AsyncClient() as client:
+        one, other = [(await client.post(f"{url}/tokenize", json=asked(text))).json() for text in ("What?", "Who?")]
+        plain = (await client.post(f"{url}/tokenize", json={"prompt": "12345"})).json()
+
+    assert one["tokens"][:8] == other["tokens"][:8]
+    assert one["tokens"] != other["tokens"]
+    assert (2, 2) == (plain["count"], len(plain["tokens"]))
+
+
+async def test_it_counts_what_it_was_asked_for_until_it_is_broken_and_after(url: str) -> None:
+    """Pages do not count; a broken worker answers 500, and is healthy all the same."""
+    async with httpx.AsyncClient(base_url=url) as client:
+        whole = await client.post("/v1/chat/completions", json={"model": "tiny"})
+        await client.post("/break")
+        broken = await client.post("/v1/chat/completions", json={"model": "tiny"})
+        health, served = await client.get("/health"), await client.get("/served")
+
+    assert [200, 500, 200] == [whole.status_code, broken.status_code, health.status_code]
+    assert {"served": 2} == served.json()
+
+
+async def test_with_one_slot_requests_are_answered_one_after_the_other() -> None:
+    """Three at once take three times as long as one, and come in their order."""
+    server = await serve(write_script("tiny"), pace=Pace(first_byte_s=0.02, slots=1))
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    began = time.monotonic()
+
+    async def answered_after() -> float:
+        reader, writer = await connect(url)
+        writer.write(PLAIN)
+        await reader.readuntil(b"}}")
+        writer.close()
+        return time.monotonic() - began
+
+    took_s = sorted(await asyncio.gather(*(answered_after() for _ in range(3))))
+    server.close()
+
+    assert [True] * 3 == [took >= 0.019 * (place + 1) for place, took in enumerate(took_s)]
+
+
+def test_one_process_can_be_several_workers() -> None:
+    """Each with a port and a count of its own."""
+    with Processes() as processes:
+        _, urls = start_stub_worker(processes, "--workers", "2")
+        first, second = urls.split(",")
+        httpx.post(f"{first}/v1/chat/completions", json={})
+        served = [httpx.get(f"{url}/served").json()["served"] for url in (first, second)]
+
+    assert [1, 0] == served

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from benchmarks.index import parse_arguments
-from benchmarks.peers.rounds import Sides
+from benchmarks.peers.dynamo.rounds import Sides
 from benchmarks.report import Report
 from benchmarks.told import FIGURES, HIT, INGEST, MOST, SHARED_MEMORY, SINGLE_MEMORY, bytes_per_block, tell
 from tests.benchmarks.test_report import circumstances

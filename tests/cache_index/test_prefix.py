@@ -1,3 +1,5 @@
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,6 +88,24 @@ def test_hashes_do_not_depend_on_what_was_hashed_before() -> None:
     hasher.prefix(b"z" * 8 * 5000)
 
     assert before == hasher.prefix(b"q" * 80)
+
+
+@given(text=st.binary(max_size=600), scope=st.binary(max_size=20), words=st.integers(1, 9))
+def test_the_hashes_are_the_same_compiled_or_not(text: bytes, scope: bytes, words: int) -> None:
+    """A loop and numpy come to the same; a text for which the loop would be slower is hashed by numpy either way."""
+    by_numpy = Hasher(KEY, block_bytes=8 * words, is_compiled=False)
+    by_loop = Hasher(KEY, block_bytes=8 * words, is_compiled=True)
+
+    assert by_numpy.prefix(text, scope) == by_loop.prefix(text, scope)
+
+
+@pytest.mark.parametrize("size", [32_767, 32_768, 32_769, 40_000])
+def test_a_long_text_and_a_short_one_meet_where_they_begin_alike(size: int) -> None:
+    """Also where one is hashed by the loop and the other by numpy."""
+    hasher = Hasher(KEY, block_bytes=64, is_compiled=True)
+    text = random.Random(size).randbytes(40_000)
+
+    assert hasher.prefix(text).hashes.startswith(hasher.prefix(text[:size]).hashes)
 
 
 def _hashes(hashes: bytes) -> list[bytes]:

@@ -18,6 +18,7 @@ from gateway import app as app_module
 from gateway.api.admin_access import AdminAccess
 from gateway.api.explain import Explainer
 from gateway.app import Gateway, create_app
+from gateway.discovery.sightings import Sightings
 from gateway.draining import Draining
 from gateway.endings import Endings
 from gateway.kept_responses import KeptResponses
@@ -153,6 +154,7 @@ async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
                 kept,
                 explainer,
                 stream_state=streams.get,
+                sightings=Sightings(clock=Clock()),
                 admin_access=AdminAccess(None),
                 access=a_tenancy().access,
                 draining=Draining(models, hand_over_after_s=None, clock=Clock()),
@@ -178,6 +180,20 @@ async def test_every_response_has_a_request_id(nobody: str, method: str, path: s
     (request_id,) = [value for name, value in made.header_list if name == b"x-request-id"]
     assert 32 == len(request_id)
     assert int(request_id, 16)
+
+
+async def test_probes_stand_alone_for_a_port_of_their_own(nobody: str) -> None:
+    """They tell what the application tells; nothing else of it is there."""
+    gateway = a_gateway(nobody)
+    async with running(gateway):
+        beside = [await get(gateway, path) for path in ("/livez", "/readyz")]
+        alone = [Caller(method="GET", path=path) for path in ("/livez", "/readyz", "/metrics", "/v1/models", "/docs")]
+        for caller in alone:
+            await caller.call(gateway.probes)
+
+    assert [caller.json for caller in beside] == [caller.json for caller in alone[:2]]
+    assert [200, 503, 200, 404, 404] == [caller.status for caller in alone]
+    assert "unknown_url" == alone[3].json["error"]["code"]
 
 
 # ---- life

@@ -158,6 +158,23 @@ def test_what_an_operator_said_is_forgotten_with_the_worker(meanwhile: list[str]
     assert ("", ()) == (stage.drained, stage.draining.words("tiny", A))
 
 
+def test_what_an_operator_said_is_not_meant_for_the_next_pod() -> None:
+    """It may have the name and the address of the one that was drained."""
+    stage = Stage()
+    stage.draining.declare(pod("1"))
+    stage.draining.drain(stage.model, A)
+    stage.draining.declare(pod("1"))
+    words = stage.draining.words("tiny", A)
+    stage.draining.declare(pod("2"))
+
+    assert (("operator",), ()) == (words, stage.draining.words("tiny", A))
+
+
+def pod(uid: str) -> Settings:
+    worker = {"url": "http://a", "id": "a", "uid": uid}
+    return build({"models": [{"name": "tiny", "workers": [worker]}]}, {})
+
+
 def test_a_model_that_is_gone_leaves_nothing_behind() -> None:
     """Neither a word nor something to do."""
     stage = Stage()

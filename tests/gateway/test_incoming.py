@@ -1,12 +1,26 @@
 """What the head of a request says; faults of its body are told in tests/gateway/test_proxy.py, with their answers."""
 
+import asyncio
+from collections.abc import Iterable
 from typing import Any
 
-from gateway.incoming import JSON, Incoming
+import pytest
+
+from gateway.incoming import JSON, LONG_BODY_BYTES, Incoming
 
 
 async def _nothing() -> dict[str, Any]:
     raise AssertionError("only the head is looked at")
+
+
+def _coming(pieces: Iterable[bytes]) -> Any:
+    """A `receive` that has all of them at once."""
+    left = [*pieces]
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
+
+    return receive
 
 
 def incoming(*headers: tuple[bytes, bytes], query: bytes = b"") -> Incoming:
@@ -49,3 +63,17 @@ def test_the_upstream_headers_are_without_credentials() -> None:
     assert [(b"content-type", b"application/json"), (b"x-request-id", b"r-1"), (b"x-team", b"blue")] == (
         head.upstream_headers(b"r-1", JSON)
     )
+
+
+@pytest.mark.parametrize(("size", "turns"), [(LONG_BODY_BYTES, 0), (LONG_BODY_BYTES + 1, 1)])
+async def test_others_have_a_turn_before_a_long_body_is_read(size: int, turns: int) -> None:
+    """One that came whole, without ever being waited for."""
+    scope = {"method": "POST", "path": "/v1/x", "headers": [(b"content-length", b"%d" % size)]}
+    pieces = [b"x" * (size - 1), b"y"]
+    had: list[str] = []
+    asyncio.get_running_loop().call_soon(had.append, "a turn")
+
+    body = await Incoming(scope, _coming(pieces)).body(JSON, most_bytes=size)
+
+    assert b"".join(pieces) == body
+    assert ["a turn"] * turns == had

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from gateway.discovery.discovery import Discovery
-from gateway.discovery.static import StaticDiscovery
+from gateway.discovery.source import Source
 from gateway.live_settings import LiveSettings
 from gateway.reloads import Reloaded, Reloads
-from gateway.settings import ModelSettings, Settings, SettingsError, WorkerSettings
+from gateway.settings import Settings, SettingsError, WorkerSettings
 from tests.gateway.examples import Clock
 from tests.gateway.settings.examples import parsed
 from tests.gateway.test_reloads import samples
@@ -82,11 +82,10 @@ class Stage:
 async def stage(text: str, **told: Told) -> AsyncIterator[Stage]:
     """*told* by the name of the file."""
 
-    def discover(model: ModelSettings, refuse: Callable[[Sequence[str]], None]) -> Discovery:
-        if model.workers_file is None:
-            return StaticDiscovery()
-        there.refuse[model.workers_file] = refuse
-        return told.setdefault(model.workers_file, Told())
+    def discover(source: Source, refuse: Callable[[Sequence[str]], None]) -> Discovery:
+        assert isinstance(source.where, str)
+        there.refuse[source.where] = refuse
+        return told.setdefault(source.where, Told())
 
     def take(settings: Settings) -> None:
         there.take(settings)
@@ -264,6 +263,53 @@ async def test_what_is_found_may_not_contradict_the_settings(caplog: pytest.LogC
 
         await there.reload(text({"tiny": "f"}))
         assert {"tiny": ["a", "c"]} == there.in_force
+
+
+async def test_a_worker_of_two_models_may_move() -> None:
+    """The first that finds it contradicts what the second has; when both have found it, both are taken."""
+
+    def at(url: str) -> Workers:
+        return (WorkerSettings(url=url, id="a"),)
+
+    tiny, big = Told("a"), Told("a")
+    async with stage(text({"tiny": "f", "big": "g"}), f=tiny, g=big) as there:
+        tiny.sets.put_nowait(at("http://new:1"))
+        while not [name for name in there.counted("discovery_updates") if "refused" in name]:
+            await asyncio.sleep(0)
+        big.sets.put_nowait(at("http://new:1"))
+        await there.found(2)
+
+        assert [at("http://new:1"), at("http://new:1")] == [model.workers for model in there.taken[-1].models]
+        tiny.find("b")
+        await there.found(3)
+        assert {"tiny": ["b"], "big": ["a"]} == there.in_force
+
+
+async def test_several_sources_of_one_model_are_one_set() -> None:
+    """Each changes its own part; of two that find the same address the first counts."""
+    model = {"name": "tiny", "workers_file": "f", "dns": {"name": "d", "port": 1}}
+    sources = {"workers_file": Told("a"), "dns": Told("a", "b")}
+    taken: list[Settings] = []
+    reloads = Reloads(wall_clock=Clock(1000.0))
+    live = LiveSettings(
+        parsed(yaml.safe_dump({"models": [model]})),
+        take=taken.append,
+        discover=lambda source, _: sources[source.kind],
+        reloads=reloads,
+    )
+    await live.find()
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(live.run())
+        await asyncio.sleep(0)
+        for kind, ids in (("dns", ["c"]), ("workers_file", [])):
+            sources[kind].find(*ids)
+            count = len(taken)
+            async with asyncio.timeout(5):
+                while len(taken) == count:
+                    await asyncio.sleep(0)
+        running.cancel()
+
+    assert [["a", "b"], ["a", "c"], ["c"]] == [[worker.id for worker in each.models[0].workers] for each in taken]
 
 
 async def test_a_contradiction_at_the_start_is_a_start_without_what_was_found(caplog: pytest.LogCaptureFixture) -> None:

@@ -220,6 +220,30 @@ async def test_at_another_address_is_another_worker(stage: Stage) -> None:
     assert 0 == state_of(model, A).in_flight
 
 
+async def test_another_pod_is_another_worker(stage: Stage) -> None:
+    """Also with the name and the address of the one before it: cache, rates, breaker and connections are its own."""
+    first = stage.take({"tiny": AWARE | {"workers": [workers("a")[0] | {"uid": "1"}, *workers("b")]}})
+    busy(first, A)
+    subject, states = stage.followers.subjects()[A], [state_of(first, worker) for worker in (A, B)]
+    stage.roster.take(settings({"tiny": AWARE | {"workers": [workers("a")[0] | {"uid": "2"}, *workers("b")]}}))
+    model = stage.models.find("tiny")
+
+    assert (False, 0, 0) == (state_of(model, A).is_up, state_of(model, A).in_flight, stage.index.held(A))
+    assert first.workers[A] is not model.workers[A]
+    assert [False, True] == [state is state_of(model, state.id) for state in states]
+    assert first.workers[B] is model.workers[B]
+    assert subject != stage.followers.subjects()[A]
+
+
+async def test_a_zone_that_becomes_known_makes_no_other_worker(stage: Stage) -> None:
+    """It only stands there."""
+    before = stage.take({"tiny": ["a"]})
+    busy(before, A)
+    model = stage.take({"tiny": {"workers": [workers("a")[0] | {"zone": "z1"}]}})
+
+    assert (state_of(before, A), 3) == (state_of(model, A), stage.index.held(A))
+
+
 @pytest.mark.parametrize(
     ("worker", "groups"),
     [({"api_key": "k"}, {}), ({"max_connections": 3}, {}), ({}, {"timeouts": {"idle_s": 1}})],
@@ -364,11 +388,13 @@ async def test_where_an_engine_tells_can_be_written_down(stage: Stage) -> None:
     """A wildcard is the worker's host; without an endpoint it dials."""
     tells = {"endpoint": "tcp://*:5557", "replay_endpoint": "tcp://r:5558", "topic": "kv"}
     by_hand = [workers("a")[0] | {"kv_events": tells}, workers("b")[0] | {"kv_events": {}}]
+    by_hand += [workers("c")[0] | {"kv_events": {"endpoint": "tcp://*:5557", "ranks": 2}}]
     stage.take({"tiny": AWARE | {"workers": by_hand}}, kv_events={"bind": "tcp://*:5559"})
 
     assert {
         "a": Sources((Source("tcp://a:5557", "tcp://r:5558", "kv"),)),
         "b": Sources((Source(None),)),
+        "c": Sources((Source("tcp://c:5557"), Source("tcp://c:5558", rank=1))),
     } == {worker: subject.sources for worker, subject in followed(stage).items()}
 
 

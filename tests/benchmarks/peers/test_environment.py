@@ -17,7 +17,7 @@ def an_environment(directory: Path, *, pip: int) -> Peer:
 
 def test_every_peer_is_pinned() -> None:
     """Figures of another version would be figures of something else."""
-    assert all("==" in requirement for peer in PEERS.values() for requirement in peer.requirements)
+    assert all("==" in requirement for peer in PEERS.values() for requirement in peer.pins)
 
 
 def test_an_environment_that_is_as_asked_for_is_left_alone(tmp_path: Path) -> None:
@@ -54,3 +54,18 @@ def test_only_known_peers_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit, match="2"):
         main(["nobody"])
     assert "dynamo" in capsys.readouterr().err
+
+
+def test_what_is_needed_whole_is_installed_with_all_that_it_requires(tmp_path: Path) -> None:
+    """Before the rest, which is installed alone; both are remembered."""
+    alone, whole = ("nothing==1.0",), ("everything==2.0",)
+    peer = Peer("nobody", alone, tmp_path / "nobody", whole)
+    peer.python.parent.mkdir(parents=True)
+    peer.python.write_text(f'#!/bin/sh\necho "$@" >> {peer.directory}/ran\n')
+    peer.python.chmod(0o755)
+    install(peer)
+    first, second = (peer.directory / "ran").read_text().splitlines()
+
+    assert first.endswith("--disable-pip-version-check everything==2.0")
+    assert second.endswith("--no-deps nothing==1.0")
+    assert ["nothing==1.0", "everything==2.0"] == json.loads((peer.directory / "installed.json").read_text())

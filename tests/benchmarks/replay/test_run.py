@@ -3,7 +3,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.replay.entrant import ENTRANTS
+from benchmarks.replay.run import Run
 from benchmarks.replay.setting import Setting
+from benchmarks.replay.trace import Recorded, Trace, read_trace
+from benchmarks.scenarios.arrivals import ConstantConcurrency
 from gateway.simulator.engine import EngineError
 from tests.benchmarks.replay.examples import answers, asked, session, three, written
 
@@ -83,3 +86,32 @@ def test_a_prompt_that_no_cache_can_hold_ends_the_replay(tmp_path: Path) -> None
     """Three blocks of 512 tokens are needed, there are two."""
     with pytest.raises(EngineError, match="request 0 needs 3 blocks, the cache has 2"):
         answers(Setting("", three(tmp_path), 1, 2))
+
+
+def test_blocks_of_an_answer_are_found_by_who_asks_for_them() -> None:
+    """Two blocks of prompt and one that the answer fills; its last token's own KV is never computed."""
+    first = Recorded(0, "a", 0.0, 200, 101, (1, 2), answer_blocks=(3,))
+    second = Recorded(1, "a", 1.0, 350, 1, (1, 2, 3))
+    trace = Trace(100, True, [first, second])
+    found = Run(trace, Setting("", Path(), 1, 10), ENTRANTS["kv_aware"], seed=1).answers()
+
+    assert [0, 300] == [answer.cached_tokens for answer in found]
+
+
+def test_an_answer_says_when_it_was_asked_for_and_given(tmp_path: Path) -> None:
+    """The first prompt's 21 tokens: 12 ms each after the first."""
+    first, _, third = answers(Setting("", three(tmp_path), 1, 100))
+
+    assert pytest.approx(first.arrived_at + first.ttft_s + 20 * 0.012) == first.ended_at
+    assert (21, 1) == (first.output_tokens, third.output_tokens)
+    assert third.ended_at == third.arrived_at + third.ttft_s
+
+
+def test_somebody_else_may_say_who_asks_when(tmp_path: Path) -> None:
+    """A workload in place of that of the trace: one request after the other, whatever the trace's times are."""
+    setting = Setting("", three(tmp_path), 1, 100)
+    trace = read_trace(setting.trace)
+    workload = ConstantConcurrency(trace.requests, in_flight=1)
+    found = Run(trace, setting, ENTRANTS["round_robin"], seed=1, workload=workload).answers()
+
+    assert [0.0, found[0].ended_at, found[1].ended_at] == [answer.arrived_at for answer in found]

@@ -10,12 +10,15 @@ from fastapi import FastAPI
 
 from cache_index import WorkerId
 from gateway.api.probes import router
+from gateway.discovery.sightings import Sightings
+from gateway.discovery.source import Source
 from gateway.endings import Endings
 from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
 from gateway.models import Model
 from gateway.server import Message, Receive, Send
 from gateway.server.stop import SCOPE_KEY, Stop
+from gateway.settings import ServiceSettings
 from gateway.tokenizing.exactness import NotExact
 from tests.fakes.backends import Answers
 from tests.gateway.exact_examples import follow
@@ -30,12 +33,14 @@ async def serving(
     metrics: Metrics | None = None,
     endings: Endings | None = None,
     streams: Mapping[WorkerId, Trust] | None = None,
+    sightings: Sightings | None = None,
     stop: Stop | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
     api = FastAPI()
     api.include_router(router)
     api.state.models = the_models(*models)
     api.state.stream_state = (streams or {}).get
+    api.state.sightings = sightings or Sightings(clock=Clock(0.0))
     api.state.metrics = metrics or Metrics()
     api.state.endings = endings or Endings([])
 
@@ -71,6 +76,23 @@ async def test_one_model_that_can_be_served_makes_it_ready() -> None:
         "status": "ready",
         "models": {"tiny": "none of 2 workers is up", "big": "ready"},
     } == response.json()
+
+
+async def test_a_source_of_workers_that_was_never_heard_keeps_it_from_being_ready() -> None:
+    """Until it was heard once: then its age is told, and takes nobody out."""
+    clock = Clock(10.0)
+    sightings = Sightings(clock=clock)
+    with sightings.of(Source("tiny", ServiceSettings(name="vllm"))) as sighting:
+        async with serving(a_model(Answers(), name="tiny"), sightings=sightings) as client:
+            before = await client.get("/readyz")
+            sighting.heard(1)
+            clock.now = 700.0
+            sighting.failed("it is away")
+            after = await client.get("/readyz")
+
+    assert (503, "not ready") == (before.status_code, before.json()["status"])
+    assert {"tiny": {"service": {"synced": False, "workers": 0, "age_s": 0.0}}} == before.json()["discovery"]
+    assert (200, 690.0) == (after.status_code, after.json()["discovery"]["tiny"]["service"]["age_s"])
 
 
 async def test_without_any_it_is_not_ready() -> None:

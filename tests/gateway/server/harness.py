@@ -23,7 +23,9 @@ SOON_S = 0.2  # that a request still runs after the stop that it asked for
 
 
 def settings(**server: Any) -> Settings:
-    return build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}], "server": server}, {})
+    """With so few connections that they fit everywhere, which else would be a warning."""
+    given = {"max_connections": 100, **server}
+    return build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}], "server": given}, {})
 
 
 def free_port() -> int:
@@ -37,7 +39,8 @@ def create_app(_: Settings) -> App:
     On ``/SIGTERM`` and ``/SIGINT`` the server gets that signal, and the answer comes soon after; on ``/hangs`` it gets
     SIGTERM, and no answer comes, as on ``/waits``. A request that is cancelled says so a little later: in its answer,
     and by a line. On ``/busy`` it gets SIGTERM, and nothing happens for a second. ``/echo`` answers with the body that
-    came, ``/stopping`` whether the server was asked to stop, ``/running`` how many other requests there are.
+    came, ``/stopping`` whether the server was asked to stop, ``/running`` how many other requests there are,
+    ``/pid`` which process it is.
     """
 
     running = 0
@@ -64,8 +67,8 @@ def create_app(_: Settings) -> App:
         elif name == "busy":
             signal.raise_signal(signal.SIGTERM)
             time.sleep(1.0)  # noqa: ASYNC251  # and nothing else happens
-        elif name == "running":
-            body = b"%d" % running
+        elif name in ("pid", "running"):
+            body = b"%d" % {"pid": os.getpid(), "running": running}[name]
         elif name == "stopping":
             body = b"yes" if scope["state"][SCOPE_KEY].is_asked else b"no"
         elif name:

@@ -1,4 +1,5 @@
 import os
+import resource
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ import pytest
 
 from gateway.server import App, Message, Receive, Send, ServerError, bind, serve
 from gateway.settings import Settings
-from tests.gateway.server.harness import connected, create_app, free_port, settings, while_served
+from tests.gateway.server.harness import connected, create_app, free_port, served_elsewhere, settings, while_served
 
 both = pytest.mark.parametrize("implementation", ["uvicorn", "granian"])
 
@@ -142,6 +143,36 @@ def until_refused(url: str) -> None:
 
 
 @both
+def test_more_clients_than_files_are_not_promised(implementation: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that is let in can be served: the log says how many can be."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if limit == resource.RLIM_INFINITY:
+        pytest.skip("there is no limit here")
+    given = settings(implementation=implementation, port=free_port(), max_connections=limit)
+
+    def client(url: str) -> str:
+        return httpx.get(f"{url}/SIGTERM").text
+
+    assert "ok" == while_served(client, given)
+    assert f"may open no more than {limit} files (ulimit -Hn)" in caplog.text
+    assert f"instead of {limit}." in caplog.text
+
+
+def test_gateways_of_one_machine_may_share_a_port() -> None:
+    """Both have their part of the clients."""
+    port = free_port()
+    with (
+        served_elsewhere(port=port, reuse_port=True) as first,
+        served_elsewhere(port=port, reuse_port=True) as second,
+    ):
+        assert f"http://127.0.0.1:{port}" == first == second
+
+        pids = {httpx.get(f"{first}/pid").text for _ in range(200)}
+
+    assert 2 == len(pids)
+
+
+@both
 def test_a_port_in_use_is_one_sentence(implementation: str) -> None:
     """Host, port and the system's reason."""
     with closing(bind("127.0.0.1", 0)) as taken:
@@ -172,3 +203,41 @@ def test_an_application_that_fails_to_start_is_never_ready(
     assert "The application did not start; its error is above." == str(raised.value)
     assert "no Redis" in caplog.text
     assert "" == capfd.readouterr().out
+
+
+class Probed:
+    """The application of the harness, and the same on the port for probes."""
+
+    def __init__(self, given: Settings) -> None:
+        self._app = create_app(given)
+        self.probes = create_app(given)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+@both
+def test_probes_are_answered_on_a_port_of_their_own_until_the_last_request_has_ended(implementation: str) -> None:
+    """They say that it stops, while a request runs that was there before."""
+    port, probes_port = free_port(), free_port()
+    probes = f"http://127.0.0.1:{probes_port}/stopping"
+
+    def client(url: str) -> list[str]:
+        before = httpx.get(probes).text
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(httpx.get, f"{url}/SIGTERM")
+            while (after := httpx.get(probes).text) == "no" and not running.done():
+                time.sleep(0.001)
+            return [before, after, running.result().text]
+
+    given = settings(implementation=implementation, port=port, probes_port=probes_port)
+
+    assert ["no", "yes", "ok"] == while_served(client, given, create_app=Probed)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(probes)
+
+
+def test_an_application_without_probes_has_no_use_for_their_port() -> None:
+    """It would accept connections that nobody answers."""
+    with pytest.raises(ServerError, match=r"server\.probes_port is set, but this application has no probes"):
+        serve(settings(port=0, probes_port=free_port()), create_app=create_app)

@@ -10,6 +10,7 @@ from gateway.settings import (
     DrainSettings,
     HealthSettings,
     IndexSettings,
+    KubernetesSettings,
     LoggingSettings,
     ModelSettings,
     QueueSettings,
@@ -39,6 +40,7 @@ def test_the_example_shows_every_setting_with_its_default() -> None:
     assert settings.breaker == BreakerSettings()
     assert settings.retry == RetrySettings()
     assert settings.drain == DrainSettings()
+    assert settings.kubernetes == KubernetesSettings()
     assert settings.logging == LoggingSettings()
     assert settings.bedrock == BedrockSettings()
     assert settings.admin == AdminSettings()

@@ -105,6 +105,13 @@ def test_those_that_were_found_come_behind_those_that_are_listed() -> None:
     assert parsed(TWO) == with_found(parsed(TWO), {})
 
 
+def test_what_was_found_elsewhere_is_not_said_to_stand_in_a_file() -> None:
+    """The sentence is for whoever looks for it."""
+    settings = parsed("models: [{name: x, workers: [{url: 'http://a:1'}], service: {name: s}}]")
+    with pytest.raises(SettingsError, match=r"^models\[0\]\.found\[0\]\.url is 'http://a:1'"):
+        with_found(settings, {"x": [a_worker("http://a:1")]})
+
+
 @pytest.mark.parametrize(
     ("model", "worker", "fault"),
     [

@@ -272,3 +272,26 @@ async def test_a_preempted_request_has_the_same_answer() -> None:
 
     assert [one["choices"][0]["text"] for one in alone] == [one["choices"][0]["text"] for one in together]
     assert 'vllm:num_preemptions_total{engine="0",model_name="tiny"} 0.0' not in metrics
+
+
+async def test_an_event_carries_as_many_tokens_as_the_interval() -> None:
+    """The first token alone, then eight at a time, and at the end what is left; put together they say the same."""
+    body = {**HELLO, **UNCUT, "max_tokens": 20, "stream": True}
+    streams = []
+    for interval in (1, 8):
+        async with (
+            serving(SimulatorOptions(port=0, speed=0, stream_interval=interval)) as url,
+            httpx.AsyncClient(base_url=url, timeout=10, verify=False) as worker,
+        ):
+            streams.append(events((await worker.post("/v1/chat/completions", json=body)).text))
+    single, eight = ([event["choices"][0] for event in stream if event["choices"]] for stream in streams)
+
+    assert [1, 8, 8, 3] == [len(choice["token_ids"]) for choice in eight if choice.get("token_ids")]
+    assert said(single) == said(eight)
+    assert ["length"] == [choice["finish_reason"] for choice in eight if choice["finish_reason"]]
+
+
+def said(choices: list[dict[str, Any]]) -> tuple[str, list[int]]:
+    """Text and ids of a stream's choices, put together."""
+    text = "".join(choice["delta"].get("content") or "" for choice in choices)
+    return text, [token for choice in choices for token in choice.get("token_ids") or []]

@@ -20,6 +20,7 @@ def test_the_defaults() -> None:
     [
         ({"port": 70_000}, "port must be 0 to 65535, got 70000"),
         ({"blocks": 0}, "blocks must be at least 1, got 0"),
+        ({"stream_interval": 0}, "stream_interval must be at least 1, got 0"),
         ({"tpot_ms": 0}, "tpot_ms must be above 0, got 0"),
         ({"prefill_tokens_per_s": float("nan")}, "prefill_tokens_per_s must be above 0, got nan"),
         ({"speed": -1}, "speed must not be negative, got -1"),

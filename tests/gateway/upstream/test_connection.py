@@ -94,6 +94,34 @@ async def test_a_large_body_is_written_without_a_copy() -> None:
     assert Line(body=body).transport.written[1] is body
 
 
+async def test_a_long_body_goes_out_a_piece_in_each_turn_of_the_loop() -> None:
+    """Others have their turns in between; the pieces are all of it, in order."""
+    body = bytes(range(256)) * 2500
+    line = Line(body=body)
+    sizes = [len(b"".join(line.transport.written[1:]))]
+    while sizes[-1] < len(body):
+        await asyncio.sleep(0)
+        sizes.append(len(b"".join(line.transport.written[1:])))
+
+    assert [262_144, 524_288, 640_000] == sizes
+    assert body == b"".join(line.transport.written[1:])
+
+
+async def test_the_rest_of_a_body_stays_behind_when_the_call_is_over() -> None:
+    """Given up, or answered before all of it was out: then the connection is not used again."""
+    given_up, answered = Line(body=b"x" * 640_000), Line(body=b"x" * 640_000)
+    answered.come(OK + b"hello")
+
+    assert not answered.connection.is_reusable()
+
+    for line in (given_up, answered):
+        line.connection.abort()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert [262_144, 262_144] == [len(b"".join(line.transport.written[1:])) for line in (given_up, answered)]
+
+
 async def test_an_answer_in_one_packet_is_complete_at_once() -> None:
     """Status, headers and body of one packet are there without a suspension."""
     line = Line()

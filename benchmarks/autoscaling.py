@@ -1,0 +1,306 @@
+"""Whether a cluster would grow under load and shrink after it, on the queries of deploy/eks/autoscaling.
+
+A real Prometheus scrapes a real gateway before simulated workers. Clients stream: first none, then some, then many,
+then none. Every few seconds each query of both ScaledObjects is asked, and from the answers it is counted how many
+replicas Kubernetes would want (`benchmarks/scaler.py`). Nothing is scaled: that is on paper. What clients have open is
+known here, so the answers can be compared with it.
+
+Needs Prometheus (Debian: `apt-get install prometheus`). Takes five minutes.
+
+Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+"""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import yaml
+
+from benchmarks.processes import ROOT, Child, ChildFailedError, Processes, free_port, start_gateway
+from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser, conclude
+from benchmarks.scaler import Scaler
+
+MANIFESTS = ROOT / "deploy" / "eks" / "autoscaling"
+MODEL = "llama-70b"
+"""The one that the manifests name."""
+WORKERS = 3
+TPOT_MS = 3_000
+"""Slow streams, so that many are open at little cost."""
+OPENED_S = 120.0
+"""Until all streams of a phase must have begun."""
+SCRAPE_S = 5
+WINDOW_S = 60
+"""The queries look back so far."""
+LOOK_S = 5.0
+SETTLED_S = WINDOW_S + 2 * SCRAPE_S
+"""After a change the queries have forgotten what was before."""
+SETTLED_LOOKS = 3
+"""At least so many from then on: on a busy machine a look may take long."""
+PACKAGES = ("httpx", "uvicorn", "uvloop", "prometheus-client")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of the run, with as many streams open all the time."""
+
+    name: str
+    streams: int
+    lasts_s: float
+
+
+PHASES = (
+    Phase("before", 0, 15),
+    Phase("some", 100, SETTLED_S + 15),
+    Phase("many", 460, SETTLED_S + 15),
+    Phase("after", 0, SETTLED_S + 15),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What Prometheus answered at one moment, and what follows."""
+
+    at_s: float
+    phase: Phase
+    is_settled: bool
+    """The phase has lasted for longer than the queries look back."""
+    values: dict[str, float | None]
+    """By scaler and trigger."""
+    replicas: dict[str, int]
+    """By scaler."""
+
+
+class Prometheus:
+    """A server that scrapes a gateway as a ServiceMonitor of the chart makes it."""
+
+    def __init__(self, processes: Processes, target: str) -> None:
+        """Raises ChildFailedError where it is not installed, or does not start."""
+        program = shutil.which("prometheus")
+        if program is None:
+            raise ChildFailedError("Prometheus is not installed (Debian: apt-get install prometheus)")
+        labels = {"namespace": "warmgate", "service": "warmgate-pods", "pod": "warmgate-0"}
+        scraped = {"job_name": "warmgate", "static_configs": [{"targets": [target], "labels": labels}]}
+        config = processes.directory / "prometheus.yaml"
+        config.write_text(yaml.safe_dump({"global": {"scrape_interval": f"{SCRAPE_S}s"}, "scrape_configs": [scraped]}))
+        port = free_port()
+        command = [
+            program,
+            f"--config.file={config}",
+            f"--storage.tsdb.path={processes.directory / 'tsdb'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ]
+        child: Child = processes.start("prometheus", command)
+        child.wait_for_port(port)
+        self._url = f"http://127.0.0.1:{port}/api/v1/query"
+
+    async def ask(self, http: httpx.AsyncClient, query: str) -> float | None:
+        """The one value that *query* has at this moment; None: it has none."""
+        answer = (await http.get(self._url, params={"query": query})).raise_for_status().json()
+        result = answer["data"]["result"]
+        return float(result[0]["value"][1]) if result else None
+
+
+def scalers() -> list[Scaler]:
+    """Those of the manifests: gateways, then engines."""
+    files = ("keda-gateway.yaml", "keda-engines.yaml")
+    return [Scaler.of(yaml.safe_load((MANIFESTS / file).read_text(encoding="utf-8"))) for file in files]
+
+
+async def stream_for_ever(http: httpx.AsyncClient, url: str, number: int, has_begun: asyncio.Event) -> None:
+    """A client that begins its next stream when one has ended."""
+    body = {
+        "model": MODEL,
+        "stream": True,
+        "max_tokens": 100,
+        "messages": [{"role": "user", "content": f"Client {number} would like to know. " * 4}],
+    }
+    while True:
+        async with http.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+            response.raise_for_status()
+            async for _ in response.aiter_raw():
+                has_begun.set()
+
+
+class Clients:
+    """As many streams as a phase wants."""
+
+    def __init__(self, http: httpx.AsyncClient, url: str, *, opened_s: float = OPENED_S) -> None:
+        self._http = http
+        self._url = url
+        self._opened_s = opened_s
+        self._open: list[asyncio.Task[None]] = []
+
+    async def become(self, count: int) -> None:
+        """Return when all of them have begun, or the others have ended.
+
+        Raises:
+            ChildFailedError: some have not begun in time.
+        """
+        loop = asyncio.get_running_loop()
+        begun = []
+        while len(self._open) < count:
+            begun.append(asyncio.Event())
+            self._open.append(loop.create_task(stream_for_ever(self._http, self._url, len(self._open), begun[-1])))
+        leaving, self._open = self._open[count:], self._open[:count]
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        try:
+            async with asyncio.timeout(self._opened_s):
+                for event in begun:
+                    await event.wait()
+        except TimeoutError:
+            self.check()
+            raise ChildFailedError(f"{sum(not event.is_set() for event in begun)} streams did not begin") from None
+
+    def check(self) -> None:
+        """Raises what a client has ended with: none ends by itself."""
+        for task in self._open:
+            if task.done():
+                task.result()
+
+
+async def drill(
+    ask: Callable[[str], Awaitable[float | None]],
+    clients: Clients,
+    scaled: Sequence[Scaler],
+    phases: Sequence[Phase],
+    *,
+    look_s: float = LOOK_S,
+) -> list[Look]:
+    """Go through *phases*, look every *look_s*, and count replicas from those of the look before."""
+    replicas = {scaler.name: scaler.least for scaler in scaled}
+    looks: list[Look] = []
+    began = time.monotonic()
+    for phase in phases:
+        await clients.become(phase.streams)
+        phase_began = time.monotonic()
+        settled = 0 if phase.lasts_s > SETTLED_S else SETTLED_LOOKS
+        while (passed_s := time.monotonic() - phase_began) < phase.lasts_s or settled < SETTLED_LOOKS:
+            clients.check()
+            values: dict[str, float | None] = {}
+            for scaler in scaled:
+                answers = {trigger.name: await ask(trigger.query) for trigger in scaler.triggers}
+                values |= {f"{scaler.name} {name}": value for name, value in answers.items()}
+                replicas[scaler.name] = scaler.replicas(replicas[scaler.name], answers)
+            is_settled = passed_s > SETTLED_S
+            settled += is_settled
+            looks.append(Look(time.monotonic() - began, phase, is_settled, values, dict(replicas)))
+            await asyncio.sleep(look_s)
+    await clients.become(0)
+    return looks
+
+
+async def _run() -> list[Look]:
+    with Processes() as processes:
+        workers = [_worker(processes, number) for number in range(WORKERS)]
+        settings = {
+            "server": {"host": "127.0.0.1", "port": free_port()},
+            "models": [{"name": MODEL, "workers": [{"url": worker} for worker in workers]}],
+            "logging": {"requests": False},
+        }
+        _, url = start_gateway(processes, settings)
+        prometheus = Prometheus(processes, url.removeprefix("http://"))
+        limits = httpx.Limits(max_connections=None)
+        async with (
+            httpx.AsyncClient(timeout=60, limits=limits, verify=False) as http,
+            httpx.AsyncClient(timeout=60, verify=False) as asking,
+        ):
+            scaled = scalers()
+            queries = [trigger.query for scaler in scaled for trigger in scaler.triggers]
+            await _answered(prometheus, asking, queries)
+            return await drill(lambda query: prometheus.ask(asking, query), Clients(http, url), scaled, PHASES)
+
+
+def _worker(processes: Processes, number: int) -> str:
+    command = [sys.executable, "-m", "gateway", "simulate", "--port", "0", "--model", MODEL, "--tpot-ms", str(TPOT_MS)]
+    return processes.start(f"worker-{number}", command).wait_for_ready_line()
+
+
+async def _answered(prometheus: Prometheus, http: httpx.AsyncClient, queries: Sequence[str]) -> None:
+    """Wait until every query has an answer.
+
+    Raises:
+        ChildFailedError: one had none for a minute.
+    """
+    give_up_at = time.monotonic() + WINDOW_S
+    while silent := [query for query in queries if await prometheus.ask(http, query) is None]:
+        if time.monotonic() > give_up_at:
+            raise ChildFailedError(f"Prometheus has no answer to {silent[0]}")
+        await asyncio.sleep(1)
+
+
+def report_of(looks: Sequence[Look], scaled: Sequence[Scaler], circumstances: Circumstances) -> Report:
+    """Bars, and a row for every second look."""
+    gateways, engines = scaled
+    report = Report("autoscaling", "Replicas that Kubernetes would want, by the queries of deploy/eks", circumstances)
+    settled = [look for look in looks if look.is_settled]
+    told = f"{engines.name} requests"
+    errors = [abs((look.values[told] or 0) - look.phase.streams) / max(1, look.phase.streams) for look in settled]
+    silent = sum(value is None for look in looks for value in look.values.values())
+    ended = looks[-1].replicas
+
+    def highest(scaler: Scaler, phase: str) -> int:
+        return max((look.replicas[scaler.name] for look in looks if look.phase.name == phase), default=0)
+
+    report.bars = [
+        Bar("queries that Prometheus had no answer to", silent, "==", 0),
+        Bar("open streams as the query tells, largest relative error after a minute", max(errors), "<=", 0.05),
+        Bar("engines under some load: 100 requests, 32 for each", highest(engines, "some"), ">=", 3),
+        Bar("engines under much load: as many as there may be", highest(engines, "many"), "==", engines.most),
+        Bar("gateways under some load: as few as there may be", highest(gateways, "some"), "==", gateways.least),
+        Bar("gateways under much load: 460 requests, 200 for each", highest(gateways, "many"), "==", 3),
+        Bar("engines at the end", ended[engines.name], "==", engines.least),
+        Bar("gateways at the end", ended[gateways.name], "==", gateways.least),
+    ]
+    columns = ["s", "open streams", *looks[0].values, f"replicas of {gateways.name}", f"replicas of {engines.name}"]
+    rows = [
+        [round(look.at_s), look.phase.streams, *look.values.values(), *look.replicas.values()] for look in looks[::2]
+    ]
+    report.tables.append(Table("Answers, and the replicas that follow", columns, rows))
+    for scaler in scaled:
+        report.tables.append(
+            Table(
+                f"Queries of {scaler.name}, {scaler.least} to {scaler.most} replicas",
+                ("trigger", "for one replica", "query"),
+                [(trigger.name, trigger.target, f"`{trigger.query}`") for trigger in scaler.triggers],
+            )
+        )
+    report.notes = [
+        f"{WORKERS} simulated workers, {TPOT_MS} ms per token, and one gateway all the time: what is counted is what"
+        " Kubernetes would want, and changes nothing.",
+        f"Scraped every {SCRAPE_S} s. The windows of `behavior` are left out: in a cluster replicas come at the speed"
+        " that it allows, and go after 10 (gateways) or 15 minutes (engines).",
+        "100 requests at 32 for each engine are 3.1 engines. Where 3 are, that is within the tenth that is let pass.",
+        "Triggers by the processor are left out: what they ask is not in Prometheus.",
+    ]
+    report.figures["looks"] = list(looks)
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argument_parser("autoscaling", __doc__ or "")
+    options = parser.parse_args(arguments)
+
+    def run() -> Report:
+        program = shutil.which("prometheus")
+        tools = {} if program is None else {"prometheus": _version(Path(program))}
+        circumstances = Circumstances.observe(seed=None, packages=PACKAGES, tools=tools)
+        return report_of(asyncio.run(_run()), scalers(), circumstances)
+
+    return conclude("autoscaling", run, results=options.results, cannot_run=(ChildFailedError, httpx.HTTPError))
+
+
+def _version(program: Path) -> str:
+    said = subprocess.run([program, "--version"], capture_output=True, check=True, text=True)
+    return said.stdout.split()[2]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""The chat requests that go through a proxy under load: one system prompt for all, questions that differ."""
+
+import json
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmarks.stub_worker import EVENTS_PER_STREAM
+
+PROMPTS = 64
+PATH = "/v1/chat/completions"
+
+Load = Literal["requests", "streams"]
+LOADS: tuple[Load, ...] = ("requests", "streams")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How long the parts of a prompt are, in characters."""
+
+    name: str
+    """Of the whole body, with the JSON around the two."""
+    system_characters: int
+    """Shared by all prompts, as a system prompt is."""
+    user_characters: int
+
+
+SMALL = Size("1.2 kB", 700, 330)
+SIZES = (SMALL, Size("20 kB", 13_300, 6_500), Size("220 kB", 150_000, 69_800))
+
+
+def bodies(load: Load, rng: random.Random, size: Size = SMALL) -> list[str]:
+    """The bodies that a round goes through in turn, ``PROMPTS`` of them."""
+    system = words(rng, size.system_characters)
+    return [_body(system, words(rng, size.user_characters), streams=load == "streams") for _ in range(PROMPTS)]
+
+
+def one_body(load: Load, rng: random.Random, size: Size = SMALL) -> str:
+    """A body whose system prompt is like no other."""
+    system, question = words(rng, size.system_characters), words(rng, size.user_characters)
+    return _body(system, question, streams=load == "streams")
+
+
+def words(rng: random.Random, characters: int) -> str:
+    """So many characters that look like prose to whoever counts letters."""
+    letters = "".join(rng.choices("etaoinshrdlu    ", k=2 * characters))
+    return " ".join(letters.split())[:characters]
+
+
+def _body(system: str, question: str, *, streams: bool) -> str:
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+    body = {"model": "tiny", "messages": messages, "max_tokens": EVENTS_PER_STREAM, "temperature": 0.7}
+    return json.dumps({**body, "stream": True} if streams else body)

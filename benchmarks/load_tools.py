@@ -1,0 +1,42 @@
+"""Programs of others that benchmarks need beside themselves, wrk and nginx: installed where they are missing."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+from benchmarks.processes import ChildFailedError
+
+SERVICE_PATH = "/usr/sbin"
+"""Where Debian puts nginx, and an ordinary user does not look."""
+
+
+def install_tools(also_in: str = SERVICE_PATH) -> None:
+    """Make sure that ``wrk`` and ``nginx`` are there, on the path or *also_in*, by apt-get where they are not.
+
+    Raises:
+        ChildFailedError: they are not, and cannot be installed from here.
+    """
+    os.environ["PATH"] += os.pathsep + also_in
+    missing = {tool: package for tool, package in (("wrk", "wrk"), ("nginx", "nginx-light")) if not shutil.which(tool)}
+    if not missing:
+        return
+    wanted = f"{' and '.join(missing)} missing (Debian: apt-get install {' '.join(missing.values())})"
+    if not shutil.which("apt-get"):
+        raise ChildFailedError(f"{wanted}, and there is no apt-get here")
+    if os.geteuid() != 0:
+        raise ChildFailedError(f"{wanted}, and only root can install them")
+    apt = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300"]
+    try:
+        subprocess.run([*apt, "update"], check=True, stdout=sys.stderr)
+        subprocess.run([*apt, "install", *missing.values()], check=True, stdout=sys.stderr)
+    except subprocess.CalledProcessError as error:
+        raise ChildFailedError(f"{wanted}; {shlex.join(error.cmd)} ended with {error.returncode}") from error
+
+
+def tool_versions() -> dict[str, str]:
+    """Of both, as they say it themselves."""
+    wrk = subprocess.run(["wrk", "-v"], capture_output=True, text=True, check=False).stdout.split()
+    nginx = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=False).stderr.split("/")
+    return {"wrk": wrk[1], "nginx": nginx[-1].strip()}

@@ -1,0 +1,93 @@
+"""What one run through one router came to. All times are seconds of the workers."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.peers.routing.asking import Answer
+from benchmarks.peers.routing.workers import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Processor time, as cores that were busy all the time."""
+
+    clients: float
+    router: float
+    workers: float
+
+    @property
+    def cores(self) -> float:
+        return self.clients + self.router + self.workers
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    router: str
+    is_ours: bool
+    requests: int
+    failures: Mapping[str, int]
+    """How many ended how; empty: all were answered."""
+    hit_rate: float
+    """Cached share of all prompt tokens, as the workers count."""
+    ttft_mean_s: float
+    """From when a request was due. Times are of those that were answered; infinite where there is none."""
+    ttft_p50_s: float
+    ttft_p90_s: float
+    ttft_p99_s: float
+    e2e_p50_s: float
+    imbalance: float
+    """Prompt tokens that the busiest worker computed, over the mean of all."""
+    busiest_share: float
+    """Of all requests, the part that the worker with most of them got."""
+    output_tokens: int
+    """As the workers count: the same for all, or they were not asked the same."""
+    late_p99_s: float
+    """How long after its time a request left the client."""
+    effort: Effort
+    took_s: float
+    """By the clock."""
+
+    @classmethod
+    def of(
+        cls,
+        router: str,
+        answers: Sequence[Answer],
+        work: Sequence[Work],
+        effort: Effort,
+        *,
+        is_ours: bool,
+        speed: float,
+        took_s: float,
+    ) -> "Outcome":
+        """Raises ValueError: nobody asked, or no worker was asked."""
+        answered = [answer for answer in answers if answer.failure is None]
+        ttft = sorted(answer.ttft_s * speed for answer in answered)
+        computed = [each.computed_tokens for each in work]
+        ended = [each.requests for each in work]
+        prompts = sum(each.prompt_tokens for each in work)
+        if not answers or not prompts:
+            raise ValueError(f"no request has reached a worker through {router}")
+        return cls(
+            router=router,
+            is_ours=is_ours,
+            requests=len(answers),
+            failures=Counter(answer.failure for answer in answers if answer.failure is not None),
+            hit_rate=1 - sum(computed) / prompts,
+            ttft_mean_s=sum(ttft) / len(ttft) if ttft else float("inf"),
+            ttft_p50_s=percentile(ttft, 50),
+            ttft_p90_s=percentile(ttft, 90),
+            ttft_p99_s=percentile(ttft, 99),
+            e2e_p50_s=percentile(sorted(answer.e2e_s * speed for answer in answered), 50),
+            imbalance=max(computed) * len(work) / sum(computed) if any(computed) else 1.0,
+            busiest_share=max(ended) / sum(ended) if any(ended) else 0.0,
+            output_tokens=sum(each.output_tokens for each in work),
+            late_p99_s=percentile(sorted(answer.late_s * speed for answer in answers), 99),
+            effort=effort,
+            took_s=took_s,
+        )
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """Of sorted values, the one that *percent* of 100 are below; infinite where there is none."""
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else float("inf")

@@ -1,0 +1,216 @@
+"""The slices of recorded traffic that go through every router, as who asks what when.
+
+A slice is made of sessions that come at times of their own, whoever is still being answered; inside a session the next
+turn follows the answer before. Chats of a trace without sessions are sessions of one turn. All times are seconds of the
+workers, and are divided by the load: at load 2 everybody comes, reads and thinks twice as fast.
+"""
+
+import dataclasses
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from benchmarks.live import TRACE as TAU
+from benchmarks.live import conversations
+from benchmarks.replay.setting import AGENTIC, CONVERSATION
+from benchmarks.replay.trace import Recorded, read_trace
+from benchmarks.replay.workload import OpenLoop
+
+Message = dict[str, Any]
+
+MODEL = "tiny"
+CHARACTERS_PER_TOKEN = 4
+"""Of words of `LETTERS`, in a simulated worker."""
+LETTERS = "etaoinshrdlcumpg"
+WORD_LETTERS = 8  # 32 bits
+ROLES = ("user", "assistant")
+TEMPLATE_TOKENS = {"user": 5, "assistant": 6}
+"""What the template of a simulated worker puts around a message."""
+LONGEST_PAUSE_S = 120.0
+"""Agents come during so long a time; no pause in their trace is longer."""
+TALKS_EVERY_S = 8.0
+"""Mean time between the beginnings of two conversations of tau, which has no times of its own."""
+TOOL_S, USER_S = 1.0, 8.0
+"""Mean time until a tool, or a person, has answered in them."""
+
+
+class Prompt(Protocol):
+    def messages(self) -> Sequence[Message]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A prompt that was recorded as text."""
+
+    recorded: Sequence[Message]
+
+    def messages(self) -> Sequence[Message]:
+        return self.recorded
+
+
+@dataclass(frozen=True, slots=True)
+class MadeUp:
+    """A prompt of which only lengths and ids of blocks are known: equal blocks are equal text, and no others are.
+
+    Each block is a message, by turns of user and assistant, so that a longer chat begins with the shorter one.
+    """
+
+    blocks: tuple[int, ...]
+    block_tokens: int
+    tail_tokens: int
+    """What follows the last full block; like nobody else's."""
+    number: int
+
+    def messages(self) -> Sequence[Message]:
+        """To a simulated worker, as many tokens as there are in blocks and tail. O(characters)."""
+        messages = [
+            _message(ROLES[place % len(ROLES)], block, self.block_tokens) for place, block in enumerate(self.blocks)
+        ]
+        return [*messages, _message(ROLES[0], ~self.number, self.tail_tokens)]
+
+
+def _message(role: str, number: int, tokens: int) -> Message:
+    """Of *tokens* with all that the template puts around it, but at least one of its own."""
+    return {"role": role, "content": _text(number, max(1, tokens - TEMPLATE_TOKENS[role]))}
+
+
+def _text(number: int, tokens: int) -> str:
+    """Words that say nothing but *number*, of which 32 bits count."""
+    word = "".join(LETTERS[number >> 4 * place & 15] for place in range(WORD_LETTERS))
+    characters = tokens * CHARACTERS_PER_TOKEN
+    return (word * (characters // WORD_LETTERS + 1))[:characters]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    wait_s: float
+    """After the answer before; 0 for the first."""
+    prompt: Prompt
+    output_tokens: int
+
+    def body(self) -> bytes:
+        """A streamed chat. O(characters)."""
+        asked = {
+            "model": MODEL,
+            "messages": self.prompt.messages(),
+            "max_tokens": self.output_tokens,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        return json.dumps(asked, ensure_ascii=False).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    begins_s: float
+    """After the beginning of the run."""
+    turns: Sequence[Turn]
+
+    def at(self, load: float) -> "Session":
+        """The same, *load* times as fast."""
+        turns = [dataclasses.replace(turn, wait_s=turn.wait_s / load) for turn in self.turns]
+        return Session(self.begins_s / load, turns)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRates:
+    """What the workers of a slice are, before tokens are shrunk."""
+
+    blocks: int
+    """KV cache, in blocks of 16 tokens."""
+    prefill_tokens_per_s: float
+    tpot_ms: float = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """*size* is how many conversations, requests or sessions are taken where nobody says."""
+
+    title: str
+    size: int
+    most_turns: int | None
+    """Of a session, where nobody says; None: all."""
+    rates: WorkerRates
+    shrink: int
+    """Prompts are so many times shorter than recorded, where nobody says; so are caches and rates."""
+    load: float
+    """Where nobody says."""
+    sessions: "Callable[[Slicing], list[Session]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Slicing:
+    """What of a trace is taken, and how."""
+
+    size: int
+    most_turns: int | None
+    """Of a session; None: all."""
+    shrink: int
+    seed: int
+
+
+def tau(slicing: Slicing) -> list[Session]:
+    """Conversations with a long system prompt and tools, their text as recorded, at times that are made up."""
+    rng = random.Random(slicing.seed)
+    talks = conversations(TAU, slicing.size)
+    rng.shuffle(talks)
+    begins = itertools.accumulate(rng.expovariate(1 / TALKS_EVERY_S) for _ in talks)
+    return [
+        Session(
+            begun,
+            [
+                Turn(_pause_s(turn.messages, rng) if number else 0.0, Said(turn.messages), turn.output_tokens)
+                for number, turn in enumerate(talk[: slicing.most_turns])
+            ],
+        )
+        for begun, talk in zip(begins, talks, strict=True)
+    ]
+
+
+def _pause_s(messages: Sequence[Message], rng: random.Random) -> float:
+    mean_s = TOOL_S if messages[-1]["role"] == "tool" else USER_S
+    return rng.expovariate(1 / mean_s)
+
+
+def conversation(slicing: Slicing) -> list[Session]:
+    """The head of the chat trace, at its own times: sessions of one turn."""
+    trace = read_trace(CONVERSATION).part(0, slicing.size)
+    arrivals = OpenLoop(trace.requests, random.Random(slicing.seed), speed=1.0).begin()
+    return [Session(at, [_turn(recorded, 0.0, trace.block_tokens, slicing)]) for at, recorded in arrivals]
+
+
+def agentic(slicing: Slicing) -> list[Session]:
+    """The first sessions of coding agents, with their own pauses; they come at random during one longest pause."""
+    rng = random.Random(slicing.seed)
+    trace = read_trace(AGENTIC).part(0, slicing.size)
+    sessions = []
+    for _, asked in itertools.groupby(trace.requests, key=lambda recorded: recorded.session):
+        turns = [
+            _turn(recorded, recorded.wait_s if number else 0.0, trace.block_tokens, slicing)
+            for number, recorded in enumerate(itertools.islice(asked, slicing.most_turns))
+        ]
+        sessions.append(Session(rng.random() * LONGEST_PAUSE_S, turns))
+    return sorted(sessions, key=lambda session: session.begins_s)
+
+
+def _turn(recorded: Recorded, wait_s: float, block_tokens: int, slicing: Slicing) -> Turn:
+    tail_tokens = recorded.prompt_tokens - len(recorded.blocks) * block_tokens
+    prompt = MadeUp(recorded.blocks, block_tokens // slicing.shrink, tail_tokens // slicing.shrink, recorded.number)
+    return Turn(wait_s, prompt, recorded.output_tokens)
+
+
+def turns_of(sessions: Sequence[Session]) -> Iterator[Turn]:
+    return (turn for session in sessions for turn in session.turns)
+
+
+SLICES: Mapping[str, Slice] = {
+    "tau": Slice("tau-bench, airline conversations", 100, None, WorkerRates(1536, 2_000.0), 1, 1.0, tau),
+    "conversation": Slice(
+        "mooncake conversation, its head", 1200, None, WorkerRates(182_784, 10_000.0), 4, 0.5, conversation
+    ),
+    "agentic": Slice("20 sessions of coding agents", 20, 30, WorkerRates(20_480, 10_000.0), 4, 2.0, agentic),
+}

@@ -1,0 +1,161 @@
+"""What each adds to the latency at rates that it can keep up with: an open loop, against the worker without a proxy."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.bench import Target
+from benchmarks.chat_bodies import LOADS, Load, bodies
+from benchmarks.peers.entrants import ENTRANTS, NGINX, OURS, Entrant
+from benchmarks.peers.field import Field, Setting, Wanted, new_report, say, set_up_notes, taking_the_field
+from benchmarks.peers.line import wire
+from benchmarks.peers.open_loop import poisson
+from benchmarks.peers.scenarios import timed
+from benchmarks.peers.scenarios.closed_loop import STUB, WORKERS
+from benchmarks.peers.scenarios.timed import Reading
+from benchmarks.report import Bar, Report, Spread, Table
+
+ROUNDS, SECONDS = 2, 2.0
+WARM_UP_S = 1.0
+MOST_SLOW_PER_S = 20
+JUDGED_PER_S = 500
+EVENT_MS = 10
+"""Between the events of a stream: one takes a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many requests, or streams, per second, on the average: they come independently of each other."""
+
+    per_s: float
+    streams: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.per_s:g} {'streams' if self.streams else 'requests'} per second"
+
+
+SLOW = Rate(MOST_SLOW_PER_S)
+RATES = (SLOW, Rate(100), Rate(JUDGED_PER_S), Rate(1000), Rate(50, streams=True))
+Found = Mapping[Rate, Sequence[Reading]]
+
+
+def run(setting: Setting) -> Report:
+    wanted = setting.or_else(rounds=ROUNDS, seconds=SECONDS)
+    report = new_report("rates", "Added latency at fixed rates", wanted)
+    with taking_the_field(wanted) as field:
+        found = measure(field, wanted)
+        missing = field.missing
+    tell(report, found)
+    report.notes += [
+        f"{wanted.rounds} rounds of {wanted.seconds:g} s. Requests of 1.2 kB at random times that are the same for all "
+        "(Poisson); a latency counts from when a request was due, so that a stall is in the figures of all that were "
+        "due meanwhile. Added: minus that of the worker without a proxy, same percentile, same round.",
+        f"A stream has an event each {EVENT_MS} ms. First byte: of the body.",
+        f"The slow ones are asked {MOST_SLOW_PER_S} times a second and no more.",
+        *set_up_notes(wanted, workers=f"{WORKERS} stub workers in one process"),
+        *timed.noise([reading for readings in found.values() for reading in readings]),
+        *missing,
+    ]
+    return report
+
+
+def measure(field: Field, wanted: Wanted) -> Found:
+    """Everybody at every rate that is for it. Raises `ChildFailedError` where ours does not start."""
+    stub = field.bench.start_stub("--workers", str(WORKERS), "--event-ms", str(EVENT_MS))
+    workers = stub.urls["requests"].split(",")
+    direct = Target(STUB, stub.child, dict.fromkeys(LOADS, workers[0]))
+    runners: list[tuple[Entrant | None, Target]] = [(None, direct), *field.start(workers)]
+    found: dict[Rate, list[Reading]] = {rate: [] for rate in RATES}
+    for number in range(-1, wanted.rounds):  # the first is to warm up
+        for rate in RATES:
+            schedule = poisson(rate.per_s, wanted.seconds if number >= 0 else WARM_UP_S, random.Random(wanted.seed))
+            request = requests(rate, wanted.seed)
+            for entrant, target in runners:
+                if not takes_part(entrant, rate) or not schedule:
+                    continue
+                reading = timed.observe(
+                    field.bench,
+                    target,
+                    request,
+                    schedule,
+                    round_number=number,
+                    streams=rate.streams,
+                    is_proxy=entrant is not None,
+                )
+                if number >= 0:
+                    found[rate].append(reading)
+                    shown = f"p99 {reading.last.p99_ms:.3g} ms" if reading.last else "nothing came whole"
+                    say(f"round {number + 1}, {rate.title}: {target.name}: {shown}")
+    return found
+
+
+def takes_part(entrant: Entrant | None, rate: Rate) -> bool:
+    """Slow ones at the lowest rate, for which nginx and ours are there to compare; the others at all but that."""
+    if rate == SLOW:
+        return entrant is None or entrant.is_slow or entrant.name in {NGINX, OURS}
+    return entrant is None or not entrant.is_slow
+
+
+def requests(rate: Rate, seed: int) -> Callable[[int], bytes]:
+    """Request number n as it goes over the wire."""
+    load: Load = "streams" if rate.streams else "requests"
+    wires = [wire(body.encode()) for body in bodies(load, random.Random(seed))]
+    return lambda number: wires[number % len(wires)]
+
+
+def added(readings: Sequence[Reading], name: str, figure: Callable[[Reading], float | None]) -> Spread | None:
+    """*figure* of *name* minus that of the worker itself, round by round; None where there is none."""
+    direct = {each.round: figure(each) for each in readings if each.target == STUB}
+    values = []
+    for each in readings:
+        value, base = figure(each), direct.get(each.round)
+        if each.target == name and value is not None and base is not None:
+            values.append(value - base)
+    return Spread.of(values) if values else None
+
+
+def first_p50(reading: Reading) -> float | None:
+    return reading.first.p50_ms if reading.first else None
+
+
+def first_p99(reading: Reading) -> float | None:
+    return reading.first.p99_ms if reading.first else None
+
+
+def last_p50(reading: Reading) -> float | None:
+    return reading.last.p50_ms if reading.last else None
+
+
+def last_p99(reading: Reading) -> float | None:
+    return reading.last.p99_ms if reading.last else None
+
+
+def tell(report: Report, found: Found) -> None:
+    """A table for each rate; the bar on the added p99 at 500 requests per second."""
+    judged = found[Rate(JUDGED_PER_S)]
+    routers = [name for name, entrant in ENTRANTS.items() if entrant.is_router]
+    others = {name: spread.median for name in routers if (spread := added(judged, name, last_p99)) is not None}
+    ours = added(judged, OURS, last_p99)
+    if others and ours is not None:
+        best = min(others, key=lambda name: others[name])
+        what = f"p99 added at {JUDGED_PER_S} requests per second, ms; limit: the best router's, {best}"
+        report.bars.append(Bar(what, ours.median, "<=", others[best]))
+    failed = sum(each.failed for readings in found.values() for each in readings if each.target == OURS)
+    report.bars.append(Bar("failed answers of warmgate", failed, "==", 0))
+    report.tables += [table(rate, readings) for rate, readings in found.items() if readings]
+    report.figures["readings"] = {rate.title: list(readings) for rate, readings in found.items()}
+
+
+def table(rate: Rate, readings: Sequence[Reading]) -> Table:
+    """One line per target: what it added, to the first byte and to the last, and what it used."""
+    rows = []
+    for name in dict.fromkeys(each.target for each in readings):
+        own = [each for each in readings if each.target == name]
+        is_stub = name == STUB
+        figures = (first_p50, first_p99, last_p50, last_p99)
+        spreads = [timed.spread_ms(own, each) if is_stub else added(readings, name, each) for each in figures]
+        cpu = Spread.of(each.target_cpu for each in own)
+        rows.append((f"{name} (not added: all)" if is_stub else name, *spreads, cpu, timed.failures(own)))
+    columns = ("", "first byte p50", "first byte p99", "whole p50", "whole p99", "share of a core", "failed")
+    return Table(f"{rate.title}: milliseconds added, median (lowest – highest) of the rounds", columns, rows)

@@ -1,0 +1,41 @@
+"""What the length of prompts costs: bodies of 1.2, 20 and 220 kB at saturation."""
+
+from benchmarks.chat_bodies import SIZES
+from benchmarks.peers.entrants import ENTRANTS
+from benchmarks.peers.field import CONNECTIONS, Setting, new_report, set_up_notes, taking_the_field
+from benchmarks.peers.scenarios import closed_loop
+from benchmarks.peers.scenarios.closed_loop import Case
+from benchmarks.report import Bar, Report
+
+ROUNDS, SECONDS = 3, 2.0
+CASES = [Case(f"Bodies of {size.name}", size=size) for size in SIZES]
+
+
+def run(setting: Setting) -> Report:
+    wanted = setting.or_else(rounds=ROUNDS, seconds=SECONDS)
+    report = new_report("sizes", "Long prompts: requests per second on one core by the size of the body", wanted)
+    with taking_the_field(wanted) as field:
+        found = closed_loop.measure(field, wanted, CASES)
+        missing = field.missing
+    tell(report, found)
+    report.notes += [
+        f"{wanted.rounds} rounds of {wanted.seconds:g} s, {CONNECTIONS} connections. Two thirds of a body are the "
+        "system prompt that all 64 share.",
+        *set_up_notes(wanted, workers=f"{closed_loop.WORKERS} stub workers in one process"),
+        *closed_loop.remarks(found),
+        *missing,
+    ]
+    return report
+
+
+def tell(report: Report, found: closed_loop.Found) -> None:
+    """A table for each size, and the bar on the largest."""
+    routers = [name for name, entrant in ENTRANTS.items() if entrant.is_router]
+    largest = found[CASES[-1]]
+    best = closed_loop.best_of(largest, "requests", routers)
+    report.bars += [
+        *closed_loop.bar_against(largest, best, "requests", "requests per s of 220 kB, the best router", 1.0),
+        Bar("failed answers of warmgate", closed_loop.errors_of_ours(found), "==", 0),
+    ]
+    report.tables += [closed_loop.table(case, measurements) for case, measurements in found.items()]
+    report.figures["measurements"] = {case.title: list(each) for case, each in found.items()}

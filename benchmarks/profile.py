@@ -1,0 +1,335 @@
+"""Where the instructions of one request go: the gateway as it is shipped, counted by callgrind, phase by phase.
+
+Instructions are what a busy machine cannot blur. They are not time: what the kernel does
+for a request (receive, send, epoll) is not among them, and what misses the cache counts like what hits it.
+
+What happens by the clock and not by the request (batches, looks at deadlines) is as much slower as the counted process
+is, so that a request costs what it does under load; what idles meanwhile is counted by itself, and taken off.
+
+Exit status: 0 it was counted, 2 it could not be.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from benchmarks.bench import KEYS_AND_LIMITS
+from benchmarks.chat_bodies import PATH, bodies
+from benchmarks.processes import Child, ChildFailedError, Processes, settings_before, start_stub_worker
+from benchmarks.report import Circumstances, Report, Table, argument_parser, conclude
+from benchmarks.shipped import Shipped, build
+
+SLOWER = 50.0
+"""Times as long as by itself that the gateway takes under callgrind, about."""
+CONNECTIONS = 32
+WARM_UP_REQUESTS = 1000
+"""Not counted: caches are filled, adaptive byte code has adapted."""
+START_S = 180.0
+PACKAGES = ("uvloop", "httptools", "numpy", "msgspec", "mypy")
+
+SLOWED = f"""
+import sys
+from gateway import endings
+from gateway.cli import main
+from gateway.quota import embedded_store, marks
+endings.SETTLE_S *= {SLOWER}
+embedded_store.BATCH_S *= {SLOWER}
+marks.RATE_AHEAD_S *= {SLOWER}
+sys.exit(main(["serve", *sys.argv[1:]]))
+"""
+"""Runs the gateway with everything that is done in batches done as seldom, per second, as requests come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Part of a request's life: the calls of the functions that *enter* it, with all that those call."""
+
+    name: str
+    enter: str
+    """A pattern that the whole name of a function in C matches. mypyc makes that of the module's and the function's."""
+    within: str | None = None
+    """The phase that it is a part of, and is taken out of."""
+
+
+PHASES = (
+    Phase("read HTTP, of callers and workers", r"__pyx_pw_9httptools_6parser_6parser_10HttpParser_\d+feed_data"),
+    Phase("write HTTP, to callers and workers", r"__pyx_pw_6uvloop_4loop_8UVStream_\d+write(lines)?"),
+    Phase("parse: JSON", r"json_decode\b.*"),
+    Phase("authenticate", r"CPyDef_admission___(Admission___caller|caller_Admission_gen.*helper__)"),
+    Phase("hash the prompt", r"CPyDef_prefix___Hasher___prefix"),
+    Phase("admit: limits", r"CPyDef_admission___(Admission___reserve|reserve_Admission_gen.*helper__)"),
+    Phase("dispatch: choose a worker", r"CPyDef_(late_binding___LateBinding|dispatcher___Immediate)___poll"),
+    Phase("release: learn from the answer", r"CPyDef_fleet___Fleet___release"),
+    Phase("settle: limits, price", r"CPyDef_admission___Admission___settle"),
+    Phase("ledger: the file, by another thread", r"CPyDef_embedded_store____write.*"),
+)
+"""None of them calls another. What reads HTTP calls Python for every header."""
+OTHER = "the rest: what Python runs of the proxy, its log and metrics, and the loop"
+
+
+@dataclass(slots=True)
+class Profile:
+    """What callgrind counted, in instructions."""
+
+    own: Counter[str] = field(default_factory=Counter)
+    """By function."""
+    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By caller and callee: with all that was called from there."""
+
+    @property
+    def total(self) -> int:
+        return self.own.total()
+
+    @classmethod
+    def read(cls, lines: Iterable[str]) -> "Profile":
+        """Callgrind's format, with names compressed and one event: https://valgrind.org/docs/manual/cl-format.html."""
+        profile = cls()
+        names: dict[str, str] = {}
+        caller = callee = ""
+        is_call = False
+        for line in lines:
+            if named := _NAME.match(line):
+                name = names.setdefault(named["number"], _without_depth(named["name"] or ""))
+                if named["what"] == "fn":
+                    caller = name
+                else:
+                    callee = name
+            elif line.startswith("calls="):
+                is_call = True
+            elif cost := _COST.match(line):
+                instructions = int(cost[1])
+                if is_call:
+                    profile.calls[caller, callee] += instructions
+                else:
+                    profile.own[caller] += instructions
+                is_call = False
+        return profile
+
+
+_NAME = re.compile(r"(?P<what>c?fn)=\((?P<number>\d+)\)(?: (?P<name>.*))?")
+_COST = re.compile(r"[+\-*\d]\S* (\d+)")
+
+
+def _without_depth(name: str) -> str:
+    """Callgrind tells a function that is called by itself from itself: ``f'2``."""
+    return name.partition("'")[0]
+
+
+def by_phase(profile: Profile, phases: Sequence[Phase] = PHASES) -> dict[str, float]:
+    """Instructions of every phase without those of phases within it, and of all the rest as `OTHER`."""
+    phase_of = {
+        name: phase.name
+        for name in profile.own.keys() | {callee for _, callee in profile.calls}
+        for phase in phases
+        if re.fullmatch(phase.enter, name)
+    }
+    entered = dict.fromkeys((phase.name for phase in phases), 0.0)
+    for (caller, callee), instructions in profile.calls.items():
+        entering = phase_of.get(callee)
+        if entering is not None and phase_of.get(caller) != entering:
+            entered[entering] += instructions
+    found = dict(entered)
+    for phase in phases:
+        if phase.within is not None:
+            found[phase.within] -= entered[phase.name]
+    return {**found, OTHER: profile.total - sum(found.values())}
+
+
+class Counted:
+    """A gateway under callgrind, which counts when it is told to."""
+
+    def __init__(self, processes: Processes, shipped: Shipped, settings: Mapping[str, Any], *, name: str) -> None:
+        """Start it, and wait until it serves. Raises `ChildFailedError`."""
+        self._counts = processes.directory / f"{name}.callgrind"
+        config = processes.directory / f"{name}.yaml"
+        config.write_text(yaml.safe_dump(dict(settings)))
+        valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={self._counts}"]
+        command = [*valgrind, sys.executable, "-P", "-c", SLOWED, "--config", str(config)]
+        environment = {**shipped.environment, "PYTHONHASHSEED": "1"}
+        self._child: Child = processes.start(name, command, environment=environment)
+        self.url = self._child.wait_for_ready_line(timeout_s=START_S)
+        self._dumps = 0
+
+    def count(self) -> None:
+        """From now on, from nought."""
+        self._control("--instr=on")
+        self._control("--zero")
+
+    def counted(self) -> Profile:
+        """What it did since `count`; it goes on uncounted."""
+        self._control("--dump")
+        self._control("--instr=off")
+        self._dumps += 1
+        with Path(f"{self._counts}.{self._dumps}").open() as lines:
+            return Profile.read(lines)
+
+    def _control(self, option: str) -> None:
+        command = ["callgrind_control", option, str(self._child.process.pid)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_S)
+        if done.returncode != 0 or "ERROR" in done.stdout + done.stderr:
+            raise ChildFailedError(f"callgrind_control {option}: {(done.stdout + done.stderr)[-500:]}")
+
+
+async def ask(url: str, prompts: Sequence[str], count: int) -> None:
+    """Send *count* requests, `CONNECTIONS` at a time, and take their answers.
+
+    Raises:
+        ChildFailedError: one was not answered with 200.
+    """
+    numbers = iter(range(count))
+    address = urlsplit(url)
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        with contextlib.closing(writer):
+            for number in numbers:
+                body = prompts[number % len(prompts)].encode()
+                writer.write(HEAD % len(body) + body)
+                head = await reader.readuntil(b"\r\n\r\n")
+                if not head.startswith(b"HTTP/1.1 200 "):
+                    raise ChildFailedError(f"the gateway answered {head[:40]!r}")
+                await reader.readexactly(int(LENGTH.findall(head)[0]))
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(CONNECTIONS):
+            tasks.create_task(client())
+
+
+HEAD = (
+    b"POST " + PATH.encode() + b" HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer benchmark\r\n"
+    b"content-type: application/json\r\ncontent-length: %d\r\n\r\n"
+)
+LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Of one kind of gateway."""
+
+    gateway: str
+    requests: int
+    instructions: float
+    """Of one request."""
+    phases: Mapping[str, float]
+    functions: Sequence[tuple[str, float]]
+    """Those that did most by themselves."""
+
+
+def measure(gateway: Counted, name: str, prompts: Sequence[str], *, requests: int) -> Count:
+    """Count *requests* by *gateway*, and what it does without any in as much time."""
+    asyncio.run(ask(gateway.url, prompts, WARM_UP_REQUESTS))
+    time.sleep(SETTLED_S)  # else what these left to be logged and booked would be counted
+    gateway.count()
+    began = time.monotonic()
+    asyncio.run(ask(gateway.url, prompts, requests))
+    time.sleep(SETTLED_S)
+    took_s = time.monotonic() - began
+    busy = gateway.counted()
+    gateway.count()
+    time.sleep(took_s)
+    idle = gateway.counted()
+    return count_of(name, busy, idle, requests=requests)
+
+
+SETTLED_S = 0.1 * SLOWER
+"""Until what a request left to do has been done: twice what it may wait."""
+
+
+def count_of(name: str, busy: Profile, idle: Profile, *, requests: int) -> Count:
+    """What one of *requests* cost, of which *busy* is the sum; what *idle* did as well is not theirs."""
+    spent, idled = by_phase(busy), by_phase(idle)
+    own = busy.own - idle.own
+    return Count(
+        name,
+        requests,
+        (busy.total - idle.total) / requests,
+        {phase: (spent[phase] - idled[phase]) / requests for phase in spent},
+        [(function, instructions / requests) for function, instructions in own.most_common(SHOWN)],
+    )
+
+
+SHOWN = 25
+"""Functions."""
+
+
+def fill(report: Report, counts: Sequence[Count]) -> None:
+    """A column of every gateway, a row of every phase."""
+    names = [count.gateway for count in counts]
+    rows = [
+        (phase, *(_thousands(count.phases[phase], of=count.instructions) for count in counts))
+        for phase in counts[-1].phases
+    ]
+    rows.append(("**all**", *(_thousands(count.instructions, of=count.instructions) for count in counts)))
+    report.tables.append(Table("Thousands of instructions per request", ("phase", *names), rows))
+    last = counts[-1]
+    functions = [(f"`{name}`", _thousands(spent, of=last.instructions)) for name, spent in last.functions]
+    title = f"Functions that take most by themselves, {last.gateway}"
+    report.tables.append(Table(title, ("", "per request"), functions))
+    report.notes.append(
+        "Instructions of the process in user space, by callgrind: no time, and nothing of what the kernel does."
+    )
+    report.figures["counts"] = list(counts)
+
+
+def _thousands(instructions: float, *, of: float) -> str:
+    return f"{instructions / 1000:.1f} ({instructions / of:.0%})"
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    circumstances = Circumstances.observe(seed=arguments.seed, packages=PACKAGES, tools={"valgrind": _version()})
+    report = Report("profile", "Instructions of one request", circumstances)
+    prompts = bodies("requests", random.Random(arguments.seed))
+    counts = []
+    with Processes() as processes:
+        shipped = Shipped(arguments.installed) if arguments.installed else build(processes.directory)
+        _, worker = start_stub_worker(processes)
+        for number, (name, settings) in enumerate(KINDS.items()):
+            groups: dict[str, Any] = {**settings, **UNHURRIED}
+            if settings:
+                groups["store"] = {"url": f"sqlite:///{processes.directory / 'keys.db'}"}
+            gateway = Counted(processes, shipped, settings_before(worker, **groups), name=f"gateway-{number}")
+            counts.append(measure(gateway, name, prompts, requests=arguments.requests))
+    fill(report, counts)
+    return report
+
+
+KINDS: Mapping[str, Mapping[str, Any]] = {"no keys": {}, "a key and five limits": KEYS_AND_LIMITS}
+UNHURRIED = {"health": {"interval_s": 3000, "timeout_s": 300, "metrics_interval_s": 3000}}
+"""Nothing beside the requests."""
+
+
+def _version() -> str:
+    try:
+        done = subprocess.run(["valgrind", "--version"], capture_output=True, text=True, check=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        raise ChildFailedError("valgrind is not installed (Debian: apt-get install valgrind)") from error
+    return done.stdout.strip().removeprefix("valgrind-")
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argument_parser("profile", __doc__)
+    parser.add_argument("--requests", type=int, default=600, help="that are counted")
+    parser.add_argument("--installed", type=Path, help="folder of a wheel that is unpacked, instead of building one")
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    return conclude("profile", lambda: run(arguments), results=arguments.results, cannot_run=[ChildFailedError])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

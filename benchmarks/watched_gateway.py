@@ -1,0 +1,136 @@
+"""`python -m benchmarks.watched_gateway --config FILE`: the gateway, with a watch over its event loop.
+
+A callback that asks to be called again in every turn of the loop sees how long each turn took. ``GET /turns`` answers
+with what it saw since the last time, as JSON of `Turns`. All else is the gateway's.
+
+The loop never sleeps meanwhile, so this is for measuring turns, not throughput.
+"""
+
+import argparse
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gateway.app import create_app
+from gateway.configuration import Configuration
+from gateway.server import App, Message, Receive, Send, serve
+from gateway.settings import Settings, environment
+
+PATH = "/turns"
+LONG_MS = 2.0
+"""No request and no feed may take the loop for longer."""
+
+
+@dataclass(slots=True)
+class Turns:
+    """What one time of watching saw. In milliseconds."""
+
+    turns: int = 0
+    watched_s: float = 0.0
+    longest_ms: float = 0.0
+    """By the clock, so with what the machine did otherwise and with waiting for Python's lock."""
+    longest_cpu_ms: float = 0.0
+    """By the processor time of the loop's thread."""
+    long: int = 0
+    """Turns of `LONG_MS` and more, by the clock."""
+    long_cpu: int = 0
+    collections: int = 0
+    """Of the cycle collector, and the longest of them."""
+    longest_collection_ms: float = 0.0
+
+
+class Watch:
+    """Watches a loop from `begin` on. Both clocks give nanoseconds; *cpu* is that of the thread."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], int] = time.perf_counter_ns,
+        cpu: Callable[[], int] = time.thread_time_ns,
+    ) -> None:
+        self._clock = clock
+        self._cpu = cpu
+        self._seen = Turns()
+        self._began = self._last = clock()
+        self._last_cpu = cpu()
+        self._collection_began = 0
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """To be called once, in the thread of *loop*."""
+        gc.callbacks.append(self.collected)
+        self.take()
+        self._beat(loop)
+
+    def take(self) -> Turns:
+        """What was seen since the last time; the watching begins anew."""
+        now, seen = self._clock(), self._seen
+        seen.watched_s = (now - self._began) / 1e9
+        self._seen, self._began = Turns(), now
+        self._last, self._last_cpu = now, self._cpu()
+        return seen
+
+    def turned(self) -> None:
+        """A turn of the loop is over."""
+        now, cpu = self._clock(), self._cpu()
+        seen = self._seen
+        took_ms, took_cpu_ms = (now - self._last) / 1e6, (cpu - self._last_cpu) / 1e6
+        self._last, self._last_cpu = now, cpu
+        seen.turns += 1
+        seen.longest_ms = max(seen.longest_ms, took_ms)
+        seen.longest_cpu_ms = max(seen.longest_cpu_ms, took_cpu_ms)
+        seen.long += took_ms >= LONG_MS
+        seen.long_cpu += took_cpu_ms >= LONG_MS
+
+    def collected(self, phase: str, _: dict[str, int]) -> None:
+        """The cycle collector begins, or is through; one of `gc.callbacks`."""
+        if phase == "start":
+            self._collection_began = self._clock()
+            return
+        took_ms = (self._clock() - self._collection_began) / 1e6
+        self._seen.collections += 1
+        self._seen.longest_collection_ms = max(self._seen.longest_collection_ms, took_ms)
+
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.turned()
+        loop.call_soon(self._beat, loop)
+
+
+def watched(app: App, watch: Watch) -> App:
+    """*app*, whose loop is watched from its first request on."""
+    is_watching = False
+
+    async def serving(scope: Message, receive: Receive, send: Send) -> None:
+        nonlocal is_watching
+        if scope["type"] == "http" and scope["path"] == PATH:
+            if not is_watching:
+                is_watching = True
+                watch.begin(asyncio.get_running_loop())
+            body = msgspec.json.encode(watch.take())
+            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+        else:
+            await app(scope, receive, send)
+
+    return serving
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.watched_gateway", description=__doc__.split("\n")[0])
+    parser.add_argument("--config", type=Path, required=True)
+    configuration = Configuration(parser.parse_args().config, environment())
+    settings = configuration.load()
+
+    def create(given: Settings) -> App:
+        return watched(create_app(given, configuration=configuration), Watch())
+
+    serve(settings, create_app=create)
+
+
+if __name__ == "__main__":
+    main()

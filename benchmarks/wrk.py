@@ -1,0 +1,67 @@
+"""wrk, which asks in a closed loop: as many requests under way as it has connections."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+TIMEOUT_S = 30
+"""After which an answer counts as an error; wrk's own 2 s would cut answers of a slow proxy."""
+
+SCRIPT = """
+local requests, last = {}, 0
+
+function init(arguments)
+  for body in io.lines(arguments[1]) do
+    requests[#requests + 1] = wrk.format("POST", nil, {
+      ["content-type"] = "application/json", authorization = "Bearer benchmark"
+    }, body)
+  end
+end
+
+function request()
+  last = last % #requests + 1
+  return requests[last]
+end
+
+function done(summary, latency)
+  local e = summary.errors
+  io.write(string.format('{"requests": %d, "duration_us": %d, "p50_us": %d, "p99_us": %d, "errors": %d}\\n',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+    e.connect + e.read + e.write + e.status + e.timeout))
+end
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What wrk measured."""
+
+    answers: int
+    took_s: float
+    p50_ms: float
+    p99_ms: float
+    errors: int
+    """Answers of status 400 and above, timeouts, broken connections."""
+
+    @classmethod
+    def in_output(cls, printed: str) -> Self:
+        """Of what it printed with our script: the last object in it."""
+        told = json.loads(printed[printed.rindex("{") :])
+        return cls(
+            answers=told["requests"],
+            took_s=told["duration_us"] / 1e6,
+            p50_ms=told["p50_us"] / 1e3,
+            p99_ms=told["p99_us"] / 1e3,
+            errors=told["errors"],
+        )
+
+
+def command(url: str, *, script: Path, bodies: Path, connections: int, seconds: float) -> Sequence[str]:
+    """What puts the requests in the file *bodies*, one a line, on *url*. wrk wants whole seconds, so they are rounded.
+
+    *script* is a file with `SCRIPT` in it.
+    """
+    options = ["-t1", f"-c{connections}", f"-d{max(1, round(seconds))}", f"--timeout={TIMEOUT_S}s", "-s", str(script)]
+    return ["wrk", *options, url, "--", str(bodies)]

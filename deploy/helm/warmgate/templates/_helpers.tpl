@@ -1,0 +1,340 @@
+{{- define "warmgate.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* At most 52 characters: "-valkey-0" and the like have to fit behind. */}}
+{{- define "warmgate.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- else if contains (include "warmgate.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "warmgate.name" .) | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Of a selector, which can never be changed: nothing that an upgrade or a value may change belongs here. */}}
+{{- define "warmgate.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "warmgate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: gateway
+{{- end -}}
+
+{{- define "warmgate.valkeySelectorLabels" -}}
+app.kubernetes.io/name: {{ include "warmgate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: valkey
+{{- end -}}
+
+{{- define "warmgate.commonLabels" -}}
+app.kubernetes.io/name: {{ include "warmgate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{- define "warmgate.labels" -}}
+{{ include "warmgate.commonLabels" . }}
+app.kubernetes.io/component: gateway
+{{- end -}}
+
+{{- define "warmgate.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "warmgate.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default (include "warmgate.fullname" .) }}
+{{- else -}}
+{{ .Values.serviceAccount.name | default "default" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "warmgate.configMapName" -}}
+{{ .Values.existingConfigMap.name | default (include "warmgate.fullname" .) }}
+{{- end -}}
+
+{{- define "warmgate.configKey" -}}
+{{ ternary .Values.existingConfigMap.key "warmgate.yaml" (ne .Values.existingConfigMap.name "") }}
+{{- end -}}
+
+{{/* ---- how many */}}
+
+{{- define "warmgate.leastReplicas" -}}
+{{- if .Values.autoscaling.enabled -}}{{ .Values.autoscaling.minReplicas }}
+{{- else if .Values.keda.enabled -}}{{ .Values.keda.minReplicas }}
+{{- else -}}{{ .Values.replicas }}
+{{- end -}}
+{{- end -}}
+
+{{- define "warmgate.mostReplicas" -}}
+{{- if .Values.autoscaling.enabled -}}{{ .Values.autoscaling.maxReplicas }}
+{{- else if .Values.keda.enabled -}}{{ .Values.keda.maxReplicas }}
+{{- else -}}{{ .Values.replicas }}
+{{- end -}}
+{{- end -}}
+
+{{/* ---- the settings */}}
+
+{{/* sqlite, redis, or nothing. An address that is in a Secret is one of Redis: a file needs no password. */}}
+{{- define "warmgate.storeKind" -}}
+{{- $url := dig "store" "url" "" .Values.config | default "" -}}
+{{- if or .Values.valkey.enabled .Values.secrets.storeUrl.name (regexMatch "^(rediss?|unix)://" $url) -}}redis
+{{- else if hasPrefix "sqlite:" $url -}}sqlite
+{{- end -}}
+{{- end -}}
+
+{{/* What is mounted: `config`, with what follows from other values. */}}
+{{- define "warmgate.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- $store := deepCopy (get $config "store" | default dict) -}}
+{{- if .Values.valkey.enabled -}}
+{{- $_ := set $store "url" (printf "redis://%s-valkey:6379/0" (include "warmgate.fullname" .)) -}}
+{{- end -}}
+{{- if and (eq (include "warmgate.storeKind" .) "redis") (not (hasKey $store "replicas")) -}}
+{{- $_ := set $store "replicas" (include "warmgate.mostReplicas" . | int) -}}
+{{- end -}}
+{{- if $store -}}
+{{- $_ := set $config "store" $store -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* Of what a change needs new pods for. The groups left out are those that Warmgate follows while it runs. */}}
+{{- define "warmgate.configChecksum" -}}
+{{- $config := include "warmgate.config" . | fromYaml -}}
+{{- if .Values.configReload -}}
+{{- $config = omit $config "models" "teams" "timeouts" "health" "bedrock" -}}
+{{- end -}}
+{{- $config | toYaml | sha256sum -}}
+{{- end -}}
+
+{{- define "warmgate.httpPort" -}}
+{{ dig "server" "port" 8080 .Values.config | int }}
+{{- end -}}
+
+{{/* Empty where probes and metrics have no port of their own. */}}
+{{- define "warmgate.ownProbesPort" -}}
+{{- with dig "server" "probes_port" nil .Values.config }}{{ int . }}{{ end -}}
+{{- end -}}
+
+{{- define "warmgate.probesPortName" -}}
+{{ ternary "metrics" "http" (ne (include "warmgate.ownProbesPort" .) "") }}
+{{- end -}}
+
+{{- define "warmgate.adminPort" -}}
+{{- with dig "admin" "port" nil .Values.config }}{{ int . }}{{ end -}}
+{{- end -}}
+
+{{/* Where engines dial in to tell of their caches; empty where none does. */}}
+{{- define "warmgate.eventsPort" -}}
+{{- with dig "kv_events" "bind" nil .Values.config }}{{ regexFind "[0-9]+$" . }}{{ end -}}
+{{- end -}}
+
+{{/* ---- the stop, in seconds */}}
+
+{{- define "warmgate.stopSeconds" -}}
+{{- $server := get .Values.config "server" | default dict -}}
+{{- $delay := get $server "stop_delay_s" | default 0 -}}
+{{- $grace := ternary (get $server "shutdown_grace_s") 30 (hasKey $server "shutdown_grace_s") -}}
+{{- add (.Values.preStopSleepSeconds | int) ($delay | float64 | ceil | int) ($grace | int) -}}
+{{- end -}}
+
+{{- define "warmgate.graceSeconds" -}}
+{{- if kindIs "invalid" .Values.terminationGracePeriodSeconds -}}
+{{- add (include "warmgate.stopSeconds" . | int) (.Values.slackSeconds | int) -}}
+{{- else -}}
+{{- .Values.terminationGracePeriodSeconds | int -}}
+{{- end -}}
+{{- end -}}
+
+{{/* ---- finding workers in Kubernetes */}}
+
+{{- define "warmgate.readsSlices" -}}
+{{- $told := .Values.rbac.endpointSlices -}}
+{{- if kindIs "bool" $told -}}
+{{- ternary "true" "" $told -}}
+{{- else -}}
+{{- range .Values.config.models }}{{ if .service }}true{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "warmgate.readsPods" -}}
+{{- $told := .Values.rbac.pods -}}
+{{- if kindIs "bool" $told -}}
+{{- ternary "true" "" $told -}}
+{{- else -}}
+{{- range .Values.config.models }}{{ if .pods }}true{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "warmgate.asksKubernetes" -}}
+{{- if or (include "warmgate.readsSlices" .) (include "warmgate.readsPods" .) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Those that hold workers, as lines. */}}
+{{- define "warmgate.watchedNamespaces" -}}
+{{- $usual := dig "kubernetes" "namespace" nil .Values.config | default .Release.Namespace -}}
+{{- $found := .Values.rbac.namespaces -}}
+{{- range .Values.config.models -}}
+{{- range list .service .pods -}}
+{{- if kindIs "map" . -}}
+{{- $found = append $found (.namespace | default $usual) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if not $found -}}
+{{- $found = list $usual -}}
+{{- end -}}
+{{- $found | uniq | sortAlpha | join "\n" -}}
+{{- end -}}
+
+{{- define "warmgate.rules" -}}
+{{- if include "warmgate.readsSlices" . }}
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch]
+{{- end }}
+{{- if include "warmgate.readsPods" . }}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+{{- end }}
+{{- end -}}
+
+{{/* ---- where it goes */}}
+
+{{- define "warmgate.usesBedrock" -}}
+{{- range .Values.config.models -}}
+{{- if .bedrock }}true{{ end -}}
+{{- range .fallbacks }}{{ if .bedrock }}true{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The port of an address, http://, https:// or tcp://. */}}
+{{- define "warmgate.portOf" -}}
+{{- $port := trimPrefix ":" (regexFind ":[0-9]+$" (get (urlParse .) "host")) -}}
+{{- $port | default (ternary "443" "80" (hasPrefix "https:" .)) -}}
+{{- end -}}
+
+{{/* Ports of workers and of their events that config names, as lines. */}}
+{{- define "warmgate.enginePorts" -}}
+{{- $ports := list -}}
+{{- range .Values.networkPolicy.enginePorts -}}
+{{- $ports = append $ports (toString (int .)) -}}
+{{- end -}}
+{{- range .Values.config.models -}}
+{{- range .workers -}}
+{{- $ports = append $ports (include "warmgate.portOf" .url) -}}
+{{- with .kv_events -}}
+{{- $ranks := .ranks | default 1 | int -}}
+{{- range list .endpoint .replay_endpoint -}}
+{{- if and . (hasPrefix "tcp:" .) -}}
+{{- $base := include "warmgate.portOf" . | int -}}
+{{- range until $ranks }}{{ $ports = append $ports (add $base . | toString) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range list .service .pods .dns -}}
+{{- if kindIs "map" . -}}
+{{- if regexMatch "^[0-9]+$" (toString .port) -}}
+{{- $ports = append $ports (toString .port) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $ports | uniq | sortAlpha | join "\n" -}}
+{{- end -}}
+
+{{/* Of the API server: the Service's, that of the servers behind it, and one's own where config names it. */}}
+{{- define "warmgate.apiPorts" -}}
+{{- $ports := list "443" "6443" -}}
+{{- with dig "kubernetes" "api_url" nil .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end -}}
+{{- $ports | uniq | join "\n" -}}
+{{- end -}}
+
+{{/* Of the store: those that the values name, and that of the address where config has it. */}}
+{{- define "warmgate.storePorts" -}}
+{{- $ports := list -}}
+{{- range .Values.networkPolicy.storePorts }}{{ $ports = append $ports (toString (int .)) }}{{ end -}}
+{{- with trimPrefix ":" (regexFind ":[0-9]+$" (get (urlParse (dig "store" "url" "" .Values.config | default "")) "host")) -}}
+{{- $ports = append $ports . -}}
+{{- end -}}
+{{- $ports | uniq | join "\n" -}}
+{{- end -}}
+
+{{/* Ports of other endpoints that answer when no worker does, and of an endpoint of Bedrock of one's own. */}}
+{{- define "warmgate.fallbackPorts" -}}
+{{- $ports := list -}}
+{{- range .Values.config.models -}}
+{{- range .fallbacks -}}
+{{- with .openai }}{{ $ports = append $ports (include "warmgate.portOf" .url) }}{{ end -}}
+{{- with .bedrock }}{{ with .endpoint_url }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}
+{{- end -}}
+{{- with .bedrock }}{{ with .endpoint_url }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}
+{{- end -}}
+{{- with dig "bedrock" "endpoint_url" nil .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end -}}
+{{- $ports | uniq | sortAlpha | join "\n" -}}
+{{- end -}}
+
+{{/* ---- secrets */}}
+
+{{/* Places in `node` where a secret stands in plain text, as lines. */}}
+{{- define "warmgate.plainSecrets" -}}
+{{- $place := .place -}}
+{{- if kindIs "map" .node -}}
+{{- range $name, $value := .node -}}
+{{- $here := printf "%s.%s" $place $name -}}
+{{- if or (kindIs "map" $value) (kindIs "slice" $value) -}}
+{{- include "warmgate.plainSecrets" (dict "place" $here "node" $value) -}}
+{{- else if and (has $name (list "secret" "api_key" "admin_token" "pepper" "bearer_token")) (not (kindIs "invalid" $value)) -}}
+{{- printf "%s\n" $here -}}
+{{- end -}}
+{{- end -}}
+{{- else if kindIs "slice" .node -}}
+{{- range $number, $value := .node -}}
+{{- include "warmgate.plainSecrets" (dict "place" (printf "%s[%d]" $place $number) "node" $value) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Variables that `node` names with secret_env, as lines. */}}
+{{- define "warmgate.secretEnvs" -}}
+{{- if kindIs "map" .node -}}
+{{- range $name, $value := .node -}}
+{{- if and (eq $name "secret_env") (kindIs "string" $value) -}}
+{{- printf "%s\n" $value -}}
+{{- else -}}
+{{- include "warmgate.secretEnvs" (dict "node" $value) -}}
+{{- end -}}
+{{- end -}}
+{{- else if kindIs "slice" .node -}}
+{{- range .node }}{{ include "warmgate.secretEnvs" (dict "node" .) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "warmgate.secretVariable" -}}
+- name: {{ .variable }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ .from.name }}
+      key: {{ .from.key }}
+{{- end -}}
+
+{{/* ---- sizes */}}
+
+{{/* MiB of a quantity in Mi or Gi; empty for another. */}}
+{{- define "warmgate.mebibytes" -}}
+{{- $text := toString . -}}
+{{- if regexMatch "^[0-9]+Gi$" $text -}}{{ mul (trimSuffix "Gi" $text | int) 1024 }}
+{{- else if regexMatch "^[0-9]+Mi$" $text -}}{{ trimSuffix "Mi" $text }}
+{{- end -}}
+{{- end -}}

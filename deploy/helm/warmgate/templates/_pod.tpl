@@ -1,0 +1,82 @@
+{{- define "warmgate.env" -}}
+- {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+- {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+- {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+- {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+# Set by Kubernetes from 1.35 on, which copies the node's label to the pod; empty before.
+- {name: POD_ZONE, valueFrom: {fieldRef: {fieldPath: "metadata.labels['topology.kubernetes.io/zone']"}}}
+{{- if not .Values.existingConfigMap.name }}
+# The image sets this variable, and it would go over what the file says.
+- {name: WARMGATE_SERVER__HOST, value: {{ dig "server" "host" "0.0.0.0" .Values.config | quote }}}
+{{- end }}
+{{- with .Values.secrets }}
+{{- range $variable, $from := dict "WARMGATE_STORE__URL" .storeUrl "WARMGATE_STORE__PEPPER" .storePepper "WARMGATE_SERVER__ADMIN_TOKEN" .adminToken "WARMGATE_BEDROCK__BEARER_TOKEN" .bedrockToken }}
+{{- if $from.name }}
+{{ include "warmgate.secretVariable" (dict "variable" $variable "from" $from) }}
+{{- end }}
+{{- end }}
+{{- range $variable, $from := .env }}
+{{ include "warmgate.secretVariable" (dict "variable" $variable "from" $from) }}
+{{- end }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "warmgate.affinity" -}}
+{{- if .Values.affinity -}}
+{{- toYaml .Values.affinity -}}
+{{- else -}}
+{{- if .Values.avoidGpuNodes }}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      - matchExpressions:
+          - {key: nvidia.com/gpu.present, operator: NotIn, values: ["true"]}
+          - {key: karpenter.k8s.aws/instance-gpu-count, operator: DoesNotExist}
+          - {key: eks.amazonaws.com/instance-gpu-count, operator: DoesNotExist}
+          - {key: karpenter.k8s.aws/instance-accelerator-count, operator: DoesNotExist}
+          - {key: eks.amazonaws.com/instance-accelerator-count, operator: DoesNotExist}
+{{- end }}
+{{- if eq .Values.antiAffinity "hard" }}
+podAntiAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    - topologyKey: kubernetes.io/hostname
+      labelSelector:
+        matchLabels:
+          {{- include "warmgate.selectorLabels" . | nindent 10 }}
+{{- else if eq .Values.antiAffinity "soft" }}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- include "warmgate.selectorLabels" . | nindent 12 }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "warmgate.topologySpread" -}}
+{{- if .Values.topologySpreadConstraints -}}
+{{- toYaml .Values.topologySpreadConstraints -}}
+{{- else if ne .Values.topologySpread.zone "off" -}}
+- topologyKey: topology.kubernetes.io/zone
+  maxSkew: {{ .Values.topologySpread.maxSkew }}
+  whenUnsatisfiable: {{ .Values.topologySpread.zone }}
+  # Pods of the former version do not count: a rollout ends as evenly as it should.
+  matchLabelKeys: [pod-template-hash]
+  labelSelector:
+    matchLabels:
+      {{- include "warmgate.selectorLabels" . | nindent 6 }}
+- topologyKey: kubernetes.io/hostname
+  maxSkew: {{ .Values.topologySpread.maxSkew }}
+  whenUnsatisfiable: ScheduleAnyway
+  matchLabelKeys: [pod-template-hash]
+  labelSelector:
+    matchLabels:
+      {{- include "warmgate.selectorLabels" . | nindent 6 }}
+{{- end -}}
+{{- end -}}

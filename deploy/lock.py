@@ -1,0 +1,93 @@
+"""`python deploy/lock.py`: writes the two locks that the image is built from, with the digests of every wheel.
+
+deploy/constraints.txt says which version of everything this project uses; pip says, for each platform that an image is
+built for, which of them a gateway needs and what the digest of the wheel is. No address goes into a lock: where wheels
+come from is the builder's business, what they are is not. Needs an index to ask; downloads nothing but metadata. About
+a minute.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+CONSTRAINTS = ROOT / "deploy" / "constraints.txt"
+PYTHON = "3.11"
+"""The Python of the image's base, in the Dockerfile."""
+ARCHITECTURES = ("x86_64", "aarch64")
+"""Of the nodes that run it: Intel and AMD, and Graviton."""
+GLIBC = ((2, 17), (2, 28), (2, 34))
+"""Versions that wheels are commonly built for, up to that of the base (Debian 12 has 2.36)."""
+
+LOCKS = {
+    "requirements.lock": (None, "bedrock", "tokenizer"),
+    "requirements-build.lock": ("compile",),
+}
+"""By lock, the groups of pyproject.toml that are in it; None is what every gateway needs."""
+
+EARLY = ("async-timeout",)
+"""What is needed before Python 3.11.3 only (by redis-py): a base may be Debian 12 itself, whose own is 3.11.2."""
+
+
+def needed(groups: Iterable[str | None], project: Mapping[str, Any]) -> list[str]:
+    """What *project*, a table of pyproject.toml, asks for in *groups*."""
+    extras = project["optional-dependencies"]
+    asked = [name for group in groups for name in (project["dependencies"] if group is None else extras[group])]
+    return [*asked, *EARLY] if "redis" in asked else asked
+
+
+def digests(requirements: Iterable[str], architecture: str) -> dict[str, str]:
+    """sha256 by ``name==version`` of the wheels that pip would install for *requirements* and all that they need.
+
+    Raises:
+        CalledProcessError: pip cannot; it has said why on standard error.
+    """
+    platforms = [f"manylinux_{major}_{minor}_{architecture}" for major, minor in GLIBC]
+    platforms.append(f"manylinux2014_{architecture}")
+    command = [
+        *(sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-qqq", "--dry-run"),
+        *("--ignore-installed", "--only-binary=:all:", "--target", "unused", "--report", "-"),
+        *("--python-version", PYTHON, "--implementation", "cp", "-c", str(CONSTRAINTS)),
+        *(f"--platform={platform}" for platform in platforms),
+        *requirements,
+    ]
+    answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return dict(_digest(found) for found in answer["install"])
+
+
+def _digest(found: Mapping[str, Any]) -> tuple[str, str]:
+    name = re.sub(r"[-_.]+", "-", found["metadata"]["name"]).lower()
+    return f"{name}=={found['metadata']['version']}", found["download_info"]["archive_info"]["hashes"]["sha256"]
+
+
+def lines(by_architecture: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    """A lock as ``pip install --require-hashes -r`` reads it. Platforms that share a wheel share its digest."""
+    digests_of: dict[str, set[str]] = {}
+    for found in by_architecture:
+        for pin, digest in found.items():
+            digests_of.setdefault(pin, set()).add(digest)
+    for pin, every in sorted(digests_of.items()):
+        yield " \\\n    ".join([pin, *(f"--hash=sha256:{digest}" for digest in sorted(every))])
+
+
+def main() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    for name, groups in LOCKS.items():
+        requirements = needed(groups, project)
+        head = (
+            f"# Made by deploy/lock.py from deploy/constraints.txt, for CPython {PYTHON}"
+            f" on {' and '.join(ARCHITECTURES)}.\n"
+            f"# For {', '.join(sorted(requirements))}.\n"
+        )
+        found = [digests(requirements, architecture) for architecture in ARCHITECTURES]
+        (ROOT / "deploy" / name).write_text(head + "\n".join(lines(found)) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

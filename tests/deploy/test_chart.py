@@ -1,0 +1,261 @@
+"""The chart renders for everything that ships, ships its schema, and refuses what cannot work with the value's name."""
+
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import pytest
+from helm_python import Chart, HelmError, lint
+
+from gateway.settings import SettingsError
+from gateway.settings.change import FIXED
+from gateway.settings.schema import Settings
+from tests.deploy import schemas
+from tests.deploy.chart import CHART, VALUES, install, tiny, values_of
+
+each_values = pytest.mark.parametrize("path", VALUES, ids=lambda path: path.stem)
+
+
+@each_values
+@pytest.mark.parametrize("version", schemas.VERSIONS)
+def test_every_values_file_renders_what_kubernetes_takes(path: Path, version: str) -> None:
+    """No field is unknown to any version from the oldest on."""
+    schemas.check(install(values_of(path)).manifests, version)
+
+
+def test_operators_take_what_is_theirs() -> None:
+    """ServiceMonitors, ScaledObjects, routes and secrets, by the operators' own schemas."""
+    manifests = [manifest for path in VALUES for manifest in install(values_of(path)).manifests]
+
+    assert {"ServiceMonitor", "PodMonitor", "ScaledObject", "HTTPRoute", "ExternalSecret"} <= {
+        manifest["kind"] for manifest in manifests
+    }
+    schemas.check_others(manifests)
+
+
+@each_values
+def test_no_manifest_comes_twice(path: Path) -> None:
+    """By kind, namespace and name."""
+    seen = [
+        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
+        for each in install(values_of(path)).manifests
+    ]
+
+    assert sorted(set(seen), key=str) == sorted(seen, key=str)
+
+
+@each_values
+def test_helm_lint_has_nothing_against_it(path: Path) -> None:
+    """In its strict mode; an icon is not needed."""
+    told = lint(str(CHART), values_of(path), strict=True, kube_version="v1.33.0")
+
+    assert [] == told["errors"]
+    assert [] == [each for each in told["messages"] if "icon" not in each["error"]]
+
+
+@each_values
+def test_the_gateway_reads_its_configuration(path: Path) -> None:
+    """By its own loader, with the variables of the pod over it; a sentence of it would be the failure."""
+    release = install(values_of(path))
+    if any("warmgate.yaml" in each.get("data", {}) for each in release.of("ConfigMap")):
+        settings = release.settings
+
+        assert release.ports["http"] == settings.server.port
+        assert settings.server.host in {"0.0.0.0", "::"}
+    else:
+        assert "our-own" == release.pod["volumes"][0]["configMap"]["name"]
+
+
+def test_the_package_has_its_schema(tmp_path: Path) -> None:
+    """A schema that is left out of the package checks nothing: what is loaded again refuses a typo."""
+    shipped = Chart.load(helm_python.package(str(CHART), destination=str(tmp_path)))
+
+    assert install(tiny(), chart=shipped) == install(tiny())
+    with pytest.raises(HelmError, match="additional properties 'replica' not allowed"):
+        install(tiny(replica=3), chart=shipped)
+
+
+def test_the_package_has_nothing_else(tmp_path: Path) -> None:
+    """No tests, no examples: those are in the repository."""
+    with tarfile.open(helm_python.package(str(CHART), destination=str(tmp_path))) as archive:
+        names = {Path(name).relative_to("warmgate").parts[0] for name in archive.getnames()}
+
+    assert {"Chart.yaml", "files", "templates", "values.schema.json", "values.yaml"} == names - {".helmignore"}
+
+
+def test_the_schema_knows_the_groups_of_the_settings() -> None:
+    """One that is new has to be named there, or the chart would refuse it."""
+    groups: dict[str, Any] = {name: {} for name in Settings.model_fields if name not in {"models", "teams"}}
+
+    assert set(Settings.model_fields) <= set(install(tiny(config={"teams": [], **groups})).config)
+
+
+SECRET = {"name": "s", "key": "k"}
+NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
+    ({}, r"config\.models is empty"),
+    (tiny(replica=3), "'replica'"),
+    (tiny(image={"tagg": "1"}), r"/image.*'tagg'"),
+    (tiny(image={"digest": "1234"}), "/image/digest"),
+    (tiny(replicas="3"), "/replicas"),
+    (tiny(config={"serverr": {}}), r"/config.*'serverr'"),
+    (tiny(config={"server": {"port": "8080"}}), "/config/server/port"),
+    (tiny(config={"server": None}), r"/config/server|config\.server"),
+    (tiny(config={"server": {"host": "127.0.0.1"}}), r"config\.server\.host"),
+    (tiny(config={"server": {"port": 8081}, "admin": {"port": 8081}}), "port 8081 twice"),
+    (tiny(config={"server": {"probes_port": 8080}}), "port 8080 twice"),
+    (tiny(config={"kv_events": {"bind": "tcp://*:5557"}}), r"config\.kv_events\.bind"),
+    (tiny(config={"server": {"admin_token": "t"}}), r"config\.server\.admin_token is a secret"),
+    (tiny(config={"store": {"pepper": 12345}}), r"config\.store\.pepper is a secret"),
+    (tiny(config={"bedrock": {"bearer_token": "t"}}), r"config\.bedrock\.bearer_token is a secret"),
+    (tiny(config={"store": {"url": "redis://:pw@host:6379/0"}}), r"config\.store\.url holds a password"),
+    (tiny(config={"store": {"url": "redis://host:6379/0?password=pw"}}), r"config\.store\.url holds a password"),
+    (
+        tiny(config={"models": [{"name": "a", "workers": [{"url": "http://a"}, {"url": "http://b", "api_key": "k"}]}]}),
+        r"config\.models\[0\]\.workers\[1\]\.api_key is a secret",
+    ),
+    (
+        tiny(config={"models": [{"name": "a", "fallbacks": [{"openai": {"url": "http://a", "api_key": "k"}}]}]}),
+        r"config\.models\[0\]\.fallbacks\[0\]\.openai\.api_key is a secret",
+    ),
+    (
+        tiny(config={"teams": [{"name": "blue", "keys": [{"id": "a", "secret": "k"}]}]}),
+        r"config\.teams\[0\]\.keys\[0\]\.secret is a secret",
+    ),
+    (tiny(config={"admin": {"keys": [{"role": "owner", "secret_env": "OPS"}]}}), r"secrets\.env has no OPS"),
+    (tiny(secrets={"env": {"A-B": SECRET}}), "'A-B' does not match"),
+    (tiny(secrets={"env": {"A": {"name": "s"}}}), "/secrets/env/A"),
+    (tiny(config={"store": {"url": "redis://a"}}, secrets={"storeUrl": SECRET}), r"config\.store\.url stands beside"),
+    (tiny(valkey={"enabled": True}, secrets={"storeUrl": SECRET}), r"valkey\.enabled stands beside"),
+    (
+        tiny(valkey={"enabled": True}, existingConfigMap={"name": "own"}),
+        r"valkey\.enabled has no effect beside existingConfigMap",
+    ),
+    (tiny(config={"store": {"url": "sqlite:///a.db"}}, persistence={"enabled": True}), "replicas is above 1"),
+    (tiny(config={"store": {"url": "sqlite:///a.db"}}, replicas=1), r"persistence\.enabled is false"),
+    (tiny(persistence={"enabled": True}), r"persistence\.enabled is for one replica"),
+    (
+        tiny(autoscaling={"enabled": True}, keda={"enabled": True, "serverAddress": "http://p"}),
+        r"keda\.enabled stands beside autoscaling\.enabled",
+    ),
+    (tiny(keda={"enabled": True}), r"keda\.serverAddress is empty"),
+    (tiny(autoscaling={"enabled": True, "minReplicas": 9}), r"autoscaling\.minReplicas is above"),
+    (
+        tiny(autoscaling={"enabled": True, "targetCPUUtilizationPercentage": None}),
+        r"autoscaling\.enabled has no target",
+    ),
+    (tiny(terminationGracePeriodSeconds=139), r"terminationGracePeriodSeconds is 139.*\(140\)"),
+    (tiny(slackSeconds=0), "/slackSeconds"),
+    (tiny(podDisruptionBudget={"minAvailable": 2}), r"podDisruptionBudget\.minAvailable"),
+    (tiny(podDisruptionBudget={"minAvailable": "100%"}), r"podDisruptionBudget\.minAvailable"),
+    (tiny(resources={"limits": {"memory": "1Gi"}}), r"resources\.limits\.memory is 1024 MiB"),
+    (
+        tiny(ingress={"enabled": True, "preset": "alb", "alb": {"idleTimeoutSeconds": 75}}),
+        r"config\.server\.keep_alive_s is 75",
+    ),
+    (
+        tiny(ingress={"enabled": True, "preset": "alb", "alb": {"deregistrationDelaySeconds": 60}}),
+        r"ingress\.alb\.deregistrationDelaySeconds is 60",
+    ),
+    (tiny(ingress={"preset": "nginx"}), "/ingress/preset"),
+    (tiny(ingress={"paths": ["v1"]}), "/ingress/paths/0"),
+    (tiny(httpRoute={"enabled": True}), r"httpRoute\.parentRefs is empty"),
+    (tiny(podMonitor={"enabled": True}), r"podMonitor\.selector is empty"),
+    (tiny(externalSecrets={"enabled": True}), r"externalSecrets\.store\.name is empty"),
+    (
+        tiny(networkPolicy={"enabled": True}, config={"models": [{"name": "a", "workers_file": "/w/a.yaml"}]}),
+        r"networkPolicy\.enginePorts is empty, and config\.models\[0\]\.workers_file",
+    ),
+    (
+        tiny(
+            networkPolicy={"enabled": True}, config={"models": [{"name": "a", "service": {"name": "a", "port": "x"}}]}
+        ),
+        r"networkPolicy\.enginePorts is empty, and config\.models\[0\]\.service",
+    ),
+    (
+        tiny(serviceAccount={"automount": False}, config={"models": [{"name": "a", "service": {"name": "a"}}]}),
+        r"serviceAccount\.automount is false",
+    ),
+    (tiny(networkPolicy={"awsCidrs": ["everywhere"]}), "/networkPolicy/awsCidrs/0"),
+]
+
+
+@pytest.mark.parametrize(("values", "told"), NEGATIVE, ids=[told for _, told in NEGATIVE])
+def test_what_cannot_work_is_refused_by_name(values: Mapping[str, Any], told: str) -> None:
+    """Before anything is installed; the sentence names the value to change."""
+    with pytest.raises(HelmError, match=f"(?s){told}"):
+        install(values)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    """Nobody likes to mend one and be told of the next."""
+    with pytest.raises(HelmError) as caught:
+        install(
+            tiny(httpRoute={"enabled": True}, slackSeconds=5, terminationGracePeriodSeconds=1, keda={"enabled": True})
+        )
+
+    assert 3 == sum(name in str(caught.value) for name in ("httpRoute.", "terminationGrace", "keda.serverAddress"))
+
+
+def test_what_the_gateway_alone_can_refuse_is_refused_by_it() -> None:
+    """The chart does not repeat the rules of settings; a test of a values file runs the loader."""
+    with pytest.raises(SettingsError) as caught:
+        _ = install(
+            tiny(config={"models": [{"name": "a", "strategy": "kv-aware", "workers": [{"url": "http://a"}]}]})
+        ).settings
+
+    assert "models[0].strategy" in caught.value.sentences[0]
+
+
+def checksum(values: Mapping[str, Any]) -> str:
+    annotations: dict[str, str] = install(values).one("Deployment")["spec"]["template"]["metadata"]["annotations"]
+    return annotations["checksum/config"]
+
+
+def test_pods_are_replaced_for_what_they_would_not_notice() -> None:
+    """And for nothing that Warmgate takes while it runs: its own list says what that is."""
+    rolls = {
+        group
+        for group in Settings.model_fields
+        if checksum(tiny())
+        != checksum(tiny(config={group: [{"name": "other"}] if group in {"models", "teams"} else {"x": 1}}))
+    }
+
+    assert set(FIXED) == rolls
+
+
+def test_pods_are_replaced_for_every_change_where_that_is_wanted() -> None:
+    """`configReload: false`."""
+    changed = tiny(configReload=False, config={"timeouts": {"total_s": 60}})
+
+    assert checksum(tiny(configReload=False)) != checksum(changed)
+
+
+def test_large_numbers_stay_whole() -> None:
+    """Helm's values are floating point: 10 GiB must not become 1.073741824e+10."""
+    release = install(tiny(config={"index": {"max_bytes": 10737418240}}, resources={"limits": {"memory": "16Gi"}}))
+
+    assert 10737418240 == release.settings.index.max_bytes
+
+
+def test_the_notes_say_what_to_try() -> None:
+    """With this release's names; and that without teams nobody can ask."""
+    alone = install(tiny())
+    governed = install(values_of(CHART / "values-examples" / "dev.yaml"))
+
+    assert "curl http://127.0.0.1:8080/readyz" in alone.notes
+    assert '"model": "tiny"' in alone.notes
+    assert "Nobody can ask yet" in alone.notes
+    assert "Nobody can ask yet" not in governed.notes
+    assert "svc/warmgate-pods 8081:8081" in governed.notes
+    assert "A pod stops within 150 s" in alone.notes
+
+
+def test_limits_that_hold_several_times_over_are_told() -> None:
+    """Each replica without a store of all counts for itself."""
+    teams = {"teams": [{"name": "blue", "keys": [{"id": "a", "secret_sha256": "0" * 64}]}]}
+
+    assert "limits hold 2 times over" in install(tiny(config=teams)).notes
+    assert "times over" not in install(tiny(config=teams, replicas=1)).notes
+    assert "times over" not in install(tiny(config=teams, secrets={"storeUrl": SECRET})).notes

@@ -1,0 +1,167 @@
+"""The Dockerfile and the locks that the image is built from. `make image-test` builds and runs it."""
+
+import importlib.util
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.deploy.tools import tool
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = ROOT / "Dockerfile"
+LOCKS = ("requirements.lock", "requirements-build.lock")
+
+each_lock = pytest.mark.parametrize("name", LOCKS)
+
+
+def normal(package: str) -> str:
+    """The name of a package as all its spellings have it, PEP 503."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def constraints() -> dict[str, str]:
+    """Version by name."""
+    lines = (DEPLOY / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = (line.partition("==") for line in lines if line.strip() and not line.startswith("#"))
+    return {normal(name): version for name, _, version in pinned}
+
+
+def locked(name: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Name, version and digests of every package of a lock."""
+    text = (DEPLOY / name).read_text(encoding="utf-8")
+    for entry in re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).splitlines():
+        pin, *options = entry.split()
+        package, _, version = pin.partition("==")
+        yield normal(package), version, options
+
+
+def asked_for(*extras: str) -> set[str]:
+    """What pyproject.toml asks for at run time (with no *extras*), or in these."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project: dict[str, Any] = tomllib.load(file)["project"]
+    asked = [name for extra in extras for name in project["optional-dependencies"][extra]]
+    return {normal(name) for name in (asked if extras else project["dependencies"])}
+
+
+def final_stage() -> str:
+    return DOCKERFILE.read_text(encoding="utf-8").rpartition("\nFROM ")[2]
+
+
+def test_hadolint_has_nothing_against_it() -> None:
+    """Warnings included."""
+    ran = subprocess.run(
+        [tool("hadolint"), "--failure-threshold", "info", DOCKERFILE], capture_output=True, check=False, text=True
+    )
+
+    assert "" == ran.stdout
+    assert 0 == ran.returncode, ran.stderr
+
+
+@each_lock
+def test_a_lock_has_the_versions_of_the_constraints(name: str) -> None:
+    """`python deploy/lock.py` makes it anew; what is tested is what is shipped."""
+    versions = constraints()
+
+    assert {package: version for package, version, _ in locked(name)} == {
+        package: versions.get(package) for package, _, _ in locked(name)
+    }
+
+
+@each_lock
+def test_every_package_has_digests_and_no_address(name: str) -> None:
+    """A wheel is known by what it is, not by where it comes from."""
+    assert [] == [
+        (package, option)
+        for package, _, options in locked(name)
+        for option in options or ["none"]
+        if not re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", option)
+    ]
+
+
+def test_the_image_has_what_a_gateway_can_be_told_to_use() -> None:
+    """Bedrock and exact tokens too."""
+    wanted = asked_for() | asked_for("bedrock") | asked_for("tokenizer")
+
+    assert set() == wanted - {package for package, _, _ in locked("requirements.lock")}
+
+
+def test_what_builds_it_is_locked() -> None:
+    """The compiler of the core is a package like the others."""
+    assert set() == asked_for("compile") - {package for package, _, _ in locked("requirements-build.lock")}
+
+
+def test_compiled_wheels_are_there_for_both_kinds_of_nodes() -> None:
+    """Intel and AMD, and Graviton: a compiled package has a wheel for each."""
+    digests = {package: len(options) for package, _, options in locked("requirements.lock")}
+
+    assert {"uvloop": 2, "numpy": 2, "httptools": 2, "pyzmq": 2} == {
+        package: digests[package] for package in ("uvloop", "numpy", "httptools", "pyzmq")
+    }
+
+
+def test_every_installation_is_by_digest() -> None:
+    """What pip installs is in a lock, or is our own wheel from the line above."""
+    commands = re.split(r"&&|\n", DOCKERFILE.read_text(encoding="utf-8").replace("\\\n", " "))
+    installs = [each for each in commands if re.search(r"-m pip (--python \S+ )?(install|wheel) ", each)]
+
+    assert 4 == len(installs)
+    assert [] == [each for each in installs if "--require-hashes" not in each and "--no-index" not in each]
+
+
+def test_it_runs_as_somebody_who_is_not_root() -> None:
+    """By number, so that Kubernetes can tell (`runAsNonRoot`)."""
+    assert ["10001:10001"] == re.findall(r"^USER (.+)$", final_stage(), re.MULTILINE)
+
+
+def test_what_is_needed_to_build_is_let_through() -> None:
+    """Everything that is copied, and nothing that is not; secrets and tests stay out."""
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    let_through = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert "*" in lines
+    assert {path for sources in copied for path in sources.split()} == let_through
+    assert all((ROOT / path).exists() for path in let_through)
+
+
+def program(name: str) -> ModuleType:
+    """A module of deploy/, which is no package."""
+    found = importlib.util.spec_from_file_location(name, DEPLOY / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_wheels_that_differ_by_platform_have_all_their_digests() -> None:
+    """Those that do not have one."""
+    by_platform = [{"uvloop==1": "b2", "six==2": "a1"}, {"uvloop==1": "c3", "six==2": "a1"}]
+
+    assert [
+        "six==2 \\\n    --hash=sha256:a1",
+        "uvloop==1 \\\n    --hash=sha256:b2 \\\n    --hash=sha256:c3",
+    ] == list(program("lock").lines(by_platform))
+
+
+def test_what_is_taken_out_is_what_a_gateway_never_reads(tmp_path: Path) -> None:
+    """Services that it does not call, and tests of others; nothing else, and nothing where they are not."""
+    slim = program("slim")
+    kept = ["botocore/data/bedrock-runtime/v.json", "botocore/data/endpoints.json", "numpy/core.py", "httpx/tests/a.py"]
+    gone = ["botocore/data/ec2/v.json", "numpy/tests/test_a.py", "numpy/linalg/tests/test_b.py"]
+    for name in kept + gone:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"1234567")
+
+    freed_bytes = slim.remove(slim.superfluous(tmp_path))
+
+    assert 3 * 7 == freed_bytes
+    assert kept == [name for name in kept + gone if (tmp_path / name).exists()]
+    assert [] == slim.superfluous(tmp_path)

@@ -1,0 +1,192 @@
+"""The image, built from the Dockerfile and run as its user on a read-only root, before a simulated worker."""
+
+import asyncio
+import errno
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.stack import program
+from tests.image.container import Container
+from tests.image.environment import installed_bytes
+from tests.storage import free_port
+
+KEY = "wg-a-key-of-the-test-0123456789"
+MOST_MIB = 160
+"""What is installed beside the base image: bytes on disk."""
+
+TRY_TO_WRITE = """
+import errno, os, sys
+for folder in sys.argv[1:]:
+    try:
+        with open(os.path.join(folder, "probe"), "w"):
+            print(folder, "written")
+        os.remove(os.path.join(folder, "probe"))
+    except OSError as fault:
+        print(folder, errno.errorcode[fault.errno])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What was seen of a gateway from its start to its end."""
+
+    events: list[str]
+    """Of a streamed answer, what stands behind ``data: ``."""
+    identity: dict[str, list[str]]
+    health: int
+    health_afterwards: int
+    status: int
+    said: str
+    owners: dict[str, int]
+    """Of the files that it has left, by name."""
+
+
+@pytest.fixture(scope="module")
+def life(container: Container) -> Life:
+    """It serves one request."""
+    return asyncio.run(lived(container))
+
+
+async def lived(container: Container) -> Life:
+    variables = {"WARMGATE_SERVER__PORT": str(free_port())}
+    async with program("simulate", "--port", "0") as (_, worker):
+        settings = {
+            "models": [{"name": "tiny", "workers": [{"url": worker}]}],
+            "store": {"url": "sqlite:///warmgate.db"},
+            "teams": [{"name": "blue", "keys": [{"id": "test", "secret": KEY}]}],
+        }
+        with container.started(settings, variables) as running:
+            running.wait_until_ready()
+            identity = running.identity()
+            events = await streamed(f"http://127.0.0.1:{variables['WARMGATE_SERVER__PORT']}")
+            owners = {path.name: path.stat().st_uid for path in container.state.iterdir()}
+            health = container.health(variables)
+            status = running.stop()
+            return Life(events, identity, health, container.health(variables), status, running.said(), owners)
+
+
+async def streamed(url: str) -> list[str]:
+    body = {"model": "tiny", "stream": True, "max_tokens": 16, "messages": [{"role": "user", "content": "Hello there"}]}
+    headers = {"authorization": f"Bearer {KEY}"}
+    async with (
+        httpx.AsyncClient(timeout=30, verify=False) as http,
+        http.stream("POST", f"{url}/v1/chat/completions", json=body, headers=headers) as response,
+    ):
+        assert 200 == response.status_code, await response.aread()
+        return [line.removeprefix("data: ") async for line in response.aiter_lines() if line.startswith("data: ")]
+
+
+def test_it_answers_a_streamed_request_on_a_read_only_root(life: Life) -> None:
+    """Piece by piece."""
+    chunks = [json.loads(event) for event in life.events[:-1]]
+    texts = [choice["delta"].get("content") for chunk in chunks for choice in chunk["choices"]]
+
+    assert "[DONE]" == life.events[-1]
+    assert len([text for text in texts if text]) > 8
+    assert 1 == life.said.count('"event":"request"')
+
+
+def test_it_runs_as_nobody_but_its_own_user(life: Life) -> None:
+    """With no capability, and no way to one."""
+    identity = life.identity
+
+    assert (["10001"] * 4, ["10001"] * 4) == (identity["Uid"], identity["Gid"])
+    assert (["0000000000000000"], ["0000000000000000"], ["1"]) == (
+        identity["CapEff"],
+        identity["CapBnd"],
+        identity["NoNewPrivs"],
+    )
+
+
+def test_its_health_check_tells_whether_it_is_there(life: Life) -> None:
+    """Of the port that it was given."""
+    assert 0 == life.health
+    assert 0 != life.health_afterwards
+
+
+def test_it_stops_when_it_is_told_to(life: Life) -> None:
+    """By SIGTERM, in peace: no shell stands between."""
+    assert 0 == life.status, life.said
+
+
+def test_its_store_is_where_a_volume_belongs(life: Life) -> None:
+    """A relative store.url is below /var/lib/warmgate, and belongs to its user."""
+    assert "warmgate.db" in life.owners
+    assert {10001} == set(life.owners.values())
+
+
+def test_nothing_else_can_be_written_to(container: Container) -> None:
+    """Not even by root: the root is read-only."""
+    wanted = {"/": "EROFS", "/opt/warmgate": "EROFS", "/etc/warmgate": "EROFS", "/usr/local": "EROFS"}
+
+    ran = container.run("python", "-c", TRY_TO_WRITE, *wanted, "/tmp", "/var/lib/warmgate", root=True)
+
+    assert wanted | {"/tmp": "written", "/var/lib/warmgate": "written"} == told(ran.stdout), ran.stderr
+
+
+def test_its_user_can_write_to_two_places(container: Container) -> None:
+    """For a store, and for what is temporary."""
+    ran = container.run("python", "-c", TRY_TO_WRITE, "/tmp", "/var/lib/warmgate", "/opt/warmgate")
+    refused = {errno.errorcode[errno.EACCES], errno.errorcode[errno.EROFS]}
+
+    found = told(ran.stdout)
+    assert ("written", "written") == (found["/tmp"], found["/var/lib/warmgate"]), ran.stderr
+    assert found["/opt/warmgate"] in refused
+
+
+def told(printed: str) -> dict[str, str]:
+    return dict(line.split() for line in printed.splitlines())
+
+
+@pytest.mark.parametrize("module", ["cache_index.radix", "routing.fleet", "gateway.quota.quota"])
+def test_the_core_is_compiled(container: Container, module: str) -> None:
+    """With its sources beside it, for tracebacks."""
+    ran = container.run("python", "-c", f"import pathlib, {module} as m; print(m.__file__)")
+
+    compiled = Path(ran.stdout.strip())
+    assert ".so" == compiled.suffix, ran.stderr
+    assert (container.root / str(compiled.parent).lstrip("/") / f"{module.rpartition('.')[2]}.py").is_file()
+
+
+@pytest.mark.parametrize("name", ["gcc", "cc", "pip", "mypy"])
+def test_it_has_nothing_to_build_or_install_with(container: Container, name: str) -> None:
+    """What is not there cannot be used by whoever gets in."""
+    ran = container.run("python", "-c", f"import shutil; print(shutil.which({name!r}))")
+
+    assert "None" == ran.stdout.strip(), ran.stderr
+
+
+def test_bedrock_and_exact_tokens_are_there(container: Container) -> None:
+    """Also what of botocore is left: a signer, and the services that its credentials come from."""
+    ran = container.run(
+        "python",
+        "-c",
+        "import tokenizers, jinja2, botocore.session as s; session = s.Session()\n"
+        "session.set_credentials('a', 'b')\n"
+        "for name in ('bedrock-runtime', 'sts', 'sso', 'sso-oidc'):\n"
+        "    print(session.create_client(name, region_name='eu-central-1').meta.service_model.service_name)",
+    )
+
+    assert ["bedrock-runtime", "sts", "sso", "sso-oidc"] == ran.stdout.split(), ran.stderr
+
+
+def test_it_starts_without_compiling_anything(container: Container) -> None:
+    """A read-only root keeps no bytecode, so it has to be there."""
+    packages = container.root / "opt/warmgate/lib/python3.11/site-packages"
+    without = [
+        path
+        for folder in ("gateway", "routing", "cache_index", "httpx", "numpy")
+        for path in (packages / folder).rglob("*.py")
+        if not (path.parent / "__pycache__" / f"{path.stem}.cpython-311.pyc").is_file()
+    ]
+
+    assert [] == without
+
+
+def test_it_is_small(container: Container) -> None:
+    """Beside the base image."""
+    assert installed_bytes(container.root) <= MOST_MIB * 2**20
