@@ -14,7 +14,8 @@ from gateway.body import Body
 from gateway.errors import Forbidden, InvalidKey, QuotaSpent, RateLimited, Stopping
 from gateway.exchange import Account, Exchange
 from gateway.incoming import CallerGone, Incoming
-from gateway.ledger.entry import Entry, Outcome
+from gateway.ledger.entry import NANO, Entry
+from gateway.ledger.record import Outcome
 from gateway.ledger.recorder import Recorder, to_nano
 from gateway.models import Model
 from gateway.quota.plan import Tokens
@@ -57,8 +58,8 @@ class Admission:
             if caller is None:
                 return None
             self._access.mark(fields, caller)
-        exchange.team = caller.team.name
-        exchange.key = caller.key.id
+        exchange.team = caller.team_name
+        exchange.key = caller.key_id
         if self._user_header in fields:
             exchange.user = incoming.text_of(self._user_header)
         return caller
@@ -66,11 +67,12 @@ class Admission:
     async def _found(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         try:
             return self._access.caller(incoming.text_of, incoming.peer, incoming.all_of)
-        except InvalidKey:
-            return await self._surely(incoming, exchange)
         except Forbidden as refusal:
             _note(refusal, exchange)
             raise
+        except InvalidKey:
+            pass
+        return await self._surely(incoming, exchange)
 
     async def _surely(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         """Before a key is refused, the store is heard once more."""
@@ -129,16 +131,18 @@ class Admission:
             return
         outcome, used = _used(exchange, account.reservation)
         price = exchange.price or account.model.price
-        cost_usd = exchange.cost_usd = to_nano(price.cost_usd(used.prompt, used.cached, used.completion))
-        saved_usd = exchange.saved_usd = to_nano(price.saved_usd(used.cached))
+        cost_nano = to_nano(price.cost_usd(used.prompt, used.cached, used.completion))
+        saved_nano = to_nano(price.saved_usd(used.cached))
+        cost_usd = exchange.cost_usd = cost_nano / NANO
+        exchange.saved_usd = saved_nano / NANO
         entry = _Ended(
             self._recorder,
             exchange,
             account.caller,
             outcome=outcome,
             used=used,
-            cost_usd=cost_usd,
-            saved_usd=saved_usd,
+            cost_nano=cost_nano,
+            saved_nano=saved_nano,
             now=now,
         )
         self._quota.settle(account.reservation, outcome, used, cost_usd, entry)
@@ -147,7 +151,7 @@ class Admission:
 class _Ended:
     """The `Draft` of a request that has ended: nothing of its exchange changes any more."""
 
-    __slots__ = ("_at", "_caller", "_cost_usd", "_exchange", "_now", "_outcome", "_recorder", "_saved_usd", "_used")
+    __slots__ = ("_at", "_caller", "_cost_nano", "_exchange", "_now", "_outcome", "_recorder", "_saved_nano", "_used")
 
     def __init__(
         self,
@@ -157,8 +161,8 @@ class _Ended:
         *,
         outcome: Outcome,
         used: Tokens,
-        cost_usd: float,
-        saved_usd: float,
+        cost_nano: int,
+        saved_nano: int,
         now: float,
     ) -> None:
         """*now* is monotonic."""
@@ -168,31 +172,31 @@ class _Ended:
         self._caller = caller
         self._outcome: Outcome = outcome
         self._used = used
-        self._cost_usd = cost_usd
-        self._saved_usd = saved_usd
+        self._cost_nano = cost_nano
+        self._saved_nano = saved_nano
         self._now = now
 
     def __call__(self) -> Entry:
         exchange, used = self._exchange, self._used
         first, started = exchange.first_byte, exchange.started
-        key = self._caller.key
+        caller = self._caller
         return self._recorder.entry(
             at=self._at,
             request_id=exchange.request_id.decode("ascii"),
-            team=key.team,
-            project=key.project,
-            key=key.id,
+            team=caller.team_name,
+            project=caller.project,
+            key=caller.key_id,
             user=exchange.user,
             model_asked=exchange.model_asked or "",
             model=exchange.model or "",
             backend=exchange.backend,
             outcome=self._outcome,
             status=exchange.status,
-            prompt_tokens=round(used.prompt),
-            cached_tokens=round(used.cached),
-            completion_tokens=round(used.completion),
-            cost_usd=self._cost_usd,
-            saved_usd=self._saved_usd,
+            prompt_tokens=int(used.prompt + 0.5),  # round() takes ten times as long
+            cached_tokens=int(used.cached + 0.5),
+            completion_tokens=int(used.completion + 0.5),
+            cost_nano=self._cost_nano,
+            saved_nano=self._saved_nano,
             fell_back=exchange.fell_back,
             ttft_s=None if first is None else first - started,
             duration_s=self._now - started,
@@ -218,8 +222,8 @@ class _Lost:
             self._caller,
             outcome="lost",
             used=expected,
-            cost_usd=price.cost_usd(expected.prompt, expected.cached, expected.completion),
-            saved_usd=price.saved_usd(expected.cached),
+            cost_nano=to_nano(price.cost_usd(expected.prompt, expected.cached, expected.completion)),
+            saved_nano=to_nano(price.saved_usd(expected.cached)),
             now=exchange.started,
         )
         return draft()

@@ -63,9 +63,13 @@ async def ask(
         if call.streams and reply.status == OK:
             return await _begun(backend, reply, endpoint, tail())
         return _answer(backend, reply, await whole(reply), endpoint)
-    except BaseException:
+    except BaseException as error:  # noqa: BLE001  # raised again below
+        failure = error
+    try:
         await reply.aclose()
-        raise
+        raise failure
+    finally:
+        del failure  # its traceback holds this frame
 
 
 async def _raise_refusal(backend_id: str, reply: Reply) -> Never:

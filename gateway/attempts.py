@@ -9,6 +9,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -146,10 +147,9 @@ class Attempts:
 
     async def _in_time(self, call: Call) -> Attempt:
         """As `_of_workers`, or that of a fallback if it is earlier. Where none helps the workers are waited for."""
-        try:
+        with suppress(WaitsTooLong):
             return await self._of_workers(call)
-        except WaitsTooLong:
-            attempt, _ = await self._of_fallbacks()
+        attempt, _ = await self._of_fallbacks()
         if attempt is not None:
             return attempt
         self._request = msgspec.structs.replace(self._request, spill_in_s=None)
@@ -263,8 +263,8 @@ class Attempts:
             try:
                 return await self._ask(candidate, call, is_last=place == last)
             except UpstreamError as error:
-                self._failure = error.with_traceback(None)
-                await self._has_failed(candidate.worker, self._failure)
+                failure = self._failure = error.with_traceback(None)
+            await self._has_failed(candidate.worker, failure)
         return None
 
     def _forgives(self) -> bool:

@@ -78,6 +78,19 @@ class Proxy:
         endpoint = self._endpoints[exchange.path]
         downstream = Downstream(send, exchange, endpoint)
         try:
+            fault = await self._fault_of(exchange, endpoint, incoming, downstream)
+            if fault is not None:
+                await downstream.fail(fault)
+        finally:
+            now = self._clock()
+            self._admission.settle(exchange, now)
+            self._endings.add(exchange, now)
+
+    async def _fault_of(
+        self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream
+    ) -> GatewayError | None:
+        """Serve; answers what the caller has to be told where that failed."""
+        try:
             await self._serve(exchange, endpoint, incoming, downstream)
         except CallerGone:
             exchange.error = CallerGone.__name__
@@ -88,18 +101,15 @@ class Proxy:
             if not downstream.takes_error:
                 raise
             # Not raised again: the server would log a trace and tell the caller nothing, or plain text.
-            await downstream.fail(Stopping("The gateway is stopping, ask again", retry_after_s=1))
+            return Stopping("The gateway is stopping, ask again", retry_after_s=1)
         except GatewayError as error:
             exchange.error = error.reason
-            await downstream.fail(error.with_traceback(None))  # a connection that failed may hold it for a while
+            return error.with_traceback(None)  # a connection that failed may hold it for a while
         except Exception as error:  # noqa: BLE001  # whatever it was, the caller gets an answer
             _log.error("request %s failed:\n%s", exchange.request_id.decode("ascii"), _trace(error))
             exchange.error = GatewayError.__name__
-            await downstream.fail(GatewayError("The gateway failed to serve this request"))
-        finally:
-            now = self._clock()
-            self._admission.settle(exchange, now)
-            self._endings.add(exchange, now)
+            return GatewayError("The gateway failed to serve this request")
+        return None
 
     async def _serve(self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream) -> None:
         caller = await self._admission.caller(incoming, exchange)
@@ -162,6 +172,7 @@ class Proxy:
 
     async def _answer(self, attempts: Attempts, downstream: Downstream, watch: Watch) -> None:
         """Send, relay, settle."""
+        failure: BaseException | None = None
         try:
             attempt = await attempts.first_answer()
             if attempt.response_id is not None:
@@ -172,14 +183,19 @@ class Proxy:
             else:
                 await downstream.start(attempt.status, attempt.headers)
                 await _relay(attempt, attempts, downstream)
-        except UpstreamError as error:
-            attempts.broken(error)
-            raise
-        finally:
+        except BaseException as error:  # noqa: BLE001  # raised again below
+            failure = error
+        try:
+            if isinstance(failure, UpstreamError):
+                attempts.broken(failure)
             if downstream.tail is not None:
                 attempts.exchange.streamed_events += downstream.tail.events
             self._disconnects.end(watch)  # an answered caller may leave: that must not cut short the closing
             await attempts.aclose()
+            if failure is not None:
+                raise failure
+        finally:
+            del failure  # its traceback holds this frame
 
     def _remember(self, response_id: str, exchange: Exchange) -> None:
         if exchange.model is not None and exchange.backend is not None and not exchange.fell_back:
@@ -199,15 +215,16 @@ async def _relay(attempt: Attempt, attempts: Attempts, downstream: Downstream) -
         except UpstreamError as error:
             if continuation is None:
                 raise
-            rest = continuation.closing()
-            if rest is not None:
-                attempts.completed()
-                await downstream.write(rest, last=True)
-                return
-            attempt = await attempts.go_on(error)
+            failure = error.with_traceback(None)
         else:
             attempts.answered(attempt)
             return
+        rest = continuation.closing()
+        if rest is not None:
+            attempts.completed()
+            await downstream.write(rest, last=True)
+            return
+        attempt = await attempts.go_on(failure)
 
 
 async def _pass_on(attempt: Attempt, downstream: Downstream, continuation: Continuation | None) -> None:

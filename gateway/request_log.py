@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.exchange import Exchange
+from gateway.timestamp import MILLISECONDS, tenths_of_ms
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class RequestLog:
         self._encode = msgspec.json.Encoder().encode
         self._lines: list[bytes] = []
         self._is_failing = False
-        self._second = -1.0
+        self._second = -1
         self._date = ""
 
     def observe(self, exchange: Exchange, now: float) -> None:
@@ -85,11 +86,12 @@ class RequestLog:
 
         The date is made once a second: it costs as much as the rest of a line.
         """
-        seconds, fraction = divmod(self._wall_clock(), 1.0)
-        if seconds != self._second:
-            self._second = seconds
-            self._date = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{self._date}.{int(fraction * 1000):03d}Z"
+        at = self._wall_clock()
+        second = int(at)
+        if second != self._second:
+            self._second = second
+            self._date = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return self._date + MILLISECONDS[int((at - second) * 1000.0)]
 
     def _line(self, exchange: Exchange, now: float) -> Line:
         usage = exchange.usage
@@ -114,8 +116,8 @@ class RequestLog:
             hit_tokens=int(exchange.hit_tokens),
             hit_source=exchange.hit_source,
             prompt_blocks=exchange.prompt_blocks,
-            ttft_ms=None if first is None else round((first - exchange.started) * 1000, 1),
-            duration_ms=round((now - exchange.started) * 1000, 1),
+            ttft_ms=None if first is None else tenths_of_ms(first - exchange.started),
+            duration_ms=tenths_of_ms(now - exchange.started),
             prompt_tokens=usage.prompt_tokens if usage else None,
             cached_tokens=usage.cached_tokens if usage else None,
             completion_tokens=usage.completion_tokens if usage else None,

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 
-from gateway.ledger.entry import Entry, Outcome, UsageRecord
-from gateway.ledger.measures import NANO
-
-_MILLISECONDS = tuple(f".{ms:03d}Z" for ms in range(1000))
+from gateway.ledger.entry import NANO, Entry
+from gateway.ledger.record import Outcome
+from gateway.timestamp import MILLISECONDS, tenths_of_ms
 
 LONGEST_NAME = 128
 """Characters of a name that callers make up; an end user is at most 64 at OpenAI (``safety_identifier``)."""
@@ -39,26 +38,27 @@ class Recorder:
         prompt_tokens: int,
         cached_tokens: int,
         completion_tokens: int,
-        cost_usd: float,
-        saved_usd: float,
+        cost_nano: int,
+        saved_nano: int,
         fell_back: bool,
         ttft_s: float | None,
         duration_s: float,
     ) -> Entry:
-        """Of a request that ended *at* so many seconds since 1970. Money is kept to the nano-dollar.
+        """Of a request that ended *at* so many seconds since 1970. Money is in nano-dollars: `to_nano`.
 
         Of *user* and *model_asked*, which callers choose, `LONGEST_NAME` characters are kept, and ``?`` for what
-        cannot be printed. 3 us.
+        cannot be printed. 0.5 us.
         """
         time, day = self._told(at)
-        record = UsageRecord(
+        return Entry(
+            day=day,
             time=time,
             request_id=request_id,
             team=team,
             project=project,
             key=key,
             user=_printable(user) if user else None,
-            model_asked=_printable(model_asked),
+            model_asked=model if model_asked == model else _printable(model_asked),
             model=model,
             backend=backend,
             outcome=outcome,
@@ -66,13 +66,12 @@ class Recorder:
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
             completion_tokens=completion_tokens,
-            cost_usd=to_nano(cost_usd),
-            saved_usd=to_nano(saved_usd),
+            cost_nano=cost_nano,
+            saved_nano=saved_nano,
             fell_back=fell_back,
-            ttft_ms=None if ttft_s is None else _tenths_of_ms(ttft_s),
-            duration_ms=_tenths_of_ms(duration_s),
+            ttft_ms=None if ttft_s is None else tenths_of_ms(ttft_s),
+            duration_ms=tenths_of_ms(duration_s),
         )
-        return Entry(day, record)
 
     def now(self) -> float:
         """Seconds since 1970."""
@@ -90,17 +89,12 @@ class Recorder:
             date = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
             day = datetime.fromtimestamp(second, self._zone).strftime("%Y-%m-%d")
             self._latest = (second, date, day)
-        return date + _MILLISECONDS[int((at - second) * 1000.0)], day
+        return date + MILLISECONDS[int((at - second) * 1000.0)], day
 
 
-def to_nano(usd: float) -> float:
-    """*usd* to the nano-dollar."""
-    return int(usd * NANO + 0.5) / NANO
-
-
-def _tenths_of_ms(seconds: float) -> float:
-    """In milliseconds. Here and for money, round() would take ten times as long."""
-    return int(seconds * 10_000.0 + 0.5) / 10.0
+def to_nano(usd: float) -> int:
+    """*usd*, at least 0, in whole nano-dollars, at a tenth of what round() takes."""
+    return int(usd * NANO + 0.5)
 
 
 def _printable(name: str) -> str:

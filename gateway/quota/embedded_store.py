@@ -9,6 +9,7 @@ from functools import partial
 from gateway.errors import StoreAway
 from gateway.ledger.entry import Draft, Entry
 from gateway.quota import marks
+from gateway.quota.carrying_on import carry_to_its_end
 from gateway.quota.limit import Charge, Granted, Refused
 from gateway.quota.meters import Meter, Meters
 from gateway.storage.sqlite_file import SqliteFile
@@ -123,15 +124,12 @@ class EmbeddedQuotaStore:
         self._add(entry)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            writing = tasks.create_task(self._write_until_end())
-            try:
-                # A transaction that has begun is not left: nobody would know whether it was committed.
-                await asyncio.shield(writing)
-            finally:
-                self._is_ending = True
-                self._wanted.set()
-                await writing
+        # A transaction that has begun is not left: nobody would know whether it was committed.
+        await carry_to_its_end(self._write_until_end(), self._end)
+
+    def _end(self) -> None:
+        self._is_ending = True
+        self._wanted.set()
 
     def sweep(self) -> None:
         """Settle what nobody will settle any more, and forget limits that are not in use; `run` does it each minute."""

@@ -380,7 +380,7 @@ class Connection(asyncio.Protocol):
     def _scope(self, method: str, version: str) -> Message:
         raw_path, query = self._url, b""
         if raw_path[:1] != b"/" or b"#" in raw_path:  # an absolute URL, as to a proxy; or what no client sends
-            parts = httptools.parse_url(raw_path)
+            parts: Any = httptools.parse_url(raw_path)  # what its stubs call bytes may be None
             raw_path, query = parts.path or b"/", parts.query or b""
         elif b"?" in raw_path:
             raw_path, _, query = raw_path.partition(b"?")

@@ -195,12 +195,14 @@ class Cycle:
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Put the head together; names are in lower case, as ASGI has them. How the body is framed is told here."""
-        lines = [_STATUS_LINES.get(status) or _status_line(status)]
+        parts = [_STATUS_LINES.get(status) or _status_line(status)]
+        framing = _FRAMING  # a global is looked up each time
+        lines = 1
         length: int | None = None
         is_persistent = self.is_persistent and not self._line.is_last
         is_persistent = is_persistent and not self.expects_continue  # a body not asked for may come or not
         for name, value in headers:
-            if name in _FRAMING:
+            if name in framing:
                 if name == b"content-length":
                     if length is not None or not value.isdigit():
                         raise RuntimeError("content-length has to be one number")
@@ -210,20 +212,23 @@ class Cycle:
                 elif b"close" in value.lower():
                     is_persistent = False
                     continue
-            lines.append(name + b": " + value + b"\r\n")
+            parts += (name, b": ", value, b"\r\n")
+            lines += 1
         is_chunked = False
         if self.scope["method"] == "HEAD" or status in _BODILESS:
             length = 0
         elif length is None:
             if self.scope["http_version"] == "1.1":
                 is_chunked = True
-                lines.append(b"transfer-encoding: chunked\r\n")
+                parts.append(b"transfer-encoding: chunked\r\n")
+                lines += 1
             else:
                 is_persistent = False  # to HTTP/1.0 a body of unknown length ends with the connection
         if not is_persistent:
-            lines.append(b"connection: close\r\n")
-        head = b"".join(lines)
-        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or b"\0" in head:
+            parts.append(b"connection: close\r\n")
+            lines += 1
+        head = b"".join(parts)
+        if len(head) - len(head.translate(None, b"\r\n\0")) != 2 * lines:
             raise RuntimeError("a header has a line end or a NUL in it")
         self._head = head + b"\r\n"
         self._is_chunked = is_chunked

@@ -30,12 +30,14 @@ class Answer:
 class Door:
     """Where a router listens. One connection for each request, so that no answer waits for another."""
 
-    def __init__(self, url: str, *, timeout_s: float) -> None:
+    def __init__(self, url: str, *, timeout_s: float, key: str | None = None) -> None:
+        """*key* is sent as a bearer token; None: none is wanted."""
         parts = urlsplit(url)
         if parts.hostname is None or parts.port is None:
             raise ValueError(f"{url} has no host or no port")
         self._host, self._port = parts.hostname, parts.port
         self._timeout_s = timeout_s
+        self._more_headers = () if key is None else (f"authorization: Bearer {key}",)
 
     async def ask(self, body: bytes, *, due: float) -> Answer:
         """Send *body*, which was due at that time of the monotonic clock, and read the answer to its end."""
@@ -73,6 +75,7 @@ class Door:
             "content-type: application/json",
             f"content-length: {length}",
             "connection: close",
+            *self._more_headers,
         )
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
 

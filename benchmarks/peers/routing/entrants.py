@@ -70,7 +70,7 @@ class Ours:
         pass
 
     def start(self, processes: Processes, workers: Workers, pace: Pace) -> tuple[Child, str]:
-        folder = _tokenizer(processes)
+        folder = tokenizer_folder(processes)
         settings = settings_of(self.strategy, workers.urls, folder, pace)
         if self.shipped is None:
             return start_gateway(processes, settings)
@@ -101,7 +101,7 @@ def settings_of(strategy: str, workers: list[str], tokenizer: Path, pace: Pace) 
     }
 
 
-def _tokenizer(processes: Processes) -> Path:
+def tokenizer_folder(processes: Processes) -> Path:
     """The folder with that of the workers, as an operator would have it beside the gateway."""
     folder = processes.directory / "tokenizer"
     if not folder.exists():

@@ -30,8 +30,8 @@ class Look:
 class LoadSearch:
     """Looks at *routers* one after the other, at each load the best one of the load before first.
 
-    A load is kept when any of them keeps the limit, so a load that is kept costs one look as a rule. Who did not keep it
-    at some load is not looked at again at a higher one.
+    A load is kept when any of them keeps the limit, so one that is kept costs one look as a rule. Who did not keep it
+    is not looked at again at a higher one.
     """
 
     routers: Sequence[str]

@@ -66,13 +66,14 @@ class Outcome:
         computed = [each.computed_tokens for each in work]
         ended = [each.requests for each in work]
         prompts = sum(each.prompt_tokens for each in work)
+        failures = Counter(answer.failure for answer in answers if answer.failure is not None)
         if not answers or not prompts:
-            raise ValueError(f"no request has reached a worker through {router}")
+            raise ValueError(f"no request has reached a worker through {router}: {dict(failures)}")
         return cls(
             router=router,
             is_ours=is_ours,
             requests=len(answers),
-            failures=Counter(answer.failure for answer in answers if answer.failure is not None),
+            failures=failures,
             hit_rate=1 - sum(computed) / prompts,
             ttft_mean_s=sum(ttft) / len(ttft) if ttft else float("inf"),
             ttft_p50_s=percentile(ttft, 50),

@@ -208,9 +208,9 @@ def turns_of(sessions: Sequence[Session]) -> Iterator[Turn]:
 
 
 SLICES: Mapping[str, Slice] = {
-    "tau": Slice("tau-bench, airline conversations", 100, None, WorkerRates(1536, 2_000.0), 1, 1.0, tau),
+    "tau": Slice("tau-bench, airline conversations", 100, None, WorkerRates(1536, 2_000.0), 1, 9.0, tau),
     "conversation": Slice(
-        "mooncake conversation, its head", 1200, None, WorkerRates(182_784, 10_000.0), 4, 0.5, conversation
+        "mooncake conversation, its head", 1200, None, WorkerRates(182_784, 10_000.0), 4, 0.4, conversation
     ),
     "agentic": Slice("20 sessions of coding agents", 20, 30, WorkerRates(20_480, 10_000.0), 4, 2.0, agentic),
 }

