@@ -89,7 +89,10 @@ def _within_descriptors(server: ServerSettings) -> ServerSettings:
     fits = clients_within(limit, wanted)
     if fits == wanted:
         return server
-    _log.warning(
+    # Who has set nothing has nothing to mend: the default is more than most machines see.
+    level = logging.WARNING if "max_connections" in server.model_fields_set else logging.DEBUG
+    _log.log(
+        level,
         "This process may open no more than %s files (ulimit -Hn): server.max_connections is %d instead of %d.",
         limit,
         fits,
