@@ -9,7 +9,8 @@ from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.redis_claims import RedisClaims
 from gateway.api.admin_v1.sqlite_claims import SqliteClaims
 from gateway.ledger.redis_usage import RedisUsage
-from gateway.ledger.sqlite_usage import SqliteUsage, book, create
+from gateway.ledger.sqlite_book import book
+from gateway.ledger.sqlite_usage import SqliteUsage, create
 from gateway.ledger.usage_store import UsageStore
 from gateway.quota.embedded_store import EmbeddedQuotaStore
 from gateway.quota.quota_store import QuotaStore

@@ -1,53 +1,172 @@
-"""One line of the ledger: what a request used, who pays. Never a prompt, never a secret."""
+"""One line of the ledger on its way there: a record, and the day that it counts for."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Final
 
-import msgspec
+from gateway.ledger.record import Outcome, UsageRecord
 
-Outcome = Literal["ok", "aborted", "failed", "lost"]
-"""lost: the gateway died, and this is what had been reserved."""
-
-
-class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
-    """Fields as they are exported. Tokens are counted, not weighted."""
-
-    time: str
-    """When the request ended, RFC 3339 in UTC, to the millisecond. Of a lost one: when it was reserved."""
-    request_id: str
-    team: str
-    project: str | None
-    key: str
-    """Public id."""
-    user: str | None
-    """The end user that the caller named."""
-    model_asked: str
-    model: str
-    """Configured name."""
-    backend: str | None
-    """Id of the worker, or ``bedrock``."""
-    outcome: Outcome
-    status: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    cost_usd: float
-    saved_usd: float
-    """What the cached tokens would have cost more."""
-    fell_back: bool
-    ttft_ms: float | None
-    duration_ms: float
+NANO: Final = 1_000_000_000
+"""Of a dollar. A cached token of a small model costs some 10 of them; 64 bits hold nine billion dollars."""
 
 
-FIELDS = UsageRecord.__struct_fields__
-"""In the order of columns and stored rows; new ones are added at the end."""
+class Entry:
+    """The fields of a `UsageRecord`, but money in whole nano-dollars. Never changed.
 
+    A class with slots and no Struct, as one is made, written and added up for every request: see `gateway.quota.limit`.
+    """
 
-class Entry(msgspec.Struct, frozen=True):
-    """A record and the day of the calendar (of the settings' time zone) that it is added up under, ``2026-11-21``."""
+    __slots__ = (
+        "backend",
+        "cached_tokens",
+        "completion_tokens",
+        "cost_nano",
+        "day",
+        "duration_ms",
+        "fell_back",
+        "key",
+        "model",
+        "model_asked",
+        "outcome",
+        "project",
+        "prompt_tokens",
+        "request_id",
+        "saved_nano",
+        "status",
+        "team",
+        "time",
+        "ttft_ms",
+        "user",
+    )
 
-    day: str
-    record: UsageRecord
+    def __init__(
+        self,
+        *,
+        day: str,
+        time: str,
+        request_id: str,
+        team: str,
+        project: str | None,
+        key: str,
+        user: str | None,
+        model_asked: str,
+        model: str,
+        backend: str | None,
+        outcome: Outcome,
+        status: int,
+        prompt_tokens: int,
+        cached_tokens: int,
+        completion_tokens: int,
+        cost_nano: int,
+        saved_nano: int,
+        fell_back: bool,
+        ttft_ms: float | None,
+        duration_ms: float,
+    ) -> None:
+        self.day = day
+        """Of the calendar (of the settings' time zone), ``2026-11-21``."""
+        self.time = time
+        self.request_id = request_id
+        self.team = team
+        self.project = project
+        self.key = key
+        self.user = user
+        self.model_asked = model_asked
+        self.model = model
+        self.backend = backend
+        self.outcome: Outcome = outcome
+        self.status = status
+        self.prompt_tokens = prompt_tokens
+        self.cached_tokens = cached_tokens
+        self.completion_tokens = completion_tokens
+        self.cost_nano = cost_nano
+        self.saved_nano = saved_nano
+        self.fell_back = fell_back
+        self.ttft_ms = ttft_ms
+        self.duration_ms = duration_ms
+
+    @classmethod
+    def of(cls, day: str, record: UsageRecord) -> "Entry":
+        """*record*, counted for *day*."""
+        return Entry(
+            day=day,
+            time=record.time,
+            request_id=record.request_id,
+            team=record.team,
+            project=record.project,
+            key=record.key,
+            user=record.user,
+            model_asked=record.model_asked,
+            model=record.model,
+            backend=record.backend,
+            outcome=record.outcome,
+            status=record.status,
+            prompt_tokens=record.prompt_tokens,
+            cached_tokens=record.cached_tokens,
+            completion_tokens=record.completion_tokens,
+            cost_nano=round(record.cost_usd * NANO),
+            saved_nano=round(record.saved_usd * NANO),
+            fell_back=record.fell_back,
+            ttft_ms=record.ttft_ms,
+            duration_ms=record.duration_ms,
+        )
+
+    def row(self) -> tuple[object, ...]:
+        """The fields of the record, in their order (`FIELDS`), as stores keep them."""
+        return (
+            self.time,
+            self.request_id,
+            self.team,
+            self.project,
+            self.key,
+            self.user,
+            self.model_asked,
+            self.model,
+            self.backend,
+            self.outcome,
+            self.status,
+            self.prompt_tokens,
+            self.cached_tokens,
+            self.completion_tokens,
+            self.cost_nano / NANO,
+            self.saved_nano / NANO,
+            self.fell_back,
+            self.ttft_ms,
+            self.duration_ms,
+        )
+
+    @property
+    def record(self) -> UsageRecord:
+        """As it will be read."""
+        return UsageRecord(
+            time=self.time,
+            request_id=self.request_id,
+            team=self.team,
+            project=self.project,
+            key=self.key,
+            user=self.user,
+            model_asked=self.model_asked,
+            model=self.model,
+            backend=self.backend,
+            outcome=self.outcome,
+            status=self.status,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.completion_tokens,
+            cost_usd=self.cost_nano / NANO,
+            saved_usd=self.saved_nano / NANO,
+            fell_back=self.fell_back,
+            ttft_ms=self.ttft_ms,
+            duration_ms=self.duration_ms,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and self.day == other.day and self.row() == other.row()
+
+    def __hash__(self) -> int:
+        return hash((self.day, self.row()))
+
+    def __repr__(self) -> str:
+        return f"Entry(day={self.day!r}, record={self.record!r})"
 
 
 Draft = Callable[[], Entry]

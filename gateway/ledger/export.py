@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from gateway.ledger.entry import FIELDS, UsageRecord
+from gateway.ledger.record import FIELDS, UsageRecord
 from gateway.ledger.usage_store import RecordQuery, UsageStore, UsageSum
 
 PAGE = 500

@@ -1,12 +1,8 @@
 """What records come to when they are added up. Money is counted in whole nano-dollars: sums of floats would drift."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from gateway.ledger.entry import UsageRecord
-
-NANO = 1_000_000_000
-"""A cached token of a small model costs some 10 nano-dollars; 64 bits hold nine billion dollars of them."""
+from gateway.ledger.entry import NANO, Entry
 
 
 class Measures(NamedTuple):
@@ -28,29 +24,66 @@ class Measures(NamedTuple):
     fallback_cost_nano: int = 0
     """Of the cost, for what Bedrock answered."""
 
-    @classmethod
-    def of(cls, record: UsageRecord) -> Self:
-        return cls.total((record,))
 
-    @classmethod
-    def total(cls, records: Sequence[UsageRecord]) -> Self:
-        """Of all *records* together; 0.6 us for each of many."""
-        outcomes = [record.outcome for record in records]
-        costs = [round(record.cost_usd * NANO) for record in records]
-        fallback_costs = [cost for record, cost in zip(records, costs, strict=True) if record.fell_back]
-        return cls(
-            len(outcomes),
-            outcomes.count("failed"),
-            outcomes.count("aborted"),
-            outcomes.count("lost"),
-            len(fallback_costs),
-            sum([record.prompt_tokens for record in records]),
-            sum([record.cached_tokens for record in records]),
-            sum([record.completion_tokens for record in records]),
-            sum(costs),
-            sum([round(record.saved_usd * NANO) for record in records]),
-            sum(fallback_costs),
+class Sum:
+    """Adds up entries; some 0.1 us for each."""
+
+    __slots__ = (
+        "_aborted",
+        "_cached_tokens",
+        "_completion_tokens",
+        "_cost_nano",
+        "_failed",
+        "_fallback_cost_nano",
+        "_fallbacks",
+        "_lost",
+        "_prompt_tokens",
+        "_requests",
+        "_saved_nano",
+    )
+
+    def __init__(self) -> None:
+        self._requests = self._failed = self._aborted = self._lost = self._fallbacks = 0
+        self._prompt_tokens = self._cached_tokens = self._completion_tokens = 0
+        self._cost_nano = self._saved_nano = self._fallback_cost_nano = 0
+
+    def add(self, entry: Entry) -> None:
+        self._requests += 1
+        if entry.outcome != "ok":
+            self._failed += entry.outcome == "failed"
+            self._aborted += entry.outcome == "aborted"
+            self._lost += entry.outcome == "lost"
+        self._prompt_tokens += entry.prompt_tokens
+        self._cached_tokens += entry.cached_tokens
+        self._completion_tokens += entry.completion_tokens
+        self._cost_nano += entry.cost_nano
+        self._saved_nano += entry.saved_nano
+        if entry.fell_back:
+            self._fallbacks += 1
+            self._fallback_cost_nano += entry.cost_nano
+
+    def measures(self) -> Measures:
+        """Of all that were added."""
+        return Measures(
+            self._requests,
+            self._failed,
+            self._aborted,
+            self._lost,
+            self._fallbacks,
+            self._prompt_tokens,
+            self._cached_tokens,
+            self._completion_tokens,
+            self._cost_nano,
+            self._saved_nano,
+            self._fallback_cost_nano,
         )
+
+
+def measures_of(entry: Entry) -> Measures:
+    """What *entry* alone comes to."""
+    alone = Sum()
+    alone.add(entry)
+    return alone.measures()
 
 
 def nano(usd: float) -> int:

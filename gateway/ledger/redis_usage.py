@@ -29,8 +29,9 @@ import msgspec
 from redis.asyncio import Redis
 
 from gateway.ledger.cursor import Ordinal, Page, cursor_of, place_of
-from gateway.ledger.entry import FIELDS, Entry, UsageRecord
-from gateway.ledger.measures import Measures
+from gateway.ledger.entry import Entry
+from gateway.ledger.measures import Measures, measures_of
+from gateway.ledger.record import FIELDS, UsageRecord
 from gateway.ledger.usage_store import (
     NEW_USERS_PER_DAY,
     OTHER_USERS,
@@ -83,15 +84,14 @@ def base_of(team: str) -> bytes:
 
 
 def booking_of(entry: Entry) -> Booking:
-    record = entry.record
     encode = msgspec.json.encode
     return Booking(
-        base_of(record.team),
+        base_of(entry.team),
         entry.day.encode(),
-        encode(msgspec.structs.astuple(record)),
-        encode((record.key, record.project, record.model, record.backend)),
-        _MEASURES.pack(*Measures.of(record)),
-        (record.user or "").encode(),
+        encode(entry.row()),
+        encode((entry.key, entry.project, entry.model, entry.backend)),
+        _MEASURES.pack(*measures_of(entry)),
+        (entry.user or "").encode(),
     )
 
 

@@ -12,20 +12,16 @@ usage_teams       who ever booked
 """
 
 import sqlite3
-from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import closing
-from datetime import date
 
 import msgspec
 from msgspec import structs
 
 from gateway.ledger.cursor import Ordinal, Page, cursor_of, place_of
-from gateway.ledger.entry import FIELDS, Entry, UsageRecord
 from gateway.ledger.measures import Measures
+from gateway.ledger.record import FIELDS, UsageRecord
+from gateway.ledger.sqlite_book import ids_of
 from gateway.ledger.usage_store import (
-    NEW_USERS_PER_DAY,
-    OTHER_USERS,
     Filter,
     Period,
     RecordQuery,
@@ -39,15 +35,8 @@ SCANNED = 20_000
 """Records that one page looks through at most, some 20 ms."""
 FORGOTTEN = 1_000
 """Rows of each table that one call of `forget` removes at most, and about so many records; some 10 ms."""
-CHUNK = 512
-"""Records in one row at most: to read one of them, all are decoded, in 0.2 ms."""
-
-DAY_BITS = 32
-"""Of an id, behind the number of the day: a day may have four billion records."""
-
 _COLUMNS = ", ".join(f"json_extract(each.value, '$[{place}]') AS \"{name}\"" for place, name in enumerate(FIELDS))
 _MEASURES = ", ".join(Measures._fields)
-_ADDED = ", ".join(f"{name} = {name} + excluded.{name}" for name in Measures._fields)
 _SUMMED = ", ".join(f"coalesce(sum({name}), 0)" for name in Measures._fields)
 
 _TABLES = (
@@ -68,27 +57,6 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS usage_teams (team TEXT PRIMARY KEY) WITHOUT ROWID",
 )
 # S608: what is put into these texts is names of columns, from this file and from the types of fields.
-_NEXT_ID = "SELECT id + size FROM usage_chunks WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
-_ADD_CHUNK = "INSERT INTO usage_chunks (id, day, size, records) VALUES (?, ?, ?, ?)"
-_ADD_CHUNK_TEAM = "INSERT INTO usage_chunk_teams (team, chunk) VALUES (?, ?)"
-_ADD_TEAM = "INSERT OR IGNORE INTO usage_teams (team) VALUES (?)"
-_ADD_SUM = f"""
-    INSERT INTO usage_sums (team, "key", project, model, backend, day, {_MEASURES})
-    VALUES (?, ?, ?, ?, ?, ?{", ?" * len(Measures._fields)})
-    ON CONFLICT DO UPDATE SET {_ADDED}
-"""  # noqa: S608
-_ADD_USER = f"""
-    INSERT INTO usage_users (team, month, "user", {_MEASURES}) VALUES (?, ?, ?{", ?" * len(Measures._fields)})
-    ON CONFLICT DO UPDATE SET {_ADDED}
-"""  # noqa: S608
-_ADD_KNOWN_USER = f"""
-    UPDATE usage_users SET {", ".join(f"{name} = {name} + ?{n}" for n, name in enumerate(Measures._fields, 4))}
-    WHERE team = ?1 AND month = ?2 AND "user" = ?3
-"""  # noqa: S608
-_COUNT_NEW_USER = """
-    INSERT INTO usage_new_users (day, team, users) VALUES (?, ?, 1)
-    ON CONFLICT DO UPDATE SET users = users + 1 RETURNING users
-"""
 _CHUNKS = "SELECT id, records FROM usage_chunks WHERE id BETWEEN ? AND ? ORDER BY id DESC"
 # CROSS JOIN: in this order. By the other all chunks would be read.
 _CHUNKS_OF_TEAM = """
@@ -125,59 +93,6 @@ class _Row(UsageRecord, frozen=True, array_like=True):
 
 
 _rows = msgspec.json.Decoder(list[_Row]).decode
-_text_of = msgspec.json.Encoder().encode
-
-
-def book(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
-    """Book *entries*, each once more if called twice; inside of the transaction of the caller.
-
-    Some 0.9 us for each in a batch of 400, 1.4 us in one of 75, and 7 us more where it names an end user.
-    """
-    days: dict[str, list[UsageRecord]] = defaultdict(list)
-    for entry in entries:
-        days[entry.day].append(entry.record)
-    for day, records in days.items():
-        for begin in range(0, len(records), CHUNK):
-            _add_chunk(connection, day, records[begin : begin + CHUNK])
-        _add_sums(connection, day, records)
-
-
-def _add_chunk(connection: sqlite3.Connection, day: str, records: Sequence[UsageRecord]) -> None:
-    low, high = _ids(day, day)
-    (first,) = connection.execute(_NEXT_ID, (low, high)).fetchone() or (low,)
-    text = _text_of([structs.astuple(record) for record in records]).decode()
-    connection.execute(_ADD_CHUNK, (first, day, len(records), text))
-    teams = {record.team for record in records}
-    connection.executemany(_ADD_CHUNK_TEAM, [(team, first) for team in teams])
-    connection.executemany(_ADD_TEAM, [(team,) for team in teams])
-
-
-def _add_sums(connection: sqlite3.Connection, day: str, records: Sequence[UsageRecord]) -> None:
-    sums: dict[tuple[str, str, str, str, str], list[UsageRecord]] = defaultdict(list)
-    users: dict[tuple[str, str], list[UsageRecord]] = defaultdict(list)
-    for record in records:
-        place = (record.team, record.key, record.project or "", record.model, record.backend or "")
-        sums[place].append(record)
-        if record.user is not None:
-            users[record.team, record.user].append(record)
-    connection.executemany(_ADD_SUM, [(*place, day, *Measures.total(alike)) for place, alike in sums.items()])
-    for (team, user), theirs in users.items():
-        _add_user(connection, day, (team, day[:7], user), Measures.total(theirs))
-
-
-def _add_user(connection: sqlite3.Connection, day: str, place: tuple[str, str, str], measures: Sequence[int]) -> None:
-    if connection.execute(_ADD_KNOWN_USER, (*place, *measures)).rowcount:
-        return
-    team, month, _ = place
-    (users,) = connection.execute(_COUNT_NEW_USER, (day, team)).fetchone()
-    told_apart = place if users <= NEW_USERS_PER_DAY else (team, month, OTHER_USERS)
-    connection.execute(_ADD_USER, (*told_apart, *measures))
-
-
-def _ids(first_day: str, last_day: str) -> tuple[int, int]:
-    """The lowest and the highest that a record of these days may have: ids are in the order of days."""
-    first, last = (date.fromisoformat(day).toordinal() for day in (first_day, last_day))
-    return first << DAY_BITS, ((last + 1) << DAY_BITS) - 1
 
 
 class SqliteUsage:
@@ -221,7 +136,7 @@ class SqliteUsage:
         def forget(connection: sqlite3.Connection) -> bool:
             before = {"sums": sums_before, "month": sums_before[:7], "most": FORGOTTEN}
             removed = [connection.execute(statement, before).rowcount for statement in _FORGET]
-            return _forget_chunks(connection, _ids(records_before, records_before)[0]) or FORGOTTEN in removed
+            return _forget_chunks(connection, ids_of(records_before, records_before)[0]) or FORGOTTEN in removed
 
         return await self._file.run(forget)
 
@@ -257,7 +172,7 @@ def page(
     connection: sqlite3.Connection, query: RecordQuery, below: int | None, most: int, scanned: int
 ) -> Page[UsageRecord]:
     """Records under the id *below*: of those that the period and the team leave, *scanned* are looked at."""
-    low, high = _ids(query.period.first_day, query.period.last_day)
+    low, high = ids_of(query.period.first_day, query.period.last_day)
     high = high if below is None else min(high, below - 1)
     team = query.of.team
     select, values = (_CHUNKS, (low, high)) if team is None else (_CHUNKS_OF_TEAM, (low, high, team))

@@ -11,8 +11,8 @@ from msgspec import structs
 
 from gateway.errors import InvalidField
 from gateway.ledger.cursor import Page
-from gateway.ledger.entry import Outcome, UsageRecord
 from gateway.ledger.measures import Measures, usd
+from gateway.ledger.record import Outcome, UsageRecord
 
 Dimension = Literal["month", "day", "team", "key", "project", "model", "backend"]
 """What sums can be grouped by."""

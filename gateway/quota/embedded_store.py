@@ -238,7 +238,8 @@ class EmbeddedQuotaStore:
         def act(connection: sqlite3.Connection) -> None:
             if removes:
                 marks.remove_ended(connection, now)
-            marks.write(connection, [marks.state_of(meter, mark) for meter, mark in due])
+            if due:
+                marks.write(connection, [marks.state_of(meter, mark) for meter, mark in due])
             if entries:
                 self._book(connection, [entry() for entry in entries])
 

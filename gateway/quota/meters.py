@@ -14,17 +14,18 @@ What holds, for any order of calls and any times that do not go back:
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from gateway.ledger.entry import Draft
 from gateway.quota.limit import Charge, Granted, Level, Limit, Refused
 
-SLACK_S = 1e-6
+SLACK_S: Final = 1e-6
 """A bucket that is full but for this is full: seconds since 1970 have no finer digits in a double."""
-SLACK_UNITS = 1e-9
+SLACK_UNITS: Final = 1e-9
 """The same for sums: a nano-dollar."""
-SKEW_S = 60.0
+SKEW_S: Final = 60.0
 """How far ahead of the store's clock that of a gateway may be: a new period begins no sooner before the end of the old
 one. Another name sooner than that is a gateway whose calendar is behind or wrong, and counts in the current period."""
 CONCURRENT_WAIT_S = 1.0

@@ -14,7 +14,7 @@ from gateway.teams.limits import Limits, Measure
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 MOST_PLANS = 65_536
 """Pairs of callers and models that are remembered; each is worked out again when it is needed again."""
-PARTS = 1_000_000
+PARTS: Final = 1_000_000.0
 """Of a token that are counted: weights make fractions."""
 
 # What a request takes of a limit. Numbers, as they are compared for every limit of every request.
@@ -34,9 +34,10 @@ _TAKEN: dict[Measure, int] = {
     "usd_per_month": _USD,
 }
 
-_PERIODS: dict[Measure, int] = {"tokens_per_day": 1, "usd_per_day": 1, "usd_per_month": 2}
-"""1: days, 2: months. Others have none: 0."""
-_NO_PERIODS = (("", "", ""), (0.0, 0.0, 0.0))
+_DAY: Final = 1
+_MONTH: Final = 2
+_PERIODS: dict[Measure, int] = {"tokens_per_day": _DAY, "usd_per_day": _DAY, "usd_per_month": _MONTH}
+"""Others have none: 0."""
 
 CostUsd = Callable[[float, float, float], float]
 """US dollars for prompt tokens, those of them that were cached, and completion tokens: `Price.cost_usd`."""
@@ -72,27 +73,33 @@ class Calendar:
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone = zone
-        self._from = self._until = self._month_until = 0.0
-        self._names = ("", "", "")
+        self._from = 0.0
+        # As `look` left them.
+        self.day = self.month = ""
+        self.day_ends = self.month_ends = 0.0
+
+    def look(self, now: float) -> None:
+        """Have `day` and `month` be those of *now*, seconds since 1970, as are `day_ends` and `month_ends`."""
+        if not self._from <= now < self.day_ends:
+            self._turn(now)
 
     def periods(self, now: float) -> tuple[tuple[str, str, str], tuple[float, float, float]]:
         """Names of no period, the day and the month, ``("", "2026-11-21", "2026-11")``, and the seconds until they end.
 
         *now* is seconds since 1970.
         """
-        if not self._from <= now < self._until:
-            self._turn(now)
-        return self._names, (0.0, self._until - now, self._month_until - now)
+        self.look(now)
+        return ("", self.day, self.month), (0.0, self.day_ends - now, self.month_ends - now)
 
     def _turn(self, now: float) -> None:
         midnight = datetime.fromtimestamp(now, self._zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
         first = midnight.replace(day=1)
         # Arithmetic of local times: the difference in seconds follows from what the zone says of both.
         next_first = (first + timedelta(days=32)).replace(day=1)
-        self._names = ("", midnight.strftime("%Y-%m-%d"), midnight.strftime("%Y-%m"))
+        self.day, self.month = midnight.strftime("%Y-%m-%d"), midnight.strftime("%Y-%m")
         self._from = midnight.timestamp()
-        self._until = (midnight + timedelta(days=1)).timestamp()
-        self._month_until = next_first.timestamp()
+        self.day_ends = (midnight + timedelta(days=1)).timestamp()
+        self.month_ends = next_first.timestamp()
 
 
 class _Counted:
@@ -111,7 +118,7 @@ class _Counted:
 class Plan:
     """The limits of one caller for one model, in the order of their charges: the key's before the team's."""
 
-    __slots__ = ("_cached_weight", "_calendar", "_counted", "_has_periods", "heads", "limits", "scoped")
+    __slots__ = ("_cached_weight", "_calendar", "_counted", "_has_periods", "counts_usd", "heads", "limits", "scoped")
 
     def __init__(self, scoped: Sequence[Scoped], *, cached_weight: float, calendar: Calendar) -> None:
         self.scoped = tuple(scoped)
@@ -120,6 +127,8 @@ class Plan:
         self._cached_weight = cached_weight
         self._calendar = calendar
         self._counted = [_Counted(each.limit, each.measure) for each in scoped]
+        self.counts_usd = any(each.taken == _USD for each in self._counted)
+        """Whether it matters what a request costs."""
         self._has_periods = any(each.period for each in self._counted)
 
     def charges(self, tokens: Tokens, cost_usd: float, now: float) -> list[Charge]:
@@ -134,10 +143,12 @@ class Plan:
         if tokens.cached:
             # round() takes three times as long.
             prompt, both = int(prompt * PARTS + 0.5) / PARTS, int(both * PARTS + 0.5) / PARTS
-        names, left_s = self._calendar.periods(now) if self._has_periods else _NO_PERIODS
+        calendar = self._calendar
+        if self._has_periods:
+            calendar.look(now)
         charges = []
         for each in self._counted:
-            taken, period = each.taken, each.period
+            taken = each.taken
             if taken == _ONE:
                 charges.append(each.one)
                 continue
@@ -147,13 +158,37 @@ class Plan:
                 units = completion
             else:
                 units = cost_usd if taken == _USD else both
-            charges.append(Charge(each.limit, units, names[period], left_s[period]))
+            period = each.period
+            if period == _DAY:
+                charges.append(Charge(each.limit, units, calendar.day, calendar.day_ends - now))
+            elif period == _MONTH:
+                charges.append(Charge(each.limit, units, calendar.month, calendar.month_ends - now))
+            else:
+                charges.append(Charge(each.limit, units))
         return charges
 
     def nothing(self, now: float) -> list[Charge]:
         """Of a request that is to cost nothing at all."""
         names, left_s = self._calendar.periods(now)
         return [Charge(each.limit, 0.0, names[each.period], left_s[each.period]) for each in self._counted]
+
+
+class _OfModel:
+    __slots__ = ("model", "plan")
+
+    def __init__(self, model: Metered, plan: Plan) -> None:
+        self.model = model
+        self.plan = plan
+
+
+class _OfCaller:
+    """The plans of one caller, by the identity of the model."""
+
+    __slots__ = ("caller", "plans")
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.plans: dict[int, _OfModel] = {}
 
 
 class Plans:
@@ -166,17 +201,24 @@ class Plans:
         self._calendar = calendar
         # By identity: comparing all that a caller is would take longer than the rest. Both objects are kept, so that
         # no other can have their address.
-        self._plans: dict[tuple[int, int], tuple[Caller, Metered, Plan]] = {}
+        self._callers: dict[int, _OfCaller] = {}
+        self._size = 0
 
     def of(self, caller: Caller, model: Metered) -> Plan:
-        place = (id(caller), id(model))
-        known = self._plans.get(place)
-        if known is not None:
-            return known[2]
-        if len(self._plans) >= MOST_PLANS:
-            self._plans.clear()
+        of_caller = self._callers.get(id(caller))
+        if of_caller is not None:
+            known = of_caller.plans.get(id(model))
+            if known is not None:
+                return known.plan
+        return self._made(caller, model)
+
+    def _made(self, caller: Caller, model: Metered) -> Plan:
+        if self._size >= MOST_PLANS:
+            self._callers.clear()
+            self._size = 0
         plan = Plan(self._scoped(caller, model), cached_weight=self._cached_weight, calendar=self._calendar)
-        self._plans[place] = (caller, model, plan)
+        self._callers.setdefault(id(caller), _OfCaller(caller)).plans[id(model)] = _OfModel(model, plan)
+        self._size += 1
         return plan
 
     def _scoped(self, caller: Caller, model: Metered) -> list[Scoped]:

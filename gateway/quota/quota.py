@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 
 from gateway.errors import QuotaSpent, RateLimited, StoreAway
-from gateway.ledger.entry import Draft, Entry, Outcome
+from gateway.ledger.entry import Draft, Entry
+from gateway.ledger.record import Outcome
 from gateway.quota.limit import Charge, Granted, Refused
 from gateway.quota.output_length import OutputLengths
 from gateway.quota.plan import Metered, Plan, Plans, Tokens
@@ -48,9 +49,9 @@ class Ask:
 
 
 class Reservation:
-    """To be settled once, however the request ends; once more has no effect."""
+    """To be settled once, however the request ends; once more has no effect. Should it never be, it is a `Draft`."""
 
-    __slots__ = ("choices", "expected", "headers", "id", "is_settled", "model", "plan", "team")
+    __slots__ = ("_lost", "choices", "expected", "headers", "id", "is_settled", "model", "plan", "team")
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Reservation:
         plan: Plan,
         expected: Tokens,
         choices: int,
-        headers: Headers = (),
+        lost: LostEntry,
     ) -> None:
         self.id = id
         """Empty: nothing limits the caller, and nothing is reserved."""
@@ -72,22 +73,13 @@ class Reservation:
         self.expected = expected
         """What was reserved, before it was weighted."""
         self.choices = choices
-        self.headers = headers
+        self.headers: Headers = ()
         """``x-ratelimit-*``, for whichever answer the request gets."""
         self.is_settled = False
-
-
-class _Lost:
-    """The `Draft` of what *lost* makes of *expected*."""
-
-    __slots__ = ("_expected", "_lost")
-
-    def __init__(self, lost: LostEntry, expected: Tokens) -> None:
         self._lost = lost
-        self._expected = expected
 
     def __call__(self) -> Entry:
-        return self._lost(self._expected)
+        return self._lost(self.expected)
 
 
 class Quota:
@@ -119,22 +111,18 @@ class Quota:
 
     def reserve_at_once(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation | None:
         """As `reserve`, where nothing has to be waited for; None: something has to be, and nothing is reserved."""
-        plan = self._plans.of(caller, model)
-        expected = self._expected(caller, model, ask)
-        if not plan.limits:
-            return Reservation("", caller.team.name, model.name, plan=plan, expected=expected, choices=ask.choices)
-        now = self._clock()
-        id_, team = self._new_id(), caller.team.name
-        charges = _charges(plan, model, expected, now)
-        decision = self._store.reserve_at_once(team, id_, charges, _Lost(lost, expected))
+        reservation = self._begun(caller, model, ask, lost)
+        if not reservation.id:
+            return reservation
+        plan, now = reservation.plan, self._clock()
+        charges = _charges(plan, model, reservation.expected, now)
+        decision = self._store.reserve_at_once(reservation.team, reservation.id, charges, reservation)
         if decision is None:
             return None
         if isinstance(decision, Granted):
-            headers = plan.heads.of(decision.levels)
-            return Reservation(
-                id_, team, model.name, plan=plan, expected=expected, choices=ask.choices, headers=headers
-            )
-        if math.isinf(decision.wait_s) and _is_guessed(expected, ask):
+            reservation.headers = plan.heads.of(decision.levels)
+            return reservation
+        if math.isinf(decision.wait_s) and _is_guessed(reservation.expected, ask):
             return None  # a smaller guess may fit
         raise self._refusal(plan, charges, decision, now)
 
@@ -149,28 +137,24 @@ class Quota:
             QuotaSpent: a budget is spent, or the request takes more than a limit ever gives.
             StoreAway: the store cannot be reached, and the settings say not to go on without it.
         """
-        plan = self._plans.of(caller, model)
-        expected = self._expected(caller, model, ask)
-        if not plan.limits:
-            return Reservation("", caller.team.name, model.name, plan=plan, expected=expected, choices=ask.choices)
-        now = self._clock()
-        id_ = self._new_id()
+        reservation = self._begun(caller, model, ask, lost)
+        if not reservation.id:
+            return reservation
+        plan, expected, now = reservation.plan, reservation.expected, self._clock()
         charges = _charges(plan, model, expected, now)
         try:
-            decision = await self._store.reserve(caller.team.name, id_, charges, _Lost(lost, expected))
+            decision = await self._store.reserve(reservation.team, reservation.id, charges, reservation)
             if not isinstance(decision, Granted) and math.isinf(decision.wait_s) and _is_guessed(expected, ask):
                 fitting = _fitting(plan, model, expected, charges, decision, now=now)
                 if fitting is not None:
-                    expected, charges = fitting, _charges(plan, model, fitting, now)
-                    decision = await self._store.reserve(caller.team.name, id_, charges, _Lost(lost, expected))
+                    reservation.expected, charges = fitting, _charges(plan, model, fitting, now)
+                    decision = await self._store.reserve(reservation.team, reservation.id, charges, reservation)
         except StoreAway as fault:
             fault.retry_after_s = AWAY_RETRY_S if fault.retry_after_s is None else fault.retry_after_s
             raise
         if isinstance(decision, Granted):
-            headers = plan.heads.of(decision.levels)
-            return Reservation(
-                id_, caller.team.name, model.name, plan=plan, expected=expected, choices=ask.choices, headers=headers
-            )
+            reservation.headers = plan.heads.of(decision.levels)
+            return reservation
         raise self._refusal(plan, charges, decision, now)
 
     def settle(self, reservation: Reservation, outcome: Outcome, used: Tokens, cost_usd: float, entry: Draft) -> None:
@@ -194,17 +178,20 @@ class Quota:
             charges = plan.charges(used, cost_usd, now)
         self._store.settle(reservation.team, reservation.id, charges, entry)
 
-    def _new_id(self) -> str:
-        self._number += 1
-        return self._prefix + str(self._number)
-
-    def _expected(self, caller: Caller, model: Metered, ask: Ask) -> Tokens:
+    def _begun(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
+        """What is to be reserved."""
+        plan, team, choices = self._plans.of(caller, model), caller.team_name, ask.choices
         completion = 0.0
         if ask.generates:
             completion = self._lengths.expected(
-                caller.team.name, model.name, asked=ask.max_tokens, cap=model.max_output_tokens, choices=ask.choices
+                team, model.name, asked=ask.max_tokens, cap=model.max_output_tokens, choices=choices
             )
-        return Tokens(ask.prompt_tokens, ask.cached_tokens, completion)
+        id_ = ""
+        if plan.limits:
+            self._number += 1
+            id_ = self._prefix + str(self._number)
+        expected = Tokens(ask.prompt_tokens, ask.cached_tokens, completion)
+        return Reservation(id_, team, model.name, plan=plan, expected=expected, choices=choices, lost=lost)
 
     def _refusal(self, plan: Plan, charges: Sequence[Charge], refused: Refused, now: float) -> RateLimited | QuotaSpent:
         scoped, charge = plan.scoped[refused.binding], charges[refused.binding]
@@ -239,7 +226,8 @@ class Quota:
 
 
 def _charges(plan: Plan, model: Metered, tokens: Tokens, now: float) -> list[Charge]:
-    return plan.charges(tokens, model.cost_usd(tokens.prompt, tokens.cached, tokens.completion), now)
+    cost_usd = model.cost_usd(tokens.prompt, tokens.cached, tokens.completion) if plan.counts_usd else 0.0
+    return plan.charges(tokens, cost_usd, now)
 
 
 def _is_guessed(expected: Tokens, ask: Ask) -> bool:

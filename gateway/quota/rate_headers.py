@@ -6,6 +6,7 @@ https://platform.openai.com/docs/guides/rate-limits. ``retry-after-ms`` and ``x-
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from gateway.quota.limit import Level
 from gateway.quota.scope import Scoped
@@ -16,9 +17,9 @@ Headers = tuple[tuple[bytes, bytes], ...]
 SDK_PATIENCE_S = 120.0
 """openai-python waits as long as it is told, up to this; after a longer one it would ask again at once."""
 
-DIGIT = 1e-3
+DIGIT: Final = 1e-3
 """Of a unit: what rounding may have taken from a whole one. A token that is there but for this is there."""
-DIGIT_MS = 5e-4
+DIGIT_MS: Final = 5e-4
 """The same of a wait; stores grant what is this much too early."""
 
 _BELOW_A_SECOND = (b"0s", *(b"%dms" % ms for ms in range(1, 1000)))
@@ -33,7 +34,7 @@ _TOKENS: frozenset[Measure] = frozenset(
 class RateHeads:
     """Writes the headers of one plan."""
 
-    __slots__ = ("_kinds",)
+    __slots__ = ("_kinds", "_parts", "_told")
 
     def __init__(self, scoped: Sequence[Scoped]) -> None:
         """In the order of the levels that are to come."""
@@ -42,28 +43,41 @@ class RateHeads:
             for name, measures in ((b"requests", _REQUESTS), (b"tokens", _TOKENS))
             if (places := [i for i, each in enumerate(scoped) if each.measure in measures])
         ]
+        self._parts: list[Headers] = [() for _ in self._kinds]
+        self._told: Headers = ()
 
     def of(self, levels: tuple[Level, ...]) -> Headers:
         """Of requests and of tokens, each as the limit has it that has least left: more than that is not granted.
 
-        Empty where neither is limited. About 1 us for each of the two.
+        Empty where neither is limited. About 0.3 us for each of the two, and less where it says what it said last.
         """
-        headers: Headers = ()
-        for kind in self._kinds:
-            headers += kind.of(levels)
-        return headers
+        changed = False
+        for place, kind in enumerate(self._kinds):
+            part = kind.of(levels)
+            if part is not self._parts[place]:
+                self._parts[place] = part
+                changed = True
+        if changed:
+            told: Headers = ()
+            for part in self._parts:
+                told += part
+            self._told = told
+        return self._told
 
 
 class _Kind:
     """The three headers of requests, or of tokens."""
 
-    __slots__ = ("_limits", "_places", "_remaining", "_reset")
+    __slots__ = ("_binding", "_limits", "_ms", "_number", "_places", "_remaining", "_reset", "_told")
 
     def __init__(self, name: bytes, places: Sequence[int], scoped: Sequence[Scoped]) -> None:
         self._places = list(places)
         self._limits = {i: (b"x-ratelimit-limit-" + name, b"%d" % scoped[i].limit.amount) for i in places}
         self._remaining = b"x-ratelimit-remaining-" + name
         self._reset = b"x-ratelimit-reset-" + name
+        # What was told last, and is told again as long as it is true: of limits that are hardly used, most of the time.
+        self._binding = self._number = self._ms = -1
+        self._told: Headers = ()
 
     def of(self, levels: tuple[Level, ...]) -> Headers:
         binding = self._places[0]
@@ -72,22 +86,30 @@ class _Kind:
             other = levels[place]
             if other.remaining < level.remaining:
                 binding, level = place, other
-        return (
-            self._limits[binding],
-            (self._remaining, _digits(int(level.remaining + DIGIT))),
-            (self._reset, duration(level.reset_s)),
-        )
-
-
-def _digits(number: int) -> bytes:
-    return str(number).encode("ascii")  # compiled, b"%d" would take twice as long
+        number, ms = int(level.remaining + DIGIT), _milliseconds(level.reset_s)
+        if number != self._number or ms != self._ms or binding != self._binding:
+            self._number, self._ms, self._binding = number, ms, binding
+            self._told = (
+                self._limits[binding],
+                (self._remaining, str(number).encode("ascii")),  # compiled, b"%d" would take twice as long
+                (self._reset, _told(ms)),
+            )
+        return self._told
 
 
 def duration(seconds: float) -> bytes:
     """``0s``, ``12ms``, ``1.5s``, ``6m0s``, ``23h59m59.25s``: rounded up to the millisecond."""
+    return _told(_milliseconds(seconds))
+
+
+def _milliseconds(seconds: float) -> int:
     ms = math.ceil(seconds * 1000.0 - DIGIT_MS)
+    return ms if ms > 0 else 0  # noqa: FURB136  # max() is slower
+
+
+def _told(ms: int) -> bytes:
     if ms < 1000:
-        return _BELOW_A_SECOND[ms] if ms > 0 else b"0s"
+        return _BELOW_A_SECOND[ms]
     whole, ms = divmod(ms, 1000)
     minutes, whole = divmod(whole, 60)
     rest = b"%d.%03d" % (whole, ms) if ms else b"%d" % whole

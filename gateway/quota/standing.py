@@ -4,13 +4,14 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.ledger.entry import Entry, UsageRecord
+from gateway.ledger.entry import Entry
+from gateway.ledger.record import UsageRecord
 from gateway.quota.limit import Charge, Level, Refused
 from gateway.quota.plan import Plan
 from gateway.quota.quota_store import QuotaStore
 from gateway.quota.scope import Scoped
 
-_NEVER = Entry(
+_NEVER = Entry.of(
     "",
     UsageRecord(
         time="",

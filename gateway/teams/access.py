@@ -20,7 +20,6 @@ Header = Callable[[bytes], str | None]
 """The value of the header of a name in lower case; None: there is none, or an empty one."""
 
 MOST_REMEMBERED = 4096
-MARK_BYTES = 32
 AGAIN_S = 1.0
 """After which it is worth asking again when the store is away."""
 
@@ -55,7 +54,10 @@ class Access:
         # those who may ask as long as no team or key changes. Who guesses secrets learns nothing from how long it takes
         # to find none here, as nobody knows which digest a guess has.
         self._marked: dict[bytes, Caller] = {}
-        self._unmarked = blake2s(key=secrets.token_bytes(MARK_BYTES))
+        # As salt and name of a use, for a key would be one block more to hash: half of the work.
+        self._unmarked = blake2s(
+            salt=secrets.token_bytes(blake2s.SALT_SIZE), person=secrets.token_bytes(blake2s.PERSON_SIZE)
+        )
         self._generation = directory.generation
 
     @property
@@ -184,7 +186,7 @@ class Access:
         return _unknown()
 
     def _mark(self, said: bytes) -> bytes:
-        mark = self._unmarked.copy()  # begun once: the key is half of the work
+        mark = self._unmarked.copy()  # to begin anew would take as long as the rest
         mark.update(said)
         return mark.digest()
 

@@ -12,11 +12,27 @@ class Caller:
     Equal to itself only, so that it can stand in dictionaries for what is worked out once.
     """
 
-    __slots__ = ("is_plain", "key", "may_fall_back", "networks", "permits", "priority", "team", "weight")
+    __slots__ = (
+        "is_plain",
+        "key",
+        "key_id",
+        "may_fall_back",
+        "networks",
+        "permits",
+        "priority",
+        "project",
+        "team",
+        "team_name",
+        "weight",
+    )
 
     def __init__(self, team: Team, key: Key) -> None:
         self.team = team
         self.key = key
+        # Of both, what is read several times of every request: from here that is far cheaper than from a Struct.
+        self.team_name: str = team.name
+        self.key_id: str = key.id
+        self.project: str | None = key.project
         self.priority: Priority = key.priority or team.priority
         self.weight: float = team.weight if key.weight is None else key.weight
         """Share of a saturated fleet, beside those of others."""

@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from benchmarks.processes import Child, Processes, free_port, start_gateway
-from gateway.ledger.entry import UsageRecord
+from gateway.ledger.record import UsageRecord
 from gateway.ledger.redis_usage import RedisUsage
 from gateway.ledger.usage_store import Period, RecordQuery, SumQuery
 from gateway.storage.redis_link import redis_link

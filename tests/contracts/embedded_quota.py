@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from gateway.ledger.entry import Entry
+from gateway.ledger.record import UsageRecord
 from gateway.quota.embedded_store import EmbeddedQuotaStore
 from gateway.storage.sqlite_file import SqliteFile
 from tests.contracts.quota_stage import LEASE_S, NOW, PATIENCE_S, QuotaStage, cancelled
@@ -21,11 +22,14 @@ def create_book(connection: sqlite3.Connection) -> None:
 
 def book(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
     """A ledger without rollups: what these tests look at is that each entry is there once."""
-    connection.executemany("INSERT INTO booked VALUES (?)", [(msgspec.json.encode(entry),) for entry in entries])
+    connection.executemany(
+        "INSERT INTO booked VALUES (?)", [(msgspec.json.encode((entry.day, entry.record)),) for entry in entries]
+    )
 
 
 def booked(connection: sqlite3.Connection) -> list[Entry]:
-    return [msgspec.json.decode(row[0], type=Entry) for row in connection.execute("SELECT entry FROM booked")]
+    rows = connection.execute("SELECT entry FROM booked").fetchall()
+    return [Entry.of(*msgspec.json.decode(entry, type=tuple[str, UsageRecord])) for (entry,) in rows]
 
 
 class EmbeddedStage:

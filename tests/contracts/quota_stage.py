@@ -3,7 +3,8 @@
 import asyncio
 from typing import Protocol
 
-from gateway.ledger.entry import Entry, UsageRecord
+from gateway.ledger.entry import Entry
+from gateway.ledger.record import UsageRecord
 from gateway.quota.quota_store import QuotaStore
 
 NOW = 1_795_000_000.0
@@ -68,7 +69,7 @@ def entry(request_id: str, *, outcome: str = "ok", tokens: int = 0, team: str = 
         ttft_ms=None,
         duration_ms=1.0,
     )
-    return Entry("2026-11-18", record)
+    return Entry.of("2026-11-18", record)
 
 
 async def cancelled(task: "asyncio.Task[None]") -> None:

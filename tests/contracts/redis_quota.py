@@ -83,7 +83,7 @@ class RedisStage:
     async def booked(self) -> list[Entry]:
         await self.carried_out()
         page = await RedisUsage(self._link).records(RecordQuery(period=DAY), most=10_000)
-        return [Entry(DAY.first_day, record) for record in page.items]
+        return [Entry.of(DAY.first_day, record) for record in page.items]
 
     async def end(self) -> None:
         await self.close()

@@ -237,7 +237,7 @@ async def test_the_entry_is_booked_as_it_was_given(stage: QuotaStage) -> None:
 async def test_what_was_never_reserved_is_booked_too(stage: QuotaStage) -> None:
     entries = [entry(f"request-{i}") for i in range(3)]
     for each in entries:
-        stage.store.book("blue", partial(Entry, each.day, each.record))
+        stage.store.book("blue", partial(Entry.of, each.day, each.record))
     await stage.carried_out()
 
     assert entries == sorted(await stage.booked(), key=lambda each: each.record.request_id)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from gateway.errors import InvalidField
 from gateway.ledger.cursor import cursor_of
-from gateway.ledger.entry import Entry, UsageRecord
+from gateway.ledger.entry import Entry
+from gateway.ledger.record import UsageRecord
 from gateway.ledger.usage_store import (
     NEW_USERS_PER_DAY,
     OTHER_USERS,
@@ -170,7 +171,7 @@ async def test_teams_are_remembered_in_order(ledger: Ledger) -> None:
 
 async def test_a_record_comes_back_as_it_was_booked(ledger: Ledger) -> None:
     plain = a_record(project="web", user="ünï '\"\x00,;", ttft_ms=None, fell_back=True)
-    await ledger.book([Entry("2026-11-21", plain)])
+    await ledger.book([Entry.of("2026-11-21", plain)])
 
     assert [plain] == await all_records(ledger.usage, RecordQuery(period=NOVEMBER))
 

@@ -15,8 +15,8 @@ from gateway.api.admin_v1.entities import unknown_key, unknown_team
 from gateway.api.admin_v1.paging import After, Listed, listing
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
 from gateway.errors import InvalidField
-from gateway.ledger.entry import Outcome
 from gateway.ledger.export import records_csv, records_jsonl
+from gateway.ledger.record import Outcome
 from gateway.ledger.usage_store import Dimension, Filter, Period, RecordQuery, SumQuery, UsageSum
 
 Json = dict[str, Any]

@@ -47,7 +47,7 @@ async def serving(
         httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://gateway", headers=headers) as client,
     ):
         for each in entries:
-            tenancy.stores.quota.book(each.record.team, partial(Entry, each.day, each.record))
+            tenancy.stores.quota.book(each.record.team, partial(Entry.of, each.day, each.record))
         await booked(tenancy, sum(each.day.startswith(TODAY[:7]) for each in entries))
         yield client
 

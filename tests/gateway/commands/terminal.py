@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.cli import main
-from gateway.ledger.entry import Entry, UsageRecord
-from gateway.ledger.sqlite_usage import book, create
+from gateway.ledger.entry import Entry
+from gateway.ledger.record import UsageRecord
+from gateway.ledger.sqlite_book import book
+from gateway.ledger.sqlite_usage import create
 
 SETTINGS = """\
 models: [{name: tiny, workers: [{url: 'http://127.0.0.1:1'}]}]
@@ -107,4 +109,4 @@ def entry(day: str = "2026-11-21", **changes: Any) -> Entry:
         "ttft_ms": 12.5,
         "duration_ms": 80.0,
     }
-    return Entry(day, UsageRecord(**{**fields, **changes}))
+    return Entry.of(day, UsageRecord(**{**fields, **changes}))

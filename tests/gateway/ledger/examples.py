@@ -10,8 +10,9 @@ from typing import Any
 from msgspec import structs
 from redis.asyncio import Redis
 
-from gateway.ledger import redis_usage, sqlite_usage
-from gateway.ledger.entry import Entry, UsageRecord
+from gateway.ledger import redis_usage, sqlite_book, sqlite_usage
+from gateway.ledger.entry import Entry
+from gateway.ledger.record import UsageRecord
 from gateway.ledger.redis_usage import RedisUsage, booking_of
 from gateway.ledger.sqlite_usage import SqliteUsage
 from gateway.ledger.usage_store import UsageStore
@@ -57,7 +58,7 @@ def a_record(**changes: Any) -> UsageRecord:
 
 
 def an_entry(day: str = "2026-11-21", **changes: Any) -> Entry:
-    return Entry(day, a_record(**changes))
+    return Entry.of(day, a_record(**changes))
 
 
 @asynccontextmanager
@@ -66,7 +67,7 @@ async def sqlite_ledger(*, scanned: int = sqlite_usage.SCANNED) -> AsyncIterator
     await file.run(sqlite_usage.create)
 
     async def book(entries: Sequence[Entry]) -> None:
-        await file.run(lambda connection: sqlite_usage.book(connection, entries))
+        await file.run(lambda connection: sqlite_book.book(connection, entries))
 
     yield Ledger(SqliteUsage(file, scanned=scanned), book)
     await file.aclose()

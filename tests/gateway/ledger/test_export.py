@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from gateway.ledger.entry import FIELDS, Entry, UsageRecord
+from gateway.ledger.entry import Entry
 from gateway.ledger.export import FORMULA, PAGE, records_csv, records_jsonl, sums_csv
 from gateway.ledger.measures import Measures
+from gateway.ledger.record import FIELDS, UsageRecord
 from gateway.ledger.usage_store import Period, RecordQuery, UsageSum
 from tests.gateway.ledger.examples import a_record, an_entry, sqlite_ledger
 
@@ -24,7 +25,7 @@ async def text_of(pieces: AsyncIterator[bytes]) -> str:
 async def csv_of(record: UsageRecord) -> str:
     """The line of *record*, without the line of names."""
     async with sqlite_ledger() as ledger:
-        await ledger.book([Entry("2026-11-21", record)])
+        await ledger.book([Entry.of("2026-11-21", record)])
         return (await text_of(records_csv(ledger.usage, NOVEMBER))).partition("\r\n")[2]
 
 
@@ -70,7 +71,7 @@ async def test_an_amount_below_zero_is_a_number_all_the_same() -> None:
 async def test_json_lines_are_the_records() -> None:
     odd = a_record(user='a\n"b"', request_id="req-2")
     async with sqlite_ledger() as ledger:
-        await ledger.book([an_entry(), Entry("2026-11-21", odd)])
+        await ledger.book([an_entry(), Entry.of("2026-11-21", odd)])
         lines = (await text_of(records_jsonl(ledger.usage, NOVEMBER))).splitlines()
 
     assert [odd, a_record()] == [msgspec.json.decode(line, type=UsageRecord) for line in lines]

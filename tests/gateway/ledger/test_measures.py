@@ -1,5 +1,5 @@
-from gateway.ledger.measures import Measures, nano, usd
-from tests.gateway.ledger.examples import a_record
+from gateway.ledger.measures import Measures, measures_of, nano, usd
+from tests.gateway.ledger.examples import an_entry
 
 
 def test_a_record_has_its_measures() -> None:
@@ -10,17 +10,17 @@ def test_a_record_has_its_measures() -> None:
         completion_tokens=20,
         cost_nano=1_000_000,
         saved_nano=400_000,
-    ) == Measures.of(a_record())
+    ) == measures_of(an_entry())
 
 
 def test_the_cost_of_fallback_is_part_of_the_cost() -> None:
-    measures = Measures.of(a_record(fell_back=True, backend="bedrock"))
+    measures = measures_of(an_entry(fell_back=True, backend="bedrock"))
 
     assert (1, 1_000_000, 1_000_000) == (measures.fallbacks, measures.cost_nano, measures.fallback_cost_nano)
 
 
 def test_each_ending_but_the_good_one_has_its_count() -> None:
-    endings = [Measures.of(a_record(outcome=outcome)) for outcome in ("ok", "failed", "aborted", "lost")]
+    endings = [measures_of(an_entry(outcome=outcome)) for outcome in ("ok", "failed", "aborted", "lost")]
 
     assert [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)] == [(one.failed, one.aborted, one.lost) for one in endings]
 

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.ledger.entry import Entry
-from gateway.ledger.recorder import LONGEST_NAME, Recorder
+from gateway.ledger.recorder import LONGEST_NAME, Recorder, to_nano
 from tests.gateway.ledger.examples import a_record
 
 AT = 1_795_247_999.9994
@@ -36,8 +36,8 @@ def recorded(recorder: Recorder, **changes: Any) -> Entry:
         "prompt_tokens": 100,
         "cached_tokens": 60,
         "completion_tokens": 20,
-        "cost_usd": 0.001,
-        "saved_usd": 0.0004,
+        "cost_nano": 1_000_000,
+        "saved_nano": 400_000,
         "fell_back": False,
         "ttft_s": 0.0315,
         "duration_s": 0.25,
@@ -50,11 +50,12 @@ def utc(clock: Clock) -> Recorder:
 
 
 def test_an_entry_has_what_it_was_given() -> None:
-    assert Entry("2026-11-21", a_record(time="2026-11-21T07:59:59.999Z")) == recorded(utc(Clock(AT)))
+    assert Entry.of("2026-11-21", a_record(time="2026-11-21T07:59:59.999Z")) == recorded(utc(Clock(AT)))
 
 
 def test_money_is_kept_to_the_nano_dollar_and_time_to_a_tenth_of_a_millisecond() -> None:
-    record = recorded(utc(Clock(AT)), cost_usd=1 / 3, saved_usd=2 / 3, ttft_s=1 / 3, duration_s=2 / 3).record
+    money = {"cost_nano": to_nano(1 / 3), "saved_nano": to_nano(2 / 3)}
+    record = recorded(utc(Clock(AT)), **money, ttft_s=1 / 3, duration_s=2 / 3).record
 
     assert (0.333333333, 0.666666667) == (record.cost_usd, record.saved_usd)
     assert (333.3, 666.7) == (record.ttft_ms, record.duration_ms)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from gateway.ledger.entry import FIELDS
+from gateway.ledger.record import FIELDS
 from gateway.ledger.redis_usage import LUA, TEAMS, booking_of
 from gateway.ledger.usage_store import NEW_USERS_PER_DAY, Period, RecordQuery
 from tests.gateway.ledger.examples import a_record, an_entry, redis_ledger

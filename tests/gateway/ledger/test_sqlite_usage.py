@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ledger.sqlite_usage import CHUNK, SqliteUsage, book, create, page
+from gateway.ledger.sqlite_book import CHUNK, book
+from gateway.ledger.sqlite_usage import SqliteUsage, create, page
 from gateway.ledger.usage_store import Filter, Period, RecordQuery, SumQuery
 from gateway.storage.sqlite_file import SqliteFile
 from tests.gateway.ledger.examples import an_entry, sqlite_ledger

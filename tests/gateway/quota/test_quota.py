@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from gateway.errors import GatewayError, QuotaSpent, RateLimited, StoreAway
-from gateway.ledger.entry import Draft, Entry, Outcome
+from gateway.ledger.entry import Draft, Entry
 from gateway.ledger.price import Price
+from gateway.ledger.record import Outcome
 from gateway.quota.limit import Charge, Granted, Refused
 from gateway.quota.output_length import OutputLengths
 from gateway.quota.plan import Calendar, Metered, Plans, Tokens
@@ -60,7 +61,7 @@ class Desk:
     ) -> Entry:
         line = entry(f"request-{reservation.id}", outcome=outcome)
         used = {"prompt_tokens": prompt, "cached_tokens": cached, "completion_tokens": completion}
-        line = Entry(line.day, msgspec.structs.replace(line.record, cost_usd=cost_usd, **used))
+        line = Entry.of(line.day, msgspec.structs.replace(line.record, cost_usd=cost_usd, **used))
         self.quota.settle(reservation, outcome, Tokens(prompt, cached, completion), cost_usd, lambda: line)
         return line
 

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from gateway.errors import StoreAway
-from gateway.ledger.entry import UsageRecord
+from gateway.ledger.record import UsageRecord
 from gateway.ledger.redis_usage import RedisUsage
 from gateway.ledger.usage_store import Period, RecordQuery
 from gateway.quota.limit import Charge, Granted, Limit, Refused

@@ -14,7 +14,7 @@ from gateway.api.admin_v1.application import admin_api
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.api.admin_v1.sqlite_claims import SqliteClaims
-from gateway.ledger import sqlite_usage
+from gateway.ledger import sqlite_book, sqlite_usage
 from gateway.ledger.entry import Entry
 from gateway.ledger.sqlite_usage import SqliteUsage
 from gateway.ledger.usage_store import UsageStore
@@ -72,7 +72,7 @@ class Administration:
         return response.json()
 
     async def book(self, *entries: Entry) -> None:
-        await self.file.run(lambda connection: sqlite_usage.book(connection, entries))
+        await self.file.run(lambda connection: sqlite_book.book(connection, entries))
 
     async def audited(self) -> list[Any]:
         """The latest first."""

@@ -1,0 +1,110 @@
+"""Writes the ledger of an SQLite file. `gateway.ledger.sqlite_usage` says which tables there are, and reads them."""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import date
+
+import msgspec
+
+from gateway.ledger.entry import Entry
+from gateway.ledger.measures import Measures, Sum
+from gateway.ledger.usage_store import NEW_USERS_PER_DAY, OTHER_USERS
+
+CHUNK = 512
+"""Records in one row at most: to read one of them, all are decoded, in 0.2 ms."""
+
+DAY_BITS = 32
+"""Of an id, behind the number of the day: a day may have four billion records."""
+
+_MEASURES = ", ".join(Measures._fields)
+_ADDED = ", ".join(f"{name} = {name} + excluded.{name}" for name in Measures._fields)
+# S608: what is put into these texts is names of columns, from the types of fields.
+_NEXT_ID = "SELECT id + size FROM usage_chunks WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
+_ADD_CHUNK = "INSERT INTO usage_chunks (id, day, size, records) VALUES (?, ?, ?, ?)"
+_ADD_CHUNK_TEAM = "INSERT INTO usage_chunk_teams (team, chunk) VALUES (?, ?)"
+_ADD_TEAM = "INSERT OR IGNORE INTO usage_teams (team) VALUES (?)"
+_ADD_SUM = f"""
+    INSERT INTO usage_sums (team, "key", project, model, backend, day, {_MEASURES})
+    VALUES (?, ?, ?, ?, ?, ?{", ?" * len(Measures._fields)})
+    ON CONFLICT DO UPDATE SET {_ADDED}
+"""  # noqa: S608
+_ADD_USER = f"""
+    INSERT INTO usage_users (team, month, "user", {_MEASURES}) VALUES (?, ?, ?{", ?" * len(Measures._fields)})
+    ON CONFLICT DO UPDATE SET {_ADDED}
+"""  # noqa: S608
+_ADD_KNOWN_USER = f"""
+    UPDATE usage_users SET {", ".join(f"{name} = {name} + ?{n}" for n, name in enumerate(Measures._fields, 4))}
+    WHERE team = ?1 AND month = ?2 AND "user" = ?3
+"""  # noqa: S608
+_COUNT_NEW_USER = """
+    INSERT INTO usage_new_users (day, team, users) VALUES (?, ?, 1)
+    ON CONFLICT DO UPDATE SET users = users + 1 RETURNING users
+"""
+
+_text_of = msgspec.json.Encoder().encode
+
+
+def book(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+    """Book *entries*, each once more if called twice; inside of the transaction of the caller.
+
+    Some 0.9 us for each in a batch of 400, 1.4 us in one of 75, and 7 us more where it names an end user.
+    """
+    days: dict[str, list[Entry]] = {}
+    for entry in entries:
+        found = days.get(entry.day)
+        if found is None:
+            found = days[entry.day] = []
+        found.append(entry)
+    for day, of_day in days.items():
+        sums = _sums(of_day)
+        teams = {place[0] for place in sums}
+        for begin in range(0, len(of_day), CHUNK):
+            _add_chunk(connection, day, of_day[begin : begin + CHUNK])
+        connection.executemany(_ADD_TEAM, [(team,) for team in teams])
+        connection.executemany(_ADD_SUM, [(*place, day, *sum_.measures()) for place, sum_ in sums.items()])
+        _add_users(connection, day, of_day)
+
+
+def _sums(entries: Sequence[Entry]) -> dict[tuple[str, str, str, str, str], Sum]:
+    """By team, key, project, model and backend."""
+    sums: dict[tuple[str, str, str, str, str], Sum] = {}
+    for entry in entries:
+        place = (entry.team, entry.key, entry.project or "", entry.model, entry.backend or "")
+        found = sums.get(place)
+        if found is None:
+            found = sums[place] = Sum()
+        found.add(entry)
+    return sums
+
+
+def _add_chunk(connection: sqlite3.Connection, day: str, entries: Sequence[Entry]) -> None:
+    low, high = ids_of(day, day)
+    (first,) = connection.execute(_NEXT_ID, (low, high)).fetchone() or (low,)
+    text = _text_of([entry.row() for entry in entries]).decode()
+    connection.execute(_ADD_CHUNK, (first, day, len(entries), text))
+    connection.executemany(_ADD_CHUNK_TEAM, [(team, first) for team in {entry.team for entry in entries}])
+
+
+def _add_users(connection: sqlite3.Connection, day: str, entries: Sequence[Entry]) -> None:
+    users: dict[tuple[str, str], Sum] = defaultdict(Sum)
+    for entry in entries:
+        if entry.user is not None:
+            users[entry.team, entry.user].add(entry)
+    for (team, user), theirs in users.items():
+        _add_user(connection, day, (team, day[:7], user), theirs.measures())
+
+
+def _add_user(connection: sqlite3.Connection, day: str, place: tuple[str, str, str], measures: Measures) -> None:
+    if connection.execute(_ADD_KNOWN_USER, (*place, *measures)).rowcount:
+        return
+    team, month, _ = place
+    (users,) = connection.execute(_COUNT_NEW_USER, (day, team)).fetchone()
+    told_apart = place if users <= NEW_USERS_PER_DAY else (team, month, OTHER_USERS)
+    connection.execute(_ADD_USER, (*told_apart, *measures))
+
+
+def ids_of(first_day: str, last_day: str) -> tuple[int, int]:
+    """The lowest and the highest that a record of these days may have: ids are in the order of days."""
+    first, last = (date.fromisoformat(day).toordinal() for day in (first_day, last_day))
+    return first << DAY_BITS, ((last + 1) << DAY_BITS) - 1
