@@ -256,7 +256,7 @@ def tell(report: Report, found: Found, options: argparse.Namespace) -> None:
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argument_parser("fairness", __doc__)
     parser.add_argument("--clients", type=int, default=200, help="of the team that floods")
-    parser.add_argument("--requests", type=int, default=600, help="of the other team")
+    parser.add_argument("--requests", type=int, default=1000, help="of the other team")
     parser.add_argument("--per-s", type=float, default=2.0, help="of them, in a second of the workers")
     parser.add_argument("--flood-tokens", type=int, default=4096, help="in each prompt of the team that floods")
     parser.add_argument("--sparse-tokens", type=int, default=1024, help="in each prompt of the other")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from benchmarks.report import Report, Spread
+from benchmarks.report import Report, Spread, Table
 
 T = TypeVar("T")
 Pick = Callable[[Report], float]
@@ -40,16 +40,16 @@ def cell(table: str, row: str, column: str) -> Pick:
     """The figure of the row that begins with *row* in the one table whose title begins with *table*; a median."""
 
     def pick(report: Report) -> float:
-        where = _only((each for each in report.tables if each.title.startswith(table)), table, report)
-        found = _only((cells for cells in where.rows if str(cells[0]) == row), row, report)
-        value = found[list(where.columns).index(column)]
-        if isinstance(value, Spread):
-            return value.median
-        if isinstance(value, int | float):
-            return value
-        raise LookupError(f"{report.name}: {row!r} has no figure under {column!r}")
+        return _figure(
+            _only((each for each in report.tables if each.title.startswith(table)), table, report), row, column
+        )
 
     return pick
+
+
+def first_cell(row: str, column: str) -> Pick:
+    """As `cell`, of the first table."""
+    return lambda report: _figure(report.tables[0], row, column)
 
 
 def gain(of: Pick, over: Pick) -> Pick:
@@ -61,6 +61,16 @@ def table(headlines: tuple[Headline, ...], reports: Mapping[str, Report]) -> str
     """The README's table: the headlines whose reports are there, in their order."""
     told = [each.row(reports) for each in headlines if each.report in reports]
     return "\n".join(["| question | answer | from |", "|---|---|---|", *told])
+
+
+def _figure(table: Table, row: str, column: str) -> float:
+    for cells in table.rows:
+        if str(cells[0]) == row:
+            value = cells[list(table.columns).index(column)]
+            value = value.median if isinstance(value, Spread) else value
+            if isinstance(value, int | float):
+                return value
+    raise LookupError(f"{table.title}: {row!r} has no figure under {column!r}")
 
 
 def _only(found: Iterable[T], what: str, report: Report) -> T:
@@ -119,6 +129,30 @@ HEADLINES = (
         "times {:.2f}",
         "replay",
         (bar("Coding agents, rate believed twice too high"),),
+    ),
+    *(
+        Headline(
+            f"Seven replicas with {length} contexts at constant load, `kv_aware` against `round_robin`: TTFT p50 and "
+            "p90, answers per second, cost",
+            "{:+.1%}, {:+.0%}, {:+.0%}, {:+.0%}",
+            "scenarios_seven_replicas",
+            tuple(
+                bar(f"{length}: kv_aware's {what}") for what in ("TTFT p50", "TTFT p90", "answers per second", "cost")
+            ),
+        )
+        for length in ("8k", "64k")
+    ),
+    Headline(
+        "Mean TTFT of 20-turn conversations with 15 users, `round_robin` and `kv_aware`",
+        "{:.2f} s and {:.2f} s",
+        "scenarios_twenty_turns",
+        tuple(first_cell(name, MEAN) for name in ("round_robin", "kv_aware")),
+    ),
+    Headline(
+        "Mean TTFT of 100,000 requests of 4,000 tokens in and 800 out, `round_robin` and `kv_aware`",
+        "{:.2f} s and {:.2f} s",
+        "scenarios_r1_100k",
+        tuple(first_cell(name, MEAN) for name in ("round_robin", "kv_aware")),
     ),
     Headline(
         "Streams per second on one core, as a share of nginx's in the same run",

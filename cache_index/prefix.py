@@ -1,7 +1,8 @@
 """A prompt as the chain of its block hashes.
 
 1. A hash names a block *and all before it*: equal hash, equal prefix. So one comparison settles a whole run of blocks.
-2. The hash key is random per process: a client cannot choose two prompts that collide.
+2. The hash key is random, and known to this process only, or to those that are to agree with it: a client cannot choose
+   two prompts that collide.
 3. The scope (model, adapter, cache salt) is hashed into the first block: prefixes of different scopes never meet.
 
 All blocks of a prompt are hashed in one vectorised pass: a keyed multiply-xor of each block's words, their sum times an
@@ -71,10 +72,14 @@ class Hasher:
         if block_bytes < _WORD_BYTES or block_bytes % _WORD_BYTES:
             raise ValueError(f"block_bytes must be a positive multiple of {_WORD_BYTES}, not {block_bytes}")
         self.block_bytes = block_bytes
-        self._key = key
         self._is_compiled = is_compiled
+        self.use(key)
+
+    def use(self, key: bytes) -> None:
+        """Hash under *key* from now on: whatever was hashed before is another prefix."""
+        self._key = key
         number = int.from_bytes(key, "little")
-        self._block_hash = BlockHash(keyed_generator(number, block_bytes), words=block_bytes // _WORD_BYTES)
+        self._block_hash = BlockHash(keyed_generator(number, self.block_bytes), words=self.block_bytes // _WORD_BYTES)
         self._positions = Positions(keyed_generator(number, 0))
         # Nearly all prompts of a process are of a few scopes; a flood of salts must not make the cache grow.
         self._seed = functools.lru_cache(maxsize=256)(self._seed_of)

@@ -3,7 +3,8 @@
 1. The hash of a block covers it, all blocks before it and the scope: model, adapter, cache salt and block size. What a
    block holds beside its tokens (an image) is hashed with it.
 2. An engine tells a sequence in runs cut anywhere, so a chain goes on from the hash and position of any block.
-3. The hash key is random per process: a client cannot choose two prompts that collide.
+3. The hash key is random, and known to this process only, or to those that are to agree with it: a client cannot choose
+   two prompts that collide.
 """
 
 import functools
@@ -66,8 +67,12 @@ class TokenHasher:
     """
 
     def __init__(self, key: bytes, *, is_compiled: bool = IS_COMPILED) -> None:
-        self._key = key
         self._is_compiled = is_compiled
+        self.use(key)
+
+    def use(self, key: bytes) -> None:
+        """Hash under *key* from now on: what was hashed before belongs to other sequences, whoever told it."""
+        self._key = key
         self._number = int.from_bytes(key, "little")
         self._positions = Positions(keyed_generator(self._number, 0))
         self._block_hashes: dict[int, BlockHash] = {}

@@ -64,6 +64,8 @@ from gateway.models import Models
 from gateway.persistence import Persistence
 from gateway.proxy import Proxy
 from gateway.reloads import Reloaded, Reloads
+from gateway.replicas.replicas import Replicas, sharing_of
+from gateway.replicas.shared_key import KEY_BYTES, derived
 from gateway.request_log import RequestLog, Sink
 from gateway.response_owners import ResponseOwners
 from gateway.roster import Roster, rules_of
@@ -123,7 +125,6 @@ def create_app(
     health = Health(rules_of(settings), client=client, clock=clock, rng=random.Random())
     executor = ThreadPoolExecutor(max_workers=TOKEN_THREADS, thread_name_prefix="tokens")
     knowledge = _knowledge(settings, Tokenizers(executor=executor, client=client, clock=clock), client, clock)
-    followers = knowledge.followers
     cascades = Cascades(client, clock=clock)
     roster = Roster(
         models,
@@ -149,15 +150,15 @@ def create_app(
     live = LiveSettings(settings, take=take, discover=discoveries.of, reloads=reloads)
     reloader = None if configuration is None else Reloader(configuration, live.reload)
     team_metrics = TeamMetrics(lambda: tenancy.is_degraded)
-    metrics = _metrics(settings, models, knowledge, team_metrics, reloads, discoveries.sightings)
+    replicas = _replicas(settings, models, knowledge, clock)
+    metrics = _metrics(settings, models, knowledge, team_metrics, reloads, discoveries.sightings, replicas)
     canary = Canary(
         lambda: [model.cascade for model in models],
         rules=lambda: canary_rules(live.configured),
         catalogue=lambda key: cascades.catalogue(live.configured, key),
         clock=clock,
     )
-    check = CacheCheck(client, knowledge.confirmed, clock=clock, nonce=partial(secrets.token_hex, 8))
-    start_checks = StartChecks(models, followers, check, knowledge.tokenizers)
+    start_checks = _start_checks(models, knowledge, client, clock)
     endings = Endings([metrics, team_metrics, *_request_logs(settings, log_sink)])
     disconnects = Disconnects()
     keep_alive = KeepAlive(silence_s=settings.server.sse_keep_alive_s)
@@ -177,8 +178,8 @@ def create_app(
     )
 
     def loops() -> list[Coroutine[Any, Any, None]]:
-        running = [health.run(), live.run(), followers.run(), disconnects.run(), keep_alive.run()]
-        running += [draining.run(), canary.run(), *tenancy.loops()]
+        running = [health.run(), live.run(), knowledge.followers.run(), disconnects.run(), keep_alive.run()]
+        running += [draining.run(), canary.run(), *tenancy.loops(), *replicas.loops()]
         return [*running, start_checks.run()] if settings.kv_events.check else running
 
     async def end() -> None:
@@ -189,11 +190,12 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with client:
-            for begin in (tenancy.begin, live.find, health.check):
+            for begin in (tenancy.begin, replicas.begin, live.find, health.check):
                 await begin()
             async with _running(loops, reloader):
                 yield
             await end()
+        await replicas.aclose()
         await tenancy.aclose()
         endings.settle()
 
@@ -206,11 +208,12 @@ def create_app(
             ENDPOINTS,
             models,
             owners,
-            stream_state=followers.state,
+            stream_state=knowledge.followers.state,
             max_body_bytes=settings.server.max_body_bytes,
         ),
-        stream_state=followers.state,
+        stream_state=knowledge.followers.state,
         sightings=discoveries.sightings,
+        replicas=replicas.told,
         admin_access=_admin_access(settings),
         access=tenancy.access,
         draining=draining,
@@ -285,19 +288,35 @@ def _index(settings: Settings) -> RadixTree:
 def _knowledge(
     settings: Settings, tokenizers: Tokenizers, client: httpx.AsyncClient, clock: Callable[[], float]
 ) -> Knowledge:
-    events = settings.kv_events
-    token_hasher = TokenHasher(secrets.token_bytes(32))
+    events, sharing = settings.kv_events, sharing_of(settings)
+    key = secrets.token_bytes(KEY_BYTES) if sharing is None else sharing.key
+    token_hasher = TokenHasher(derived(key, "tokens"))
     residency = Residency(token_hasher, max_bytes=events.max_bytes)
     confirmed = Confirmed(residency, lifetime_s=events.prediction_s)
     intake = Intake(bind=events.bind, client=client, clock=clock, wall_clock=time.time)  # noqa: TID251
     return Knowledge(
         index=_index(settings),
-        hasher=Hasher(secrets.token_bytes(32), block_bytes=settings.index.block_bytes),
+        hasher=Hasher(derived(key, "text"), block_bytes=settings.index.block_bytes),
         confirmed=confirmed,
         token_hasher=token_hasher,
         tokenizers=tokenizers,
         followers=Followers(confirmed, intake),
+        sharing=sharing,
     )
+
+
+def _start_checks(
+    models: Models, knowledge: Knowledge, client: httpx.AsyncClient, clock: Callable[[], float]
+) -> StartChecks:
+    check = CacheCheck(client, knowledge.confirmed, clock=clock, nonce=partial(secrets.token_hex, 8))
+    return StartChecks(models, knowledge.followers, check, knowledge.tokenizers)
+
+
+def _replicas(settings: Settings, models: Models, knowledge: Knowledge, clock: Callable[[], float]) -> Replicas:
+    def rehash(key: bytes) -> None:
+        knowledge.rehash(key, [model.fleet for model in models])
+
+    return Replicas(knowledge.sharing, settings, models, on_key=rehash, clock=clock)
 
 
 def _admin_access(settings: Settings) -> AdminAccess:
@@ -339,6 +358,7 @@ def _api(
     *,
     stream_state: probes.StreamState,
     sightings: Sightings,
+    replicas: probes.ToldOfReplicas,
     admin_access: AdminAccess,
     access: Access,
     draining: Draining,
@@ -348,6 +368,7 @@ def _api(
     api.state.models = models
     api.state.stream_state = stream_state
     api.state.sightings = sightings
+    api.state.replicas = replicas
     api.state.metrics = metrics
     api.state.endings = endings
     api.state.kept_responses = kept_responses

@@ -138,6 +138,11 @@ class Followers:
             finally:
                 self._tasks = None
 
+    def begin_anew(self) -> None:
+        """Hear from every engine again what it has: what was told before cannot be used any more."""
+        for followed in [*self._followed.values()]:
+            self._begin_anew(followed)
+
     def state(self, worker: WorkerId) -> Trust | None:
         """How far what *worker*'s engine tells can be relied on; None: nobody listens to it."""
         followed = self._followed.get(worker)

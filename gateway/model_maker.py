@@ -4,7 +4,7 @@ Whatever is as it was before keeps its state: a worker its connections, a strate
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,8 @@ from gateway.exact_prompts import ExactPrompts
 from gateway.followers import Followers
 from gateway.ledger.price import Price
 from gateway.models import Model
+from gateway.replicas.replicas import Sharing
+from gateway.replicas.shared_key import derived
 from gateway.settings import ModelSettings, PriceSettings, Settings, WorkerSettings
 from gateway.tokenizers import Tokenizers
 from gateway.tokenizing.engine_question import EngineAddress
@@ -48,6 +50,16 @@ class Knowledge:
     """The one that `confirmed` was made with."""
     tokenizers: Tokenizers
     followers: Followers
+    sharing: Sharing | None = None
+    """With replicas, where there may be some."""
+
+    def rehash(self, key: bytes, fleets: Iterable[Fleet]) -> None:
+        """Hash prompts and what engines tell under *key* from now on: what is known under another cannot be found."""
+        self.hasher.use(derived(key, "text"))
+        self.token_hasher.use(derived(key, "tokens"))
+        self.followers.begin_anew()
+        for fleet in fleets:
+            fleet.forget_prompts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +98,7 @@ class ModelMaker:
             ValueError: something cannot be made; then nothing has changed.
         """
         if former is None:
-            fleet = self._fleet(settings)
+            fleet = self._fleet(model, settings)
         elif model == former.settings and _same_for_all(settings, former.shared):
             return former
         else:
@@ -128,8 +140,8 @@ class ModelMaker:
             former=None if former is None else former.model,
         )
 
-    def _fleet(self, settings: Settings) -> Fleet:
-        limits, events = settings.breaker, settings.kv_events
+    def _fleet(self, model: ModelSettings, settings: Settings) -> Fleet:
+        limits, events, sharing = settings.breaker, settings.kv_events, self._knowledge.sharing
         return Fleet(
             self._knowledge.index,
             confirmed=self._knowledge.confirmed,
@@ -144,6 +156,7 @@ class ModelMaker:
                 error_share=limits.error_share,
                 least_requests=limits.least_requests,
             ),
+            witness=None if sharing is None else sharing.outbox.witness(model.name),
         )
 
     def _workers(
@@ -162,13 +175,14 @@ class ModelMaker:
                 yield worker_id, an_http_worker(worker, settings)
 
     def _dispatcher(self, model: ModelSettings, settings: Settings, fleet: Fleet) -> Dispatcher:
-        strategies = StrategiesByName(model.strategy, lambda name: STRATEGIES[name](self._rng))
+        ties = None if self._knowledge.sharing is None else self._knowledge.sharing.ties
+        strategies = StrategiesByName(model.strategy, lambda name: STRATEGIES[name](self._rng, ties))
         fairness = fairness_of(settings)
         if fairness is None and not follows(model):
             return Immediate(fleet, strategies)
         held = settings.routing
         patience = Patience(depth_s=held.depth_s, max_wait_s=held.max_wait_s, most_waiting=held.most_waiting)
-        return LateBinding(fleet, strategies, self._rng, patience, fairness)
+        return LateBinding(fleet, strategies, self._rng, patience, fairness, ties=ties)
 
     def _exact_prompts(self, model: ModelSettings, fleet: Fleet, former: Made | None) -> ExactPrompts | None:
         """A tokenizer is large: as long as its settings are the same it is kept, with all that it remembers."""

@@ -99,6 +99,7 @@ class Roster:
         known = {state.id for state in fleet}
         fleet.set_workers(model.workers, now, elsewhere=everybody)
         fleet.set_tiers({WorkerId(worker.id): worker.tier for worker in made.settings.workers})
+        fleet.set_ways({WorkerId(worker.id): _way_s(worker, made.shared) for worker in made.settings.workers})
         for worker in model.workers:
             if worker not in known:
                 fleet.set_up(worker, up=False)
@@ -155,6 +156,12 @@ def rules_of(settings: Settings) -> Rules:
         successes_to_up=health.successes_to_up,
         metrics_interval_s=health.metrics_interval_s,
     )
+
+
+def _way_s(worker: WorkerSettings, settings: Settings) -> float:
+    """What a request to *worker* costs more than one to a worker of this zone; nothing where a zone is not known."""
+    here = settings.server.zone
+    return settings.routing.other_zone_s if here and worker.zone and worker.zone != here else 0.0
 
 
 def _subject(worker: WorkerSettings, model: str) -> Subject:

@@ -37,6 +37,7 @@ class Booking:
         "booked_at",
         "decodes_beside",
         "first_byte_at",
+        "is_elsewhere",
         "life",
         "new_blocks",
         "plain_tokens",
@@ -62,6 +63,7 @@ class Booking:
         plain_tokens: float = 0.0,
         told_tokens: float | None = None,
         source: Source = "shadow",
+        is_elsewhere: bool = False,
     ) -> None:
         self.worker = worker
         self.request = request
@@ -83,6 +85,8 @@ class Booking:
         self.told_tokens = told_tokens
         """The same by what the engine had told; None where it had told nothing."""
         self.source: Source = source
+        self.is_elsewhere = is_elsewhere
+        """Another gateway has made it, and knows how it ends."""
         self.decodes_beside = 0
         """Requests that were generating when this one began to."""
 

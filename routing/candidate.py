@@ -48,6 +48,8 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
     """`hit_tokens` before it was corrected by how far such predictions come true."""
     told_tokens: float | None = None
     """The same by what the engine told, trusted or not; None where nothing was told."""
+    way_s: float = 0.0
+    """What it costs more than one that is near: it stands in another zone."""
 
 
 WhyNotReady = Literal["down", "asleep", "draining"]

@@ -18,6 +18,7 @@ from routing.rates import Rates
 from routing.request import Request
 from routing.tiers import TierPrices
 from routing.waiting import longest_wait_s
+from routing.witness import Witness
 from routing.worker import Worker
 
 
@@ -27,7 +28,8 @@ class Fleet:
     *index* is fed by what is sent where; *confirmed* by what engines tell of their caches, and counts for workers that
     are trusted and requests whose exact tokens are known. *block_bytes* is how much text one block of *index* covers.
     *lease_s* is how long a booking may last before it is held for lost. Where the workers are in several pools, the
-    next one is used as well while those before it have *spill_backlog_s* seconds of prefill to do each.
+    next one is used as well while those before it have *spill_backlog_s* seconds of prefill to do each. *witness* is
+    told of every booking made here; what other gateways have given to the same workers comes by `book_elsewhere`.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Fleet:
         lease_s: float = 2100.0,
         breaker: Callable[[], Breaker] = Breaker,
         spill_backlog_s: float = 5.0,
+        witness: Witness | None = None,
     ) -> None:
         self._index = index
         self._confirmed = confirmed
@@ -50,8 +53,10 @@ class Fleet:
         self._lease_s = lease_s
         self._breaker = breaker
         self._spill_backlog_s = spill_backlog_s
+        self._witness = witness
         self._workers: dict[WorkerId, Worker] = {}
         self._tiers: Mapping[WorkerId, int] = {}
+        self._ways_s: Mapping[WorkerId, float] = {}
         self.has_pools = False
         """Whether there are workers of more than one tier."""
         self._next_life = 0
@@ -85,6 +90,7 @@ class Fleet:
                     worker, now, breaker=self._breaker(), rates=self._rates, life=self._next_life
                 )
         self.set_tiers(self._tiers)
+        self.set_ways(self._ways_s)
 
     def set_tiers(self, tiers: Mapping[WorkerId, int]) -> None:
         """The pool of every worker that there is or will be; those that are not named are of the first, 0."""
@@ -92,6 +98,12 @@ class Fleet:
         for worker in self._workers.values():
             worker.tier = tiers.get(worker.id, 0)
         self.has_pools = len({worker.tier for worker in self._workers.values()}) > 1
+
+    def set_ways(self, ways_s: Mapping[WorkerId, float]) -> None:
+        """What requests to a worker cost more than those to a near one, of all that there are or will be; else 0."""
+        self._ways_s = ways_s
+        for worker in self._workers.values():
+            worker.way_s = ways_s.get(worker.id, 0.0)
 
     def life(self, worker: WorkerId) -> int:
         """Another number each time that *worker* has come up again, or has joined again; -1 while it is not there."""
@@ -201,6 +213,9 @@ class Fleet:
             self._fit_capacity(worker.id)
             for booking in worker.pending:
                 self._predict(worker.id, booking.request, now)
+        if self._witness is not None:
+            for booking in lost:
+                self._witness.released(booking, Outcome(Ending.ABORTED))
         return lost
 
     def candidates(self, request: Request, now: float) -> list[Candidate]:
@@ -271,29 +286,107 @@ class Fleet:
             source=candidate.source,
         )
         worker.book(booking, now)
+        if self._witness is not None:
+            self._witness.booked(booking)
         return booking
 
     def first_byte(self, booking: Booking, now: float) -> None:
         """The first byte of a stream came. Of other answers nothing is to be told before their release."""
         worker = self._workers.get(booking.worker)
         if worker is not None and booking.request.streams:
-            worker.first_byte(booking, now)
+            was_pending = worker.first_byte(booking, now)
             self._predict(worker.id, booking.request, now)
+            if was_pending and self._witness is not None:
+                self._witness.first_byte(booking)
 
     def release(self, booking: Booking, outcome: Outcome, now: float) -> None:
         """The request is over. Must be called once for every booking; what it taught is taken in."""
-        worker = self._workers.get(booking.worker)
-        if worker is None or booking.booked_at < worker.joined_at:
+        worker = self._living(booking)
+        if worker is not None:
+            worker.release(booking, now)
+        if self._witness is not None:
+            self._witness.released(booking, outcome)
+        if worker is None:
             return  # a worker that left and came back has nothing to learn from its former life
-        worker.release(booking, now)
         if booking.life == worker.life:
             _tell(worker.breaker, booking, outcome, now)
         if outcome.ending is Ending.ANSWERED:
             self._answered(worker, booking, outcome, now)
         elif booking.is_uncomputed(failed=outcome.ending is Ending.FAILED):
-            prefix = booking.request.prefix
-            self._index.trim(worker.id, prefix, prefix.blocks - booking.new_blocks)
-            self._retract(booking)
+            self._take_back(booking)
+
+    # ---- what other gateways have given to the same workers
+
+    def book_elsewhere(
+        self,
+        worker: WorkerId,
+        prefix: Prefix,
+        exact: tuple[Prefix, ...],
+        *,
+        uncached_tokens: float,
+        output_tokens: float,
+        streams: bool,
+        now: float,
+    ) -> Booking | None:
+        """Another gateway has given a request to *worker*: it counts as load, and its blocks as present, from now on.
+
+        *prefix* and *exact* are as in `Request`, hashed under the same key as here; without blocks where the worker
+        will not hold them afterwards. Nothing is learnt from it. None if the worker is not there. O(1) as `book`.
+        """
+        state = self._workers.get(worker)
+        if state is None:
+            return None
+        request = Request(
+            prefix, 0, uncached_tokens, output_tokens, streams=streams, writes_cache=prefix.blocks > 0, exact=exact
+        )
+        brings = self._index.record(worker, prefix) if request.writes_cache else 0
+        self._predict(worker, request, now)
+        booking = Booking(
+            worker, request, brings, uncached_tokens, state.prefill_s(uncached_tokens), now, is_elsewhere=True
+        )
+        state.book_elsewhere(booking, now)
+        return booking
+
+    def first_byte_elsewhere(self, booking: Booking, now: float) -> None:
+        """As `first_byte`, of what `book_elsewhere` answered."""
+        worker = self._living(booking)
+        if worker is not None:
+            worker.first_byte_elsewhere(booking, now)
+            self._predict(worker.id, booking.request, now)
+
+    def release_elsewhere(self, booking: Booking, *, keep: bool, now: float, completion_tokens: int = 0) -> None:
+        """It is over. *keep*: its prompt is in the worker's cache, with an answer of so many tokens behind it.
+
+        Calling it again, or for a booking that has expired, releases nothing more.
+        """
+        worker = self._living(booking)
+        if worker is None:
+            return
+        worker.release(booking, now)
+        if not keep:
+            self._take_back(booking)
+        elif booking.request.writes_cache:
+            self._index.record(worker.id, booking.request.prefix, output_blocks=self._output_blocks(completion_tokens))
+
+    def forget_prompts(self) -> None:
+        """Hashes are made under another key from now on: what was sent to workers cannot be found again."""
+        for worker in self._workers:
+            self._index.drop(worker)
+            self._fit_capacity(worker)
+
+    def _living(self, booking: Booking) -> Worker | None:
+        """The worker that *booking* is on; None if it has left, be it that it came back."""
+        worker = self._workers.get(booking.worker)
+        return None if worker is None or booking.booked_at < worker.joined_at else worker
+
+    def _take_back(self, booking: Booking) -> None:
+        """Its prompt was not computed."""
+        prefix = booking.request.prefix
+        self._index.trim(booking.worker, prefix, prefix.blocks - booking.new_blocks)
+        self._retract(booking)
+
+    def _output_blocks(self, completion_tokens: int) -> int:
+        return int(completion_tokens * self.bytes_per_token.ratio) // self._block_bytes
 
     def _answered(self, worker: Worker, booking: Booking, outcome: Outcome, now: float) -> None:
         worker.warmup.succeeded()
@@ -301,7 +394,7 @@ class Fleet:
         output_blocks = 0
         if outcome.completion_tokens:
             self.output_length.learn(outcome.completion_tokens)
-            output_blocks = int(outcome.completion_tokens * self.bytes_per_token.ratio) // self._block_bytes
+            output_blocks = self._output_blocks(outcome.completion_tokens)
         uncached = booking.uncached_tokens
         if outcome.prompt_tokens is not None:
             if request.writes_cache:

@@ -65,6 +65,7 @@ class Knowledge:
             "confirmed",
             tokens,
             tokens,
+            worker.way_s,
         )
 
     def _by_shadow(self, worker: Worker, told_tokens: float | None, now: float) -> Candidate:
@@ -78,4 +79,5 @@ class Knowledge:
             worker.warmup.admits(worker.in_flight),
             plain_tokens=tokens,
             told_tokens=told_tokens,
+            way_s=worker.way_s,
         )

@@ -34,6 +34,7 @@ from routing.explanation import Explanation
 from routing.fair_queue import Fairness, FairQueue
 from routing.fleet import Fleet
 from routing.reason import reason_of
+from routing.rendezvous import Rendezvous
 from routing.request import Request
 from routing.sessions import Sessions
 from routing.strategies.by_name import StrategiesByName
@@ -94,6 +95,8 @@ class _View:
     """Without end where nothing can be sent."""
     slower_s: Seconds
     """What each output token of one more request costs the others."""
+    way_s: Seconds
+    """What each costs more than one that is near."""
     room: Seconds
     """How many more can be sent there, as far as that is known."""
     is_open: npt.NDArray[np.bool_]
@@ -121,12 +124,16 @@ class LateBinding:
         rng: random.Random,
         patience: Patience = Patience(),
         fairness: Fairness | None = None,
+        *,
+        ties: Rendezvous | None = None,
     ) -> None:
+        """*ties* is how replicas of the gateway choose alike among homes that cost the same; None: at random."""
         self._fleet = fleet
         self._strategies = strategies
         self._immediate = Immediate(fleet, strategies)
         self._patience = patience
         self._fairness = fairness
+        self._ties = ties
         self._rng = np.random.default_rng(rng.getrandbits(64))
         self._sessions = Sessions()
         self._queue = FairQueue(fairness or ALONE)
@@ -398,6 +405,7 @@ class LateBinding:
         depth_s = self._patience.depth_s + ROUNDING_S
         backlog_s, slower_s = np.full(len(workers), np.inf), np.zeros(len(workers))
         room, is_open = np.full(len(workers), np.inf), np.zeros(len(workers), np.bool_)
+        way_s = np.array([worker.way_s for worker in workers])
         for place, worker in enumerate(workers):
             if worker.is_ready:
                 load = worker.load(now)
@@ -406,7 +414,7 @@ class LateBinding:
                 if self._fairness is not None:
                     room[place] = worker.room(load.backlog_s, depth_s, now)
                     is_open[place] = load.backlog_s > depth_s and room[place] >= 1.0
-        return _View(backlog_s, slower_s, room, is_open, depth_s)
+        return _View(backlog_s, slower_s, way_s, room, is_open, depth_s)
 
     def _note_workers(self) -> list[Worker]:
         """Everybody is looked up again when others are there than before."""
@@ -474,11 +482,20 @@ class LateBinding:
             each.cost_s += request.output_tokens * admitting[0].load.decode_s_per_token
 
     def _home(self, each: Waiting, view: _View) -> int:
-        """The place where it costs least; among equals any."""
+        """The place where it costs least; among equals any, or the one that replicas choose as well."""
         costs_s = view.backlog_s + self._patience.price * each.prefill_s + view.slower_s * each.request.output_tokens
-        least = costs_s.min()
-        equal = np.flatnonzero(costs_s <= least + ROUNDING_S)
-        return int(equal[0] if len(equal) == 1 else self._rng.choice(equal))
+        costs_s += view.way_s
+        margin_s = ROUNDING_S if self._ties is None else max(ROUNDING_S, self._ties.tie_s)
+        equal = np.flatnonzero(costs_s <= costs_s.min() + margin_s)
+        if len(equal) == 1:
+            return int(equal[0])
+        order = None if self._ties is None else self._alike(each, equal, self._ties)
+        return int(self._rng.choice(equal)) if not order else self._places[order[0].worker]
+
+    def _alike(self, each: Waiting, equal: npt.NDArray[np.intp], ties: Rendezvous) -> list[Candidate] | None:
+        places = set(equal.tolist())
+        tied = [candidate for candidate in each.order if self._places[candidate.worker] in places]
+        return ties.order(each.request, tied) if tied else None
 
     # ---- what requests want
 

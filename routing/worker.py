@@ -51,6 +51,8 @@ class Worker:
         """Another number each time that it comes up again: what an earlier life failed at says nothing of this one."""
         self.tier = tier
         """Which pool it belongs to: those of the lowest number are asked first."""
+        self.way_s = 0.0
+        """What a request to it costs more than one to a worker that is near."""
         self.is_up = True
         self.is_asleep = False
         self.is_draining = False
@@ -181,27 +183,36 @@ class Worker:
         return self._rates.prefill_overhead_s * self._pace.factor + self._prefill_s_per_token * uncached_tokens
 
     def book(self, booking: Booking, now: float) -> None:
-        self._pass_turns(now)
-        self._busy.observe(now, busy=bool(self._pending))
-        booking.life = self.life
-        booking.wait_s = self._backlog_s(now) + self._slot_wait_s(booking)
-        if not self._pending:
-            self._turn_since = now
-            self._same_step = []  # what left before it came was in another step
-        self._pending[booking] = None
-        self._pending_s += booking.work_s
-        self._usual_s += (booking.work_s - self._usual_s) * (USUAL_SHARE if self._usual_s else 1.0)
+        self._queue(booking, now)
         self.breaker.sent(now)
 
-    def first_byte(self, booking: Booking, now: float) -> None:
-        """The prefill of *booking* is over. Calling it again, or for a booking that is gone, changes nothing."""
+    def book_elsewhere(self, booking: Booking, now: float) -> None:
+        """Another gateway has sent it: it is load as any other, but shows nothing of the worker's health."""
+        self._queue(booking, now)
+
+    def first_byte(self, booking: Booking, now: float) -> bool:
+        """The prefill of *booking* is over. Calling it again, or for a booking that is gone, changes nothing.
+
+        Whether it was pending until now.
+        """
         self._pass_turns(now)
         if booking not in self._pending:
-            return
+            return False
         late = self._is_late(booking, now)
         self._measure(booking, now)
         self._begin_decode(booking, now)
         self._slots.began(len(self._decoding), late=late)
+        return True
+
+    def first_byte_elsewhere(self, booking: Booking, now: float) -> None:
+        """The same of a booking of another gateway. What is heard of it is too late to measure a prefill by.
+
+        Those of our own whose first bytes come in the same step share the step's time with it.
+        """
+        self._pass_turns(now)
+        if booking in self._pending:
+            self._measure(booking, now)
+            self._begin_decode(booking, now)
 
     def release(self, booking: Booking, now: float) -> None:
         """*booking* is over, however it ended. Calling it again changes nothing."""
@@ -252,15 +263,27 @@ class Worker:
             self.shadow_accuracy.learn(predicted=booking.plain_tokens, reported=reported)
 
     def expire(self, before: float, now: float) -> list[Booking]:
-        """Release the bookings made before *before*: whoever made them is gone."""
+        """Release the bookings made before *before*: whoever made them is gone. Answers those of our own."""
         lost = [b for b in (*self._pending, *self._decoding) if b.booked_at < before]
         for booking in lost:
             self.release(booking, now)
-        return lost
+        return [booking for booking in lost if not booking.is_elsewhere]
 
     @property
     def _prefill_s_per_token(self) -> float:
         return max(S_PER_TOKEN_MIN, self._rates.prefill_s_per_token * self._pace.factor) * CAUTION
+
+    def _queue(self, booking: Booking, now: float) -> None:
+        self._pass_turns(now)
+        self._busy.observe(now, busy=bool(self._pending))
+        booking.life = self.life
+        booking.wait_s = self._backlog_s(now) + self._slot_wait_s(booking)
+        if not self._pending:
+            self._turn_since = now
+            self._same_step = []  # what left before it came was in another step
+        self._pending[booking] = None
+        self._pending_s += booking.work_s
+        self._usual_s += (booking.work_s - self._usual_s) * (USUAL_SHARE if self._usual_s else 1.0)
 
     def _measure(self, booking: Booking, now: float) -> None:
         """The time since its turn began is its prefill's, or in parts that of all that the engine computed with it."""

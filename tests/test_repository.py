@@ -39,6 +39,7 @@ WITHOUT_TEST = {
     "gateway/tokenizing/rung.py": "a Protocol, and data",
     "gateway/upstream/limits.py": "data only",
     "routing/request.py": "data only",
+    "routing/witness.py": "a Protocol; tests/gateway/replicas/test_outbox.py tests its implementation",
     "routing/strategy.py": "a Protocol; tests/contracts/test_strategy.py holds every implementation to it",
 }
 """Modules that have no test file of their own, and why; `__init__` and `__main__` never need one."""

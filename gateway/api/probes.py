@@ -17,6 +17,8 @@ from gateway.server.stop import SCOPE_KEY, Stop
 
 StreamState = Callable[[WorkerId], Trust | None]
 """See `gateway.followers.Followers.state`."""
+ToldOfReplicas = Callable[[], dict[str, Any]]
+"""See `gateway.replicas.replicas.Replicas.told`."""
 
 router = APIRouter()
 
@@ -51,6 +53,9 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
     }
     if discovery := sightings.told():
         told["discovery"] = discovery
+    replicas: ToldOfReplicas = request.app.state.replicas
+    if shared := replicas():
+        told["replicas"] = shared
     streams = {model.name: _streams(model, stream_state) for model in models if model.follows}
     return told | {"kv_events": streams} if streams else told
 

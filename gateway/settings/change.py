@@ -10,7 +10,7 @@ from gateway.settings.schema import Settings
 
 FIXED: Final = (
     *("server", "routing", "index", "kv_events", "breaker", "retry", "drain", "logging", "kubernetes"),
-    *("admin", "store", "quota", "queue"),
+    *("admin", "store", "replicas", "quota", "queue"),
 )
 """Groups that count from the start on; the others are `models`, `teams`, `timeouts`, `health` and `bedrock`."""
 

@@ -90,6 +90,9 @@ class ServerSettings(Group):
     admin_token: Secret | None = Field(
         default=None, description="bearer token for the routes under /warmgate; null: they are closed"
     )
+    zone: Token | None = Field(
+        default=None, description="where this gateway stands, as workers have it, e.g. us-east-1a; null: nobody knows"
+    )
     trusted_proxies: Networks = Field(
         default=(), description="addresses of proxies whose x-forwarded-for says where a request comes from"
     )
@@ -359,6 +362,29 @@ class QueueSettings(Group):
     starvation_s: Positive = Field(default=30, description="held for so long, a request counts as one class higher")
 
 
+class ReplicasSettings(Group):
+    share: bool = Field(
+        default=True, description="gateways with the same store in Redis tell each other what they give to workers"
+    )
+    group: EntityName = Field(
+        default="default", description="those of one group do; others that have the same store are none of theirs"
+    )
+    tie_s: NotNegative = Field(
+        default=0.02, description="workers that cost so much more are as good: all replicas choose the same of them"
+    )
+    heartbeat_s: Positive = Field(default=1, description="between two signs of life")
+    dead_after_s: Positive = Field(
+        default=3, description="a replica unheard for so long is dead: what it had on workers counts no more"
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.dead_after_s >= 2 * self.heartbeat_s:
+            return self
+        text = "is shorter than two times replicas.heartbeat_s: one late sign of life would be a death"
+        return unless_contradictory(self, [Contradiction(("dead_after_s",), text)])
+
+
 class RoutingSettings(Group):
     lease_s: Positive = Field(
         default=2100,
@@ -374,6 +400,9 @@ class RoutingSettings(Group):
         default=120, description="kv_aware: a session's first request held for so long comes before all others"
     )
     most_waiting: Count = Field(default=4096, description="kv_aware: with so many held, more are sent at once")
+    other_zone_s: NotNegative = Field(
+        default=0.002, description="what a worker of another zone than server.zone costs more, by cost-aware strategies"
+    )
     seed: int | None = Field(default=None, description="makes random ties repeatable; null: by chance")
 
 
@@ -492,6 +521,9 @@ class Settings(Group):
     )
     admin: AdminSettings = Field(default=AdminSettings(), description="the routes under /admin/v1")
     store: StoreSettings = Field(default=StoreSettings(), description="where keys, quotas and the ledger are kept")
+    replicas: ReplicasSettings = Field(
+        default=ReplicasSettings(), description="several gateways before the same workers, with a store in Redis"
+    )
     quota: QuotaSettings = Field(default=QuotaSettings(), description="how limits are counted")
     queue: QueueSettings = Field(default=QueueSettings(), description="teams before a saturated fleet")
 

@@ -1,8 +1,10 @@
 """The strategies by name. A new one is a module beside these and a line in the table."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
+from routing.rendezvous import Rendezvous
 from routing.strategies.kv_aware import KvAware
 from routing.strategies.least_loaded import LeastLoaded
 from routing.strategies.prefix_aware import PrefixAware
@@ -10,8 +12,15 @@ from routing.strategies.round_robin import RoundRobin
 from routing.strategies.session import Session
 from routing.strategy import Strategy
 
-STRATEGIES: Mapping[str, Callable[[random.Random], Strategy]] = {
-    "round_robin": lambda _: RoundRobin(),
+
+class Make(Protocol):
+    """*ties*: how replicas of the gateway choose alike among equals; None: at random, by *rng*."""
+
+    def __call__(self, rng: random.Random, ties: Rendezvous | None = None, /) -> Strategy: ...
+
+
+STRATEGIES: Mapping[str, Make] = {
+    "round_robin": lambda _, __=None: RoundRobin(),
     "least_loaded": LeastLoaded,
     "session": Session,
     "prefix_aware": PrefixAware,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from routing.candidate import Candidate
+from routing.rendezvous import Rendezvous
 from routing.request import Request
 from routing.strategies.prefix_aware import PrefixAware
 from routing.strategy import Ranking
@@ -18,8 +19,8 @@ class KvAware:
     `LateBinding`. Where no engine tells, the order is that of prefix_aware, and `explain` says so.
     """
 
-    def __init__(self, rng: random.Random) -> None:
-        self._by_cost = PrefixAware(rng)
+    def __init__(self, rng: random.Random, ties: Rendezvous | None = None) -> None:
+        self._by_cost = PrefixAware(rng, ties)
 
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
         return self._by_cost.rank(request, candidates)

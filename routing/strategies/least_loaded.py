@@ -5,20 +5,26 @@ import random
 from collections.abc import Sequence
 
 from routing.candidate import Candidate
+from routing.rendezvous import Rendezvous
 from routing.request import Request
 from routing.strategy import Ranking
 
 
 class LeastLoaded:
-    """Fewest requests in flight first, ties at random."""
+    """Fewest requests in flight first, ties at random; of the fewest, as *ties* has them."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, ties: Rendezvous | None = None) -> None:
         self._rng = rng
+        self._ties = ties
 
-    def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:  # noqa: ARG002
-        return sorted(candidates, key=lambda candidate: (candidate.load.in_flight, self._rng.random()))
+    def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
+        order = sorted(candidates, key=lambda candidate: (candidate.load.in_flight, self._rng.random()))
+        if self._ties is None or len(order) < 2:
+            return order
+        tied = [candidate for candidate in order if candidate.load.in_flight == order[0].load.in_flight]
+        return (self._ties.order(request, tied) or tied) + order[len(tied) :]
 
     def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
-        twin = LeastLoaded(copy.copy(self._rng))
+        twin = LeastLoaded(copy.copy(self._rng), self._ties)
         loads = {candidate.load.in_flight for candidate in candidates}
         return Ranking(twin.rank(request, candidates), "least_loaded" if len(loads) > 1 else "random")

@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 
 from routing.candidate import Candidate
+from routing.rendezvous import Rendezvous
 from routing.request import Request
 from routing.strategy import Effective, Ranking
 
@@ -19,27 +20,42 @@ when real traces were replayed.
 
 
 class PrefixAware:
-    """Lowest cost first, ties at random.
+    """Lowest cost first, ties at random, or as *ties* has them: so that replicas of the gateway choose alike.
 
     Uncached work is dearer the busier the fleet is: it delays those who come after. At a busy share rho of the prefill
     servers each second of it costs rho / (1 - rho) seconds more. On an idle fleet it costs nothing more, and so a hot
     prefix spreads; on a busy one the cache decides.
     """
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, ties: Rendezvous | None = None) -> None:
         self._rng = rng
+        self._ties = ties
 
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
         if len(candidates) < 2:
             return list(candidates)
         price = 1.0 + externality(candidates)
-        return sorted(candidates, key=lambda candidate: (cost_s(request, candidate, price), self._rng.random()))
+        if self._ties is None:
+            return sorted(candidates, key=lambda candidate: (cost_s(request, candidate, price), self._rng.random()))
+        return self._rank_alike(request, candidates, price, self._ties)
 
     def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
-        twin = PrefixAware(copy.copy(self._rng))
+        twin = PrefixAware(copy.copy(self._rng), self._ties)
         price = 1.0 + externality(candidates)
         costs_s = {candidate.worker: cost_s(request, candidate, price) for candidate in candidates}
         return Ranking(twin.rank(request, candidates), _effective(candidates, set(costs_s.values())), costs_s)
+
+    def _rank_alike(
+        self, request: Request, candidates: Sequence[Candidate], price: float, ties: Rendezvous
+    ) -> list[Candidate]:
+        costs_s = [cost_s(request, candidate, price) for candidate in candidates]
+        most_s = min(costs_s) + ties.tie_s
+        tied = [candidate for candidate, cost in zip(candidates, costs_s, strict=True) if cost <= most_s]
+        first = ties.order(request, tied) if len(tied) > 1 else tied
+        if first is None:  # a prompt of less than a block
+            tied, first = [], []
+        others = [(c, cost) for c, cost in zip(candidates, costs_s, strict=True) if not tied or cost > most_s]
+        return first + [c for c, _ in sorted(others, key=lambda each: (each[1], self._rng.random()))]
 
 
 def externality(candidates: Sequence[Candidate]) -> float:
@@ -55,7 +71,7 @@ def cost_s(request: Request, candidate: Candidate, price: float) -> float:
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
     prefill_s = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token
     slower_s = load.decode_s_per_token * load.in_flight * request.output_tokens
-    return load.backlog_s + (prefill_s + candidate.load_s) * price + slower_s * DECODE_PRICE
+    return load.backlog_s + (prefill_s + candidate.load_s) * price + slower_s * DECODE_PRICE + candidate.way_s
 
 
 def _effective(candidates: Sequence[Candidate], costs_s: set[float]) -> Effective:

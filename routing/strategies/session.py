@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cache_index import WorkerId
 from routing.candidate import Candidate
+from routing.rendezvous import Rendezvous
 from routing.request import Request
 from routing.strategies.least_loaded import LeastLoaded
 from routing.strategy import Ranking
@@ -17,8 +18,8 @@ class Session:
     A request without a session goes to the least loaded worker.
     """
 
-    def __init__(self, rng: random.Random) -> None:
-        self._without = LeastLoaded(rng)
+    def __init__(self, rng: random.Random, ties: Rendezvous | None = None) -> None:
+        self._without = LeastLoaded(rng, ties)
 
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
         session = request.session

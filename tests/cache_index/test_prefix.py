@@ -110,3 +110,26 @@ def test_a_long_text_and_a_short_one_meet_where_they_begin_alike(size: int) -> N
 
 def _hashes(hashes: bytes) -> list[bytes]:
     return [hashes[i : i + 8] for i in range(0, len(hashes), 8)]
+
+
+def test_under_another_key_everything_has_another_hash() -> None:
+    """As if it had been made with that; and under the former key all are as they were."""
+    hasher, other = Hasher(KEY, block_bytes=16), Hasher(KEY[::-1], block_bytes=16)
+    text = bytes(range(100)) * 400
+    before = hasher.prefix(text, b"scope")
+    hasher.use(KEY[::-1])
+
+    assert other.prefix(text, b"scope") == hasher.prefix(text, b"scope") != before
+
+    hasher.use(KEY)
+
+    assert before == hasher.prefix(text, b"scope")
+
+
+def test_two_processes_with_one_key_come_to_the_same_hashes() -> None:
+    """Whatever else each has hashed before, short or long."""
+    one, other = Hasher(KEY, block_bytes=16), Hasher(KEY, block_bytes=16)
+    long, longer = bytes(range(256)) * 200, bytes(range(256)) * 900
+    one.prefix(long)
+
+    assert one.prefix(longer) == other.prefix(longer)

@@ -127,3 +127,14 @@ def test_different_scopes_are_written_differently() -> None:
     ]
 
     assert len(scopes) == len(set(scopes))
+
+
+def test_under_another_key_every_block_has_another_hash() -> None:
+    """As if it had been made with that."""
+    hasher, other = TokenHasher(KEY), TokenHasher(KEY[::-1])
+    ids = pack(list(range(64)))
+    before = hasher.prefix(ids, block_size=16, scope=b"scope")
+    hasher.use(KEY[::-1])
+
+    assert other.prefix(ids, block_size=16, scope=b"scope") == hasher.prefix(ids, block_size=16, scope=b"scope")
+    assert before != hasher.prefix(ids, block_size=16, scope=b"scope")

@@ -155,6 +155,7 @@ async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
                 explainer,
                 stream_state=streams.get,
                 sightings=Sightings(clock=Clock()),
+                replicas=dict,
                 admin_access=AdminAccess(None),
                 access=a_tenancy().access,
                 draining=Draining(models, hand_over_after_s=None, clock=Clock()),

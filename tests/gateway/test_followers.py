@@ -432,3 +432,21 @@ async def test_it_can_be_cancelled_while_it_asks() -> None:
     stage.attend(OF_A, OF_B)
     async with stage.running():
         await until(lambda: len(stage.intake.asked) == 2)
+
+
+async def test_everybody_is_heard_from_the_beginning_when_what_was_told_is_of_no_use() -> None:
+    """By subscriptions of their own; what the former ones told, or tell yet, does not count."""
+    stage = Stage()
+    async with stage.following(OF_A, OF_B):
+        of_a = next(each for each in stage.intake.running if each.worker == "a")
+        of_a.feed.apply([stored("abc")])
+        of_a.feed.trusted("live")
+        stage.followers.begin_anew()
+        await until(lambda: len(stage.intake.running) == 2 and len(stage.intake.subscriptions) == 4)
+
+        assert of_a not in stage.intake.running
+        assert (0, False) == stage.told(A)
+
+        of_a.feed.apply([stored("abc")])
+
+        assert (0, False) == stage.told(A)

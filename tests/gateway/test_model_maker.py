@@ -1,5 +1,6 @@
 """Models made from settings."""
 
+import dataclasses
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,12 +10,15 @@ import pytest
 
 from cache_index import WorkerId
 from gateway.cascade.assembly import Cascades
-from gateway.model_maker import Made, ModelMaker
+from gateway.model_maker import Knowledge, Made, ModelMaker
+from gateway.replicas.outbox import Outbox
+from gateway.replicas.replicas import Sharing
 from gateway.settings import Settings
+from routing.rendezvous import Rendezvous
 from tests.fakes.intake import FakeIntake
 from tests.gateway.examples import Clock
 from tests.gateway.test_roster import knowledge_of
-from tests.routing.examples import an_index
+from tests.routing.examples import ANSWERED, a_request, an_index, book
 
 
 class Bench:
@@ -32,20 +36,24 @@ class Bench:
         return Settings.model_validate({"models": [{"name": "tiny", "workers": workers, **model}], **(groups or {})})
 
 
+def bench_of(knowledge: Knowledge, client: httpx.AsyncClient, clock: Clock) -> Bench:
+    return Bench(
+        ModelMaker(
+            knowledge=knowledge,
+            cascades=Cascades(client),
+            addresses=lambda _: [],
+            clock=clock,
+            rng=random.Random(0),
+        )
+    )
+
+
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     clock = Clock()
     async with httpx.AsyncClient() as client:
         knowledge = knowledge_of(an_index(), client, clock, FakeIntake({}))
-        yield Bench(
-            ModelMaker(
-                knowledge=knowledge,
-                cascades=Cascades(client),
-                addresses=lambda _: [],
-                clock=clock,
-                rng=random.Random(0),
-            )
-        )
+        yield bench_of(knowledge, client, clock)
 
 
 async def test_what_the_settings_say_of_a_model_is_what_it_does(bench: Bench) -> None:
@@ -83,3 +91,43 @@ async def test_the_retry_budget_is_that_of_the_settings(bench: Bench) -> None:
     budget = bench.made(groups={"retry": {"budget_share": 0, "budget_floor_per_s": 0.1}}).model.retry_budget
 
     assert [True, False] == [budget.take(1.0), budget.take(1.0)]
+
+
+async def test_replicas_are_told_of_what_a_model_gives_to_workers() -> None:
+    """And choose alike among equals: requests for two makers with chances of their own go the same way."""
+    clock, workers = Clock(), [{"url": f"http://127.0.0.1:{port}", "id": f"w{port}"} for port in range(1, 9)]
+    outbox = Outbox()
+    chosen = []
+    async with httpx.AsyncClient() as client:
+        for strategy in ("prefix_aware", "kv_aware") * 3:
+            knowledge = knowledge_of(an_index(), client, clock, FakeIntake({}))
+            sharing = Sharing(outbox, Rendezvous(), bytes(32))
+            bench = bench_of(dataclasses.replace(knowledge, sharing=sharing), client, clock)
+            model = bench.made(workers=workers, strategy=strategy).model
+            model.fleet.set_workers(model.workers, 0.0)
+            dispatch = await model.turnstile.admit(a_request("xyz"))
+            assert dispatch.booking is not None
+            chosen.append(dispatch.booking.worker)
+
+    assert 1 == len(set(chosen))
+    assert ["tiny"] * 6 == [booked.model for booked in outbox.snapshot().bookings]
+
+
+async def test_under_another_key_everything_is_hashed_anew() -> None:
+    """Prompts, what engines tell, and so what is known of either is dropped."""
+    index, clock = an_index(), Clock()
+    async with httpx.AsyncClient() as client:
+        knowledge = knowledge_of(index, client, clock, FakeIntake({}))
+        model = bench_of(knowledge, client, clock).made().model
+        model.fleet.set_workers(model.workers, 0.0)
+        model.fleet.release(book(model.fleet, a_request("abc"), 0.0), ANSWERED, 1.0)
+        text, tokens = bytes(4096), bytes(4096)
+
+        def hashed() -> tuple[bytes, bytes]:
+            return knowledge.hasher.prefix(text).hashes, knowledge.token_hasher.prefix(tokens, block_size=16).hashes
+
+        before, held = hashed(), index.held(WorkerId("a"))
+        knowledge.rehash(bytes(range(32)), [model.fleet])
+
+        assert (3, 0) == (held, index.held(WorkerId("a")))
+        assert 4 == len({*before, *hashed()})

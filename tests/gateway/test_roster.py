@@ -644,3 +644,15 @@ def _figures(stage: Stage) -> tuple[int, ...]:
         sum(isinstance(each, Worker) for each in alive),
         stage.index.size_bytes,
     )
+
+
+@pytest.mark.parametrize(
+    ("here", "ways_s"), [("eu-1a", [0.0, 0.5, 0.0]), ("eu-1b", [0.5, 0.0, 0.0]), (None, [0.0, 0.0, 0.0])]
+)
+async def test_workers_of_other_zones_cost_more(stage: Stage, here: str | None, ways_s: list[float]) -> None:
+    """Those of which nobody knows where they stand cost nothing more, nor does anybody where that is not known here."""
+    zones = zip(workers("a", "b", "c"), ("eu-1a", "eu-1b", None), strict=True)
+    entries = [{**worker, "zone": zone} for worker, zone in zones]
+    model = stage.take({"tiny": {"workers": entries}}, server={"zone": here}, routing={"other_zone_s": 0.5})
+
+    assert ways_s == [state.way_s for state in model.fleet]

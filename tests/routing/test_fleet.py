@@ -15,6 +15,7 @@ from routing.fleet import Fleet
 from routing.request import Request
 from routing.strategies.prefix_aware import PrefixAware
 from routing.worker import Worker
+from tests.routing.confirmed_examples import MODEL, an_exact_request, exact_prefix, stored, told_fleet
 from tests.routing.examples import (
     ABORTED,
     ANSWERED,
@@ -1156,3 +1157,229 @@ def test_workers_behind_an_open_breaker_are_known_for_when_all_others_fail() -> 
     assert [C, B] == [candidate.worker for candidate in fleet.cut_off(a_request("q"), 0.0)]
     assert [B] == [candidate.worker for candidate in fleet.cut_off(a_request("q", pinned=B), 0.0)]
     assert [] == fleet.cut_off(a_request("q", pinned=A), 0.0)
+
+
+class Told:
+    """A `Witness` that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Booking]] = []
+
+    def booked(self, booking: Booking) -> None:
+        self.said.append(("booked", booking))
+
+    def first_byte(self, booking: Booking) -> None:
+        self.said.append(("first byte", booking))
+
+    def released(self, booking: Booking, outcome: Outcome) -> None:
+        self.said.append((outcome.ending.value, booking))
+
+
+def witnessed(*workers: WorkerId, lease_s: float = 600.0) -> tuple[Fleet, Told]:
+    told = Told()
+    fleet = Fleet(an_index(), block_bytes=64, prefill_tokens_per_s=1000.0, lease_s=lease_s, witness=told)
+    fleet.set_workers(workers, 0.0)
+    return fleet, told
+
+
+def elsewhere(
+    fleet: Fleet, letters: str = "", *, worker: WorkerId = A, now: float = 0.0, exact: str = "", streams: bool = True
+) -> Booking:
+    booking = fleet.book_elsewhere(
+        worker,
+        prompt(letters),
+        (exact_prefix(exact),) if exact else (),
+        uncached_tokens=16.0 * len(letters),
+        output_tokens=100.0,
+        streams=streams,
+        now=now,
+    )
+    assert booking is not None
+    return booking
+
+
+class TestWitness:
+    def test_it_is_told_of_each_booking_from_beginning_to_end(self) -> None:
+        """Of the first byte once."""
+        fleet, told = witnessed(A)
+        booking = book(fleet, a_request("abc"), 0.0)
+        fleet.first_byte(booking, 1.0)
+        fleet.first_byte(booking, 1.0)
+        fleet.release(booking, ANSWERED, 2.0)
+
+        assert [("booked", booking), ("first byte", booking), ("answered", booking)] == told.said
+
+    def test_it_is_told_what_became_of_the_prefill(self) -> None:
+        """Of an answer that does not stream it is over by then."""
+        fleet, told = witnessed(A)
+        booking = book(fleet, a_request("abc", streams=False), 0.0)
+        fleet.first_byte(booking, 1.0)
+        fleet.release(booking, ABORTED, 2.0)
+
+        assert ["booked", "aborted"] == [word for word, _ in told.said]
+        assert booking.first_byte_at is not None
+
+    def test_it_is_told_of_the_end_on_a_worker_that_has_left(self) -> None:
+        """Others may still have the worker."""
+        fleet, told = witnessed(A, B)
+        booking = book(fleet, a_request("abc"), 0.0, A)
+        fleet.set_workers([B], 1.0)
+        fleet.release(booking, ANSWERED, 2.0)
+
+        assert ["booked", "answered"] == [word for word, _ in told.said]
+
+    def test_it_is_told_of_what_is_taken_for_lost(self) -> None:
+        """Its lease is over."""
+        fleet, told = witnessed(A, lease_s=10.0)
+        booking = book(fleet, a_request("abc"), 0.0)
+        elsewhere(fleet)
+
+        assert [booking] == fleet.tick(20.0)
+        assert ["booked", "aborted"] == [word for word, _ in told.said]
+
+    def test_it_is_not_told_of_what_others_do(self) -> None:
+        """They would hear of themselves, for ever."""
+        fleet, told = witnessed(A)
+        booking = elsewhere(fleet, "abc")
+        fleet.first_byte_elsewhere(booking, 1.0)
+        fleet.release_elsewhere(booking, keep=True, now=2.0)
+
+        assert [] == told.said
+
+
+class TestElsewhere:
+    """What other gateways have given to the same workers."""
+
+    def test_its_blocks_count_as_present_from_the_booking_on(self) -> None:
+        """And stay, if its prompt was computed."""
+        fleet = a_fleet(A, B)
+        booking = elsewhere(fleet, "abc")
+
+        assert {A: 3} == hits(fleet, "abcd")
+        assert 1 == worker_of(fleet, A).in_flight
+
+        fleet.first_byte_elsewhere(booking, 1.0)
+        fleet.release_elsewhere(booking, keep=True, now=2.0)
+
+        assert {A: 3} == hits(fleet, "abcd")
+        assert 0 == worker_of(fleet, A).in_flight
+
+    def test_what_was_not_computed_is_taken_back(self) -> None:
+        """But for what the worker held before."""
+        fleet = a_fleet(A)
+        fleet.release(book(fleet, a_request("ab"), 0.0), ANSWERED, 1.0)
+        fleet.release_elsewhere(elsewhere(fleet, "abcd", now=1.0), keep=False, now=2.0)
+
+        assert {A: 2} == hits(fleet, "abcd")
+
+    def test_an_answer_takes_room_there_too(self) -> None:
+        """100 tokens at 4 bytes are 6 blocks of 64 bytes; a prompt that is not cached leaves none."""
+        index = an_index()
+        fleet = a_fleet(A, index=index)
+        fleet.release_elsewhere(elsewhere(fleet, "abc"), keep=True, completion_tokens=100, now=1.0)
+
+        assert 3 + 6 == index.held(A)
+
+        fleet.release_elsewhere(elsewhere(fleet), keep=True, completion_tokens=100, now=1.0)
+
+        assert 3 + 6 == index.held(A)
+
+    def test_nothing_is_learnt_from_it(self) -> None:
+        """Rates, warm-up, breaker and lengths of answers are as before."""
+        fleet = a_fleet(A)
+        before = rates_of(worker_of(fleet, A).load(0.0))
+        for _ in range(20):
+            booking = elsewhere(fleet, "abc")
+            fleet.first_byte_elsewhere(booking, 50.0)
+            fleet.release_elsewhere(booking, keep=True, completion_tokens=9, now=60.0)
+
+        assert before == rates_of(worker_of(fleet, A).load(60.0))
+        assert not fleet.has_learnt
+        assert a_fleet(A).output_length.expected(None) == fleet.output_length.expected(None)
+
+    def test_a_worker_that_is_not_there_has_none(self) -> None:
+        """The other gateway may know one more."""
+        fleet = a_fleet(A)
+
+        assert (
+            fleet.book_elsewhere(B, prompt("a"), (), uncached_tokens=1.0, output_tokens=1.0, streams=True, now=0.0)
+            is None
+        )
+
+    def test_a_worker_that_is_down_here_has_load_all_the_same(self) -> None:
+        """The other gateway sees it up, and the load is there when it is up here as well."""
+        fleet = a_fleet(A)
+        fleet.set_up(A, up=False)
+        elsewhere(fleet)
+
+        assert 1 == worker_of(fleet, A).in_flight
+
+    def test_a_worker_that_left_forgets_it(self) -> None:
+        """Its first byte and its end are nobody's, also where the worker has come back."""
+        index = an_index()
+        fleet = a_fleet(A, B, index=index)
+        one, other = elsewhere(fleet, "abc"), elsewhere(fleet, "abc")
+        fleet.set_workers([B], 1.0)
+        fleet.release_elsewhere(one, keep=True, now=2.0)
+        fleet.set_workers([A, B], 3.0)
+        fleet.first_byte_elsewhere(other, 4.0)
+        fleet.release_elsewhere(other, keep=True, now=4.0)
+
+        assert (0, 0) == (index.held(A), worker_of(fleet, A).in_flight)
+
+    def test_its_exact_prompt_is_predicted_until_the_engine_tells(self) -> None:
+        """And no more if it came to nothing."""
+        fleet, confirmed = told_fleet(A, B)
+        confirmed.apply(A, stored("z"), model=MODEL)
+        request = an_exact_request("abc")
+        booking = elsewhere(fleet, "abc", exact="abc")
+
+        assert [3, 0] == [candidate.hit_blocks for candidate in fleet.candidates(request, 1.0)]
+
+        fleet.first_byte_elsewhere(booking, 4.0)
+
+        assert [3, 0] == [candidate.hit_blocks for candidate in fleet.candidates(request, 8.0)]
+
+        fleet.release_elsewhere(booking, keep=True, now=8.5)
+
+        assert [0, 0] == [candidate.hit_blocks for candidate in fleet.candidates(request, 20.0)]
+
+        fleet.release_elsewhere(elsewhere(fleet, "abc", exact="abc", now=20.0), keep=False, now=20.0)
+
+        assert [0, 0] == [candidate.hit_blocks for candidate in fleet.candidates(request, 20.0)]
+
+    def test_under_another_key_nothing_is_known_of_prompts(self) -> None:
+        """The room of workers is as before."""
+        index = an_index()
+        fleet = a_fleet(A, B, index=index)
+        fleet.set_capacity(A, blocks=2, block_size=16)
+        book(fleet, a_request("abc"), 0.0, B)
+        fleet.forget_prompts()
+        book(fleet, a_request("abc"), 0.0, A)
+
+        assert (2, 0) == (index.held(A), index.held(B))
+        assert 1 == worker_of(fleet, B).in_flight
+
+
+class TestWays:
+    def test_what_a_worker_costs_more_is_said_of_its_candidates(self) -> None:
+        """Of those that join later, too; of the others it is nothing, and it can change."""
+        fleet = a_fleet(A, B)
+        fleet.set_ways({B: 0.002, C: 0.003})
+        fleet.set_workers([A, B, C], 1.0)
+
+        assert [0.0, 0.002, 0.003] == [candidate.way_s for candidate in fleet.candidates(a_request("x"), 1.0)]
+
+        fleet.set_ways({})
+
+        assert [0.0] * 3 == [candidate.way_s for candidate in fleet.candidates(a_request("x"), 1.0)]
+
+    def test_it_is_said_of_what_engines_tell_as_well(self) -> None:
+        """Whatever a hit is known from."""
+        fleet, confirmed = told_fleet(A, B)
+        confirmed.apply(A, stored("abc"), model=MODEL)
+        fleet.set_ways({A: 0.002})
+
+        candidates = fleet.candidates(an_exact_request("abc"), 1.0)
+
+        assert [("confirmed", 0.002), ("confirmed", 0.0)] == [(each.source, each.way_s) for each in candidates]

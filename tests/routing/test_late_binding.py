@@ -15,6 +15,7 @@ from routing.dispatcher import Dispatch, Dispatcher, Immediate, Refusal
 from routing.fair_queue import Fairness
 from routing.fleet import Fleet
 from routing.late_binding import LateBinding, Patience
+from routing.rendezvous import Rendezvous
 from routing.request import NORMAL, Request
 from routing.strategies import NAMES, STRATEGIES
 from routing.strategies.by_name import StrategiesByName
@@ -926,3 +927,54 @@ class TestSlowWorkers:
         assert min(before.values()) > 0.8 * max(before.values())
         assert 0 < slow < min(others) / 8
         assert [False] * 3 == [worker.breaker.is_open for worker in sharing.fleet]
+
+
+class TestReplicas:
+    """Homes that cost the same, where other gateways choose them too."""
+
+    def alike(self, seed: int, letters: str, *, backlogs: tuple[int, int, int, int] = (1, 1, 1, 1)) -> str:
+        """The worker that one of several gets which wait for four that all compute something."""
+        fleet = a_fleet(A, B, C, D)
+        for worker, blocks in zip((A, B, C, D), backlogs, strict=True):
+            book(fleet, a_request(f"{worker}" + "-" * (100 + blocks)), 0.0, worker)
+        strategies = StrategiesByName("kv_aware", lambda name: STRATEGIES[name](seeded(seed), TIES))
+        dispatcher = LateBinding(fleet, strategies, seeded(seed), ties=TIES)
+        dispatcher.submit(asked(letters, "one"), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        for at in range(1, 4000):
+            for _, name in sent(dispatcher.poll(at / 1000)):
+                return name
+        raise AssertionError("it is not sent")
+
+    def test_each_of_them_waits_for_the_same_one(self) -> None:
+        """Whatever chance it has."""
+        assert 1 == len({self.alike(seed, "xyz") for seed in range(8)})
+
+    def test_without_blocks_chance_decides(self) -> None:
+        """Nothing is known of such a prompt."""
+        assert 1 < len({self.alike(seed, "") for seed in range(12)})
+
+    def test_what_costs_more_is_not_waited_for(self) -> None:
+        """By two blocks of 16 ms each."""
+        assert {"d"} == {self.alike(seed, letters, backlogs=(3, 3, 3, 1)) for seed in range(2) for letters in "xyz"}
+
+
+D = WorkerId("d")
+TIES = Rendezvous(tie_s=0.02)
+
+
+def test_a_near_worker_is_waited_for() -> None:
+    """Where both cost the same but for the way."""
+    homes = set()
+    for seed in range(8):
+        fleet = a_fleet(A, B)
+        fleet.set_ways({A: 0.002})
+        for worker in (A, B):
+            held(fleet, worker)
+        strategies = StrategiesByName("kv_aware", lambda name, seed=seed: STRATEGIES[name](seeded(seed)))  # type: ignore[misc]
+        dispatcher = LateBinding(fleet, strategies, seeded(seed))
+        dispatcher.submit(asked("", "one"), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        homes.add(sent(dispatcher.poll(9.3))[0][1])
+
+    assert {"b"} == homes

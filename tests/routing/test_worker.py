@@ -815,3 +815,94 @@ class TestGap:
         self.stream(other, 0.01)
 
         assert pytest.approx([0.04, 0.01]) == [one.usual_gap_s, other.usual_gap_s]
+
+
+class TestElsewhere:
+    """What another gateway has sent to the same worker."""
+
+    def test_it_is_load_as_any_other(self) -> None:
+        """Pending, then generating, then gone."""
+        worker = a_worker()
+        other = sent_elsewhere(worker, 0.0, 2.0)
+
+        assert (2.0, 1, 0) == counts(worker, 0.0)
+
+        worker.first_byte_elsewhere(other, 1.0)
+        worker.first_byte_elsewhere(other, 1.1)
+
+        assert (0.0, 0, 1) == counts(worker, 1.0)
+
+        worker.release(other, 3.0)
+
+        assert (0.0, 0, 0) == counts(worker, 3.0)
+
+    def test_its_prefill_ends_by_time_where_nobody_sees_it(self) -> None:
+        """Of an answer that does not stream, as of our own."""
+        worker = a_worker()
+        sent_elsewhere(worker, 0.0, 2.0, streams=False)
+
+        assert (0.0, 0, 1) == counts(worker, 2.5)
+
+    def test_the_breaker_learns_nothing_of_it(self) -> None:
+        """A worker on trial gets one request of our own, whatever others send."""
+        worker = a_worker()
+        for _ in range(5):
+            worker.breaker.failed(0.0, sent_at=0.0)
+        at = 60.0
+        sent_elsewhere(worker, at)
+
+        assert worker.breaker.allows(at)
+
+        booked(worker, at)
+
+        assert not worker.breaker.allows(at)
+
+    def test_how_many_the_engine_runs_is_not_learnt_from_it(self) -> None:
+        """A first byte that is heard of late says nothing of the engine's queue."""
+        worker = a_worker()
+        own, other = booked(worker, 0.0, 0.1), sent_elsewhere(worker, 0.0, 0.1)
+        worker.first_byte_elsewhere(other, 60.0)
+
+        assert math.inf == worker.room(0.0, 0.05, 60.0) or worker.room(9.0, 0.05, 60.0) == 0.0
+
+        worker.first_byte(own, 120.0)
+
+        assert 2.0 == worker.room(0.0, 0.05, 120.0) + worker.in_flight - 1.0
+
+    def test_our_own_prefill_is_not_measured_by_it(self) -> None:
+        """It waited for the other one: 2 s of 3 were that one's. In one step both share the time by their work."""
+        worker = a_worker()
+        other, own = sent_elsewhere(worker, 0.0, 2.0), booked(worker, 0.0, 1.0)
+        worker.first_byte_elsewhere(other, 2.0)
+        worker.first_byte(own, 3.0)
+
+        assert 1.0 == own.service_s
+
+        worker = a_worker()
+        other, own = sent_elsewhere(worker, 0.0, 2.0), booked(worker, 0.0, 1.0)
+        worker.first_byte_elsewhere(other, 3.0)
+        worker.first_byte(own, 3.001)
+
+        assert own.service_s == pytest.approx(1.0, abs=0.01)
+
+    def test_it_is_none_of_our_losses(self) -> None:
+        """Whoever made it is gone: its load goes with it, and there is nobody here to tell."""
+        worker = a_worker()
+        own = booked(worker, 0.0)
+        sent_elsewhere(worker, 0.0)
+
+        assert [own] == worker.expire(10.0, 20.0)
+        assert (0.0, 0, 0) == counts(worker, 20.0)
+
+    def test_a_first_byte_says_whether_it_was_awaited(self) -> None:
+        """Once."""
+        worker = a_worker()
+        own = booked(worker, 0.0)
+
+        assert [True, False] == [worker.first_byte(own, 1.0), worker.first_byte(own, 1.0)]
+
+
+def sent_elsewhere(worker: Worker, at: float, work_s: float = 1.0, *, streams: bool = True) -> Booking:
+    booking = Booking(worker.id, a_request(streams=streams), 0, 1.0, work_s, at, is_elsewhere=True)
+    worker.book_elsewhere(booking, at)
+    return booking

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -34,6 +35,7 @@ async def serving(
     endings: Endings | None = None,
     streams: Mapping[WorkerId, Trust] | None = None,
     sightings: Sightings | None = None,
+    replicas: Mapping[str, Any] | None = None,
     stop: Stop | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
     api = FastAPI()
@@ -41,6 +43,7 @@ async def serving(
     api.state.models = the_models(*models)
     api.state.stream_state = (streams or {}).get
     api.state.sightings = sightings or Sightings(clock=Clock(0.0))
+    api.state.replicas = lambda: replicas or {}
     api.state.metrics = metrics or Metrics()
     api.state.endings = endings or Endings([])
 
@@ -93,6 +96,18 @@ async def test_a_source_of_workers_that_was_never_heard_keeps_it_from_being_read
     assert (503, "not ready") == (before.status_code, before.json()["status"])
     assert {"tiny": {"service": {"synced": False, "workers": 0, "age_s": 0.0}}} == before.json()["discovery"]
     assert (200, 690.0) == (after.status_code, after.json()["discovery"]["tiny"]["service"]["age_s"])
+
+
+async def test_it_says_which_replicas_are_heard() -> None:
+    """Where there may be some. A gateway that is alone is as ready as before."""
+    model = a_model(Answers(), Answers(), name="tiny")
+    async with serving(model) as client:
+        alone = await client.get("/readyz")
+    async with serving(model, replicas={"heard": 1, "is_connected": False}) as client:
+        sharing = await client.get("/readyz")
+
+    assert "replicas" not in alone.json()
+    assert (200, {"heard": 1, "is_connected": False}) == (sharing.status_code, sharing.json()["replicas"])
 
 
 async def test_without_any_it_is_not_ready() -> None:

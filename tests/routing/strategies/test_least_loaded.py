@@ -3,6 +3,7 @@ from collections import Counter
 import pytest
 
 from routing.candidate import Candidate
+from routing.rendezvous import Rendezvous
 from routing.strategies.least_loaded import LeastLoaded
 from tests.routing.examples import a_candidate, a_request, order_of, seeded
 
@@ -49,3 +50,19 @@ def test_an_explanation_says_whether_the_load_decides() -> None:
 
     assert ("least_loaded", ["b", "a"]) == (differing.effective, [c.worker for c in differing.order])
     assert ("random", {}) == (equal.effective, equal.costs_s)
+
+
+def test_replicas_choose_the_same_of_the_least_loaded() -> None:
+    """Whatever chance each of them has; one alone, or a prompt without blocks, is as without them."""
+    request = a_request("xyz")
+    idle = [a_candidate(worker) for worker in "abcd"]
+    busy = a_candidate("e", pending=1)
+    orders = {order_of(LeastLoaded(seeded(seed), Rendezvous()), request, busy, *idle) for seed in range(20)}
+    strategy = LeastLoaded(seeded(3), Rendezvous())
+
+    assert 1 == len(orders)
+    assert "e" == orders.pop()[-1]
+    assert strategy.rank(request, idle) == strategy.explain(request, idle).order
+    assert "ba" == order_of(strategy, request, a_candidate("a", pending=1), a_candidate("b"))
+    assert "a" == order_of(strategy, request, a_candidate("a"))
+    assert 2 < len({order_of(LeastLoaded(seeded(seed), Rendezvous()), REQUEST, *idle) for seed in range(20)})

@@ -5,6 +5,8 @@ from msgspec.structs import replace
 
 from cache_index import WorkerId
 from routing.candidate import Candidate
+from routing.rendezvous import Rendezvous
+from routing.request import Request
 from routing.strategies.prefix_aware import PrefixAware, cost_s, externality
 from tests.routing.examples import ANSWERED, A, B, C, a_candidate, a_fleet, a_request, dispatch, order_of, seeded
 
@@ -166,3 +168,83 @@ def test_an_explanation_has_the_costs_that_it_ranks_by() -> None:
     assert [warm, cold] == both.order
     assert {"a": pytest.approx(1.02), "b": pytest.approx(5.02)} == both.costs_s
     assert {"a": pytest.approx(1.02)} == one.costs_s
+
+
+# ---- replicas
+
+ALIKE = Rendezvous(tie_s=0.02)
+
+
+def alike(seed: int, request: Request, *candidates: Candidate) -> str:
+    return order_of(PrefixAware(seeded(seed), ALIKE), request, *candidates)
+
+
+def test_replicas_choose_the_same_of_workers_that_cost_the_same() -> None:
+    """Whatever chance each of them has; and their explanations say so."""
+    request = a_request("xyz")
+    candidates = [a_candidate(name) for name in "abcd"]
+    strategy = PrefixAware(seeded(9), ALIKE)
+
+    assert 1 == len({alike(seed, request, *candidates) for seed in range(20)})
+    assert strategy.rank(request, candidates) == strategy.explain(request, candidates).order
+
+
+def test_what_costs_little_more_is_as_good_to_replicas() -> None:
+    """Loads differ by what one of them has not heard of yet; who costs more comes behind, by cost."""
+    request = a_request("xyz")
+    even = alike(
+        0, request, a_candidate("a"), a_candidate("b"), a_candidate("c", backlog_s=3.0), a_candidate("d", backlog_s=2.0)
+    )
+    uneven = alike(
+        1,
+        request,
+        a_candidate("a", backlog_s=0.019),
+        a_candidate("b"),
+        a_candidate("c", backlog_s=2.0),
+        a_candidate("d", backlog_s=3.0),
+    )
+
+    assert ("dc", "cd") == (even[2:], uneven[2:])
+    assert even[:2] == uneven[:2]
+
+
+def test_what_costs_more_than_that_decides() -> None:
+    """Whatever the order of equals."""
+    request = a_request("xyz")
+
+    assert {"ab"} == {
+        alike(0, request, a_candidate("a"), a_candidate("b", backlog_s=backlog_s)) for backlog_s in (0.021, 1.0)
+    }
+    assert {"ba"} == {alike(0, request, a_candidate("a", backlog_s=0.021), a_candidate("b"))}
+
+
+def test_among_equals_replicas_choose_who_holds_more() -> None:
+    """16 tokens more make 16 ms: not worth a choice by cost, but by cache."""
+    assert {"ba"} == {
+        alike(seed, a_request("xyz"), a_candidate("a"), a_candidate("b", hit_tokens=16.0)) for seed in range(9)
+    }
+
+
+def test_a_prompt_without_blocks_goes_by_cost_and_chance() -> None:
+    """Nothing of it could be known elsewhere."""
+    candidates = [a_candidate("a", backlog_s=0.001), a_candidate("b"), a_candidate("c")]
+    orders = {alike(seed, a_request(""), *candidates) for seed in range(40)}
+
+    assert {"bca", "cba"} == orders
+
+
+def test_one_worker_alone_is_first_of_its_equals() -> None:
+    """The others cost more."""
+    assert "abc" == alike(
+        0, a_request("xyz"), a_candidate("c", backlog_s=2.0), a_candidate("b", backlog_s=1.0), a_candidate("a")
+    )
+
+
+def test_a_longer_way_is_a_price() -> None:
+    """A near worker comes first where all else is equal, and no more where the other one gains more than that."""
+    near, far = a_candidate("a"), replace(a_candidate("b"), way_s=0.002)
+    gaining = replace(a_candidate("b", hit_tokens=16.0), way_s=0.002)
+
+    assert {"ab"} == {order_of(PrefixAware(seeded(seed)), REQUEST, far, near) for seed in range(9)}
+    assert "ba" == order_of(PrefixAware(seeded()), REQUEST, near, gaining)
+    assert 0.002 == pytest.approx(cost_s(REQUEST, far, 1.0) - cost_s(REQUEST, near, 1.0))

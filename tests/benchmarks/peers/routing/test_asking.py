@@ -14,7 +14,9 @@ DONE = b"data: [DONE]\n\n"
 Write = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
-async def asked(write: Write, *, timeout_s: float = 10.0, late_s: float = 0.0) -> tuple[Answer, bytes]:
+async def asked(
+    write: Write, *, timeout_s: float = 10.0, late_s: float = 0.0, key: str | None = None
+) -> tuple[Answer, bytes]:
     """What became of one request that *write* answers, and its bytes."""
     received = bytearray()
 
@@ -23,7 +25,7 @@ async def asked(write: Write, *, timeout_s: float = 10.0, late_s: float = 0.0) -
         await write(writer)
 
     async with listening(serve) as url:
-        answer = await Door(url, timeout_s=timeout_s).ask(b'{"a":1}', due=time.monotonic() - late_s)
+        answer = await Door(url, timeout_s=timeout_s, key=key).ask(b'{"a":1}', due=time.monotonic() - late_s)
     return answer, bytes(received)
 
 
@@ -41,6 +43,13 @@ async def test_a_request_is_a_chat_with_its_length() -> None:
 
     assert received.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")
     assert b"\r\ncontent-length: 7\r\n" in received
+    assert b"authorization" not in received
+
+
+async def test_a_key_is_sent_where_one_is_wanted() -> None:
+    _, received = await asked(sends(HEAD, EVENT, DONE), key="k-1")
+
+    assert b"\r\nauthorization: Bearer k-1\r\n" in received
 
 
 async def test_the_first_token_is_the_first_event_that_is_no_comment() -> None:

@@ -1,0 +1,67 @@
+"""HAProxy before several gateways, each request to the next one, and the Redis that they share."""
+
+import shutil
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from benchmarks.processes import ChildFailedError, Processes, free_port
+
+CONFIG = """
+global
+    maxconn 4000
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 300s
+    timeout server 300s
+    timeout check 10s
+    retries 3
+    option redispatch 1
+    retry-on conn-failure empty-response
+frontend clients
+    bind 127.0.0.1:{port}
+    default_backend gateways
+backend gateways
+    balance roundrobin
+    option httpchk GET /readyz
+    http-check expect status 200
+    default-server check inter 500ms fall 1 rise 1
+{servers}
+"""
+HAPROXY_PLACES = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
+REDIS_PROGRAMS = ("redis-server", "valkey-server")
+
+
+def start_haproxy(processes: Processes, gateway_urls: Sequence[str], *, places: str = HAPROXY_PLACES) -> str:
+    """Where it listens; it is looked for in *places*.
+
+    What has had no answer yet is sent elsewhere when a gateway dies, as operators set it.
+
+    Raises:
+        ChildFailedError: it is not installed, or does not start.
+    """
+    program = shutil.which("haproxy", path=places)
+    if program is None:
+        raise ChildFailedError("haproxy is not installed")
+    port = free_port()
+    servers = "\n".join(f"    server g{place} {urlsplit(url).netloc}" for place, url in enumerate(gateway_urls))
+    config = processes.directory / f"haproxy-{port}.cfg"
+    config.write_text(CONFIG.format(port=port, servers=servers))
+    processes.start(f"haproxy-{port}", [program, "-db", "-f", str(config)]).wait_for_port(port)
+    return f"http://127.0.0.1:{port}"
+
+
+def start_redis(processes: Processes, *, programs: Sequence[str] = REDIS_PROGRAMS) -> str:
+    """The address of a fresh one, the first of *programs* that is there. It keeps nothing on disk.
+
+    Raises:
+        ChildFailedError: neither Redis nor Valkey is installed, or it does not start.
+    """
+    program = next(filter(None, map(shutil.which, programs)), None)
+    if program is None:
+        raise ChildFailedError("neither redis-server nor valkey-server is installed")
+    port = free_port()
+    flags = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    folder = ["--dir", str(processes.directory)]
+    processes.start(f"redis-{port}", [program, *flags, *folder]).wait_for_port(port)
+    return f"redis://127.0.0.1:{port}/0"
