@@ -135,7 +135,8 @@ class Admission:
         saved_nano = to_nano(price.saved_usd(used.cached))
         cost_usd = exchange.cost_usd = cost_nano / NANO
         exchange.saved_usd = saved_nano / NANO
-        entry = _Ended(
+        # At once, and not when it is written: so of the request nothing but this is kept until then.
+        entry = _entry(
             self._recorder,
             exchange,
             account.caller,
@@ -146,61 +147,6 @@ class Admission:
             now=now,
         )
         self._quota.settle(account.reservation, outcome, used, cost_usd, entry)
-
-
-class _Ended:
-    """The `Draft` of a request that has ended: nothing of its exchange changes any more."""
-
-    __slots__ = ("_at", "_caller", "_cost_nano", "_exchange", "_now", "_outcome", "_recorder", "_saved_nano", "_used")
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        exchange: Exchange,
-        caller: Caller,
-        *,
-        outcome: Outcome,
-        used: Tokens,
-        cost_nano: int,
-        saved_nano: int,
-        now: float,
-    ) -> None:
-        """*now* is monotonic."""
-        self._recorder = recorder
-        self._at = recorder.now()
-        self._exchange = exchange
-        self._caller = caller
-        self._outcome: Outcome = outcome
-        self._used = used
-        self._cost_nano = cost_nano
-        self._saved_nano = saved_nano
-        self._now = now
-
-    def __call__(self) -> Entry:
-        exchange, used = self._exchange, self._used
-        first, started = exchange.first_byte, exchange.started
-        caller = self._caller
-        return self._recorder.entry(
-            at=self._at,
-            request_id=exchange.request_id.decode("ascii"),
-            team=caller.team_name,
-            project=caller.project,
-            key=caller.key_id,
-            user=exchange.user,
-            model_asked=exchange.model_asked or "",
-            model=exchange.model or "",
-            backend=exchange.backend,
-            outcome=self._outcome,
-            status=exchange.status,
-            prompt_tokens=int(used.prompt + 0.5),  # round() takes ten times as long
-            cached_tokens=int(used.cached + 0.5),
-            completion_tokens=int(used.completion + 0.5),
-            cost_nano=self._cost_nano,
-            saved_nano=self._saved_nano,
-            fell_back=exchange.fell_back,
-            ttft_s=None if first is None else first - started,
-            duration_s=self._now - started,
-        )
 
 
 class _Lost:
@@ -216,7 +162,7 @@ class _Lost:
 
     def __call__(self, expected: Tokens) -> Entry:
         exchange, price = self._exchange, self._model.price
-        draft = _Ended(
+        return _entry(
             self._recorder,
             exchange,
             self._caller,
@@ -226,7 +172,42 @@ class _Lost:
             saved_nano=to_nano(price.saved_usd(expected.cached)),
             now=exchange.started,
         )
-        return draft()
+
+
+def _entry(
+    recorder: Recorder,
+    exchange: Exchange,
+    caller: Caller,
+    *,
+    outcome: Outcome,
+    used: Tokens,
+    cost_nano: int,
+    saved_nano: int,
+    now: float,
+) -> Entry:
+    """*now* is monotonic."""
+    first, started = exchange.first_byte, exchange.started
+    return recorder.entry(
+        at=recorder.now(),
+        request_id=exchange.request_id.decode("ascii"),
+        team=caller.team_name,
+        project=caller.project,
+        key=caller.key_id,
+        user=exchange.user,
+        model_asked=exchange.model_asked or "",
+        model=exchange.model or "",
+        backend=exchange.backend,
+        outcome=outcome,
+        status=exchange.status,
+        prompt_tokens=int(used.prompt + 0.5),  # round() takes ten times as long
+        cached_tokens=int(used.cached + 0.5),
+        completion_tokens=int(used.completion + 0.5),
+        cost_nano=cost_nano,
+        saved_nano=saved_nano,
+        fell_back=exchange.fell_back,
+        ttft_s=None if first is None else first - started,
+        duration_s=now - started,
+    )
 
 
 def _note(refusal: InvalidKey | Forbidden, exchange: Exchange) -> None:

@@ -1,4 +1,4 @@
-"""What the requests of one model came to: counts and histograms, as plain numbers."""
+"""What the requests of one model, or of one team, came to: counts and histograms, as plain numbers."""
 
 import itertools
 from bisect import bisect_left
@@ -75,6 +75,39 @@ class Tally:
             self.histograms["ttft_seconds"].observe(first_byte - exchange.started)
             if usage is not None and usage.completion_tokens > 1:
                 self.histograms["tpot_seconds"].observe((now - first_byte) / (usage.completion_tokens - 1))
+
+
+class TeamTally:
+    """What one team's requests came to."""
+
+    def __init__(self) -> None:
+        self.requests: dict[int, int] = {}
+        """By status."""
+        self.refused: dict[str, int] = {}
+        """By the limit that turned them away."""
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.completion_tokens = 0
+        self.workers_usd = 0.0
+        """Cost of what workers answered."""
+        self.fallback_usd = 0.0
+        self.saved_usd = 0.0
+        """That cached tokens did not cost."""
+
+    def observe(self, exchange: Exchange) -> None:
+        self.requests[exchange.status] = self.requests.get(exchange.status, 0) + 1
+        if exchange.refused_by is not None:
+            self.refused[exchange.refused_by] = self.refused.get(exchange.refused_by, 0) + 1
+        usage = exchange.usage
+        if usage is not None:
+            self.prompt_tokens += usage.prompt_tokens
+            self.cached_tokens += usage.cached_tokens or 0
+            self.completion_tokens += usage.completion_tokens
+        if exchange.fell_back:
+            self.fallback_usd += exchange.cost_usd
+        else:
+            self.workers_usd += exchange.cost_usd
+        self.saved_usd += exchange.saved_usd
 
 
 HISTOGRAMS = (

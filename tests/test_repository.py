@@ -27,7 +27,7 @@ WITHOUT_TEST = {
     "gateway/kubernetes/objects.py": "data only",
     "gateway/kv_events/counters.py": "data only",
     "gateway/kv_events/feed.py": "a Protocol; tests/gateway/kv_events/test_worker_feed.py tests its implementation",
-    "gateway/ledger/entry.py": "data only",
+    "gateway/ledger/record.py": "data only",
     "gateway/quota/limit.py": "data only",
     "gateway/quota/quota_store.py": "a Protocol; tests/contracts/test_quota_store.py holds every implementation to it",
     "gateway/server/asgi.py": "names of types only",

@@ -159,6 +159,10 @@ class Entry:
             duration_ms=self.duration_ms,
         )
 
+    def __call__(self) -> "Entry":
+        """Itself: an entry that is made is a `Draft` as well."""
+        return self
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Entry) and self.day == other.day and self.row() == other.row()
 
@@ -170,5 +174,5 @@ class Entry:
 
 
 Draft = Callable[[], Entry]
-"""Makes an entry of what was noted when its request ended. Whoever writes entries calls it, in any thread: a batch of
-them, one after the other, and not one between two requests."""
+"""Makes an entry of what was noted when its request ended, or is it. Whoever writes entries calls it, in any thread: a
+batch of them, one after the other."""

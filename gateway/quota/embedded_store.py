@@ -4,7 +4,6 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from gateway.errors import StoreAway
 from gateway.ledger.entry import Draft, Entry
@@ -136,7 +135,7 @@ class EmbeddedQuotaStore:
         now = self._clock()
         for held in self._meters.expire(now):
             if held.lost is not None:
-                self._add(partial(_given, held.lost()))  # here: it looks at what only this thread may see
+                self._add(held.lost())  # here: it looks at what only this thread may see
         self._meters.forget(now)
         self._removes_ended = True
 
@@ -304,8 +303,3 @@ class EmbeddedQuotaStore:
         if self._timer is not None:
             self._timer.cancel()
         self._set_timer(wait_s)
-
-
-def _given(entry: Entry) -> Entry:
-    """A `Draft` of what is made already."""
-    return entry

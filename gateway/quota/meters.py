@@ -215,9 +215,10 @@ class Meters:
 
     def settle(self, reservation: str, charges: Sequence[Charge]) -> Held | None:
         """Replace what was reserved by *charges*, the same limits in the same order; None if that was done before."""
-        held = self._held.pop(reservation, None)
+        held = self._held.get(reservation)
         if held is None:
             return None
+        del self._held[reservation]
         if len(charges) != len(held.charges):
             raise ValueError("what was used is not of the limits of which it was reserved")
         # Of one length; strict would take twice as long.

@@ -204,6 +204,10 @@ class Plans:
         self._callers: dict[int, _OfCaller] = {}
         self._size = 0
 
+    def __len__(self) -> int:
+        """Plans that are remembered."""
+        return self._size
+
     def of(self, caller: Caller, model: Metered) -> Plan:
         of_caller = self._callers.get(id(caller))
         if of_caller is not None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.ledger.entry import UsageRecord
+from gateway.ledger.record import UsageRecord
 from gateway.ledger.usage_store import Period, RecordQuery
 from gateway.settings import build
 from gateway.tenancy import Tenancy

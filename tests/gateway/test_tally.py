@@ -1,5 +1,5 @@
 from gateway.sse import Usage
-from gateway.tally import Histogram, Tally
+from gateway.tally import Histogram, Tally, TeamTally
 from tests.gateway.examples import an_exchange
 
 
@@ -30,3 +30,14 @@ def test_time_per_output_token_leaves_the_first_token_out() -> None:
 
     assert 0.1 == tally.histograms["tpot_seconds"].total
     assert {"prompt": 64, "cached": 48, "predicted": 0, "completion": 11} == tally.tokens
+
+
+def test_a_team_is_tallied_by_who_answered_and_what_turned_it_away() -> None:
+    tally = TeamTally()
+    tally.observe(an_exchange(status=200, usage=Usage(64, 11, None), cost_usd=0.5, saved_usd=0.25))
+    tally.observe(an_exchange(status=200, usage=Usage(6, 1, 5), cost_usd=2.0, fell_back=True))
+    tally.observe(an_exchange(status=429, refused_by="key/concurrent"))
+
+    assert ({200: 2, 429: 1}, {"key/concurrent": 1}) == (tally.requests, tally.refused)
+    assert (70, 5, 12) == (tally.prompt_tokens, tally.cached_tokens, tally.completion_tokens)
+    assert (0.5, 2.0, 0.25) == (tally.workers_usd, tally.fallback_usd, tally.saved_usd)

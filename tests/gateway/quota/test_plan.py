@@ -132,7 +132,7 @@ def test_callers_that_are_gone_take_no_memory_for_ever(monkeypatch: pytest.Monke
     made = Plans(burst=0.1, cached_weight=0.1, calendar=Calendar(UTC))
     for amount in range(1, 100):
         assert amount == made.of(caller(key=Limits(concurrent=amount)), TINY).limits[0].amount
-        assert len(made._plans) <= 10
+        assert len(made) <= 10
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,25 @@ def test_each_kind_is_told_as_the_limit_has_it_that_has_least_left() -> None:
     ) == heads.of(levels)
 
 
+@given(
+    st.lists(
+        st.lists(
+            st.builds(Level, st.sampled_from([0.0, 5.0, 5.9999, 6.0, 7.25]), st.sampled_from([0.0, 0.001, 61.5])),
+            min_size=3,
+            max_size=3,
+        ),
+        max_size=12,
+    )
+)
+def test_what_was_told_before_is_not_told_again_where_it_is_no_longer_true(told: list[list[Level]]) -> None:
+    """Oracle: heads that have told nothing yet."""
+    of = [scoped("requests_per_minute", 60), scoped("tokens_per_minute", 600), scoped("tokens_per_day", 900)]
+    heads = RateHeads(of)
+
+    for levels in told:
+        assert RateHeads(of).of(tuple(levels)) == heads.of(tuple(levels))
+
+
 def test_a_part_of_a_token_is_none() -> None:
     heads = RateHeads([scoped("tokens_per_minute", 50_000)])
 
