@@ -169,8 +169,8 @@ def test_prompts_meet_in_their_scope_only() -> None:
     same = [request_for(LONG), request_for(LONG, a_model(name="alias", upstream_name="tiny"))]
     other = [request_for(salted), request_for(LONG, a_model(name="big"))]
 
-    assert 1 == len({request.prefix for request in same})
-    assert 3 == len({request.prefix for request in (*same, *other)})
+    assert 1 == len({request.prefix.hashes for request in same})
+    assert 3 == len({request.prefix.hashes for request in (*same, *other)})
 
 
 def test_a_salt_cannot_pose_as_part_of_a_model_name() -> None:
