@@ -57,6 +57,7 @@ REQUESTS = (
     "gateway/response_owners.py",
     "gateway/server/connection.py",
     "gateway/server/cycle.py",
+    "gateway/server/header_lines.py",
     "gateway/splice.py",
     "gateway/tally.py",
     "gateway/timestamp.py",

@@ -26,6 +26,7 @@ import httptools
 from gateway.errors import GatewayError, HeadTooLarge, MalformedBody, TooManyConnections
 from gateway.server.asgi import App, Message
 from gateway.server.cycle import Cycle
+from gateway.server.header_lines import HeaderLines
 from gateway.server.stop import Stop
 
 _log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class Open:
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
     stop: Stop = field(default_factory=lambda: Stop(delay_s=0.0, clock=time.monotonic))
     """While it is asked for, every answer is the last on its connection."""
+    known: HeaderLines = field(default_factory=HeaderLines)
 
 
 class Connection(asyncio.Protocol):
@@ -255,6 +257,7 @@ class Connection(asyncio.Protocol):
             self._scope(parser.get_method().decode("ascii"), version),
             self,
             loop=self._loop,
+            known=self._open.known,
             is_persistent=is_current and parser.should_keep_alive(),
             expects_continue=is_current and self._expects_continue,
         )

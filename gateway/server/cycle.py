@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gateway.errors import GatewayError
 from gateway.server.asgi import App, Message
+from gateway.server.header_lines import HeaderLines
 
 _log = logging.getLogger(__name__)
 
@@ -64,12 +65,15 @@ class Line(Protocol):
 
 
 class Cycle:
-    """Made once the head of a request is complete. *is_persistent*: the client wants to go on afterwards."""
+    """Made once the head of a request is complete. *is_persistent*: the client wants to go on afterwards. *known* are
+    lines of headers that went out before.
+    """
 
     __slots__ = (
         "_has_news",
         "_head",
         "_is_chunked",
+        "_known",
         "_line",
         "_loop",
         "_pieces",
@@ -91,6 +95,7 @@ class Cycle:
         line: Line,
         *,
         loop: asyncio.AbstractEventLoop,
+        known: HeaderLines,
         is_persistent: bool,
         expects_continue: bool,
     ) -> None:
@@ -106,6 +111,7 @@ class Cycle:
         self.response_complete = False
         self._line = line
         self._loop = loop
+        self._known = known
         self._pieces: list[bytes] = []
         self._has_news = False
         self._waiters: tuple[asyncio.Future[None], ...] = ()
@@ -195,9 +201,8 @@ class Cycle:
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Put the head together; names are in lower case, as ASGI has them. How the body is framed is told here."""
-        parts = [_STATUS_LINES.get(status) or _status_line(status)]
-        framing = _FRAMING  # a global is looked up each time
-        lines = 1
+        lines = [_STATUS_LINES.get(status) or _status_line(status)]
+        framing, known = _FRAMING, self._known  # what is not local is looked up each time
         length: int | None = None
         is_persistent = self.is_persistent and not self._line.is_last
         is_persistent = is_persistent and not self.expects_continue  # a body not asked for may come or not
@@ -212,25 +217,20 @@ class Cycle:
                 elif b"close" in value.lower():
                     is_persistent = False
                     continue
-            parts += (name, b": ", value, b"\r\n")
-            lines += 1
+            lines.append(known.of(name, value))
         is_chunked = False
         if self.scope["method"] == "HEAD" or status in _BODILESS:
             length = 0
         elif length is None:
             if self.scope["http_version"] == "1.1":
                 is_chunked = True
-                parts.append(b"transfer-encoding: chunked\r\n")
-                lines += 1
+                lines.append(b"transfer-encoding: chunked\r\n")
             else:
                 is_persistent = False  # to HTTP/1.0 a body of unknown length ends with the connection
         if not is_persistent:
-            parts.append(b"connection: close\r\n")
-            lines += 1
-        head = b"".join(parts)
-        if len(head) - len(head.translate(None, b"\r\n\0")) != 2 * lines:
-            raise RuntimeError("a header has a line end or a NUL in it")
-        self._head = head + b"\r\n"
+            lines.append(b"connection: close\r\n")
+        lines.append(b"\r\n")
+        self._head = b"".join(lines)
         self._is_chunked = is_chunked
         self._remaining = length
         self.is_persistent = is_persistent

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.server import App, Message, Receive, Send
 from gateway.server.cycle import Cycle
+from gateway.server.header_lines import HeaderLines
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -62,6 +63,7 @@ def cycle_on(
     return Cycle(
         {"type": "http", "method": method, "http_version": version},
         line,
+        known=HeaderLines(),
         loop=asyncio.get_running_loop(),
         is_persistent=is_persistent,
         expects_continue=expects_continue,
