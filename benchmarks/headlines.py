@@ -236,6 +236,12 @@ HEADLINES = (
         ),
     ),
     Headline(
+        "TTFT p99 of a team beside another that floods with 200 clients; the same where requests are served in order",
+        "{:.2f} s, and {:.0f} s",
+        "fairness",
+        (first_cell("fair", "p99 s"), first_cell("in order of arrival", "p99 s")),
+    ),
+    Headline(
         "Gauges not back at 0 after 10,000 mixed requests with aborts",
         "{:.0f}",
         "memory",
