@@ -52,8 +52,9 @@ bedrock-test: $(VENV)/.test
 
 # The chart rendered by Helm's own library, the examples, the image's linter; installs these beside, 1 GB with our own.
 deploy-test: $(VENV)/.test
-	@command -v promtool >/dev/null || \
-		$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --yes --no-install-recommends prometheus
+	@apt="$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get"; command -v promtool >/dev/null || \
+		$$apt install --yes --no-install-recommends prometheus || \
+		{ $$apt update && $$apt install --yes --no-install-recommends prometheus; }
 	$(BIN)/python -m tests.deploy.environment
 	.venv-deploy/bin/pytest tests/deploy
 
