@@ -62,8 +62,20 @@ class Router(Protocol):
         ...
 
 
+class _Family:
+    """What the routers have in common that come from SGLang's."""
+
+    __slots__ = ()
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def is_ready(self, url: str, workers: int) -> bool:
+        return _healthy_workers(url) == workers
+
+
 @dataclass(frozen=True, slots=True)
-class SglangGateway:
+class SglangGateway(_Family):
     """SGLang's model gateway, 0.3.2. Its tree is over the characters of prompts."""
 
     policy: str = "cache_aware"
@@ -77,15 +89,9 @@ class SglangGateway:
         start = [str(place.binaries / "python"), "-m", "sglang_router.launch_router"]
         return [*start, *_family_flags(place, workers, self.policy, log_level="warn")]
 
-    def environment(self) -> Mapping[str, str]:
-        return {}
-
-    def is_ready(self, url: str, workers: int) -> bool:
-        return _healthy_workers(url) == workers
-
 
 @dataclass(frozen=True, slots=True)
-class Smg:
+class Smg(_Family):
     """SMG 1.13.0, where the line of SGLang's gateway went on."""
 
     policy: str = "cache_aware"
@@ -103,15 +109,9 @@ class Smg:
         start = [str(place.binaries / "smg"), "launch", *flags, *self.flags]
         return [*start, "--backend", "vllm", "--disable-tokenizer-autoload"]
 
-    def environment(self) -> Mapping[str, str]:
-        return {}
-
-    def is_ready(self, url: str, workers: int) -> bool:
-        return _healthy_workers(url) == workers
-
 
 @dataclass(frozen=True, slots=True)
-class VllmRouter:
+class VllmRouter(_Family):
     """vllm-project/router, 0.1.17. Its `cache_aware` asks a worker's `/tokenize` for the tokens of every prompt."""
 
     policy: str = "cache_aware"
@@ -124,12 +124,6 @@ class VllmRouter:
     def command(self, place: Place, workers: Sequence[str]) -> list[str]:
         flags = _family_flags(place, workers, self.policy, log_level="warning")
         return [str(place.binaries / "vllm-router"), *flags]
-
-    def environment(self) -> Mapping[str, str]:
-        return {}
-
-    def is_ready(self, url: str, workers: int) -> bool:
-        return _healthy_workers(url) == workers
 
 
 @dataclass(frozen=True, slots=True)
