@@ -11,13 +11,13 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test test-compiled engine-test bedrock-test deploy-test image-test store-test rolling-test acceptance fuzz sdk-smoke lint bench peers replay report wheel clean
+.PHONY: run test test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test rolling-test acceptance fuzz sdk-smoke lint bench peers replay report wheel clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
 
 test: lint
-	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=100
+	$(BIN)/pytest -n logical --dist loadfile --cov --cov-report=term --cov-fail-under=100
 
 # What a request goes through, compiled by mypyc as the image has it, has to behave as the sources do. Needs a C compiler.
 # Tests whose doubles inherit from what is compiled are left out; tests/e2e goes through it all.
@@ -25,7 +25,7 @@ test-compiled: wheel
 	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	$(BIN)/python -m zipfile -e dist/warmgate-*.whl $(COMPILED)
 	cp -r tests benchmarks pyproject.toml README.md $(COMPILED)
-	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest tests/cache_index tests/routing tests/contracts tests/e2e \
+	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest -n logical --dist loadfile tests/cache_index tests/routing tests/contracts tests/e2e \
 		tests/gateway/ledger tests/gateway/quota tests/gateway/teams tests/gateway/server tests/gateway/upstream \
 		$(foreach part,admission arrivals attempt downstream endings exchange headers incoming keeper models open_streams \
 		request_log response_owners splice tally,tests/gateway/test_$(part).py)
@@ -50,13 +50,26 @@ bedrock-test: $(VENV)/.test
 	$(BIN)/python -m tests.bedrock.environment
 	$(BIN)/pytest tests/bedrock
 
+# Traces read back from Arize Phoenix, a receiver from PyPI; installs it beside, 0.9 GB, on the first run.
+trace-test: $(VENV)/.test
+	$(BIN)/python -m tests.phoenix.environment
+	$(BIN)/pytest tests/phoenix -o timeout=180
+
+# The gateway before NVIDIA Dynamo's own frontend and mocked workers, without GPU, etcd and NATS; installs them beside,
+# 400 MB. Some two minutes.
+dynamo-test: $(VENV)/.test
+	$(BIN)/python -m tests.dynamo.environment
+	$(BIN)/pytest tests/dynamo
+
 # The chart rendered by Helm's own library, the examples, the image's linter; installs these beside, 1 GB with our own.
+# Then a real Prometheus beside a real run: every panel and alert has an answer, and alerts fire when things break.
 deploy-test: $(VENV)/.test
-	@apt="$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get"; command -v promtool >/dev/null || \
-		$$apt install --yes --no-install-recommends prometheus || \
-		{ $$apt update && $$apt install --yes --no-install-recommends prometheus; }
+	@apt="$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get"; \
+		command -v promtool >/dev/null && command -v redis-server >/dev/null || \
+		$$apt install --yes --no-install-recommends prometheus redis-server || \
+		{ $$apt update && $$apt install --yes --no-install-recommends prometheus redis-server; }
 	$(BIN)/python -m tests.deploy.environment
-	.venv-deploy/bin/pytest tests/deploy
+	TEST_REDIS=required .venv-deploy/bin/pytest tests/deploy
 
 # The Dockerfile built by buildah on a Debian made by debootstrap, both installed by apt-get; then what it makes is run as
 # its user on a read-only root. Needs root, 4 GB of disk, and some three minutes of processor time.
@@ -103,8 +116,12 @@ bench: $(VENV)/.test replay
 	$(BIN)/python -m benchmarks.stalls
 	$(BIN)/python -m benchmarks.replicas
 	$(BIN)/python -m benchmarks.fairness
+	$(BIN)/python -m benchmarks.disaggregation
+	$(BIN)/python -m benchmarks.rollout
+	$(BIN)/python -m benchmarks.adapters
 	$(BIN)/python -m benchmarks.chaos
 	$(BIN)/python -m benchmarks.chaos --all-down
+	$(BIN)/python -m benchmarks.guardrails
 	$(BIN)/python -m benchmarks.overhead
 
 # Routers of other projects, each in an environment of its own under .peers/, to be measured with ours by
@@ -121,7 +138,7 @@ report: $(VENV)/.test
 	$(BIN)/python -m benchmarks.render
 
 clean:
-	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .venv-deploy .image .peers build dist
+	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .venv-dynamo .venv-deploy .venv-phoenix .image .peers build dist
 
 $(VENV)/.run: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Warmgate needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from benchmarks.processes import ChildFailedError, Processes, free_port
+from benchmarks.processes import Child, ChildFailedError, Processes, free_port
 
 CONFIG = """
 global
@@ -57,11 +57,40 @@ def start_redis(processes: Processes, *, programs: Sequence[str] = REDIS_PROGRAM
     Raises:
         ChildFailedError: neither Redis nor Valkey is installed, or it does not start.
     """
-    program = next(filter(None, map(shutil.which, programs)), None)
-    if program is None:
-        raise ChildFailedError("neither redis-server nor valkey-server is installed")
-    port = free_port()
-    flags = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    folder = ["--dir", str(processes.directory)]
-    processes.start(f"redis-{port}", [program, *flags, *folder]).wait_for_port(port)
-    return f"redis://127.0.0.1:{port}/0"
+    return Redis(processes, is_kept=False, programs=programs).url
+
+
+class Redis:
+    """One after the other on the same port; with *is_kept*, each knows what the one before it has acknowledged."""
+
+    def __init__(self, processes: Processes, *, is_kept: bool, programs: Sequence[str] = REDIS_PROGRAMS) -> None:
+        """Raises ChildFailedError: neither Redis nor Valkey is installed, or it does not start."""
+        program = next(filter(None, map(shutil.which, programs)), None)
+        if program is None:
+            raise ChildFailedError("neither redis-server nor valkey-server is installed")
+        port = free_port()
+        keeping = ["--appendonly", "yes", "--appendfsync", "always"] if is_kept else ["--appendonly", "no"]
+        folder = processes.directory / f"redis-{port}"
+        folder.mkdir()
+        flags = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", *keeping, "--dir", str(folder)]
+        self.url = f"redis://127.0.0.1:{port}/0"
+        self._command = [program, *flags]
+        self._port = port
+        self._processes = processes
+        self._lives = 0
+        self._child = self._start()
+
+    def kill(self) -> None:
+        """As the kernel does."""
+        self._child.process.kill()
+        self._child.process.wait()
+
+    def restart(self) -> None:
+        """Raises ChildFailedError: it does not start."""
+        self._child = self._start()
+
+    def _start(self) -> Child:
+        self._lives += 1
+        child = self._processes.start(f"redis-{self._port}-{self._lives}", self._command)
+        child.wait_for_port(self._port)
+        return child

@@ -108,11 +108,12 @@ class Question:
         text = "".join(map(detokenizer.feed, made.tokens.ids))
         return cls(path, body, len(prompt), text, tokens)
 
-    def request(self, host: str, request_id: str) -> bytes:
-        """As HTTP/1.1."""
+    def request(self, host: str, request_id: str, key: str | None = None) -> bytes:
+        """As HTTP/1.1, with *key* if there is one."""
         body = json.dumps(self.body).encode()
+        bearer = "" if key is None else f"authorization: Bearer {key}\r\n"
         head = (
-            f"POST {self.path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+            f"POST {self.path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n{bearer}"
             f"x-request-id: {request_id}\r\ncontent-length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
@@ -271,8 +272,9 @@ class Connection(asyncio.Protocol):
 class Client:
     """Asks one question after the other. Numbers of clients are of the whole run, so that no question comes twice."""
 
-    def __init__(self, url: str, number: int, *, tokens: int, rng: random.Random) -> None:
+    def __init__(self, url: str, number: int, *, tokens: int, rng: random.Random, key: str | None = None) -> None:
         self._url = url
+        self._key = key
         self._number = number
         self._tokens = tokens
         self._rng = rng
@@ -295,7 +297,7 @@ class Client:
         try:
             if not self._connection.is_open:
                 self._connection = await self._connect()
-            received = await self._connection.ask(question.request(host, request_id))
+            received = await self._connection.ask(question.request(host, request_id, self._key))
         except OSError as error:
             return Record(request_id, at, None, time.monotonic() - begun, Verdict("no connection", str(error)))
         took_s = time.monotonic() - begun
@@ -310,7 +312,7 @@ class Client:
 async def run(arguments: argparse.Namespace) -> list[Record]:
     numbers = range(arguments.first, arguments.first + arguments.clients)
     rng = random.Random(f"{arguments.seed}.{arguments.first}")
-    clients = [Client(arguments.url, number, tokens=arguments.tokens, rng=rng) for number in numbers]
+    clients = [Client(arguments.url, number, tokens=arguments.tokens, rng=rng, key=arguments.key) for number in numbers]
     until = asyncio.get_running_loop().time() + arguments.seconds
 
     async def begin(client: Client) -> None:
@@ -334,6 +336,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--tokens", type=int, default=64, help="of each answer")
     parser.add_argument("--spread-s", type=float, default=2.5, help="within which the clients begin")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--key", help="that they bring")
     return parser.parse_args(arguments)
 
 

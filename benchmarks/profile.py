@@ -68,13 +68,13 @@ PHASES = (
     Phase("read HTTP, of callers and workers", r"__pyx_pw_9httptools_6parser_6parser_10HttpParser_\d+feed_data"),
     Phase("write HTTP, to callers and workers", r"__pyx_pw_6uvloop_4loop_8UVStream_\d+write(lines)?"),
     Phase("parse: JSON", r"json_decode\b.*"),
-    Phase("authenticate", r"CPyDef_admission___(Admission___caller|caller_Admission_gen.*helper__)"),
+    Phase("authenticate", r"CPyDef_admission___(Admission___(known|caller)|caller_Admission_gen.*helper__)"),
     Phase("hash the prompt", r"CPyDef_prefix___Hasher___prefix"),
-    Phase("admit: limits", r"CPyDef_admission___(Admission___reserve|reserve_Admission_gen.*helper__)"),
+    Phase("admit: limits", r"CPyDef_admission___(Admission___reserve(_at_once)?|reserve_Admission_gen.*helper__)"),
     Phase("dispatch: choose a worker", r"CPyDef_(late_binding___LateBinding|dispatcher___Immediate)___poll"),
     Phase("release: learn from the answer", r"CPyDef_fleet___Fleet___release"),
     Phase("settle: limits, price", r"CPyDef_admission___Admission___settle"),
-    Phase("ledger: the file, by another thread", r"CPyDef_embedded_store____write.*"),
+    Phase("ledger: the file, by another thread", r"CPyDef_embedded_store___(_write|act__write_batch).*"),
 )
 """None of them calls another. What reads HTTP calls Python for every header."""
 OTHER = "the rest: what Python runs of the proxy, its log and metrics, and the loop"

@@ -1,4 +1,4 @@
-"""Makes every page, chart and the README's figures again from the stored JSON: what `make report` runs.
+"""Makes every page, chart and the figures of README and guide again from the stored JSON: what `make report` runs.
 
 Nothing is measured. Exit status: 0 done, 1 with `--check` if anything differs from what is there.
 """
@@ -10,10 +10,12 @@ from pathlib import Path
 
 from benchmarks.drawing import svg
 from benchmarks.headlines import HEADLINES, table
-from benchmarks.report import RESULTS, ROOT, Report
+from benchmarks.report import RESULTS, ROOT, Report, rows
 
 README = ROOT / "README.md"
-BEGIN, END = "<!-- results -->\n", "\n<!-- /results -->"
+GUIDE = ROOT / "deploy" / "README.md"
+MARK, DRILL = "results", "drill"
+"""Where figures stand in README and guide: between ``<!-- MARK -->`` and ``<!-- /MARK -->``."""
 
 
 def rendered(results: Path) -> dict[Path, str]:
@@ -32,21 +34,38 @@ def read(results: Path) -> dict[str, Report]:
 
 def with_figures(text: str, reports: Mapping[str, Report]) -> str:
     """*text* of the README, with the figures of *reports* between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
-        raise ValueError(f"no {BEGIN.strip()} and {END.strip()} around the results")
-    return before + BEGIN + table(HEADLINES, reports) + mark + after
+    return _between(text, MARK, table(HEADLINES, reports))
+
+
+def with_drill(text: str, reports: Mapping[str, Report]) -> str:
+    """*text* of the guide, with what clients saw in the drill between its marks."""
+    report = reports[DRILL]
+    command = f"`{report.circumstances.command}` at commit {report.circumstances.commit}"
+    told = f"From [{DRILL}.md](../benchmarks/results/{DRILL}.md), made by {command}."
+    return _between(text, DRILL, f"{rows(report.tables[0])}\n\n{told}")
+
+
+def _between(text: str, mark: str, figures: str) -> str:
+    begin, end = f"<!-- {mark} -->\n", f"\n<!-- /{mark} -->"
+    before, _, rest = text.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise ValueError(f"no {begin.strip()} and {end.strip()} around the {mark}")
+    return before + begin + figures + end + after
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder with the reports")
     parser.add_argument("--readme", type=Path, default=README)
+    parser.add_argument("--guide", type=Path, default=GUIDE)
     parser.add_argument("--check", action="store_true", help="write nothing; say what differs")
     options = parser.parse_args(arguments)
     pages = rendered(options.results)
-    pages[options.readme] = with_figures(options.readme.read_text(), read(options.results))
+    reports = read(options.results)
+    pages[options.readme] = with_figures(options.readme.read_text(), reports)
+    if DRILL in reports:
+        pages[options.guide] = with_drill(options.guide.read_text(), reports)
     different = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]
     for path in different:
         print(path.name)

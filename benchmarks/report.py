@@ -306,8 +306,12 @@ def _bars(bars: Sequence[Bar]) -> Table:
 
 
 def _table(table: Table) -> str:
+    return f"## {table.title}\n\n{rows(table)}"
+
+
+def rows(table: Table) -> str:
+    """*table* in Markdown, without its title."""
     lines = [
-        f"## {table.title}\n",
         "| " + " | ".join(table.columns) + " |",
         "|" + "---|" * len(table.columns),
         *("| " + " | ".join(_shown(cell) for cell in row) + " |" for row in table.rows),

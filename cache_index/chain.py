@@ -1,10 +1,12 @@
 """What chains of block hashes are made of: each block's own hash, an odd factor of its position, and a running sum."""
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
 U64 = np.uint64
-U64_BYTES = 8
+U64_BYTES: Final = 8
 Words = npt.NDArray[np.uint64]
 
 _HALF = np.array([32], dtype=U64)  # an array: numpy takes longer to convert a scalar than to shift by it

@@ -21,10 +21,11 @@ class CacheIndex(Protocol):
         """
         ...
 
-    def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int = 0) -> int:
+    def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int | None = None) -> int:
         """*worker* holds all of *prefix*, used most recently; answers how many blocks it did not hold before.
 
-        *output_blocks* are blocks of generated text, whose content is unknown: they only take room.
+        *output_blocks*: the answer to it has ended, with so many blocks of generated text, whose content is unknown:
+        they only take room. None: it is asked for.
         """
         ...
 
@@ -42,6 +43,17 @@ class CacheIndex(Protocol):
 
     def held(self, worker: WorkerId) -> int:
         """Blocks that the worker is believed to hold, output blocks included."""
+        ...
+
+    def room(self, worker: WorkerId) -> int:
+        """Blocks more that the worker can hold before it evicts any."""
+        ...
+
+    def oldest_chance(self, worker: WorkerId) -> float:
+        """How likely that is asked for again which the worker would evict first, 0 to 1; 0 if it holds nothing. O(1).
+
+        Learnt from what all workers were asked for again, and after how long.
+        """
         ...
 
     @property

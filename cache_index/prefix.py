@@ -12,6 +12,7 @@ who does not know the key tried to make them.
 
 import functools
 import hashlib
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -20,9 +21,9 @@ from cache_index.chain import U64, BlockHash, Positions, keyed_generator
 from cache_index.chaining import chained
 from cache_index.compiled import IS_COMPILED
 
-HASH_BYTES = 8
-_WORD_BYTES = 8
-_MOST_LOOPED_BYTES = 32_768
+HASH_BYTES: Final = 8
+_WORD_BYTES: Final = 8
+_MOST_LOOPED_BYTES: Final = 32_768
 """Of a text that a compiled loop hashes faster than numpy, or as fast: numpy's calls cost as much as some kilobytes."""
 
 

@@ -11,14 +11,18 @@ Hashes cover all blocks before them (cache_index/prefix.py), so the place where 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from cache_index.index import WorkerId
 from cache_index.prefix import HASH_BYTES, Prefix, common_blocks
+from cache_index.reuse import Reuse
 from cache_index.slots import bits
 
 # Measured with tracemalloc on CPython 3.11 (benchmarks/index.py compares the sum with the real figure).
-NODE_BYTES = 600
-HOLDING_BYTES = 140
+NODE_BYTES: Final = 600
+HOLDING_BYTES: Final = 140
+LEARN_EVERY = 64
+"""Uses between two times that ages at reuse are looked at."""
 
 
 class _Node:
@@ -106,6 +110,7 @@ class RadixTree:
         self._workers: list[WorkerId] = []
         self._free_slots: list[int] = []
         self._uses = 0
+        self._reuse = Reuse()
         self._bytes = 0
 
     @property
@@ -144,17 +149,30 @@ class RadixTree:
             hits[workers[slot]] = position
         return hits
 
-    def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int = 0) -> int:
+    def room(self, worker: WorkerId) -> int:
+        shadow = self._shadows.get(worker)
+        return self.default_capacity if shadow is None else shadow.capacity - shadow.held
+
+    def oldest_chance(self, worker: WorkerId) -> float:
+        shadow = self._shadows.get(worker)
+        if shadow is None or not shadow.held:
+            return 0.0
+        return self._reuse.chance(self._uses - shadow.oldest.used)
+
+    def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int | None = None) -> int:
         """Hold all of *prefix*. O(nodes on the path), plus the evictions that it causes."""
         shadow = self._shadow(worker)
         self._uses += 1
+        if self._uses % LEARN_EVERY == 0:
+            self._reuse.learn()
+        is_asked = output_blocks is None
         if output_blocks:
             self._bytes += HOLDING_BYTES
             shadow.held += output_blocks
             shadow.append(_Holding(None, output_blocks, self._uses))
         before = shadow.held
         for node in reversed(self._path(prefix.hashes)):
-            self._use(shadow, node)
+            self._use(shadow, node, is_asked=is_asked)
         gained = shadow.held - before
         if shadow.held > shadow.capacity:
             self._evict_over_capacity(shadow)
@@ -288,7 +306,7 @@ class RadixTree:
             self._prune(node)
         return upper
 
-    def _use(self, shadow: _Shadow, node: _Node) -> None:
+    def _use(self, shadow: _Shadow, node: _Node, *, is_asked: bool) -> None:
         """The worker holds all of *node*, used most recently."""
         holding = node.holdings.get(shadow.slot)
         if holding is None:
@@ -298,6 +316,8 @@ class RadixTree:
             self._bytes += HOLDING_BYTES
         else:
             holding.unlink()
+            if is_asked:
+                self._reuse.asked(self._uses - holding.used, holding.blocks)
             holding.used = self._uses
         shadow.held += node.blocks - holding.blocks
         holding.blocks = node.blocks
@@ -333,6 +353,8 @@ class RadixTree:
         while shadow.held > shadow.capacity:
             oldest = shadow.oldest
             excess = shadow.held - shadow.capacity
+            if oldest.node is not None:
+                self._reuse.evicted(self._uses - oldest.used, min(excess, oldest.blocks))
             self._shrink(shadow, oldest, max(0, oldest.blocks - excess))
 
     def _evict_over_budget(self) -> None:

@@ -25,7 +25,7 @@ GLIBC = ((2, 17), (2, 28), (2, 34))
 """Versions that wheels are commonly built for, up to that of the base (Debian 12 has 2.36)."""
 
 LOCKS = {
-    "requirements.lock": (None, "bedrock", "tokenizer"),
+    "requirements.lock": (None, "bedrock", "guardrails", "otel", "tokenizer"),
     "requirements-build.lock": ("compile",),
 }
 """By lock, the groups of pyproject.toml that are in it; None is what every gateway needs."""

@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -25,8 +26,8 @@ from gateway.teams.cache_salt import isolated_salt
 from gateway.teams.caller import Caller
 from routing.request import Request
 
-_NOTHING = Tokens(0, 0, 0)
-_CUT = frozenset({CallerGone.__name__, Stopping.__name__})
+_NOTHING: Final = Tokens(0, 0, 0)
+_CUT: Final = frozenset({CallerGone.__name__, Stopping.__name__})
 """How requests end whose answer the caller did not wait for, or could not: what there was of it was used."""
 
 
@@ -49,20 +50,26 @@ class Admission:
         self._pepper = pepper
         self._user_header = user_header
 
+    def known(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
+        """Who asks, where that is sure already; None: `caller` has to look."""
+        caller = self._access.known(incoming.fields)
+        if caller is not None:
+            self._note_caller(caller, incoming, exchange)
+        return caller
+
     async def caller(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         """Who asks; None where there are no teams. Raises as `Access.caller`."""
-        fields = incoming.fields
-        caller = self._access.known(fields)
-        if caller is None:
-            caller = await self._found(incoming, exchange)
-            if caller is None:
-                return None
-            self._access.mark(fields, caller)
+        caller = await self._found(incoming, exchange)
+        if caller is not None:
+            self._access.mark(incoming.fields, caller)
+            self._note_caller(caller, incoming, exchange)
+        return caller
+
+    def _note_caller(self, caller: Caller, incoming: Incoming, exchange: Exchange) -> None:
         exchange.team = caller.team_name
         exchange.key = caller.key_id
-        if self._user_header in fields:
+        if self._user_header in incoming.fields:
             exchange.user = incoming.text_of(self._user_header)
-        return caller
 
     async def _found(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         try:
@@ -96,40 +103,56 @@ class Admission:
         if caller is not None:
             caller.permits.check_model(asked, model)
 
-    async def reserve(
+    def reserve_at_once(
         self, exchange: Exchange, caller: Caller | None, model: Model, body: Body, request: Request
-    ) -> None:
+    ) -> "Asked | None":
         """Take what *request* is expected to use of all limits of *caller*, or nothing at all.
+
+        None: that is done. Else something has to be waited for, by `reserve`, and nothing was taken.
+
+        Raises:
+            RateLimited, QuotaSpent: a limit has no room.
+        """
+        prompt_tokens = exchange.prompt_tokens = request.prompt_tokens
+        if caller is None:
+            return None
+        exchange.model_asked = body.model
+        if not exchange.user:
+            exchange.user = body.user
+        max_tokens = body.max_tokens
+        ask = Ask(prompt_tokens, max_tokens=max_tokens, choices=body.n, generates=max_tokens != 0)
+        asked = Asked(self._recorder, exchange, caller, model, ask)
+        try:
+            reservation = self._quota.reserve_at_once(caller, model.metered, ask, asked)
+        except (RateLimited, QuotaSpent) as refusal:
+            exchange.refused_by = refusal.refused_by
+            raise
+        if reservation is None:
+            return asked
+        asked.has(reservation)
+        return None
+
+    async def reserve(self, asked: "Asked") -> None:
+        """What `reserve_at_once` had to leave.
 
         Raises:
             RateLimited, QuotaSpent: a limit has no room.
             StoreAway: limits cannot be counted.
         """
-        exchange.prompt_tokens = request.prompt_tokens
-        if caller is None:
-            return
-        exchange.model_asked = body.model
-        exchange.user = exchange.user or body.user
-        max_tokens = body.max_tokens
-        ask = Ask(request.prompt_tokens, max_tokens=max_tokens, choices=body.n, generates=max_tokens != 0)
-        lost = _Lost(self._recorder, exchange, caller, model)
-        metered = model.metered
         try:
-            reservation = self._quota.reserve_at_once(caller, metered, ask, lost)
-            if reservation is None:
-                reservation = await self._quota.reserve(caller, metered, ask, lost)
+            asked.has(await self._quota.reserve(asked.caller, asked.model.metered, asked.ask, asked))
         except (RateLimited, QuotaSpent) as refusal:
-            exchange.refused_by = refusal.refused_by
+            asked.exchange.refused_by = refusal.refused_by
             raise
-        exchange.limits_left = reservation.headers
-        exchange.account = Account(caller, reservation, model)
 
     def settle(self, exchange: Exchange, now: float) -> None:
         """*exchange* ended at *now* (monotonic): count and book what it used, if anything is due."""
-        account, exchange.account = exchange.account, None
+        account = exchange.account
         if account is None:
             return
-        outcome, used = _used(exchange, account.reservation)
+        exchange.account = None
+        reservation = account.reservation
+        outcome, used = _used(exchange, reservation)
         price = exchange.price or account.model.price
         cost_nano = to_nano(price.cost_usd(used.prompt, used.cached, used.completion))
         saved_nano = to_nano(price.saved_usd(used.cached))
@@ -146,26 +169,33 @@ class Admission:
             saved_nano=saved_nano,
             now=now,
         )
-        self._quota.settle(account.reservation, outcome, used, cost_usd, entry)
+        self._quota.settle(reservation, outcome, used, cost_usd, entry)
 
 
-class _Lost:
-    """Makes the entry of a request that was never settled, as it stands when that is found out."""
+class Asked(Account):
+    """What a request asks of the limits of its caller. It makes the entry of one that was never settled."""
 
-    __slots__ = ("_caller", "_exchange", "_model", "_recorder")
+    __slots__ = ("_recorder", "ask", "exchange")
 
-    def __init__(self, recorder: Recorder, exchange: Exchange, caller: Caller, model: Model) -> None:
+    def __init__(self, recorder: Recorder, exchange: Exchange, caller: Caller, model: Model, ask: Ask) -> None:
+        super().__init__(caller, model)
         self._recorder = recorder
-        self._exchange = exchange
-        self._caller = caller
-        self._model = model
+        self.exchange = exchange
+        self.ask = ask
+
+    def has(self, reservation: Reservation) -> None:
+        """It was granted: from now on there is something to settle."""
+        self.reservation = reservation
+        self.exchange.account = self
+        self.exchange.limits_left = reservation.headers
 
     def __call__(self, expected: Tokens) -> Entry:
-        exchange, price = self._exchange, self._model.price
+        """As it stands when that is found out."""
+        exchange, price = self.exchange, self.model.price
         return _entry(
             self._recorder,
             exchange,
-            self._caller,
+            self.caller,
             outcome="lost",
             used=expected,
             cost_nano=to_nano(price.cost_usd(expected.prompt, expected.cached, expected.completion)),

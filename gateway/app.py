@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import secrets
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
@@ -15,6 +16,7 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI, Request, Response
+from prometheus_client import ProcessCollector
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 
@@ -22,6 +24,7 @@ from cache_index import Hasher, RadixTree
 from cache_index.confirmed import Confirmed
 from cache_index.residency import Residency
 from cache_index.tokens import TokenHasher
+from gateway.adapters.adapter_metrics import AdapterMetrics
 from gateway.api import admin as workers_api
 from gateway.api import explain as explain_api
 from gateway.api import models as models_api
@@ -46,11 +49,13 @@ from gateway.disconnects import Disconnects
 from gateway.discovery.discoveries import Discoveries
 from gateway.discovery.sightings import Sightings
 from gateway.draining import Draining
+from gateway.dynamo.pairing import Pairing
 from gateway.endings import Endings, Observer
 from gateway.endpoints.table import ENDPOINTS
 from gateway.endpoints.unserved import INSTEAD
 from gateway.errors import ClientError, GatewayError, MethodNotAllowed, UnknownRoute
 from gateway.followers import Followers
+from gateway.guardrails.assembly import Guardrails
 from gateway.hangup import told_of_hangups
 from gateway.headers import fields, request_id_of
 from gateway.health import Health
@@ -58,23 +63,30 @@ from gateway.keep_alive import KeepAlive
 from gateway.kept_responses import KeptResponses
 from gateway.kv_events.intake import Intake
 from gateway.live_settings import LiveSettings
+from gateway.loop_watch import LoopWatch
 from gateway.metrics import Metrics, StateCollector
 from gateway.model_maker import Knowledge
 from gateway.models import Models
 from gateway.persistence import Persistence
 from gateway.proxy import Proxy
+from gateway.ranks.census import Census
+from gateway.ranks.inquiry import Inquiry
+from gateway.ranks.population import nobody, spread
 from gateway.reloads import Reloaded, Reloads
 from gateway.replicas.replicas import Replicas, sharing_of
 from gateway.replicas.shared_key import KEY_BYTES, derived
 from gateway.request_log import RequestLog, Sink
 from gateway.response_owners import ResponseOwners
+from gateway.rollout.route_metrics import RouteMetrics
 from gateway.roster import Roster, rules_of
 from gateway.settings import Settings
 from gateway.start_checks import StartChecks
+from gateway.store_metrics import StoreMetrics
 from gateway.team_metrics import TeamMetrics
 from gateway.teams.access import Access
 from gateway.tenancy import Tenancy
 from gateway.tokenizers import Tokenizers
+from gateway.tracing.tracing import Tracing
 
 _log = logging.getLogger(__name__)
 
@@ -134,24 +146,31 @@ def create_app(
         clock=clock,
         rng=random.Random(settings.routing.seed),
     )
-    roster.take(settings)
     draining = Draining(models, hand_over_after_s=settings.drain.hand_over_after_s, clock=clock)
-    draining.declare(settings)
+    _man(roster, draining, spread(settings, nobody))
     tenancy = Tenancy(settings, wall_clock=wall_clock)
+    tracing = _tracing(settings, clock)
+    guardrails = Guardrails(client, clock=clock)
+    guardrails.use(guardrails.of(settings))
 
-    def take(settings: Settings) -> None:
-        declared = tenancy.declared(settings.teams)  # which may fail, and changes nothing
-        roster.take(settings)
-        draining.declare(settings)
-        tenancy.declare(declared, settings.teams)
-
+    census = Census(
+        _taking(roster, draining, tenancy, tracing, guardrails),
+        _inquiry(settings, client),
+    )
     reloads = Reloads(wall_clock=wall_clock)
     discoveries = Discoveries(settings.kubernetes, clock=clock, rng=random.Random())
-    live = LiveSettings(settings, take=take, discover=discoveries.of, reloads=reloads)
+    live = LiveSettings(settings, take=census.take, discover=discoveries.of, reloads=reloads)
     reloader = None if configuration is None else Reloader(configuration, live.reload)
-    team_metrics = TeamMetrics(lambda: tenancy.is_degraded)
+    team_metrics, loop_watch = TeamMetrics(lambda: tenancy.is_degraded), LoopWatch(clock=clock)
     replicas = _replicas(settings, models, knowledge, clock)
-    metrics = _metrics(settings, models, knowledge, team_metrics, reloads, discoveries.sightings, replicas)
+    metrics = _metrics(
+        settings,
+        models,
+        knowledge,
+        team_metrics,
+        *(reloads, discoveries.sightings, replicas, _store_metrics(tenancy), loop_watch, tracing),
+        *(AdapterMetrics(roster.shelf), guardrails.tally),
+    )
     canary = Canary(
         lambda: [model.cascade for model in models],
         rules=lambda: canary_rules(live.configured),
@@ -159,7 +178,7 @@ def create_app(
         clock=clock,
     )
     start_checks = _start_checks(models, knowledge, client, clock)
-    endings = Endings([metrics, team_metrics, *_request_logs(settings, log_sink)])
+    endings = Endings([metrics, team_metrics, tracing, *_request_logs(settings, log_sink)])
     disconnects = Disconnects()
     keep_alive = KeepAlive(silence_s=settings.server.sse_keep_alive_s)
     owners = ResponseOwners()
@@ -175,11 +194,14 @@ def create_app(
         rng=random.Random(),
         max_body_bytes=settings.server.max_body_bytes,
         persistence=_persistence(settings),
+        tracers=tracing.tracers,
+        guarded=guardrails.in_force,
     )
 
     def loops() -> list[Coroutine[Any, Any, None]]:
         running = [health.run(), live.run(), knowledge.followers.run(), disconnects.run(), keep_alive.run()]
-        running += [draining.run(), canary.run(), *tenancy.loops(), *replicas.loops()]
+        running += [draining.run(), canary.run(), loop_watch.run(), census.run(), roster.shelf.run()]
+        running += [*tenancy.loops(), *replicas.loops()]
         return [*running, start_checks.run()] if settings.kv_events.check else running
 
     async def end() -> None:
@@ -190,7 +212,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with client:
-            for begin in (tenancy.begin, replicas.begin, live.find, health.check):
+            for begin in (tenancy.begin, replicas.begin, live.find, census.ask, health.check):
                 await begin()
             async with _running(loops, reloader):
                 yield
@@ -198,12 +220,13 @@ def create_app(
         await replicas.aclose()
         await tenancy.aclose()
         endings.settle()
+        await asyncio.to_thread(tracing.close)
 
     api = _api(
         models,
         metrics,
         endings,
-        KeptResponses(models, owners),
+        KeptResponses(models, owners, guardrails.in_force),
         Explainer(
             ENDPOINTS,
             models,
@@ -230,20 +253,52 @@ def create_app(
     return Gateway(api, proxy, admin=admin, is_admin_apart=settings.admin.port is not None, probes=_probes(api))
 
 
+def _man(roster: Roster, draining: Draining, settings: Settings) -> None:
+    """Have the workers of *settings* serve, and those drain that are to."""
+    roster.take(settings)
+    draining.declare(settings)
+
+
+def _taking(
+    roster: Roster, draining: Draining, tenancy: Tenancy, tracing: Tracing, guardrails: Guardrails
+) -> Callable[[Settings], None]:
+    """Puts settings in force, all of them or none."""
+
+    def take(settings: Settings) -> None:
+        declared, told = tenancy.declared(settings.teams), tracing.destinations(settings)  # may fail, change nothing
+        guards = guardrails.of(settings)
+        _man(roster, draining, settings)
+        tenancy.declare(declared, settings.teams)
+        tracing.use(told)
+        guardrails.use(guards)
+
+    return take
+
+
+def _inquiry(settings: Settings, client: httpx.AsyncClient) -> Inquiry:
+    return Inquiry(client, Pairing(client, rng=random.Random()), timeout_s=settings.health.timeout_s)
+
+
 def _metrics(
     settings: Settings, models: Models, knowledge: Knowledge, teams: TeamMetrics, *others: Collector
 ) -> Metrics:
     metrics = Metrics()
+    ProcessCollector(registry=metrics.registry)
     index_bytes, confirmed_bytes = settings.index.max_bytes, settings.kv_events.max_bytes
     for collector in (
         *others,
         StateCollector(models, knowledge.index, max_index_bytes=index_bytes, clock=time.monotonic),
         CacheCollector(models, knowledge.followers, knowledge.confirmed, max_confirmed_bytes=confirmed_bytes),
         CascadeMetrics(lambda: [model.cascade for model in models], clock=time.monotonic),
+        RouteMetrics(models),
         teams,
     ):
         metrics.registry.register(collector)
     return metrics
+
+
+def _store_metrics(tenancy: Tenancy) -> StoreMetrics:
+    return StoreMetrics(tenancy.stores.quota, keys_are_stale=lambda: tenancy.keys_are_stale)
 
 
 def _persistence(settings: Settings) -> Persistence:
@@ -256,6 +311,11 @@ def _persistence(settings: Settings) -> Persistence:
         stall_gaps=retry.stall_gaps,
         stall_s=retry.stall_s,
     )
+
+
+def _tracing(settings: Settings, clock: Callable[[], float]) -> Tracing:
+    instance = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+    return Tracing(settings, instance=instance, clock=clock, wall_clock=time.time, rng=random.Random())  # noqa: TID251
 
 
 def _request_logs(settings: Settings, sink: Sink | None) -> list[Observer]:

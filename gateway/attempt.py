@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Never
+from typing import Final, Never
 
 import msgspec
 
@@ -13,13 +13,13 @@ from gateway.endpoints.faults import fault_in, reason_in
 from gateway.errors import ReplyBroken, UpstreamRefused
 from gateway.sse import Tail
 
-OK = 200
-CLIENT_ERRORS = range(400, 500)
+OK: Final = 200
+CLIENT_ERRORS: Final = range(400, 500)
 OVERLOADED = 429
-WORKERS_FAULT = frozenset({401, 403, 408, OVERLOADED})
+WORKERS_FAULT: Final = frozenset({401, 403, 408, OVERLOADED})
 """4xx that are not about the request: the gateway's own key was refused, the worker was slow or has too much to do."""
 
-WHOLE_ANSWER_BYTES = 64 * 2**20
+WHOLE_ANSWER_BYTES: Final = 64 * 2**20
 """An answer that does not stream is kept until it is complete, so that a worker that dies meanwhile is not noticed."""
 
 RETRY_AFTER_S = 2.0

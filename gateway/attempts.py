@@ -8,23 +8,29 @@
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
 from cache_index import WorkerId
+from gateway.adapters.placement import Placement
 from gateway.attempt import CLIENT_ERRORS, OVERLOADED, RETRY_AFTER_S, Attempt, ask, refused_status
-from gateway.backends.backend import Call
+from gateway.backends.backend import Call, WorkerBackend
 from gateway.cascade.need import Need
-from gateway.continuation.continuation import Continuation
+from gateway.continuation.continuation import MAX_HELD, Continuation
+from gateway.disaggregation.hop import Hop, hop_of
+from gateway.disaggregation.transferred import MAX_HELD as FETCHED_MAX_HELD
 from gateway.endpoints.endpoint import Endpoint
 from gateway.errors import (
+    AdapterMissing,
     ClientError,
     ConnectFailed,
     GatewayError,
     HandedOver,
     NoWorker,
+    PrefillFailed,
     QueueFull,
     ReplyBroken,
     UpstreamError,
@@ -39,6 +45,7 @@ from gateway.persistence import Persistence
 from gateway.sse import Tail
 from routing.booking import Booking, Ending, Outcome
 from routing.candidate import Candidate
+from routing.disaggregation import plain
 from routing.dispatcher import Dispatch
 from routing.request import Request
 
@@ -86,6 +93,9 @@ class Attempts:
                 endpoint, model.cascade, plain_call, need, exchange, strip_usage=strip_usage, clock=clock
             )
         self._persistence = persistence
+        self._hop: Hop | None = None
+        if model.division is not None and request.divides:
+            self._hop = hop_of(model, model.division, request, endpoint, exchange, persistence=persistence, clock=clock)
         self.exchange = exchange
         self._clock = clock
         self._failed_in: dict[WorkerId, int] = {}  # the life in which a worker failed
@@ -212,6 +222,8 @@ class Attempts:
         """The backend failed after its first byte."""
         self._ending = Ending.FAILED
         self._error = error.with_traceback(None)
+        if self.exchange.trace is not None:
+            self.exchange.trace.failed(error)
         if self.continuation is not None:
             self.exchange.usage = self.continuation.usage(None)
 
@@ -234,6 +246,7 @@ class Attempts:
         turnstile = self._model.turnstile
         try:
             while True:
+                self.exchange.enter("queue")
                 dispatch = turnstile.at_once(self._request) if at_once else await turnstile.admit(self._request)
                 self._dispatched(dispatch)
                 attempt = await self._first_of(dispatch.order, call, at_once=at_once)
@@ -261,6 +274,8 @@ class Attempts:
             if not await self._may_try_again(at_once=at_once):
                 raise self._exhausted()
             try:
+                if self._model.adapter is not None:
+                    return await self._ask_adapted(self._model.adapter, candidate, call, is_last=place == last)
                 return await self._ask(candidate, call, is_last=place == last)
             except UpstreamError as error:
                 failure = self._failure = error.with_traceback(None)
@@ -280,6 +295,8 @@ class Attempts:
         exchange.reason = dispatch.reason
         exchange.prompt_blocks = self._request.prefix.blocks
         self._booking = dispatch.booking
+        if exchange.trace is not None:
+            exchange.trace.dispatched(dispatch)
 
     def _may_ask(self, candidate: Candidate) -> bool:
         """Whether it has not failed in the life that it is in."""
@@ -297,7 +314,7 @@ class Attempts:
         most = self._persistence.most_attempts
         if (most is not None and self.exchange.attempts >= most) or self._broken >= MOST_BROKEN:
             return False
-        if at_once or isinstance(self._failure, ConnectFailed):
+        if at_once or isinstance(self._failure, ConnectFailed | AdapterMissing):
             return True
         while not self._model.retry_budget.take(self._clock()):
             if not self._may_wait():
@@ -312,7 +329,7 @@ class Attempts:
             patience_s = self._request.deadline_s
             wait_s = self._persistence.wait_s
             since = now
-            if self._may_hurry and not any(worker.is_ready for worker in self._model.fleet):
+            if self._may_hurry and not any(worker.is_answering for worker in self._model.fleet):
                 since = self._model.arrivals.deserted_since(now)  # in a long outage not every request waits anew
                 self._has_hurried = since < now
             self._wait_until = since + (wait_s if patience_s is None else min(wait_s, PATIENCE_SHARE * patience_s))
@@ -335,10 +352,20 @@ class Attempts:
     async def _ask(self, candidate: Candidate, call: Call, *, is_last: bool) -> Attempt:
         """One worker, up to the first useful byte."""
         self.exchange.attempts += 1
-        model, booking = self._model, self._booking
+        model, booking, trace = self._model, self._booking, self.exchange.trace
         first_byte_s = None if is_last or booking is None else self._first_byte_s(booking)
         backend = model.latest.workers[candidate.worker]
-        attempt = self._attempt = await ask(backend, call, self._endpoint, self._tail, first_byte_s=first_byte_s)
+        if trace is not None:
+            is_continued = self.exchange.first_byte is not None
+            call = trace.attempt(call, backend.id, "worker", backend.url, is_continued=is_continued)
+            trace.booked(self._request, candidate, booking)
+        if self._hop is not None:
+            attempt = await self._divided(self._hop, candidate, call, first_byte_s)
+            booking = self._booking
+        else:
+            attempt = self._attempt = await ask(backend, call, self._endpoint, self._tail, first_byte_s=first_byte_s)
+        if trace is not None:
+            trace.first_byte(attempt.status)
         if attempt.tail is not None:
             now = self._clock()
             self.exchange.began(now)
@@ -348,6 +375,65 @@ class Attempts:
             if self.continuation is not None:
                 self._open(candidate.worker, attempt)
         return attempt
+
+    async def _ask_adapted(self, adapter: Placement, candidate: Candidate, call: Call, *, is_last: bool) -> Attempt:
+        """As `_ask`, of a worker that may have to load the model's adapter first.
+
+        Raises:
+            AdapterMissing: it does not have it, and will not.
+        """
+        backend = self._model.latest.workers[candidate.worker]
+        if not adapter.is_there(backend):
+            await self._bring(adapter, backend, candidate, waits=is_last)
+        attempt = await self._ask(candidate, call, is_last=is_last)
+        if attempt.tail is not None or not adapter.is_refused(backend, attempt.status, attempt.first):
+            return attempt
+        await self._bring(adapter, backend, candidate, waits=is_last)
+        attempt = await self._ask(candidate, call, is_last=is_last)
+        if attempt.tail is None and adapter.is_refused(backend, attempt.status, attempt.first):
+            raise AdapterMissing(f"{candidate.worker} does not have the adapter that it has loaded")
+        return attempt
+
+    async def _bring(
+        self, adapter: Placement, backend: WorkerBackend, candidate: Candidate, *, waits: bool
+    ) -> None:
+        """Let *candidate* load the adapter. The time that takes is none of a prefill, so it is booked anew."""
+        self.exchange.enter("adapter")
+        await adapter.bring(backend, waits=waits)
+        await self._give_up(Ending.ABORTED)
+        if not self._book(candidate):
+            raise AdapterMissing(f"{candidate.worker} is to have no more requests")
+
+    async def _divided(self, hop: Hop, candidate: Candidate, call: Call, first_byte_s: float | None) -> Attempt:
+        """As `ask`, with a prompt that another worker computes if *candidate* is to fetch it."""
+        backend = self._model.latest.workers[candidate.worker]
+
+        def asked(sent: Call, is_remote: bool) -> Coroutine[Any, Any, Attempt]:
+            if is_remote:
+                return ask(backend, sent, self._endpoint, self._fetching_tail)
+            self._compute_here(candidate)
+            return ask(backend, sent, self._endpoint, self._tail, first_byte_s=first_byte_s)
+
+        if candidate.remote_tokens > 0.0:
+            self._attempt = await hop.answer(candidate, call, asked)
+        else:
+            self.exchange.prefill = "here"
+            self._attempt = await asked(call, False)
+        return self._attempt
+
+    def _compute_here(self, candidate: Candidate) -> None:
+        """What was to be fetched is computed after all: that is more for *candidate* to do.
+
+        Raises:
+            HandedOver: it is to have no more requests.
+        """
+        booking = self._booking
+        if booking is None or not booking.is_remote:
+            return
+        self._booking = None
+        self._release(booking, Ending.ABORTED)
+        if not self._book(plain(candidate)):
+            raise HandedOver(f"{candidate.worker} is to have no more requests")
 
     def _first_byte_s(self, booking: Booking) -> float | None:
         """How long to wait where somebody else could be asked; None: as long as the timeouts allow."""
@@ -361,10 +447,15 @@ class Attempts:
         make = self._endpoint.tail if self.continuation is None else self.continuation.tail
         return make(strip_usage=self._strip_usage)
 
+    def _fetching_tail(self) -> Tail:
+        assert self._hop is not None, "nothing is fetched"
+        max_held = FETCHED_MAX_HELD if self.continuation is None else MAX_HELD
+        return self._hop.tail(strip_usage=self._strip_usage, max_held=max_held)
+
     def _open(self, worker: WorkerId, attempt: Attempt) -> None:
         """A stream that can go on elsewhere may be handed over, and need not wait for a worker that stalls."""
         self._model.streams.opened(worker, attempt.reply)
-        if not any(other.is_ready for other in self._model.fleet if other.id != worker):
+        if not any(other.is_answering for other in self._model.fleet if other.id != worker):
             return
         pause_s = self._persistence.pause_s(self._model.fleet.usual_gap_s(worker))
         if pause_s is not None:
@@ -372,10 +463,12 @@ class Attempts:
 
     async def _has_failed(self, worker: WorkerId, error: UpstreamError) -> None:
         """Give up what is held there, and leave *worker* alone as long as it lives this life."""
+        if self.exchange.trace is not None:
+            self.exchange.trace.failed(error)
         self._failed_in[worker] = self._model.fleet.life(worker)
         if isinstance(error, UpstreamTimeout) and error.phase == "idle":
             self._paused.add(worker)
-        if not isinstance(error, UpstreamRefused | ConnectFailed | HandedOver):
+        if not isinstance(error, UpstreamRefused | ConnectFailed | HandedOver | PrefillFailed | AdapterMissing):
             self._broken += 1
         await self._give_up(_ending_of(error))
         if isinstance(error, ConnectFailed) or (isinstance(error, UpstreamTimeout) and error.phase == "connect"):
@@ -387,10 +480,11 @@ class Attempts:
         Raises:
             WaitsTooLong: none came for so long that a fallback had better answer.
         """
+        self.exchange.enter("wait")
         loop = asyncio.get_running_loop()
         began = loop.time()
         spill_in_s = self._request.spill_in_s if may_spill else None
-        while self._may_wait():
+        while self._model.has_fleet and self._may_wait():
             waited_s = loop.time() - began
             if spill_in_s is not None and waited_s >= spill_in_s:
                 raise WaitsTooLong("No worker is there, and later than that is not wanted", retry_after_s=RETRY_AFTER_S)
@@ -398,12 +492,12 @@ class Attempts:
             if self._failed_in and is_known and not self._somebody_is_away():
                 return False  # all are there, and fail at it
             await self._model.arrivals.next()
-            if any(worker.is_ready and self._is_new(worker.id) for worker in self._model.fleet):
+            if any(worker.is_answering and self._is_new(worker.id) for worker in self._model.fleet):
                 return True
         return False
 
     def _somebody_is_away(self) -> bool:
-        return any(not worker.is_ready for worker in self._model.fleet)
+        return any(not worker.is_ready and worker.role != "prefill" for worker in self._model.fleet)
 
     def _is_new(self, worker: WorkerId) -> bool:
         pinned = self._request.pinned
@@ -434,6 +528,8 @@ class Attempts:
         """Close the reply there is and release the booking there is."""
         attempt, self._attempt = self._attempt, None
         booking, self._booking = self._booking, None
+        if self.exchange.trace is not None:
+            self.exchange.trace.end_attempt(ending)
         try:
             if attempt is not None:
                 if booking is not None and self.continuation is not None:
@@ -471,7 +567,7 @@ def _unhelped(failure: GatewayError, cause: GatewayError | None) -> GatewayError
 
 
 def _ending_of(error: UpstreamError) -> Ending:
-    """Too much to do is no sign of ill health, nor is a drain."""
-    if isinstance(error, HandedOver):
+    """Too much to do is no sign of ill health, nor is a drain, nor that another worker computed no prompt."""
+    if isinstance(error, HandedOver | PrefillFailed | AdapterMissing):
         return Ending.ABORTED
     return Ending.REFUSED if isinstance(error, UpstreamRefused) and error.status == OVERLOADED else Ending.FAILED

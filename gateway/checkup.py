@@ -6,12 +6,13 @@
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from cache_index import WorkerId
+from gateway.adapters.wire import adapters_in
 from gateway.engine_metrics import Engine, EngineReading, Observation
-from gateway.engine_watch import EngineWatch
+from gateway.engine_watch import JSON_BYTES, EngineWatch
 from gateway.probe import Probe
 from routing.fleet import Fleet
 
@@ -41,8 +42,27 @@ class Patient:
     """Sent with every question."""
     came_up: Callable[[], None] = lambda: None
     """Called after the fleet knows that it is up or awake again, or lives anew: somebody may wait for that."""
+    wants_adapters: Callable[[], bool] = lambda: False
+    """Whether it should be asked which LoRA adapters it has."""
+    on_adapters: Callable[[list[str], float], None] = lambda _, __: None
+    """Called with those that it lists, and the time at which it was asked."""
     uid: str | None = None
     """With another one it is another worker at the same address."""
+    places: "tuple[tuple[WorkerId, str | None, int | None], ...]" = ()
+    """Who shares the address: id, instance of Dynamo's, data-parallel rank. All live or die together, and each is told
+    what the reading says of its place. Empty: the worker has it to itself."""
+
+    @property
+    def everybody(self) -> tuple[WorkerId, ...]:
+        """All for whom the address answers."""
+        return tuple(worker for worker, _, _ in self.places) or (self.worker,)
+
+    def readings(self, whole: EngineReading) -> Iterator[tuple[WorkerId, EngineReading]]:
+        """What *whole* says of each of them."""
+        if not self.places:
+            yield self.worker, whole
+        for worker, instance, rank in self.places:
+            yield worker, whole.of(instance, rank)
 
 
 class Checkup:
@@ -78,7 +98,9 @@ class Checkup:
         self._lacks_ready = False
         self._observation: Observation | None = None
         self._started_at: float | None = None
-        self._asleep = False
+        self._asleep: set[WorkerId] = set()
+        self._absent: set[WorkerId] = set()
+        """Ranks that the engine has not; it answers with 400 whatever is sent to them."""
         self._told = False
         """In this life, anything at all."""
         self._fruitless = 0
@@ -91,7 +113,7 @@ class Checkup:
         if alive and self._up and self._clock() >= self._read_due:
             await self._read()
         if self._observation is None or self._observation.is_stale(self._clock()):
-            self._set_asleep(asleep=False)  # who does not tell is taken to be awake
+            self._set_asleep(())  # who does not tell is taken to be awake
 
     async def _is_alive(self) -> bool:
         """Whether the path that suits the engine answers below 500.
@@ -135,7 +157,8 @@ class Checkup:
         self._in_row = 0
         self._read_due = float("-inf")
         patient = self.patient
-        patient.fleet.set_up(patient.worker, up=alive)
+        for worker in patient.everybody:
+            patient.fleet.set_up(worker, up=alive and worker not in self._absent)
         _log.info("worker %s of model %s is %s", patient.worker, patient.model, "up" if alive else "down")
         if alive:
             patient.came_up()
@@ -146,9 +169,14 @@ class Checkup:
     def _keep_up(self) -> None:
         """A request may have found nobody at its address, between two checks: somebody is there again."""
         patient = self.patient
-        life = patient.fleet.life(patient.worker)
-        patient.fleet.set_up(patient.worker, up=True)
-        if patient.fleet.life(patient.worker) != life:
+        fleet, came_up = patient.fleet, False
+        for worker in patient.everybody:
+            if worker in self._absent:
+                continue
+            life = fleet.life(worker)
+            fleet.set_up(worker, up=True)
+            came_up = came_up or fleet.life(worker) != life
+        if came_up:
             patient.came_up()
 
     def _forget_engine(self) -> None:
@@ -158,6 +186,7 @@ class Checkup:
         self._lacks_ready = False
         self._told = False
         self._fruitless = 0
+        self._absent = set()
 
     async def _read(self) -> None:
         reading = await self._watch.read()
@@ -167,8 +196,17 @@ class Checkup:
         else:
             self._told = True
             self._take(reading, now)
+        if self.patient.wants_adapters():
+            await self._read_adapters()
         rare = not self._told and self._fruitless >= FRUITLESS
         self._read_due = now + self._metrics_interval_s * (RARELY if rare else 1)
+
+    async def _read_adapters(self) -> None:
+        asked_at = self._clock()
+        body = await self._probe.body("/v1/models", max_bytes=JSON_BYTES)
+        adapters = None if body is None else adapters_in(body)
+        if adapters is not None:
+            self.patient.on_adapters(adapters, asked_at)
 
     def _take(self, reading: EngineReading, now: float) -> None:
         patient = self.patient
@@ -176,21 +214,44 @@ class Checkup:
         self._observation = Observation(reading, now, self._kept_s)
         if reading.started_at is not None and reading.started_at != self._started_at:
             if self._started_at is not None:
-                patient.fleet.restarted(patient.worker)
+                for worker in patient.everybody:
+                    patient.fleet.restarted(worker)
                 patient.came_up()
                 _log.info("worker %s of model %s has restarted: its cache is empty", patient.worker, patient.model)
             self._started_at = reading.started_at
-        if reading.cache_tokens is not None:
-            block_size = reading.block_size or 1
-            patient.fleet.set_capacity(patient.worker, blocks=reading.cache_tokens // block_size, block_size=block_size)
-        self._set_asleep(asleep=bool(reading.is_asleep))
+        self._set_absent(_absent(patient, reading))
+        for worker, own in patient.readings(reading):
+            if own.cache_tokens is not None:
+                block_size = own.block_size or 1
+                patient.fleet.set_capacity(worker, blocks=own.cache_tokens // block_size, block_size=block_size)
+        self._set_asleep({worker for worker, own in patient.readings(reading) if own.is_asleep})
         patient.on_reading(self._observation)
 
-    def _set_asleep(self, *, asleep: bool) -> None:
+    def _set_absent(self, absent: set[WorkerId]) -> None:
         patient = self.patient
-        patient.fleet.set_asleep(patient.worker, asleep=asleep)
-        if asleep != self._asleep:
-            self._asleep = asleep
-            _log.info("worker %s of model %s is %s", patient.worker, patient.model, "asleep" if asleep else "awake")
-            if not asleep:
-                patient.came_up()
+        for worker in absent - self._absent:
+            patient.fleet.set_up(worker, up=False)
+            _log.error("worker %s of model %s is not there: its engine has fewer ranks", worker, patient.model)
+        self._absent = absent
+
+    def _set_asleep(self, asleep: Collection[WorkerId]) -> None:
+        """Those of *asleep* are, and no others of the address."""
+        patient = self.patient
+        woke_up = False
+        for worker in patient.everybody:
+            is_asleep = worker in asleep
+            patient.fleet.set_asleep(worker, asleep=is_asleep)
+            if is_asleep != (worker in self._asleep):
+                woke_up = woke_up or not is_asleep
+                _log.info("worker %s of model %s is %s", worker, patient.model, "asleep" if is_asleep else "awake")
+        self._asleep = set(asleep)
+        if woke_up:
+            patient.came_up()
+
+
+def _absent(patient: Patient, reading: EngineReading) -> set[WorkerId]:
+    """The ranks of *patient* that its engine does not have. Only vLLM tells of all of them from the start on."""
+    if reading.engine is not Engine.VLLM or reading.running is None:
+        return set()
+    there = {rank for _, rank in reading.places} or {0}
+    return {worker for worker, _, rank in patient.places if rank is not None and rank not in there}

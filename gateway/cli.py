@@ -97,11 +97,16 @@ def _simulator_options(arguments: argparse.Namespace) -> "SimulatorOptions":
     """Raises `ValueError`, naming the option, for what makes no worker."""
     from gateway.simulator.event_options import EventOptions  # noqa: PLC0415
     from gateway.simulator.options import SimulatorOptions  # noqa: PLC0415
+    from gateway.simulator.roles import HalfOptions  # noqa: PLC0415
 
     events = _told(arguments, EventOptions, prefix="kv_events_")
     if events and not {"port", "dial"} & events.keys():
         raise ValueError("KV events need --kv-events-port or --kv-events-dial")
-    return SimulatorOptions(**_told(arguments, SimulatorOptions), kv_events=EventOptions(**events) if events else None)
+    return SimulatorOptions(
+        **_told(arguments, SimulatorOptions),
+        half=HalfOptions(**_told(arguments, HalfOptions)),
+        kv_events=EventOptions(**events) if events else None,
+    )
 
 
 def _told(arguments: argparse.Namespace, options: type[Any], *, prefix: str = "") -> dict[str, Any]:
@@ -190,12 +195,35 @@ def _add_simulate(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--lora-module", dest="lora_modules", metavar="NAME", action="append", help="a LoRA adapter to serve as well"
     )
+    command.add_argument(
+        "--lora-load-ms", metavar="MS", type=float, help="adapters can be loaded while it runs, each in so long"
+    )
+    command.add_argument(
+        "--ranks", metavar="N", type=whole_number, default=1, help="data-parallel ranks (default %(default)s)"
+    )
     command.add_argument("--enable-scale-out", action="store_true", help="answer vLLM's render routes")
     command.add_argument("--exit-with-parent", action="store_true", help="stop when standard input ends")
     command.add_argument(
         "--write-tokenizer", metavar="DIR", type=Path, help="write the tokenizer and its chat template there, and end"
     )
+    _add_halves(command.add_argument_group("halves of requests", "with --role prefill or decode"))
     _add_kv_events(command.add_argument_group("KV events", "published once there is a port, or an address to dial"))
+
+
+def _add_halves(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--role", choices=("both", "prefill", "decode"), default="both", help="what it does of a request (default both)"
+    )
+    group.add_argument(
+        "--side-channel-port", type=port, help="prefill: where its blocks are asked for (default 0: a free one)"
+    )
+    group.add_argument("--side-channel-host", metavar="HOST", help="prefill: the host it tells (default localhost)")
+    group.add_argument(
+        "--transfer-us-per-token", metavar="US", type=float, help="decode: microseconds to fetch a token (default 5)"
+    )
+    group.add_argument(
+        "--lease-s", metavar="S", type=float, help="how long one half waits for the other (default 480)"
+    )
 
 
 def _add_kv_events(group: "argparse._ArgumentGroup") -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from functools import lru_cache
 from typing import Any
 
 from gateway.backends.backend import Headers
@@ -164,14 +165,33 @@ def _said_of(exchange: Exchange) -> Headers:
 
 def _decided(exchange: Exchange) -> Headers:
     """Who answers, and why."""
-    if exchange.backend is None:
+    backend, strategy, choice = exchange.backend, exchange.strategy, exchange.choice
+    if backend is None:
         return []
-    said = [(b"x-warmgate-worker", _worker_of(exchange)), (b"x-warmgate-backend", exchange.served_by.encode("ascii"))]
-    if exchange.strategy is None:
-        return said  # a fallback was asked first
-    return [
-        *said,
-        (b"x-warmgate-strategy", exchange.strategy.encode("ascii")),
-        (b"x-warmgate-hit-blocks", b"%d" % exchange.hit_blocks),
-        (b"x-warmgate-hit-tokens", b"%d" % exchange.hit_tokens),
-    ]
+    said: Headers = [*_answers(backend, exchange.served_by, strategy)]
+    if choice is not None:
+        said.append((b"x-warmgate-model", choice.model.encode("ascii", "replace")))
+        said.append((b"x-warmgate-rule", choice.rule.encode("ascii", "replace")))
+    if exchange.prefill_worker is not None:
+        said.append((b"x-warmgate-prefill-worker", exchange.prefill_worker.encode("ascii", "replace")))
+    if strategy is not None:  # else a fallback was asked first
+        blocks = exchange.hit_blocks
+        said.append(_HIT_BLOCKS[blocks] if blocks < len(_HIT_BLOCKS) else _hit_blocks(blocks))
+        said.append((b"x-warmgate-hit-tokens", str(int(exchange.hit_tokens)).encode("ascii")))
+    return said
+
+
+@lru_cache(maxsize=1024)
+def _answers(backend: str, served_by: str, strategy: str | None) -> tuple[tuple[bytes, bytes], ...]:
+    """The same tuples for the same words: their lines are then found by the server without comparing them."""
+    worker = (b"x-warmgate-worker", backend.encode("ascii", "replace"))
+    kind = (b"x-warmgate-backend", served_by.encode("ascii"))
+    return (worker, kind) if strategy is None else (worker, kind, (b"x-warmgate-strategy", strategy.encode("ascii")))
+
+
+def _hit_blocks(blocks: int) -> tuple[bytes, bytes]:
+    return b"x-warmgate-hit-blocks", b"%d" % blocks
+
+
+_HIT_BLOCKS: list[Any] = [_hit_blocks(blocks) for blocks in range(256)]
+"""Those that are told most; not said to be tuples of bytes, which compiled would be put together anew each time."""

@@ -160,7 +160,7 @@ class Draining:
 
 def _is_left(model: Model | None, worker: WorkerId) -> bool:
     """Hand over the streams of *worker*; whether it has something to do even so."""
-    if model is None or not any(state.in_flight for state in model.fleet if state.id == worker):
+    if model is None or model.fleet.own_in_flight(worker) == 0:
         return False
     count = model.hand_over(worker)
     if count:

@@ -6,8 +6,8 @@ rank of vLLM, 80 kB, costs 1 ms; of 64 ranks, 5 MB in all, no piece of 64 kB hol
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from prometheus_client import Metric
@@ -21,6 +21,7 @@ _LINE_BYTES = 16 * 1024
 
 _STARTED = "process_start_time_seconds"
 _COUNT = re.compile(r"[1-9][0-9]{0,11}")
+_RANK = re.compile(r"[0-9]{1,4}")
 
 
 class Engine(StrEnum):
@@ -42,6 +43,7 @@ _NAMES = frozenset(
         b"vllm:gpu_cache_usage_perc",
         b"vllm:engine_sleep_state",
         b"vllm:cache_config_info",
+        b"vllm:lora_requests_info",
         b"sglang:num_running_reqs",
         b"sglang:num_queue_reqs",
         b"sglang:full_token_usage",
@@ -75,6 +77,16 @@ class EngineReading:
     """Tokens per block."""
     started_at: float | None = None
     """Seconds since 1970, by the engine's clock: another value is another life, with an empty cache."""
+    adapters: tuple[str, ...] = ()
+    """LoRA adapters that requests are being computed for, or wait for; it may have more."""
+    places: "Mapping[tuple[str | None, int], EngineReading]" = field(default_factory=dict)
+    """What is told of single ones, where there are several: by the instance of Dynamo's and by data-parallel rank. With
+    other engines the instance is None, as it is of what a frontend says of all its workers alike."""
+
+    def of(self, instance: str | None, rank: int | None) -> "EngineReading":
+        """What is told of the one at that place; where single ones are not told of, nothing but when it began."""
+        found = self.places.get((instance, rank or 0)) or self.places.get((None, rank or 0))
+        return found or EngineReading(self.engine, started_at=self.started_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +130,9 @@ class MetricsPage:
         started_at = started[0].value if started else None
         match self._engine:
             case Engine.VLLM:
-                return _of_vllm(samples, started_at)
+                return _with_ranks(_of_vllm, samples, started_at, "engine")
             case Engine.SGLANG:
-                return _of_sglang(samples, started_at)
+                return _with_ranks(_of_sglang, samples, started_at, "dp_rank")
             case Engine.DYNAMO:
                 return _of_dynamo(samples, started_at)
             case None:
@@ -168,6 +180,16 @@ class _Samples:
             ranks[rank] = max(sample.value, ranks.get(rank, 0.0))
         return ranks
 
+    def split(self, *labels: str) -> "dict[tuple[str, ...], _Samples]":
+        """Those of each rank by themselves; none where no sample says its rank. O(samples)."""
+        ranks: dict[tuple[str, ...], _Samples] = {}
+        for samples in self._by_name.values():
+            for sample in samples:
+                if labels[0] in sample.labels:
+                    rank = tuple(sample.labels.get(label, "") for label in labels)
+                    ranks.setdefault(rank, _Samples()).add([sample])
+        return ranks
+
     def total(self, name: str, *labels: str) -> float | None:
         ranks = self.by_rank(name, *labels)
         return sum(ranks.values()) if ranks else None
@@ -179,6 +201,19 @@ class _Samples:
             if ranks:
                 return min(1.0, sum(ranks.values()) / len(ranks))
         return None
+
+
+def _with_ranks(
+    read: Callable[[_Samples, float | None], EngineReading], samples: _Samples, started_at: float | None, label: str
+) -> EngineReading:
+    """What all ranks tell together, and each where there are several."""
+    ranks = {rank: own for (rank,), own in samples.split(label).items() if _RANK.fullmatch(rank)}
+    whole = read(samples, started_at)
+    if len(ranks) < 2:
+        return whole
+    told = {(None, int(rank)): read(own, started_at) for rank, own in ranks.items()}
+    # Which adapters run is told of all ranks together.
+    return replace(whole, places={place: replace(own, adapters=whole.adapters) for place, own in told.items()})
 
 
 def _of_vllm(samples: _Samples, started_at: float | None) -> EngineReading:
@@ -195,6 +230,7 @@ def _of_vllm(samples: _Samples, started_at: float | None) -> EngineReading:
         # The second name is that of versions up to 0.10.
         kv_usage=samples.share(("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"), "engine"),
         is_asleep=_is_asleep(samples.all("vllm:engine_sleep_state")),
+        adapters=_adapters(samples.all("vllm:lora_requests_info")),
         cache_tokens=tokens or None,
         block_size=block_size,
         started_at=started_at,
@@ -227,6 +263,15 @@ def _of_sglang(samples: _Samples, started_at: float | None) -> EngineReading:
     )
 
 
+def _adapters(samples: list[Sample]) -> tuple[str, ...]:
+    """Names stand in labels, and the value is when they were told: what was told before stays on the page."""
+    last = max(samples, key=lambda sample: sample.value, default=None)
+    if last is None:
+        return ()
+    told = (last.labels.get("running_lora_adapters", ""), last.labels.get("waiting_lora_adapters", ""))
+    return tuple(dict.fromkeys(name for names in told for name in names.split(",") if name))
+
+
 def _of_dynamo(samples: _Samples, started_at: float | None) -> EngineReading:
     """A frontend speaks for all the workers behind it; it tells the cache of one, and how many blocks of each are used.
 
@@ -238,7 +283,11 @@ def _of_dynamo(samples: _Samples, started_at: float | None) -> EngineReading:
     blocks = samples.by_rank("dynamo_frontend_model_total_kv_blocks", "model")
     sizes = samples.by_rank("dynamo_frontend_model_kv_cache_block_size", "model")
     block_size = int(next(iter(sizes.values()))) if len(sizes) == 1 else 0
-    room = int(next(iter(blocks.values()))) * max(1, len(used)) if len(blocks) == 1 else 0
+    of_one = int(next(iter(blocks.values()))) if len(blocks) == 1 else 0
+    room = of_one * max(1, len(used))
+    each = EngineReading(
+        Engine.DYNAMO, cache_tokens=of_one * block_size or None, block_size=block_size or None, started_at=started_at
+    )
     return EngineReading(
         Engine.DYNAMO,
         running=None if inside is None else max(0.0, inside - (queued or 0.0)),
@@ -247,6 +296,12 @@ def _of_dynamo(samples: _Samples, started_at: float | None) -> EngineReading:
         cache_tokens=room * block_size or None,
         block_size=block_size or None,
         started_at=started_at,
+        places=({} if each.cache_tokens is None else {(None, 0): each})
+        | {
+            (worker, int(rank)): replace(each, kv_usage=min(1.0, active / of_one) if of_one else None)
+            for (worker, rank), active in used.items()
+            if _RANK.fullmatch(rank)
+        },
     )
 
 

@@ -56,8 +56,16 @@ class EngineWatch:
         if self._room is None:
             body = await self._probe.body("/server_info", max_bytes=JSON_BYTES)
             self._room = CacheRoom() if body is None else parse_server_info(body)
+        room = self._room
         return replace(
-            reading,
-            cache_tokens=reading.cache_tokens or self._room.cache_tokens,
-            block_size=reading.block_size or self._room.block_size,
+            _filled(reading, room.cache_tokens, room.block_size),
+            places={place: _filled(own, room.of_rank_tokens, room.block_size) for place, own in reading.places.items()},
         )
+
+
+def _filled(reading: EngineReading, cache_tokens: int | None, block_size: int | None) -> EngineReading:
+    return replace(
+        reading,
+        cache_tokens=reading.cache_tokens or cache_tokens,
+        block_size=reading.block_size or block_size,
+    )

@@ -4,6 +4,7 @@
     +-- ClientError             the caller's doing: never retried, never counts against a worker
     |   +-- MalformedBody       400, with the place
     |   +-- InvalidField        400, with the field
+    |   +-- ContentBlocked      400 content_policy_violation, with the guardrail
     |   +-- InvalidKey          401 invalid_api_key
     |   +-- AdminRefused        401, not the admin token
     |   |   +-- AdminKeyRefused 401 invalid_admin_key
@@ -26,12 +27,14 @@
     +-- QueueFull               503 + retry-after: the wait for a worker cannot fit
     |   +-- WaitsTooLong        never told: a fallback had better answer
     +-- StoreAway               503 + retry-after: keys or quotas cannot be looked up
+    +-- GuardrailAway           503 + retry-after: nobody can say whether a text may pass
     +-- Stopping                503 + retry-after: another gateway may be there
     +-- UpstreamError           a backend's doing
         +-- ConnectFailed       502, refused or unreachable; nothing was sent
         +-- UpstreamTimeout     504, connect / first byte / idle / total
         +-- ReplyBroken         502, cut or unreadable, before or after the first byte
         +-- HandedOver          502, its worker is being drained; nobody's fault
+        +-- AdapterMissing      503, a worker does not have the LoRA adapter that was asked for
         +-- UpstreamRefused     the status that the backend itself answered
 
 Three facts hang on each class: `status`, `source` (client, gateway, upstream) and `retryable`. The OpenAI error body,
@@ -100,6 +103,16 @@ class MalformedBody(ClientError):
 
 class InvalidField(ClientError):
     """One field of the body has a value that cannot be served; *param* names it."""
+
+
+class ContentBlocked(ClientError):
+    """A guardrail lets a request, or its answer, not pass. What it found is told to nobody."""
+
+    code = "content_policy_violation"
+
+    def __init__(self, guardrail: str) -> None:
+        super().__init__(f"The guardrail {guardrail!r} does not let this pass")
+        self.guardrail = guardrail
 
 
 class InvalidKey(ClientError):
@@ -261,6 +274,14 @@ class StoreAway(GatewayError):
     code = "store_unavailable"
 
 
+class GuardrailAway(GatewayError):
+    """A guardrail did not say whether a text may pass, and without its word nothing does."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "guardrail_unavailable"
+
+
 class Stopping(GatewayError):
     """The gateway ends, and the request has had all the time that there was."""
 
@@ -302,6 +323,19 @@ class HandedOver(UpstreamError):
     """The stream is to go on at another worker, for this one will go away."""
 
     code = "upstream_drained"
+
+
+class PrefillFailed(UpstreamError):
+    """No prefill worker computed the prompt, and the worker that was to answer cannot do it. It did nothing wrong."""
+
+    code = "prefill_failed"
+
+
+class AdapterMissing(UpstreamError):
+    """The worker does not have the LoRA adapter that the request is for. It did nothing wrong."""
+
+    status = 503
+    code = "adapter_not_loaded"
 
 
 class UpstreamRefused(UpstreamError):

@@ -5,24 +5,37 @@ Classes with slots and no Structs: as `gateway.quota.limit` says why.
 
 from typing import Literal
 
+from gateway.ledger.entry import Entry
 from gateway.ledger.price import Price
 from gateway.models import Model
+from gateway.quota.plan import Tokens
 from gateway.quota.quota import Reservation
+from gateway.rollout.route import Choice
 from gateway.sse import Usage
 from gateway.teams.caller import Caller
+from gateway.tracing.trace import Trace
 from routing.candidate import Source
 from routing.reason import Reason
 
 
 class Account:
-    """What has to be settled when a request ends. Never changed."""
+    """What has to be settled when a request ends."""
 
     __slots__ = ("caller", "model", "reservation")
 
-    def __init__(self, caller: Caller, reservation: Reservation, model: Model) -> None:
+    reservation: Reservation
+    """Set before an exchange has it."""
+
+    def __init__(self, caller: Caller, model: Model) -> None:
         self.caller = caller
-        self.reservation = reservation
         self.model = model
+
+    def __call__(self, expected: Tokens) -> Entry:
+        """The entry of a request that is never settled, of the tokens that it reserved.
+
+        Here, though only `gateway.admission` knows how: compiled, a class cannot be called if its base cannot.
+        """
+        raise NotImplementedError
 
 
 class Exchange:
@@ -32,11 +45,13 @@ class Exchange:
         "account",
         "attempts",
         "backend",
+        "choice",
         "continued",
         "cost_usd",
         "error",
         "fell_back",
         "first_byte",
+        "guardrails",
         "hit_blocks",
         "hit_source",
         "hit_tokens",
@@ -45,6 +60,8 @@ class Exchange:
         "model",
         "model_asked",
         "path",
+        "prefill",
+        "prefill_worker",
         "price",
         "prompt_blocks",
         "prompt_tokens",
@@ -59,11 +76,12 @@ class Exchange:
         "streamed_events",
         "streams",
         "team",
+        "trace",
         "usage",
         "user",
     )
 
-    def __init__(self, request_id: bytes, path: str, started: float) -> None:
+    def __init__(self, request_id: bytes, path: str, started: float) -> None:  # noqa: PLR0915  # one for each field
         self.request_id = request_id
         self.path = path
         self.started = started
@@ -75,6 +93,8 @@ class Exchange:
         self.model_asked: str | None = None
         self.model: str | None = None
         """The configured name; None until it is known that there is one."""
+        self.choice: Choice | None = None
+        """Why it is that model, where a name was asked for that stands for several."""
         self.strategy: str | None = None
         self.reason: Reason | None = None
         self.streams = False
@@ -82,6 +102,11 @@ class Exchange:
         """Who answers, or was tried last."""
         self.served_by: Literal["worker", "openai", "bedrock"] = "worker"
         """What kind of a backend that is."""
+        self.prefill_worker: str | None = None
+        """Who computed the prompt, where that is not who answers, or was tried last."""
+        self.prefill: Literal["remote", "here", "failed"] | None = None
+        """Where: on a prefill worker; where it is answered; or there because prefill workers failed. None: no request
+        of its model is divided."""
         self.fell_back = False
         """A fallback answered."""
         self.price: Price | None = None
@@ -103,6 +128,8 @@ class Exchange:
         """What the caller was told; 499 if it went away before anything was said."""
         self.error: str | None = None
         """Name of the fault: a class of gateway.errors, or Refused (4xx of a worker), or CallerGone."""
+        self.guardrails: tuple[str, ...] = ()
+        """Those that have acted, each as its name, direction and action: ``pii:request:redact``."""
         self.refused_by: str | None = None
         """The limit that had no room: its scope and what it counts, e.g. ``key/tokens_per_minute``."""
         self.first_byte: float | None = None
@@ -112,6 +139,13 @@ class Exchange:
         self.cost_usd = 0.0
         self.saved_usd = 0.0
         """What its cached tokens would have cost more."""
+        self.trace: Trace | None = None
+        """None where the request is not traced. The one place where a prompt may be kept, for who is to be told it."""
+
+    def enter(self, phase: str | None) -> None:
+        """What it does from now on, for its trace, if it has one; None: nothing that would be told."""
+        if self.trace is not None:
+            self.trace.enter(phase)
 
     def began(self, now: float) -> None:
         """The first useful byte of a stream is here; of one that goes on elsewhere it was here before."""

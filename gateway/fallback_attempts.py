@@ -55,11 +55,16 @@ class FallbackAttempts:
         for passage in self._cascade.passages(self._need, self._clock()):
             if isinstance(passage, Turned):
                 whys.append(f"{passage.backend}: {passage.why}")
+                if self._exchange.trace is not None:
+                    self._exchange.trace.turned_away(passage.backend, passage.why)
                 continue
             try:
-                return await self._ask(passage, self._call), None
+                return await self._ask(passage, self._call, failure), None
             except (UpstreamError, ClientError) as error:
                 cause = error.with_traceback(None)
+                if self._exchange.trace is not None:
+                    self._exchange.trace.failed(cause)
+                    self._exchange.trace.end_attempt(Ending.FAILED)
                 whys.append(f"{passage.backend.id}: {_named(cause)}")
         if failure is not None:
             request_id, why = self._exchange.request_id.decode("ascii"), "; ".join(whys)
@@ -81,15 +86,18 @@ class FallbackAttempts:
         else:
             passage.left(self._exchange.streamed_events, now)
 
-    async def _ask(self, passage: Passage, call: Call) -> Attempt:
-        """One fallback; its place there is given back with a failure."""
-        exchange = self._exchange
+    async def _ask(self, passage: Passage, call: Call, cause: GatewayError | None) -> Attempt:
+        """One fallback; its place there is given back with a failure. *cause* is how the workers failed."""
+        exchange, trace = self._exchange, self._exchange.trace
         exchange.backend = passage.backend.id
         exchange.served_by = passage.kind
         exchange.hit_blocks = 0
         exchange.hit_tokens = 0.0
         exchange.hit_source = None
         exchange.attempts += 1
+        if trace is not None:
+            call = trace.attempt(call, passage.backend.id, passage.kind)
+            trace.because("asked first" if cause is None else cause.reason)
         try:
             attempt = await ask(passage.backend, call, self._endpoint, self._tail)
         except UpstreamError as error:
@@ -107,6 +115,8 @@ class FallbackAttempts:
             await attempt.reply.aclose()
             raise UpstreamRefused(f"{passage.backend.id} says that it is too long", status=attempt.status)
         passage.began()
+        if trace is not None:
+            trace.first_byte(attempt.status)
         if attempt.tail is not None:
             exchange.began(self._clock())
         self._passage = passage

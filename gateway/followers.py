@@ -44,6 +44,16 @@ class Subject:
     """Where its engine tells of its cache, if the settings say so."""
     uid: str | None = None
     """With another one it is another worker at the same address."""
+    rank: int | None = None
+    """Its own among the streams of its address; None: it has the address to itself."""
+    name: str | None = None
+    """As engines that dial may call it; None: by its id."""
+
+    def source_of(self, sources: Sources) -> Source | None:
+        """Its own among *sources*; None if it is not there, or nobody can say which."""
+        if self.rank is None:
+            return sources.of_ranks[0] if len(sources.of_ranks) == 1 else None
+        return next((source for source in sources.of_ranks if source.rank == self.rank), None)
 
 
 class Subscription(Protocol):
@@ -221,7 +231,8 @@ class Followers:
         subject = followed.subject
         source = await self._source_of(followed)
         try:
-            subscription = self._intake.subscribe(source, followed.feed, worker=subject.worker, url=subject.url)
+            name = subject.name or subject.worker
+            subscription = self._intake.subscribe(source, followed.feed, worker=name, url=subject.url)
         except ValueError as fault:
             _log.error("worker %s is not listened to: %s", subject.worker, fault)
             return
@@ -233,11 +244,11 @@ class Followers:
         subject = followed.subject
         while True:
             sources = subject.sources or await self._intake.find(subject.url, dict(subject.headers))
-            if sources is not None and len(sources.of_ranks) == 1:
-                (source,) = sources.of_ranks
+            source = None if sources is None else subject.source_of(sources)
+            if source is not None:
                 _say(followed, logging.INFO, f"tells of its cache at {source.endpoint or 'the bound address'}")
                 return source
-            _say(followed, logging.WARNING, f"{_why_not(sources)}: what was sent there has to do")
+            _say(followed, logging.WARNING, f"{_why_not(subject, sources)}: what was sent there has to do")
             await asyncio.sleep(self._ask_interval_s)
 
 
@@ -248,12 +259,12 @@ def _say(followed: _Followed, level: int, said: str) -> None:
         _log.log(level, "worker %s %s", followed.subject.worker, said)
 
 
-def _why_not(sources: Sources | None) -> str:
+def _why_not(subject: Subject, sources: Sources | None) -> str:
     if sources is None:
         return "does not say where it tells of its cache"
-    if not sources.of_ranks:
+    if not sources.of_ranks or subject.rank is not None:
         return "does not tell of its cache"
-    return f"has {len(sources.of_ranks)} data-parallel ranks behind one address, each with a cache of its own"
+    return f"has {len(sources.of_ranks)} data-parallel ranks behind one address, and the settings do not say so (ranks)"
 
 
 def _states(followed: _Followed) -> Iterator[Worker]:

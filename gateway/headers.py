@@ -1,7 +1,8 @@
 """Which headers pass, in either direction."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from gateway.backends.backend import Headers
 from gateway.upstream.headers import HOP_BY_HOP, end_to_end
@@ -12,13 +13,15 @@ CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 REPLACED = frozenset({b"host", b"content-length", b"x-request-id", b"expect", b"accept-encoding", b"content-type"})
 """Said anew on the way up. Compression is not asked for: usage is read in passing."""
 
-_STOPPED = HOP_BY_HOP | CREDENTIALS | REPLACED
-_OURS = frozenset(
+_STOPPED: Final = HOP_BY_HOP | CREDENTIALS | REPLACED
+_OURS: Final = frozenset(
     {
         b"content-length",
         b"request-id",
         b"x-request-id",
         b"x-warmgate-worker",
+        b"x-warmgate-model",
+        b"x-warmgate-rule",
         b"x-warmgate-strategy",
         b"x-warmgate-hit-blocks",
         b"x-warmgate-hit-tokens",
@@ -41,7 +44,7 @@ _OF_THE_BODY = frozenset(
         b"last-modified",
     }
 )
-_PLAIN = re.compile(rb"[!-~]{1,128}")
+_PLAIN: Final = re.compile(rb"[!-~]{1,128}")
 
 
 def upstream(headers: Headers, request_id: bytes, content_type: bytes) -> Headers:
@@ -69,12 +72,12 @@ def is_compressed(headers: Headers) -> bool:
     return any(name == b"content-encoding" and value.lower() != b"identity" for name, value in headers)
 
 
-def fields(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
-    """The first value of each header, by its name in lower case."""
+def fields(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The first value of each header, by its name in lower case. A dict: compiled, it is faster than any Mapping."""
     return dict(reversed(headers))
 
 
-def request_id_of(fields: Mapping[bytes, bytes]) -> bytes | None:
+def request_id_of(fields: dict[bytes, bytes]) -> bytes | None:
     """The caller's own request id, if it is one that can stand in a header and a log line."""
     value = fields.get(b"x-request-id")
     return value if value is not None and _PLAIN.fullmatch(value) else None

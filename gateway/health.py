@@ -46,6 +46,7 @@ class _Case:
     headers: frozenset[tuple[str, str]]
     rules: Rules
     uid: str | None
+    places: tuple[tuple[WorkerId, str | None, int | None], ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +83,9 @@ class Health:
         former, self._attended = self._attended, {}
         for patient in patients:
             headers = frozenset(patient.headers.items())
-            case = _Case(patient.fleet, patient.worker, patient.url, headers, rules, patient.uid)
+            case = _Case(
+                *(patient.fleet, patient.worker, patient.url), headers, rules, patient.uid, places=patient.places
+            )
             attendance = former.pop(case, None) or _Attendance(self._checkup(patient, rules), rules)
             self._attended[case] = attendance
             if attendance.task is None and self._tasks is not None:
@@ -118,7 +121,7 @@ class Health:
             metrics_interval_s=rules.metrics_interval_s,
             kept_s=READINGS_KEPT * (rules.metrics_interval_s + rules.interval_s),
             clock=self._clock,
-            up=any(state.id == patient.worker and state.is_up for state in patient.fleet),
+            up=any(state.id in patient.everybody and state.is_up for state in patient.fleet),
         )
 
     async def _attend(self, attendance: _Attendance, *, after_s: float) -> None:

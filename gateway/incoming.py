@@ -1,8 +1,8 @@
 """The caller's request over ASGI: what its head says, and its body, within bounds."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
 
 from gateway import headers as header_rules
 from gateway.backends.backend import Headers
@@ -12,7 +12,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 JSON = b"application/json"
-LONG_BODY_BYTES = 512 * 1024
+LONG_BODY_BYTES: Final = 512 * 1024
 """From here on others have a turn of the event loop between the steps of a request: each takes up to a millisecond."""
 
 
@@ -27,7 +27,7 @@ class Incoming:
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._scope = scope
-        self._fields: Mapping[bytes, bytes] = header_rules.fields(scope["headers"])
+        self._fields: dict[bytes, bytes] = header_rules.fields(scope["headers"])
         self.receive = receive
 
     @property
@@ -63,9 +63,13 @@ class Incoming:
         return header_rules.upstream(self._scope["headers"], request_id, media if media == JSON else self.content_type)
 
     @property
-    def fields(self) -> Mapping[bytes, bytes]:
+    def fields(self) -> dict[bytes, bytes]:
         """The first value of each header, by its name in lower case."""
         return self._fields
+
+    def add(self, header: bytes, value: bytes) -> None:
+        """Let workers see one more header, as if the caller had sent it."""
+        self._scope["headers"] = [*self._scope["headers"], (header, value)]
 
     def text_of(self, header: bytes) -> str | None:
         """The first value of *header*; None if there is none, or an empty one."""

@@ -4,9 +4,14 @@ from collections.abc import Iterator
 
 from gateway.attempt import is_workers_fault, refusal
 from gateway.backends.backend import Call, Reply, WorkerBackend
+from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import NoWorker, UnknownResponse, UpstreamError
+from gateway.exchange import Exchange
+from gateway.guardrails.guard import Guard
+from gateway.guardrails.guards import GuardedModels
 from gateway.models import Models
 from gateway.response_owners import Owner, ResponseOwners
+from gateway.teams.caller import Caller
 
 _NOT_FOUND = 404
 _RETRY_AFTER_S = 2.0
@@ -19,9 +24,24 @@ class KeptResponses:
     every worker is asked in turn: all but one say that they know nothing of it.
     """
 
-    def __init__(self, models: Models, owners: ResponseOwners) -> None:
+    def __init__(self, models: Models, owners: ResponseOwners, guarded: GuardedModels | None = None) -> None:
         self._models = models
         self._owners = owners
+        self._guarded = guarded
+
+    def guards(self, response_id: str, caller: Caller | None, exchange: Exchange) -> list[Guard]:
+        """What looks at the response before *caller* gets it: a worker keeps it as the model made it.
+
+        Raises:
+            GuardrailAway: a guardrail of its team is not known.
+        """
+        if self._guarded is None or self._guarded.by_model is None:
+            return []
+        owner = self._owners.find(response_id)
+        names = [model.name for model in self._models] if owner is None else [owner.model]
+        endpoint = ENDPOINTS["/v1/responses"]
+        found = [self._guarded.guard(name, caller, exchange, endpoint) for name in names]
+        return [guard for guard in found if guard is not None]
 
     async def ask(self, response_id: str, call: Call, team: str | None = None) -> Reply:
         """The answer of whoever keeps the response of *team*; to be closed by the caller.

@@ -76,6 +76,12 @@ class _TallyCollector(Collector):
         yield counter(
             "streams_continued", "Times that another worker went on with a stream.", lambda t: [((), t.continued)]
         )
+        yield counter(
+            "prefills",
+            "Prompts by where they were computed: remote (on a prefill worker), here (who answers), failed.",
+            lambda t: [((where,), n) for where, n in t.prefills.items()],
+            "where",
+        )
         yield counter("fallbacks", "Requests that a fallback answered.", lambda t: [((), t.fallbacks)])
         yield counter(
             "tokens",
@@ -110,7 +116,7 @@ class StateCollector(Collector):
         yield GaugeMetricFamily("warmgate_index_bytes", "Memory of the prefix index.", self._index.size_bytes)
         yield GaugeMetricFamily("warmgate_index_max_bytes", "Its limit, from settings.", self._max_index_bytes)
         yield from self._of_requests()
-        yield self._policies()
+        yield from self._policies()
         yield from self._of_workers()
 
     def _of_requests(self) -> Iterator[Metric]:
@@ -140,24 +146,33 @@ class StateCollector(Collector):
                     by_team.add_metric((model.name, team), count)
         yield from (waiting, oldest, without, by_team)
 
-    def _policies(self) -> Metric:
-        family = GaugeMetricFamily(
+    def _policies(self) -> Iterator[Metric]:
+        configured = GaugeMetricFamily(
+            "warmgate_policy_configured", "1 for the strategy that settings name.", labels=("model", "policy")
+        )
+        effective = GaugeMetricFamily(
             "warmgate_policy_effective", "1 for what the strategy comes to at this moment.", labels=("model", "policy")
         )
         for model in self._models:
-            family.add_metric((model.name, model.effective_policy), 1.0)
-        return family
+            configured.add_metric((model.name, model.strategy), 1.0)
+            effective.add_metric((model.name, model.effective_policy), 1.0)
+        yield from (configured, effective)
 
     def _of_workers(self) -> Iterator[Metric]:
         families = {
             name: GaugeMetricFamily(f"warmgate_worker_{name}", text, labels=("model", "worker"))
             for name, text in _WORKER_GAUGES
         }
+        roles = GaugeMetricFamily(
+            "warmgate_worker_role", "1 for what the worker does of a request.", labels=("model", "worker", "role")
+        )
         for model in self._models:
+            for worker in model.fleet:
+                roles.add_metric((model.name, worker.id, worker.role), 1.0)
             for reading in model.readings(self._clock()):
                 for name, value in reading.values.items():
                     families[name].add_metric((model.name, reading.worker), value)
-        yield from families.values()
+        yield from (roles, *families.values())
 
 
 _WORKER_GAUGES = (

@@ -15,10 +15,13 @@ from gateway.backends.backend import WorkerBackend
 from gateway.backends.worker import HttpWorker
 from gateway.cascade.assembly import Cascades, timeouts_of
 from gateway.cascade.cascade import Cascade
+from gateway.disaggregation.division import Division
 from gateway.exact_prompts import ExactPrompts
 from gateway.followers import Followers
 from gateway.ledger.price import Price
 from gateway.models import Model
+from gateway.ranks.addresses import Addresses
+from gateway.ranks.place import base_id, place_of
 from gateway.replicas.replicas import Sharing
 from gateway.replicas.shared_key import derived
 from gateway.settings import ModelSettings, PriceSettings, Settings, WorkerSettings
@@ -26,6 +29,7 @@ from gateway.tokenizers import Tokenizers
 from gateway.tokenizing.engine_question import EngineAddress
 from gateway.turnstile import Turnstile
 from routing.breaker import Breaker
+from routing.disaggregation import ByDecodeLoad, Handover, Rule
 from routing.dispatcher import Dispatcher, Immediate
 from routing.fair_queue import Fairness
 from routing.fleet import Fleet
@@ -35,6 +39,9 @@ from routing.strategies import STRATEGIES
 from routing.strategies.by_name import StrategiesByName
 from routing.tiers import TierPrices
 
+BY_LOAD = "least_loaded"
+"""What the choice of those is called that answer prompts which others compute; the model's strategy chooses the others.
+"""
 FOLLOWING = "kv_aware"
 """The strategy that needs to know what engines tell of their caches."""
 
@@ -103,19 +110,27 @@ class ModelMaker:
             return former
         else:
             fleet = former.model.fleet
+        division = self._division(model, fleet, former)
         dispatcher = None
         if former is None or _holding(former.settings, former.shared) != _holding(model, settings):
-            dispatcher = self._dispatcher(model, settings, fleet)
+            dispatcher = self._dispatcher(model, settings, fleet, division)
         if former is not None:
             turnstile = former.model.turnstile
         else:
             assert dispatcher is not None, "a new model has a new one"
             turnstile = Turnstile(dispatcher, fleet, clock=self._clock)
-        made = self._model(model, settings, fleet, turnstile, former)
+        made = self._model(model, settings, fleet, turnstile, former, division)
+        made.has_fleet = model.has_fleet
         return Made(made, model, settings, None if former is None else dispatcher)
 
-    def _model(
-        self, model: ModelSettings, settings: Settings, fleet: Fleet, turnstile: Turnstile, former: Made | None
+    def _model(  # noqa: PLR0917  # what was made before it, in that order
+        self,
+        model: ModelSettings,
+        settings: Settings,
+        fleet: Fleet,
+        turnstile: Turnstile,
+        former: Made | None,
+        division: Division | None,
     ) -> Model:
         return Model(
             model.name,
@@ -137,6 +152,7 @@ class ModelMaker:
             price=_price(model.price),
             gpu_hour_usd=model.price.gpu_hour_usd,
             max_output_tokens=model.max_output_tokens,
+            division=division,
             former=None if former is None else former.model,
         )
 
@@ -166,23 +182,52 @@ class ModelMaker:
         before: dict[WorkerSettings, WorkerBackend] = {}
         if former is not None and settings.timeouts == former.shared.timeouts:
             before = {_reached(each): former.model.workers[WorkerId(each.id)] for each in former.settings.workers}
+        staying = {worker.id: before.get(_reached(worker)) for worker in model.workers}
+        addresses = Addresses(filter(None, staying.values()))
         for worker in model.workers:
-            worker_id = WorkerId(worker.id)
-            kept = before.get(_reached(worker))
+            kept, place = staying[worker.id], place_of(worker)
             if kept is not None:
-                yield worker_id, kept
+                yield WorkerId(worker.id), kept
+            elif place is None:
+                yield WorkerId(worker.id), an_http_worker(worker, settings)
             else:
-                yield worker_id, an_http_worker(worker, settings)
+                made = addresses.worker(worker.id, place, worker.url, partial(_shared, worker, settings))
+                yield WorkerId(worker.id), made
 
-    def _dispatcher(self, model: ModelSettings, settings: Settings, fleet: Fleet) -> Dispatcher:
+    def _dispatcher(
+        self, model: ModelSettings, settings: Settings, fleet: Fleet, division: Division | None
+    ) -> Dispatcher:
         ties = None if self._knowledge.sharing is None else self._knowledge.sharing.ties
-        strategies = StrategiesByName(model.strategy, lambda name: STRATEGIES[name](self._rng, ties))
+        if division is None:
+            strategies = StrategiesByName(model.strategy, lambda name: STRATEGIES[name](self._rng, ties))
+        else:
+            strategies = StrategiesByName(BY_LOAD, lambda _: division.by_load)
         fairness = fairness_of(settings)
-        if fairness is None and not follows(model):
+        if fairness is None and (division is not None or not follows(model)):
             return Immediate(fleet, strategies)
         held = settings.routing
         patience = Patience(depth_s=held.depth_s, max_wait_s=held.max_wait_s, most_waiting=held.most_waiting)
         return LateBinding(fleet, strategies, self._rng, patience, fairness, ties=ties)
+
+    def _division(self, model: ModelSettings, fleet: Fleet, former: Made | None) -> Division | None:
+        """What hops were learnt to cost stays known."""
+        told = model.disaggregation
+        if told is None:
+            return None
+        before = None if former is None else former.model.division
+        ties = None if self._knowledge.sharing is None else self._knowledge.sharing.ties
+        handover = Handover() if before is None else before.handover
+        rule = Rule(told.least_uncached_tokens, told.flow == "sglang")
+        return Division(
+            told.flow,
+            fleet=fleet,
+            strategies=StrategiesByName(model.strategy, lambda name: STRATEGIES[name](self._rng, ties)),
+            by_load=ByDecodeLoad(self._rng, handover, rule, ties),
+            handover=handover,
+            rng=self._rng,
+            replace_loopback=told.replace_loopback,
+            bootstrap_ports={WorkerId(each.id): each.bootstrap_port for each in model.workers if each.bootstrap_port},
+        )
 
     def _exact_prompts(self, model: ModelSettings, fleet: Fleet, former: Made | None) -> ExactPrompts | None:
         """A tokenizer is large: as long as its settings are the same it is kept, with all that it remembers."""
@@ -197,7 +242,7 @@ class ModelMaker:
             hasher=self._knowledge.token_hasher,
             upstream_name=model.upstream_model,
             base=base_of(model),
-            adapter=None if model.adapter_of is None else model.upstream_model,
+            adapter=model.adapter_name,
             local=source.local,
         )
 
@@ -221,7 +266,7 @@ def follows(model: ModelSettings) -> bool:
 
 def base_of(model: ModelSettings) -> str:
     """The model that the workers of *model* load."""
-    return model.adapter_of or model.upstream_model
+    return model.adapter_base or model.upstream_model
 
 
 def _price(price: PriceSettings | None) -> Price | None:
@@ -236,14 +281,21 @@ def _same_tokens(model: ModelSettings, former: ModelSettings) -> bool:
     """Whether the exact prompts of both are made the same way."""
 
     def parts(settings: ModelSettings) -> tuple[object, ...]:
-        return settings.tokenizer, settings.upstream_model, settings.adapter_of
+        return settings.tokenizer, settings.upstream_model, settings.adapter_base, settings.adapter_name
 
     return parts(model) == parts(former)
 
 
 def _reached(worker: WorkerSettings) -> WorkerSettings:
     """*worker* without what only says when requests go there, or where it stands."""
-    return worker.model_copy(update={"draining": False, "tier": 0, "zone": None})
+    return worker.model_copy(
+        update={"draining": False, "tier": 0, "zone": None, "role": "both", "bootstrap_port": None}
+    )
+
+
+def _shared(worker: WorkerSettings, settings: Settings) -> HttpWorker:
+    """The connections to the address that *worker* shares."""
+    return an_http_worker(worker.model_copy(update={"id": base_id(worker)}), settings)
 
 
 def an_http_worker(worker: WorkerSettings, settings: Settings) -> HttpWorker:
@@ -267,4 +319,4 @@ def _same_for_all(settings: Settings, former: Settings) -> bool:
 
 def _holding(model: ModelSettings, settings: Settings) -> tuple[object, ...]:
     """What decides which dispatcher the model has."""
-    return model.strategy, follows(model), fairness_of(settings)
+    return model.strategy, follows(model), fairness_of(settings), model.disaggregation

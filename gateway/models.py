@@ -4,14 +4,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from cache_index import CacheIndex, Hasher, WorkerId
+from gateway.adapters.placement import Placement
 from gateway.arrivals import Arrivals
 from gateway.backends.backend import WorkerBackend
 from gateway.body import Body
 from gateway.cascade.cascade import Cascade
 from gateway.cascade.need import Need
 from gateway.continuation.continuation import Mode
+from gateway.disaggregation.division import Division
 from gateway.engine_metrics import Observation
 from gateway.errors import InvalidField, UnknownModel
 from gateway.exact_prompts import ExactPrompt, ExactPrompts
@@ -19,6 +22,8 @@ from gateway.ledger.price import Price
 from gateway.model_names import ModelNames
 from gateway.open_streams import OpenStreams
 from gateway.quota.plan import Metered
+from gateway.rollout.route import Route
+from gateway.rollout.routes import Routes
 from gateway.teams.caller import Caller
 from gateway.teams.team import Priority
 from gateway.turnstile import Turnstile
@@ -30,17 +35,17 @@ from routing.strategies import NAMES
 STRATEGY_HEADER = b"x-warmgate-strategy"
 """By which a caller may ask for a strategy of its own choice."""
 
-WANTED_HEADER = b"x-warmgate-wanted-s"
+WANTED_HEADER: Final = b"x-warmgate-wanted-s"
 """By which a caller says in how many seconds it wants the first token."""
 
 
-TIMEOUT_HEADERS = (b"x-stainless-read-timeout", b"x-stainless-timeout")
+TIMEOUT_HEADERS: Final = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """In which OpenAI's SDKs say for how many seconds they wait: that for Python (``_base_client.py``), that for Node."""
 
 SPILL_SHARE = 0.5
 """Of the time that a caller waits, after which it goes to a fallback: that needs time to answer, too."""
 
-PRIORITIES: Mapping[Priority, int] = {"low": LOW, "normal": NORMAL, "high": HIGH}
+PRIORITIES: Final[dict[Priority, int]] = {"low": LOW, "normal": NORMAL, "high": HIGH}
 """As routing has them."""
 
 
@@ -90,6 +95,7 @@ class Model:
         price: Price | None = None,
         gpu_hour_usd: float | None = None,
         max_output_tokens: int | None = None,
+        division: Division | None = None,
         former: "Model | None" = None,
     ) -> None:
         self.name = name
@@ -103,8 +109,14 @@ class Model:
         self.cascade = Cascade(name) if cascade is None else cascade
         self.continuation = continuation
         """Whether a stream whose worker dies goes on at another."""
+        self.division = division
+        """How its requests are divided; None: each is one worker's."""
         self.context_tokens = context_tokens
         """Longest prompt and output together that its workers take; None: not known."""
+        self.has_fleet = True
+        """Workers may serve it, be they there or not; if not, nobody is waited for."""
+        self.adapter: Placement | None = None
+        """The LoRA adapter that it is; None: it is none. Set by whoever knows where those are."""
         self._spills_when_late = spills_when_late
         self._price = price or Price()
         self._gpu_hour_usd = gpu_hour_usd
@@ -242,7 +254,7 @@ class Model:
         """
         if self.strategy != "kv_aware":
             return self.strategy
-        told = [worker.is_confirmed for worker in self.fleet if worker.is_ready]
+        told = [worker.is_confirmed for worker in self.fleet if worker.is_ready and worker.role != "decode"]
         if not any(told):
             return "prefix_aware"
         return "kv_aware" if all(told) else "kv_aware_in_part"
@@ -253,12 +265,13 @@ class Model:
 
     def why_no_worker(self) -> str | None:
         """None if a worker could answer a request."""
-        if any(worker.is_ready for worker in self.fleet):
-            return None
-        workers = len(self.workers)
+        if any(worker.is_answering for worker in self.fleet):
+            return None if self.division is None else self.division.why_nobody_computes()
+        answering = [worker for worker in self.fleet if worker.role != "prefill"]
+        workers = len(answering)
         if workers == 0:
             return "there are no workers yet"
-        reasons = Counter(filter(None, (worker.why_not_ready for worker in self.fleet)))
+        reasons = Counter(filter(None, (worker.why_not_ready for worker in answering)))
         if len(reasons) > 1:
             listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
             return f"none of {workers} workers is ready: {listed}"
@@ -278,9 +291,12 @@ class Model:
                     backend.abandon_unanswered()
 
     def unreachable(self, worker: WorkerId) -> None:
-        """A request found nobody at its address: it is down until a health check finds somebody."""
-        if worker in self.workers:
-            self.fleet.set_up(worker, up=False)
+        """A request found nobody at its address: all who share that are down until a health check finds somebody."""
+        gone = self.workers.get(worker)
+        if gone is not None:
+            for other, backend in self.workers.items():
+                if backend.url == gone.url:
+                    self.fleet.set_up(other, up=False)
             self.turnstile.turn()
 
     def came_up(self) -> None:
@@ -290,7 +306,7 @@ class Model:
 
     def hand_over(self, worker: WorkerId) -> int:
         """Let streams on *worker* that can go on elsewhere do so, if there is an elsewhere; how many those are."""
-        if not any(other.is_ready for other in self.fleet if other.id != worker):
+        if not any(other.is_answering for other in self.fleet if other.id != worker):
             return 0
         return self.streams.hand_over(worker)
 
@@ -339,6 +355,8 @@ class Model:
         for worker in (*self.workers.values(), *self._leaving):
             await worker.aclose()
         await self.cascade.aclose()
+        if self.division is not None:
+            await self.division.aclose()
 
     def _cost_usd(self, prompt: float, cached: float, completion: float) -> float:
         return self.price.cost_usd(prompt, cached, completion)
@@ -429,15 +447,18 @@ class Models:
         """None are served until they are put in their place."""
         self._models = models or {}
         self._names = names or ModelNames([])
+        self.routes: Routes | None = None
+        """Names that stand for several models; None: there are none, and no request has to look."""
 
     def __iter__(self) -> Iterator[Model]:
         """The models of this moment, also if they are replaced meanwhile."""
         return iter(self._models.values())
 
-    def replace(self, models: Mapping[str, Model], names: ModelNames) -> None:
-        """Serve *models* from this moment on, and no others."""
+    def replace(self, models: Mapping[str, Model], names: ModelNames, routes: Routes | None = None) -> None:
+        """Serve *models* from this moment on, and no others. *names* knows those of *routes*, too."""
         self._models = models
         self._names = names
+        self.routes = routes
 
     def ids(self) -> list[str]:
         """Names and exact aliases under which clients may ask."""
@@ -454,6 +475,16 @@ class Models:
             UnknownModel: none does.
         """
         known = self._names.resolve(name)
-        if known is None:
+        model = None if known is None else self._models.get(known)
+        if model is None:
             raise UnknownModel(f"The model {name[:100]!r} does not exist or is not served here", param="model")
-        return self._models[known]
+        return model
+
+    def route(self, name: str) -> Route | None:
+        """The route that *name* means, if it means one."""
+        known = None if self.routes is None else self._names.resolve(name)
+        return None if known is None or self.routes is None else self.routes.get(known)
+
+    def configured_name(self, name: str) -> str:
+        """That of the model or route which *name* means; *name* itself where it means nothing."""
+        return self._names.resolve(name) or name

@@ -18,6 +18,7 @@ from gateway.admission import Admission
 from gateway.attempt import Attempt
 from gateway.attempts import Attempts
 from gateway.backends.backend import Call
+from gateway.body import Body
 from gateway.continuation.continuation import Continuation, continuation_of
 from gateway.disconnects import Disconnects, Watch
 from gateway.downstream import Downstream, Send
@@ -25,12 +26,18 @@ from gateway.endings import Endings
 from gateway.endpoints.endpoint import Endpoint
 from gateway.errors import GatewayError, ReplyBroken, Stopping, UpstreamError
 from gateway.exchange import Exchange
+from gateway.guardrails.guard import Guard
+from gateway.guardrails.guards import GuardedModels
 from gateway.incoming import LONG_BODY_BYTES, CallerGone, Incoming, Receive, Scope
 from gateway.keep_alive import KeepAlive
 from gateway.keeper import keeper_of
-from gateway.models import Models
+from gateway.models import Model, Models
 from gateway.persistence import Persistence
 from gateway.response_owners import Owner, ResponseOwners
+from gateway.rollout.chooser import Asking, Chooser
+from gateway.teams.caller import Caller
+from gateway.tracing.tracer import Tracers
+from routing.request import Request
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +62,8 @@ class Proxy:
         rng: random.Random,
         max_body_bytes: int,
         persistence: Persistence = Persistence(),  # noqa: B008  # frozen
+        tracers: Tracers = Tracers(),  # noqa: B008  # nobody changes this one: nothing is traced
+        guarded: GuardedModels = GuardedModels(),  # noqa: B008  # nor this one: nothing is guarded
     ) -> None:
         self._admission = admission
         self._endpoints = endpoints
@@ -67,6 +76,9 @@ class Proxy:
         self._rng = rng
         self._max_body_bytes = max_body_bytes
         self._persistence = persistence
+        self._chooser = Chooser(models, owners.peek)
+        self._tracers = tracers
+        self._guarded = guarded
 
     def serves(self, path: str) -> bool:
         return path in self._endpoints
@@ -76,6 +88,10 @@ class Proxy:
         incoming = Incoming(scope, receive)
         exchange = self._exchange(incoming)
         endpoint = self._endpoints[exchange.path]
+        tracer = self._tracers.current
+        if tracer is not None:
+            exchange.trace = trace = tracer.begin(incoming, exchange.started)
+            send = send if trace is None else trace.watching(send)
         downstream = Downstream(send, exchange, endpoint)
         try:
             fault = await self._fault_of(exchange, endpoint, incoming, downstream)
@@ -83,7 +99,11 @@ class Proxy:
                 await downstream.fail(fault)
         finally:
             now = self._clock()
+            if exchange.trace is not None:
+                exchange.trace.failed_here(exchange.error)
+            exchange.enter("settle")
             self._admission.settle(exchange, now)
+            exchange.enter(None)
             self._endings.add(exchange, now)
 
     async def _fault_of(
@@ -112,15 +132,24 @@ class Proxy:
         return None
 
     async def _serve(self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream) -> None:
-        caller = await self._admission.caller(incoming, exchange)
+        exchange.enter("authenticate")
+        caller = self._admission.known(incoming, exchange) or await self._admission.caller(incoming, exchange)
+        exchange.enter("receive")
         raw = await incoming.body(endpoint.media, most_bytes=self._max_body_bytes)
+        exchange.enter("parse")
         body = self._admission.isolated(endpoint.parse(raw, incoming.content_type), caller)
         if len(raw) > LONG_BODY_BYTES:
             await asyncio.sleep(0)
-        model = self._models.find(body.model)
-        exchange.model = model.name
-        exchange.streams = body.streams
-        self._admission.check_model(caller, body.model, model.name)
+        if self._models.routes is None:
+            model = self._models.find(body.model)
+        else:
+            model = await self._chosen(exchange, raw, body, incoming, caller)
+        exchange.model, exchange.streams = model.name, body.streams
+        choice = exchange.choice
+        self._admission.check_model(caller, body.model, model.name if choice is None else choice.route)
+        guard: Guard | None = None
+        if self._guarded.by_model is not None:
+            guard, raw, body = await self._redacted(exchange, endpoint, incoming, caller, raw, body)
         call = Call(
             method=b"POST",
             path=incoming.target,
@@ -128,16 +157,19 @@ class Proxy:
             body=endpoint.upstream_body(raw, incoming.content_type, body, model.upstream_name),
             streams=body.streams,
             model=body.model,
+            guardrail=None if guard is None else guard.native,
         )
-        exact = await model.exact_prompt(exchange.path, raw, body)
-        keeper = keeper_of(body, model, self._owners.find, exchange.team)
-        request = model.request(body, incoming.text_of, keeper, exact, caller)
-        await self._admission.reserve(exchange, caller, model, body, request)
+        request = await self._request(exchange, raw, body, incoming, caller, model)
+        request = request if model.division is None else model.division.divided(request, exchange.path, body)
+        exchange.enter("reserve")
+        asked = self._admission.reserve_at_once(exchange, caller, model, body, request)
+        if asked is not None:
+            await self._admission.reserve(asked)
+        exchange.enter(None)
         need = model.need(exchange.path, body, request, caller)
-        continuation, plain_call = None, call
-        if model.continuation != "off" and call.streams:
-            continuation = continuation_of(exchange.path, call, body, mode=model.continuation)
-            call = call if continuation is None else continuation.call
+        is_continued = model.continuation != "off" and call.streams
+        continuation = continuation_of(exchange.path, call, body, mode=model.continuation) if is_continued else None
+        plain_call, call = call, call if continuation is None else continuation.call
         strip_usage = not body.asks_usage
         del raw, body  # as the attempts do with the call: a stream may go on for long when nobody needs its prompt
         watch = self._disconnects.begin(incoming.receive)
@@ -159,7 +191,7 @@ class Proxy:
                 clock=self._clock,
             )
             del call, plain_call
-            await self._answer(attempts, downstream, watch)
+            await self._answer(attempts, downstream, watch, guard)
         except asyncio.CancelledError:
             if not watch.gone:
                 raise
@@ -170,7 +202,55 @@ class Proxy:
             self._disconnects.end(watch)
             self._keep_alive.end(downstream)
 
-    async def _answer(self, attempts: Attempts, downstream: Downstream, watch: Watch) -> None:
+    async def _redacted(  # noqa: PLR0917  # in the order in which they are known
+        self,
+        exchange: Exchange,
+        endpoint: Endpoint,
+        incoming: Incoming,
+        caller: Caller | None,
+        raw: bytes,
+        body: Body,
+    ) -> tuple[Guard | None, bytes, Body]:
+        """What is routed, counted and sent from here on: what the caller sent, without what must not go on."""
+        guard = self._guarded.guard(exchange.model or "", caller, exchange, endpoint)
+        if guard is None:
+            return None, raw, body
+        exchange.enter("guardrails")
+        told = await guard.request(raw)
+        if told is raw:
+            return guard, raw, body
+        return guard, told, self._admission.isolated(endpoint.parse(told, incoming.content_type), caller)
+
+    async def _chosen(
+        self, exchange: Exchange, raw: bytes, body: Body, incoming: Incoming, caller: Caller | None
+    ) -> Model:
+        """The model for *body*, whose name may stand for several."""
+        asking = Asking(
+            path=exchange.path,
+            raw=raw,
+            body=body,
+            header=incoming.text_of,
+            key=exchange.key,
+            team=exchange.team,
+            user=exchange.user,
+            permits=None if caller is None else caller.permits,
+        )
+        model, exchange.choice = await self._chooser.model(asking)
+        return model
+
+    async def _request(  # noqa: PLR0917  # in the order in which they are known
+        self, exchange: Exchange, raw: bytes, body: Body, incoming: Incoming, caller: Caller | None, model: Model
+    ) -> Request:
+        """What routing is to know of it."""
+        exchange.enter("tokens")
+        exact = await model.exact_prompt(exchange.path, raw, body)
+        keeper = keeper_of(body, model, self._owners.find, exchange.team)
+        request = model.request(body, incoming.text_of, keeper, exact, caller)
+        if exchange.trace is not None:
+            exchange.trace.asked(incoming, raw, body, request, caller)
+        return request
+
+    async def _answer(self, attempts: Attempts, downstream: Downstream, watch: Watch, guard: Guard | None) -> None:
         """Send, relay, settle."""
         failure: BaseException | None = None
         try:
@@ -178,11 +258,13 @@ class Proxy:
             if attempt.response_id is not None:
                 self._remember(attempt.response_id, attempts.exchange)
             if attempt.tail is None:
+                if guard is not None:
+                    await guard.answer(attempt)
                 await downstream.answer(attempt.status, attempt.headers, attempt.first)
                 attempts.answered(attempt)
             else:
                 await downstream.start(attempt.status, attempt.headers)
-                await _relay(attempt, attempts, downstream)
+                await _relay(attempt, attempts, downstream, guard)
         except BaseException as error:  # noqa: BLE001  # raised again below
             failure = error
         try:
@@ -206,12 +288,12 @@ class Proxy:
         return Exchange(request_id=request_id, path=incoming.path, started=self._clock())
 
 
-async def _relay(attempt: Attempt, attempts: Attempts, downstream: Downstream) -> None:
+async def _relay(attempt: Attempt, attempts: Attempts, downstream: Downstream, guard: Guard | None) -> None:
     """Pass a stream on to its end, from one worker to the next if need be."""
     continuation = attempts.continuation
     while True:
         try:
-            await _pass_on(attempt, downstream, continuation)
+            await _pass_on(attempt, downstream, continuation, guard)
         except UpstreamError as error:
             if continuation is None:
                 raise
@@ -222,16 +304,19 @@ async def _relay(attempt: Attempt, attempts: Attempts, downstream: Downstream) -
         rest = continuation.closing()
         if rest is not None:
             attempts.completed()
-            await downstream.write(rest, last=True)
+            await _write_last(rest, downstream, guard)
             return
         attempt = await attempts.go_on(failure)
 
 
-async def _pass_on(attempt: Attempt, downstream: Downstream, continuation: Continuation | None) -> None:
+async def _pass_on(
+    attempt: Attempt, downstream: Downstream, continuation: Continuation | None, guard: Guard | None
+) -> None:
     """Pass on, as it comes, what one worker gives of a stream.
 
     Raises:
         UpstreamError: it was not complete. If somebody could go on, nothing of the failure is with the caller.
+        GatewayError: a guardrail has ended it, and told the caller.
     """
     reply, tail = attempt.reply, attempt.tail
     assert tail is not None, "a whole answer is no stream"
@@ -240,6 +325,11 @@ async def _pass_on(attempt: Attempt, downstream: Downstream, continuation: Conti
     while True:
         if data and continuation is not None:
             data = continuation.passed(data)
+        if guard is not None:
+            data = guard.passed(data)
+            if guard.blocked is not None:
+                await _write_last(data, downstream, None)
+                raise guard.blocked
         if data:
             await downstream.write(data)
         if continuation is not None and (tail.aborted or tail.failed is not None):
@@ -254,7 +344,20 @@ async def _pass_on(attempt: Attempt, downstream: Downstream, continuation: Conti
         raise _incomplete()
     if rest and continuation is not None:
         rest = continuation.passed(rest)
+    await _write_last(rest, downstream, guard)
+
+
+async def _write_last(rest: bytes, downstream: Downstream, guard: Guard | None) -> None:
+    """The end of a stream, which a guardrail may yet change.
+
+    Raises:
+        GatewayError: as `_pass_on`.
+    """
+    if guard is not None:
+        rest = await guard.finish(rest)
     await downstream.write(rest, last=True)
+    if guard is not None and guard.blocked is not None:
+        raise guard.blocked
 
 
 def _trace(error: Exception) -> str:

@@ -31,9 +31,12 @@ class Line(msgspec.Struct):
     team: str | None
     key: str | None
     model: str | None
+    route: str | None
+    rule: str | None
     status: int
     stream: bool
     worker: str | None
+    prefill_worker: str | None
     backend: str
     strategy: str | None
     reason: str | None
@@ -48,7 +51,9 @@ class Line(msgspec.Struct):
     prompt_tokens: int | None
     cached_tokens: int | None
     completion_tokens: int | None
+    guardrails: tuple[str, ...]
     error: str | None
+    trace_id: str | None
 
 
 class RequestLog:
@@ -94,7 +99,7 @@ class RequestLog:
         return self._date + MILLISECONDS[int((at - second) * 1000.0)]
 
     def _line(self, exchange: Exchange, now: float) -> Line:
-        usage = exchange.usage
+        usage, choice = exchange.usage, exchange.choice
         first = exchange.first_byte
         return Line(
             time=self._time(),
@@ -104,9 +109,12 @@ class RequestLog:
             team=exchange.team,
             key=exchange.key,
             model=exchange.model,
+            route=None if choice is None else choice.route,
+            rule=None if choice is None else choice.rule,
             status=exchange.status,
             stream=exchange.streams,
             worker=exchange.backend,
+            prefill_worker=exchange.prefill_worker,
             backend=exchange.served_by,
             strategy=exchange.strategy,
             reason=exchange.reason,
@@ -121,5 +129,7 @@ class RequestLog:
             prompt_tokens=usage.prompt_tokens if usage else None,
             cached_tokens=usage.cached_tokens if usage else None,
             completion_tokens=usage.completion_tokens if usage else None,
+            guardrails=exchange.guardrails,
             error=exchange.error,
+            trace_id=None if exchange.trace is None else f"{exchange.trace.trace_id:032x}",
         )

@@ -6,22 +6,29 @@
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from cache_index import WorkerId
+from gateway.adapters.assembly import patience_of, subject_of
+from gateway.adapters.placement import Placement
+from gateway.adapters.shelf import Shelf
 from gateway.cascade.assembly import Cascades
 from gateway.checkup import Patient
 from gateway.engine_metrics import Observation
 from gateway.followers import Subject
 from gateway.health import Health, Rules
-from gateway.kv_events.sources import by_hand
+from gateway.kv_events.sources import Sources, by_hand
 from gateway.model_maker import Knowledge, Made, ModelMaker, base_of, follows
 from gateway.model_names import ModelNames
 from gateway.models import Models
+from gateway.ranks.place import Place, base_id, place_of
+from gateway.rollout.assembly import routes_of
 from gateway.settings import Settings, WorkerSettings
 from gateway.tokenizing.engine_question import EngineAddress
 from routing.fleet import Fleet
+from routing.neighbours import Neighbour, Neighbours
 
 
 class Roster:
@@ -42,6 +49,10 @@ class Roster:
         self._knowledge = knowledge
         self._cascades = cascades
         self._clock = clock
+        self._rng = rng
+        self._neighbours = Neighbours()
+        self.shelf = Shelf(clock=clock)
+        """Where LoRA adapters are."""
         self._maker = ModelMaker(
             knowledge=knowledge, cascades=cascades, addresses=self._addresses, clock=clock, rng=rng
         )
@@ -54,7 +65,10 @@ class Roster:
             ValueError: something cannot be made; then nothing has changed.
         """
         made = {model.name: self._maker.make(model, settings, self._made.get(model.name)) for model in settings.models}
-        names = ModelNames([(model.name, model.aliases) for model in settings.models])
+        names = ModelNames(
+            [(model.name, model.aliases) for model in settings.models]
+            + [(route.name, route.aliases) for route in settings.routes]
+        )
         self._put_in_place(made, names, settings)
 
     def _addresses(self, model: str) -> list[EngineAddress]:
@@ -63,9 +77,9 @@ class Roster:
         if made is None:
             return []
         up = {state.id for state in made.model.fleet if state.is_ready}
-        return [
-            EngineAddress(worker.url, _authorization(worker)) for worker in made.settings.workers if worker.id in up
-        ]
+        # One for each address: ranks behind it have one server.
+        found = {worker.url: worker for worker in made.settings.workers if worker.id in up}
+        return [EngineAddress(url, _authorization(worker)) for url, worker in found.items()]
 
     # ---- putting in place
 
@@ -79,7 +93,10 @@ class Roster:
         for name, each in made.items():
             if each is not former.get(name):
                 self._man(each, former.get(name), everybody)
-        self._models.replace({name: each.model for name, each in made.items()}, names)
+        self._place_adapters(settings)
+        self._introduce()
+        routes = routes_of(settings.routes, self._rng, self._models.routes)
+        self._models.replace({name: each.model for name, each in made.items()}, names, routes)
         self._cascades.attend(settings)
         self._health.attend(self._patients(), rules_of(settings))
         self._knowledge.followers.attend(self._subjects())
@@ -87,6 +104,37 @@ class Roster:
             if each.dispatcher is not None and each is not former.get(name):
                 each.model.turnstile.use(each.dispatcher)
             each.model.came_up()
+
+    def _place_adapters(self, settings: Settings) -> None:
+        """Say which models are LoRA adapters, and let each know where it is."""
+        subjects = []
+        for each in self._made.values():
+            subject = subject_of(each.settings, each.model.fleet)
+            if subject is None:
+                each.model.adapter = None
+            else:
+                subjects.append(subject)
+                each.model.adapter = Placement(self.shelf, subject, each.model.upstream_name)
+        self.shelf.attend(subjects, patience_of(settings.adapters))
+
+    def _introduce(self) -> None:
+        """Let fleets that have workers in common know of each other's load."""
+        fleets: dict[WorkerId, list[Neighbour]] = {}
+        turnstiles = {each.model.fleet: each.model.turnstile for each in self._made.values()}
+        for each in self._made.values():
+            for worker in each.model.workers:
+                fleets.setdefault(worker, []).append(each.model.fleet)
+        shared = {worker: found for worker, found in fleets.items() if len(found) > 1}
+
+        def eased(fleet: Neighbour) -> None:
+            turnstile = turnstiles.get(fleet)  # type: ignore[call-overload]  # none but fleets are in it
+            if turnstile is not None:
+                turnstile.turn()
+
+        self._neighbours.set_fleets(shared, eased)
+        for fleet in turnstiles:
+            if any(state.id in shared for state in fleet):
+                fleet.set_neighbours(self._neighbours)
 
     def _man(self, made: Made, former: Made | None, everybody: set[WorkerId]) -> None:
         """Bring the fleet of a model in step with its workers; whoever is new has to prove that it is up."""
@@ -99,26 +147,41 @@ class Roster:
         known = {state.id for state in fleet}
         fleet.set_workers(model.workers, now, elsewhere=everybody)
         fleet.set_tiers({WorkerId(worker.id): worker.tier for worker in made.settings.workers})
+        divides = made.settings.disaggregation is not None
+        fleet.set_roles({WorkerId(w.id): w.role for w in made.settings.workers if divides and w.role != "both"})
         fleet.set_ways({WorkerId(worker.id): _way_s(worker, made.shared) for worker in made.settings.workers})
         for worker in model.workers:
             if worker not in known:
                 fleet.set_up(worker, up=False)
 
     def _patients(self) -> Iterator[Patient]:
+        """One for each address: who shares it is asked once."""
         for name, each in self._made.items():
+            by_url: dict[str, list[WorkerSettings]] = {}
             for worker in each.settings.workers:
-                worker_id = WorkerId(worker.id)
-                yield Patient(
-                    worker_id,
-                    worker.url,
-                    each.model.fleet,
-                    name,
-                    partial(self._went_down, name, worker_id),
-                    partial(self._observed, name, worker_id),
-                    _authorization(worker),
-                    partial(self._came_up, name),
-                    worker.uid,
-                )
+                by_url.setdefault(worker.url, []).append(worker)
+            for workers in by_url.values():
+                yield self._patient(name, each, workers)
+
+    def _patient(self, name: str, made: Made, workers: Sequence[WorkerSettings]) -> Patient:
+        """Of *workers*, which have one address."""
+        first = workers[0]
+        ids = tuple(WorkerId(worker.id) for worker in workers)
+        places = [(WorkerId(worker.id), place_of(worker)) for worker in workers]
+        return Patient(
+            WorkerId(base_id(first)),
+            first.url,
+            made.model.fleet,
+            name,
+            partial(self._went_down, name, ids),
+            headers=_authorization(first),
+            came_up=partial(self._came_up, name),
+            uid=first.uid,
+            places=tuple((worker, place.instance, place.rank) for worker, place in places if place is not None),
+            on_reading=partial(self._observed, name, places),
+            wants_adapters=partial(self.shelf.wants_list, first.url),
+            on_adapters=partial(self.shelf.listed, first.url),
+        )
 
     def _subjects(self) -> dict[Subject, list[Fleet]]:
         """Every worker of which it matters what its engine tells, once, with the fleets that it belongs to.
@@ -135,14 +198,22 @@ class Roster:
 
     # By name: a worker may be under observation for longer than the model that it was put under observation with.
 
-    def _went_down(self, model: str, worker: WorkerId) -> None:
-        self._made[model].model.went_down(worker)
+    def _went_down(self, model: str, workers: Sequence[WorkerId]) -> None:
+        for worker in workers:
+            self._made[model].model.went_down(worker)
 
     def _came_up(self, model: str) -> None:
         self._made[model].model.came_up()
 
-    def _observed(self, model: str, worker: WorkerId, observation: Observation) -> None:
-        self._made[model].model.observed(worker, observation)
+    def _observed(self, model: str, places: Sequence[tuple[WorkerId, Place | None]], observation: Observation) -> None:
+        """Tell each of those at one address what the reading says of its place."""
+        whole, model_workers = observation.reading, self._made[model].model.workers
+        backend = model_workers.get(places[0][0])
+        if backend is not None:
+            self.shelf.observed(backend.url, observation)
+        for worker, place in places:
+            own = whole if place is None else whole.of(place.instance, place.rank)
+            self._made[model].model.observed(worker, replace(observation, reading=own))
 
 
 def rules_of(settings: Settings) -> Rules:
@@ -165,18 +236,28 @@ def _way_s(worker: WorkerSettings, settings: Settings) -> float:
 
 
 def _subject(worker: WorkerSettings, model: str) -> Subject:
-    told = worker.kv_events
+    told, place = worker.kv_events, place_of(worker)
     sources = None
     if told is not None:
+        ranks = told.ranks if place is None else (place.rank or 0) + 1
         sources = by_hand(
             url=worker.url,
             endpoint=told.endpoint,
             replay_endpoint=told.replay_endpoint,
             topic=told.topic,
-            ranks=told.ranks,
+            ranks=ranks,
         )
     headers = frozenset(_authorization(worker).items())
-    return Subject(WorkerId(worker.id), worker.url, headers, model, sources, worker.uid)
+    if place is None:
+        return Subject(WorkerId(worker.id), worker.url, headers, model, sources, worker.uid)
+    if place.instance is not None and sources is None:
+        sources = Sources(())  # a frontend, which has none, is not asked
+    pinned = {name.decode("ascii"): value.decode("ascii") for name, value in place.headers}
+    return Subject(
+        *(WorkerId(worker.id), worker.url, headers | frozenset(pinned.items()), model, sources, worker.uid),
+        rank=place.rank or 0,
+        name=base_id(worker),
+    )
 
 
 def _authorization(worker: WorkerSettings) -> dict[str, str]:

@@ -18,6 +18,7 @@ class _Load(msgspec.Struct):
     num_waiting_reqs: _Count
     token_usage: _Share | None = None
     max_total_num_tokens: _Count | None = None
+    dp_rank: _Count = 0
 
 
 class _Loads(msgspec.Struct):
@@ -37,6 +38,8 @@ class CacheRoom:
     cache_tokens: int | None = None
     block_size: int | None = None
     """Tokens per page."""
+    of_rank_tokens: int | None = None
+    """The part of one rank."""
 
 
 def parse_loads(body: bytes) -> EngineReading | None:
@@ -52,6 +55,17 @@ def parse_loads(body: bytes) -> EngineReading | None:
         waiting=float(sum(load.num_waiting_reqs for load in loads)),
         kv_usage=min(1.0, sum(shares) / len(shares)) if shares else None,
         cache_tokens=sum(load.max_total_num_tokens or 0 for load in loads) or None,
+        places={(None, load.dp_rank): _of_rank(load) for load in loads} if len(loads) > 1 else {},
+    )
+
+
+def _of_rank(load: _Load) -> EngineReading:
+    return EngineReading(
+        Engine.SGLANG,
+        running=float(load.num_running_reqs),
+        waiting=float(load.num_waiting_reqs),
+        kv_usage=None if load.token_usage is None else min(1.0, load.token_usage),
+        cache_tokens=load.max_total_num_tokens or None,
     )
 
 
@@ -62,5 +76,7 @@ def parse_server_info(body: bytes) -> CacheRoom:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return CacheRoom()
     return CacheRoom(
-        cache_tokens=(info.max_total_num_tokens or 0) * (info.dp_size or 1) or None, block_size=info.page_size or None
+        cache_tokens=(info.max_total_num_tokens or 0) * (info.dp_size or 1) or None,
+        block_size=info.page_size or None,
+        of_rank_tokens=info.max_total_num_tokens or None,
     )

@@ -71,7 +71,8 @@ class StartChecks:
             prompts = model.exact_prompts
             if prompts is None or (prompts.local is not None and prompts.local.is_loading):
                 continue
-            due += [(model, prompts, followed[worker]) for worker in model.workers if worker in followed]
+            halves = _cannot_be_tried(model)
+            due += [(model, prompts, followed[w]) for w in model.workers if w in followed and w not in halves]
         self._found = {key: verdict for key, verdict in self._found.items() if key in {(m.name, s) for m, _, s in due}}
         for model, prompts, subject in due:
             if (model.name, subject) not in self._found and self._streams.state(subject.worker) == "live":
@@ -120,3 +121,10 @@ class StartChecks:
                 model.name,
                 ", ".join(sorted(differing)),
             )
+
+
+def _cannot_be_tried(model: Model) -> set[WorkerId]:
+    """SGLang's workers that do a half refuse a whole completion."""
+    if model.division is None or model.division.flow != "sglang":
+        return set()
+    return {worker.id for worker in model.fleet if worker.role != "both"}

@@ -45,6 +45,8 @@ class Tally:
         self.retries = 0
         self.continued = 0
         self.fallbacks = 0
+        self.prefills: defaultdict[str, int] = defaultdict(int)
+        """Prompts of requests that could be divided, by where they were computed."""
         self.tokens = {"prompt": 0, "cached": 0, "predicted": 0, "completion": 0}
         self.histograms = {name: Histogram(bounds) for name, _, bounds in HISTOGRAMS}
 
@@ -57,6 +59,8 @@ class Tally:
             self.retries += exchange.attempts - 1
         self.continued += exchange.continued
         self.fallbacks += exchange.fell_back
+        if exchange.prefill is not None:
+            self.prefills[exchange.prefill] += 1
         if exchange.error is None:
             self._answered(exchange, now)
         else:
@@ -108,6 +112,23 @@ class TeamTally:
         else:
             self.workers_usd += exchange.cost_usd
         self.saved_usd += exchange.saved_usd
+
+
+class TeamCounts:
+    """What the requests of every team came to."""
+
+    def __init__(self) -> None:
+        self.tallies: dict[str, TeamTally] = {}
+
+    def observe(self, exchange: Exchange, now: float) -> None:  # noqa: ARG002  # as observers are asked
+        """Count *exchange*, if a team is behind it."""
+        team = exchange.team
+        if team is None:
+            return
+        tally = self.tallies.get(team)
+        if tally is None:
+            tally = self.tallies[team] = TeamTally()
+        tally.observe(exchange)
 
 
 HISTOGRAMS = (

@@ -109,6 +109,11 @@ class Tenancy:
         """Whether the store is away: keys are those that are known, and limits are held without it."""
         return self.quota.is_degraded or self._following.is_away
 
+    @property
+    def keys_are_stale(self) -> bool:
+        """Whether changes of keys and teams cannot be heard."""
+        return self._following.is_away
+
     async def aclose(self) -> None:
         """To be awaited when the loops have ended."""
         await self.stores.aclose()

@@ -1,6 +1,8 @@
 """Moments and durations as logs and the ledger tell them, at a tenth of what strftime and round take."""
 
-MILLISECONDS = tuple(f".{ms:03d}Z" for ms in range(1000))
+from typing import Final
+
+MILLISECONDS: Final = tuple(f".{ms:03d}Z" for ms in range(1000))
 """What follows the second in a time of RFC 3339, in UTC."""
 
 

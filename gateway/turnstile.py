@@ -52,6 +52,11 @@ class Turnstile:
         return self._dispatcher.at_once(request, self._clock())
 
     @property
+    def now(self) -> float:
+        """The time by which it lets requests through, in monotonic seconds."""
+        return self._clock()
+
+    @property
     def waiting(self) -> int:
         """Requests that are held."""
         return self._dispatcher.waiting

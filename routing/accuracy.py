@@ -4,9 +4,11 @@ Nobody else in the field looks: an index that lies (another template, another bl
 that are not there, and nothing shows it but slowness.
 """
 
-ENOUGH_TOKENS = 4096.0
+from typing import Final
+
+ENOUGH_TOKENS: Final = 4096.0
 """Evidence below which nothing is concluded."""
-BAND = 0.9
+BAND: Final = 0.9
 """Nearer to 1, a correction is noise: it would only break ties between workers that have the same."""
 LIES_BELOW = 0.5
 TRUE_ABOVE = 0.8

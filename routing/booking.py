@@ -38,6 +38,7 @@ class Booking:
         "decodes_beside",
         "first_byte_at",
         "is_elsewhere",
+        "is_remote",
         "life",
         "new_blocks",
         "plain_tokens",
@@ -64,6 +65,7 @@ class Booking:
         told_tokens: float | None = None,
         source: Source = "shadow",
         is_elsewhere: bool = False,
+        is_remote: bool = False,
     ) -> None:
         self.worker = worker
         self.request = request
@@ -87,6 +89,8 @@ class Booking:
         self.source: Source = source
         self.is_elsewhere = is_elsewhere
         """Another gateway has made it, and knows how it ends."""
+        self.is_remote = is_remote
+        """A prefill worker computes its prompt: it is load here, but nothing that waits for a prefill."""
         self.decodes_beside = 0
         """Requests that were generating when this one began to."""
 

@@ -50,10 +50,19 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
     """The same by what the engine told, trusted or not; None where nothing was told."""
     way_s: float = 0.0
     """What it costs more than one that is near: it stands in another zone."""
+    fetches: bool = False
+    """It decodes what a prefill worker has computed, if it is given that."""
+    remote_tokens: float = 0.0
+    """Of the prompt, that a prefill worker computes for it and that it fetches; 0: it computes what it lacks."""
+    evicts_s: float = 0.0
+    """Expected seconds to compute again what has to leave its cache for the request."""
 
+
+Role = Literal["both", "prefill", "decode"]
+"""What a worker does: whole requests; prompts only, for others; or answers, to prompts that others computed."""
 
 WhyNotReady = Literal["down", "asleep", "draining"]
-WhyNot = WhyNotReady | Literal["breaker open", "not the worker that keeps the response"]
+WhyNot = WhyNotReady | Literal["breaker open", "not the worker that keeps the response", "a prefill worker"]
 
 
 class Excluded(msgspec.Struct, frozen=True):

@@ -9,10 +9,11 @@ from cache_index import CacheIndex, Prefix, WorkerId
 from cache_index.confirmed import Confirmed
 from routing.booking import Booking, Ending, Outcome
 from routing.breaker import Breaker
-from routing.candidate import Candidate, Excluded, WhyNot
+from routing.candidate import Candidate, Excluded, Role, WhyNot
 from routing.estimates import BytesPerToken, OutputLength
 from routing.explanation import prefill_s
 from routing.knowledge import Knowledge, ToldHit
+from routing.neighbours import Neighbours
 from routing.pools import Reach, reach
 from routing.rates import Rates
 from routing.request import Request
@@ -57,6 +58,11 @@ class Fleet:
         self._workers: dict[WorkerId, Worker] = {}
         self._tiers: Mapping[WorkerId, int] = {}
         self._ways_s: Mapping[WorkerId, float] = {}
+        self._adapters_s: dict[WorkerId, float] = {}
+        self._neighbours: Neighbours | None = None
+        self._roles: Mapping[WorkerId, Role] = {}
+        self.has_roles = False
+        """Whether there are workers that do a part of a request only."""
         self.has_pools = False
         """Whether there are workers of more than one tier."""
         self._next_life = 0
@@ -91,6 +97,7 @@ class Fleet:
                 )
         self.set_tiers(self._tiers)
         self.set_ways(self._ways_s)
+        self.set_roles(self._roles)
 
     def set_tiers(self, tiers: Mapping[WorkerId, int]) -> None:
         """The pool of every worker that there is or will be; those that are not named are of the first, 0."""
@@ -103,7 +110,36 @@ class Fleet:
         """What requests to a worker cost more than those to a near one, of all that there are or will be; else 0."""
         self._ways_s = ways_s
         for worker in self._workers.values():
-            worker.way_s = ways_s.get(worker.id, 0.0)
+            worker.way_s = ways_s.get(worker.id, 0.0) + self._adapters_s.get(worker.id, 0.0)
+
+    def set_adapter_s(self, worker: WorkerId, seconds: float) -> None:
+        """What requests to *worker* cost more because it has to load their LoRA adapter first; 0: nothing."""
+        self._adapters_s[worker] = seconds
+        state = self._workers.get(worker)
+        if state is not None:
+            state.way_s = self._ways_s.get(worker, 0.0) + seconds
+
+    def adapter_s(self, worker: WorkerId) -> float:
+        """What `set_adapter_s` said last of *worker*."""
+        return self._adapters_s.get(worker, 0.0)
+
+    def set_neighbours(self, neighbours: Neighbours | None) -> None:
+        """Who tells fleets that have workers in common with this one of its bookings; None: there are none."""
+        self._neighbours = neighbours
+
+    def own_in_flight(self, worker: WorkerId) -> int:
+        """Requests of this model on *worker*, those of other gateways too; without those of other models."""
+        state = self._workers.get(worker)
+        if state is None:
+            return 0
+        return state.in_flight - (0 if self._neighbours is None else self._neighbours.beside(self, worker))
+
+    def set_roles(self, roles: Mapping[WorkerId, Role]) -> None:
+        """What each worker does, of all that there are or will be; those that are not named do whole requests."""
+        self._roles = roles
+        for worker in self._workers.values():
+            worker.role = roles.get(worker.id, "both")
+        self.has_roles = any(worker.role != "both" for worker in self._workers.values())
 
     def life(self, worker: WorkerId) -> int:
         """Another number each time that *worker* has come up again, or has joined again; -1 while it is not there."""
@@ -216,6 +252,9 @@ class Fleet:
         if self._witness is not None:
             for booking in lost:
                 self._witness.released(booking, Outcome(Ending.ABORTED))
+        if self._neighbours is not None:
+            for booking in lost:
+                self._neighbours.ended(booking, now)
         return lost
 
     def candidates(self, request: Request, now: float) -> list[Candidate]:
@@ -224,8 +263,16 @@ class Fleet:
         Of a pinned request: its worker, if that is ready.
         """
         ready = [worker for worker in self._workers.values() if worker.is_ready]
+        if self.has_roles:
+            ready = [worker for worker in ready if worker.role != "prefill"]
         if request.pinned is not None:
             ready = [worker for worker in ready if worker.id == request.pinned]
+        workers = [worker for worker in ready if worker.breaker.allows(now)] or ready
+        return self._as_candidates(workers, request, now)
+
+    def prefill_candidates(self, request: Request, now: float) -> list[Candidate]:
+        """Prefill workers that could compute the prompt of *request* for another: as `candidates` has them."""
+        ready = [worker for worker in self._workers.values() if worker.is_ready and worker.role == "prefill"]
         workers = [worker for worker in ready if worker.breaker.allows(now)] or ready
         return self._as_candidates(workers, request, now)
 
@@ -234,7 +281,7 @@ class Fleet:
 
         The one with the least to do first.
         """
-        ready = [worker for worker in self._workers.values() if worker.is_ready and request.pinned in (None, worker.id)]
+        ready = [w for w in self._workers.values() if w.is_answering and request.pinned in (None, w.id)]
         behind = [worker for worker in ready if not worker.breaker.allows(now)]
         return sorted(self._as_candidates(behind, request, now), key=lambda each: each.load.backlog_s)
 
@@ -272,22 +319,26 @@ class Fleet:
             return None
         uncached = max(1.0, request.prompt_tokens - candidate.hit_tokens)
         work_s = worker.prefill_s(uncached) + candidate.load_s
+        is_remote = candidate.remote_tokens > 0.0
         brings = self._index.record(worker.id, request.prefix) if request.writes_cache else 0
         self._predict(worker.id, request, now)
         booking = Booking(
             worker.id,
             request,
             brings,
-            uncached,
+            1.0 if is_remote else uncached,
             work_s,
             now,
             plain_tokens=candidate.plain_tokens,
             told_tokens=candidate.told_tokens,
             source=candidate.source,
+            is_remote=is_remote,
         )
         worker.book(booking, now)
         if self._witness is not None:
             self._witness.booked(booking)
+        if self._neighbours is not None:
+            self._neighbours.booked(self, booking, now)
         return booking
 
     def first_byte(self, booking: Booking, now: float) -> None:
@@ -298,6 +349,8 @@ class Fleet:
             self._predict(worker.id, booking.request, now)
             if was_pending and self._witness is not None:
                 self._witness.first_byte(booking)
+            if was_pending and self._neighbours is not None:
+                self._neighbours.began(booking, now)
 
     def release(self, booking: Booking, outcome: Outcome, now: float) -> None:
         """The request is over. Must be called once for every booking; what it taught is taken in."""
@@ -306,6 +359,8 @@ class Fleet:
             worker.release(booking, now)
         if self._witness is not None:
             self._witness.released(booking, outcome)
+        if self._neighbours is not None:
+            self._neighbours.ended(booking, now)
         if worker is None:
             return  # a worker that left and came back has nothing to learn from its former life
         if booking.life == worker.life:
@@ -345,10 +400,39 @@ class Fleet:
             worker, request, brings, uncached_tokens, state.prefill_s(uncached_tokens), now, is_elsewhere=True
         )
         state.book_elsewhere(booking, now)
+        if self._neighbours is not None:
+            self._neighbours.booked(self, booking, now)
         return booking
 
+    def book_beside(self, booking: Booking, now: float) -> Booking | None:
+        """A fleet that shares the worker of *booking* has given it that: it counts as load here too, and as no more.
+
+        None if the worker is not here. O(1).
+        """
+        state = self._workers.get(booking.worker)
+        if state is None:
+            return None
+        tokens, theirs = booking.uncached_tokens, booking.request
+        request = Request(
+            Prefix(b""), 0, tokens, theirs.output_tokens, streams=theirs.streams, reads_cache=False, writes_cache=False
+        )
+        copy = Booking(
+            state.id,
+            request,
+            0,
+            tokens,
+            state.prefill_s(tokens),
+            now,
+            is_elsewhere=True,
+            is_remote=booking.is_remote,
+        )
+        state.book_elsewhere(copy, now)
+        return copy
+
     def first_byte_elsewhere(self, booking: Booking, now: float) -> None:
-        """As `first_byte`, of what `book_elsewhere` answered."""
+        """As `first_byte`, of what `book_elsewhere` or `book_beside` answered."""
+        if self._neighbours is not None:
+            self._neighbours.began(booking, now)
         worker = self._living(booking)
         if worker is not None:
             worker.first_byte_elsewhere(booking, now)
@@ -359,6 +443,8 @@ class Fleet:
 
         Calling it again, or for a booking that has expired, releases nothing more.
         """
+        if self._neighbours is not None:
+            self._neighbours.ended(booking, now)
         worker = self._living(booking)
         if worker is None:
             return
@@ -401,7 +487,7 @@ class Fleet:
                 self.bytes_per_token.learn(request.prompt_bytes, outcome.prompt_tokens)
             if outcome.cached_tokens is not None:
                 uncached = max(1.0, float(outcome.prompt_tokens - outcome.cached_tokens))
-                if request.reads_cache and request.writes_cache:
+                if request.reads_cache and request.writes_cache and not booking.is_remote:
                     worker.learn_hit(booking, float(outcome.cached_tokens))
         if request.writes_cache or outcome.cached_tokens is not None:  # else nobody knows how much was computed
             worker.learn(booking, now, uncached_tokens=uncached, completion_tokens=outcome.completion_tokens)
@@ -426,7 +512,7 @@ class Fleet:
             if told is None or not all([worker.is_confirmed for worker in workers]):  # noqa: C419  # faster
                 shadow = self._index.match(request.prefix)
         tokens_per_block = self._block_bytes / self.bytes_per_token.ratio
-        return Knowledge(request, told, shadow, tokens_per_block, self._tier_prices)
+        return Knowledge(request, told, shadow, tokens_per_block, self._tier_prices, index=self._index)
 
     def _predict(self, worker: WorkerId, request: Request, now: float) -> None:
         """*worker* will soon tell that it holds the prompt of *request*."""
@@ -484,6 +570,8 @@ def _tell(breaker: Breaker, booking: Booking, outcome: Outcome, now: float) -> N
 
 def _why_not(worker: Worker, request: Request) -> WhyNot:
     """Why *worker* is no candidate for *request*."""
+    if worker.role == "prefill":
+        return "a prefill worker"
     if request.pinned is not None and request.pinned != worker.id:
         return "not the worker that keeps the response"
     return worker.why_not_ready or "breaker open"

@@ -8,7 +8,8 @@ sent. Held here it can still go elsewhere, and what is short need not wait behin
    contended, cold prompts that overtake warm ones cost them their caches, and they come back cold. That is how queues
    that age faster collapse under agents with more context than the fleet has room for (benchmarks/results/replay.md).
 2. The home of each, in that order: the worker on which it would cost least, behind all that stand before it. So a hot
-   prefix spreads as soon as its queue costs more than computing it a second time.
+   prefix spreads as soon as its queue costs more than computing it a second time: soon while the fleet idles, late on a
+   busy one. What has to leave a cache for it, and is likely to be asked for again, is work as well.
 3. It is released if its home is about to be free, and no worker idles that is the home of anybody.
 
 Where teams share the fleet, every request takes its turn, whatever its strategy, once no worker is about to be free:
@@ -22,6 +23,7 @@ Where workers are in pools, a home is sought in the next pool as well once the w
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,15 +40,15 @@ from routing.rendezvous import Rendezvous
 from routing.request import Request
 from routing.sessions import Sessions
 from routing.strategies.by_name import StrategiesByName
-from routing.strategies.prefix_aware import DECODE_PRICE
+from routing.strategies.prefix_aware import DECODE_PRICE, externality
 from routing.waiting import Seconds, Waiting
 from routing.worker import Worker
 
-LATE = frozenset({"kv_aware"})
+LATE: Final = frozenset({"kv_aware"})
 """Strategies whose requests are held, also of one team. The others rank by more than cost, or mean what they say."""
 BY_COST = frozenset({"kv_aware", "prefix_aware"})
 """Strategies that think in seconds: what they wait for is the worker where a request costs least."""
-ANYWHERE = frozenset({"round_robin", "least_loaded"})
+ANYWHERE: Final = frozenset({"round_robin", "least_loaded"})
 """Strategies for which any worker will do that is free."""
 ALONE = Fairness(starvation_s=float("inf"))
 """One team, and one class."""
@@ -57,7 +59,7 @@ OWED_DEPTH = 5.0
 times are wrong by and the way to an engine and back, and binds nobody to a worker for long before it is free."""
 HEARTBEAT_S = 0.5
 """Between two looks at the queue where nothing says that anything has changed."""
-NOBODY: list[Candidate] = []
+NOBODY: Final[list[Candidate]] = []
 ROUNDING_S = 1e-9
 """When a backlog was to have reached the depth it may be a hair above."""
 
@@ -78,7 +80,11 @@ class Patience:
     head_start_s: float = 30.0
     """How much waiting counts little beside what a prompt costs."""
     price: float = 3.0
-    """Seconds of waiting that a second of prefill is worth when a home is sought: it delays those who come after."""
+    """Most seconds of waiting that a second of prefill is worth when a home is sought: it delays those who come after.
+
+    Where the fleet idles half of the time it is 2, where it idles 1: as for `PrefixAware`. So below saturation nobody
+    waits long for a hot prefix; it spreads.
+    """
     most_waiting: int = 4096
     """With as many waiting, more are released at once."""
     fresh_s: float = 0.5
@@ -102,6 +108,8 @@ class _View:
     is_open: npt.NDArray[np.bool_]
     """Has room whatever its backlog is believed to be."""
     depth_s: float
+    price: float
+    """Seconds of waiting that a second of prefill is worth."""
 
     def takes(self) -> npt.NDArray[np.bool_]:
         """Whether what is sent there is computed as soon as that is possible at all."""
@@ -406,15 +414,18 @@ class LateBinding:
         backlog_s, slower_s = np.full(len(workers), np.inf), np.zeros(len(workers))
         room, is_open = np.full(len(workers), np.inf), np.zeros(len(workers), np.bool_)
         way_s = np.array([worker.way_s for worker in workers])
+        busy_shares = []
         for place, worker in enumerate(workers):
             if worker.is_ready:
                 load = worker.load(now)
                 backlog_s[place] = load.backlog_s
+                busy_shares.append(load.busy_share)
                 slower_s[place] = load.decode_s_per_token * load.in_flight * DECODE_PRICE
                 if self._fairness is not None:
                     room[place] = worker.room(load.backlog_s, depth_s, now)
                     is_open[place] = load.backlog_s > depth_s and room[place] >= 1.0
-        return _View(backlog_s, slower_s, way_s, room, is_open, depth_s)
+        price = min(self._patience.price, 1.0 + externality(busy_shares))
+        return _View(backlog_s, slower_s, way_s, room, is_open, depth_s, price)
 
     def _note_workers(self) -> list[Worker]:
         """Everybody is looked up again when others are there than before."""
@@ -467,15 +478,16 @@ class LateBinding:
 
     def _offer(self, each: Waiting, candidates: list[Candidate], reserves: list[Candidate]) -> None:
         request = each.request
-        prefill_s = np.full(len(self._workers), np.inf)
+        prefill_s, evicts_s = np.full(len(self._workers), np.inf), np.zeros(len(self._workers))
         each.order, each.reserves = candidates, reserves
         admitting = [c for c in each.order if c.admits] or each.order
         for candidate in admitting:
             load = candidate.load
             uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
             seconds = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token + candidate.load_s
-            prefill_s[self._places[candidate.worker]] = seconds
-        each.prefill_s = prefill_s
+            place = self._places[candidate.worker]
+            prefill_s[place], evicts_s[place] = seconds, candidate.evicts_s
+        each.prefill_s, each.evicts_s = prefill_s, evicts_s
         each.least_s = float(prefill_s.min()) if admitting else 0.0
         each.cost_s = each.least_s
         if admitting:
@@ -483,8 +495,8 @@ class LateBinding:
 
     def _home(self, each: Waiting, view: _View) -> int:
         """The place where it costs least; among equals any, or the one that replicas choose as well."""
-        costs_s = view.backlog_s + self._patience.price * each.prefill_s + view.slower_s * each.request.output_tokens
-        costs_s += view.way_s
+        costs_s = view.backlog_s + view.price * (each.prefill_s + each.evicts_s)
+        costs_s += view.slower_s * each.request.output_tokens + view.way_s
         margin_s = ROUNDING_S if self._ties is None else max(ROUNDING_S, self._ties.tie_s)
         equal = np.flatnonzero(costs_s <= costs_s.min() + margin_s)
         if len(equal) == 1:

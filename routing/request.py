@@ -47,3 +47,5 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     spill_in_s: float | None = None
     """If its first token would come later than so many seconds from its coming, it may be refused: something else than
     a worker can answer it. None: it waits."""
+    divides: bool = False
+    """One worker may compute its prompt and another generate its answer."""

@@ -1,10 +1,10 @@
 """Whose turn it is to be served, among those who share something by weight."""
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 Name = TypeVar("Name", str, int)
 
-MOST = 4096
+MOST: Final = 4096
 """Names that are remembered before those are forgotten that are owed nothing and owe nothing."""
 
 

@@ -25,7 +25,7 @@ class Waiting:
     """What is known of a request in the queue. Seconds by the place of a worker in the fleet."""
 
     __slots__ = (
-        *("begins_session", "cost_s", "due_in_s", "gives_up_at", "least_s", "level", "order", "prefill_s"),
+        *("begins_session", "cost_s", "due_in_s", "evicts_s", "gives_up_at", "least_s", "level", "order", "prefill_s"),
         *("found", "request", "reserves", "seen_at", "since", "spill_in_s", "team", "weight"),
     )
 
@@ -54,6 +54,8 @@ class Waiting:
         self.reserves: list[Candidate] = []
         """The others, to be tried when those have failed."""
         self.prefill_s: Seconds = np.empty(0)
+        self.evicts_s: Seconds = np.empty(0)
+        """To compute again what has to leave the cache for it."""
         self.least_s = 0.0
         self.cost_s = 0.0
         """What it takes from the others: prefill where most of it is cached, and its share of every step after that."""

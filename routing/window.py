@@ -1,8 +1,9 @@
 """How often something happened of late."""
 
 from collections import deque
+from typing import Final
 
-PARTS = 10
+PARTS: Final = 10
 """Of the window: what is counted leaves it a tenth at a time."""
 
 

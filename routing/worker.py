@@ -9,26 +9,27 @@
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from cache_index import WorkerId
 from routing.accuracy import Accuracy
 from routing.booking import Booking
 from routing.breaker import Breaker
 from routing.busy import BusyShare
-from routing.candidate import Load, WhyNotReady
+from routing.candidate import Load, Role, WhyNotReady
 from routing.rates import Gap, Pace, Rates
 from routing.slots import Slots
 from routing.warmup import WarmUp
 
-CAUTION = 1.15
+CAUTION: Final = 1.15
 """Learnt seconds per token are taken this much longer."""
-S_PER_TOKEN_MIN = 1e-6
+S_PER_TOKEN_MIN: Final = 1e-6
 """A million tokens per second: no engine is faster, but samples may say so where short prompts waited for long ones."""
 OUTLIER = 4.0
 """A sample that took longer than this many times the prediction, plus some slack, is taken as that long."""
 PREFILL_SLACK_S = 1.0
 TPOT_SLACK_S = 0.02
-USUAL_SHARE = 0.1
+USUAL_SHARE: Final = 0.1
 """What one booking counts in the work that is usual."""
 LATE = 1.5
 """Times as long as predicted that a prefill may take, besides `LATE_SLACK_S`, before it is held to be queued."""
@@ -53,6 +54,7 @@ class Worker:
         """Which pool it belongs to: those of the lowest number are asked first."""
         self.way_s = 0.0
         """What a request to it costs more than one to a worker that is near."""
+        self.role: Role = "both"
         self.is_up = True
         self.is_asleep = False
         self.is_draining = False
@@ -87,6 +89,11 @@ class Worker:
     def is_ready(self) -> bool:
         """It lives, is awake and is to have work: requests may go there."""
         return self.is_up and not self.is_asleep and not self.is_draining
+
+    @property
+    def is_answering(self) -> bool:
+        """It is ready, and what it answers is an answer: a prefill worker computes prompts for others."""
+        return self.role != "prefill" and self.is_up and not self.is_asleep and not self.is_draining
 
     @property
     def why_not_ready(self) -> WhyNotReady | None:
@@ -197,7 +204,7 @@ class Worker:
         """
         self._pass_turns(now)
         if booking not in self._pending:
-            return False
+            return booking.is_remote and self._begins_fetched(booking, now)
         late = self._is_late(booking, now)
         self._measure(booking, now)
         self._begin_decode(booking, now)
@@ -242,12 +249,13 @@ class Worker:
         """Take the measured times of an answered *booking* into the rates."""
         if booking.first_byte_at is None:
             self._slots.answered_early()
-        if booking.service_s is None or booking.first_byte_at is None:
+        if booking.first_byte_at is None or (booking.service_s is None and not booking.is_remote):
             return
         rates = self._rates
-        service_s = min(booking.service_s, OUTLIER * rates.prefill_s(uncached_tokens) + PREFILL_SLACK_S)
-        rates.learn_prefill(uncached_tokens, service_s)
-        self._pace.learn(measured_s=service_s, fleet_s=rates.prefill_s(uncached_tokens))
+        if booking.service_s is not None:
+            service_s = min(booking.service_s, OUTLIER * rates.prefill_s(uncached_tokens) + PREFILL_SLACK_S)
+            rates.learn_prefill(uncached_tokens, service_s)
+            self._pace.learn(measured_s=service_s, fleet_s=rates.prefill_s(uncached_tokens))
         if completion_tokens is not None and completion_tokens > 1:
             self._gap.learn(now - booking.first_byte_at, completion_tokens - 1)
             rates.gap.learn(now - booking.first_byte_at, completion_tokens - 1)
@@ -277,6 +285,9 @@ class Worker:
         self._pass_turns(now)
         self._busy.observe(now, busy=bool(self._pending))
         booking.life = self.life
+        if booking.is_remote:
+            self._decoding[booking] = None
+            return
         booking.wait_s = self._backlog_s(now) + self._slot_wait_s(booking)
         if not self._pending:
             self._turn_since = now
@@ -284,6 +295,14 @@ class Worker:
         self._pending[booking] = None
         self._pending_s += booking.work_s
         self._usual_s += (booking.work_s - self._usual_s) * (USUAL_SHARE if self._usual_s else 1.0)
+
+    def _begins_fetched(self, booking: Booking, now: float) -> bool:
+        """The first token is there of a prompt that another worker computed; whether that is news."""
+        if booking.first_byte_at is not None or booking not in self._decoding:
+            return False
+        booking.first_byte_at = now
+        booking.decodes_beside = len(self._decoding) - 1
+        return True
 
     def _measure(self, booking: Booking, now: float) -> None:
         """The time since its turn began is its prefill's, or in parts that of all that the engine computed with it."""

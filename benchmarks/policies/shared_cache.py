@@ -70,6 +70,10 @@ class SharedCache:
                 del self._prefilling[server]
         self._serve(now)
 
+    def wake(self, now: float) -> None:
+        self._run_until(now)
+        self._serve(now)
+
     def next_event_at(self) -> float | None:
         return self._outbox[0].at if self._outbox else self._servers.next_event_at()
 

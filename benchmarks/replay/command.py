@@ -102,7 +102,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         "--strategy",
         "--strategies",
         dest="strategies",
-        type=_strategies,
+        type=strategy_names,
         default=list(NAMES),
         help=f"names with commas between: {', '.join(ENTRANTS)}",
     )
@@ -115,7 +115,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     return parser.parse_args(arguments)
 
 
-def _strategies(text: str) -> list[str]:
+def strategy_names(text: str) -> list[str]:
+    """Of an option, with commas between. Raises ``ArgumentTypeError`` for one that nothing is known by."""
     names = text.split(",")
     unknown = [name for name in names if name not in ENTRANTS]
     if unknown:

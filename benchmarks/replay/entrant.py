@@ -15,7 +15,6 @@ from gateway.simulator.fifo import FifoEngine
 from gateway.simulator.timing import Timing
 from routing.strategies import NAMES
 
-REAL_TOKENS_PER_S = Timing().prefill_tokens_per_s
 GATEWAY_TOKENS_PER_S = 2000.0
 """What a gateway believes of engines before it has measured any: the default of `Fleet`."""
 
@@ -23,8 +22,8 @@ GATEWAY_TOKENS_PER_S = 2000.0
 @dataclass(frozen=True, slots=True)
 class Entrant:
     policy: Callable[[Setup], Policy]
-    tokens_per_s: float = REAL_TOKENS_PER_S
-    """What it believes of the engines' prefill at first, where the setting does not say."""
+    tokens_per_s: float | None = None
+    """What it believes of the engines' prefill at first, where the setting does not say; None: what is true."""
     order: Order | None = None
     """Of the one queue before one cache of all workers; None: each worker has its own."""
 
@@ -36,12 +35,16 @@ class Entrant:
         return setting.workers * setting.blocks if self.order is not None else setting.blocks
 
     def engine(self, setting: Setting, pool: BlockPool) -> Engine:
+        timing = Timing(prefill_tokens_per_s=setting.prefill_tokens_per_s)
         if self.order is not None:
-            return SharedCache(pool, setting.workers, self.order)
-        return FifoEngine(pool) if setting.timing == "fifo" else ChunkedEngine(pool)
+            return SharedCache(pool, setting.workers, self.order, timing)
+        return FifoEngine(pool, timing) if setting.timing == "fifo" else ChunkedEngine(pool, timing)
 
     def believed_tokens_per_s(self, setting: Setting) -> float:
-        return self.tokens_per_s if setting.rate_error is None else REAL_TOKENS_PER_S * setting.rate_error
+        real = setting.prefill_tokens_per_s
+        if setting.rate_error is not None:
+            return real * setting.rate_error
+        return real if self.tokens_per_s is None else self.tokens_per_s
 
 
 def _ours(strategy: str) -> Entrant:

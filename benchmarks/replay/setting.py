@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.replay.trace import TRACES
+from gateway.simulator.timing import Timing
 
 TimingModel = Literal["fifo", "chunked"]
 
@@ -29,6 +30,8 @@ class Setting:
     limit: int | None = None
     """How many of the others are replayed; None: all."""
     timing: TimingModel = "fifo"
+    prefill_tokens_per_s: float = Timing().prefill_tokens_per_s
+    """Of an engine."""
     rate_error: float | None = None
     """How many times the engines' real rate of prefill the router believes at first; None: what it would believe.
 
@@ -40,7 +43,16 @@ class Setting:
     """Share of the batches of KV events that are lost at first and replayed when the next one shows the gap."""
 
     def __post_init__(self) -> None:
-        for name in ("workers", "blocks", "speed", "poisson_per_s", "users", "limit", "rate_error"):
+        for name in (
+            "workers",
+            "blocks",
+            "speed",
+            "poisson_per_s",
+            "users",
+            "limit",
+            "prefill_tokens_per_s",
+            "rate_error",
+        ):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, not {value}")

@@ -15,6 +15,8 @@ from gateway.keeper import keeper_of
 from gateway.kv_events.feed import Trust
 from gateway.models import Model, Models
 from gateway.response_owners import ResponseOwners
+from gateway.rollout.chooser import Asking, Chooser
+from gateway.rollout.route import BY_WEIGHT, Choice
 from routing.candidate import Candidate
 from routing.explanation import Explanation
 
@@ -51,11 +53,16 @@ class Explainer:
         self._endpoints = endpoints
         self._models = models
         self._owners = owners
+        self._chooser = Chooser(models, owners.peek)
         self._stream_state = stream_state
         self._max_body_bytes = max_body_bytes
 
-    async def explain(self, path: str, incoming: Incoming) -> dict[str, Any]:
+    async def explain(
+        self, path: str, incoming: Incoming, *, key: str | None = None, team: str | None = None
+    ) -> dict[str, Any]:
         """What would happen to *incoming* if it had been sent to *path*, as values of JSON.
+
+        *key* and *team* are whose request it is taken for, where a route chooses by that.
 
         Raises:
             ClientError: what is wrong with it, as a completion would be told; or there is no such path.
@@ -64,16 +71,37 @@ class Explainer:
         endpoint = self._endpoint(path)
         raw = await incoming.body(endpoint.media, most_bytes=self._max_body_bytes)
         body = endpoint.parse(raw, incoming.content_type)
-        model = self._models.find(body.model)
+        asking = Asking(path, raw, body, incoming.text_of, key=key, team=team)
+        model, choice = await self._chooser.model(asking, peeks=True)
         exact = await model.exact_prompt(path, raw, body)
         request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.peek), exact)
-        return self._told(model, model.turnstile.explain(request))
+        if model.division is None:
+            return {"route": self._route(choice), **self._told(model, model.turnstile.explain(request))}
+        explanation = model.turnstile.explain(model.division.divided(request, path, body))
+        prefill = model.division.explain(explanation, model.turnstile.now)
+        return {"route": self._route(choice), **self._told(model, explanation), "prefill": prefill}
 
     def _endpoint(self, path: str) -> Endpoint:
         endpoint = self._endpoints.get(path)
         if endpoint is None:
             raise InvalidField(f"'path' must be one of {', '.join(self._endpoints)}", param="path")
         return endpoint
+
+    def _route(self, choice: Choice | None) -> dict[str, Any] | None:
+        """Why it is that model, where the name stands for several."""
+        routes = self._models.routes
+        route = None if choice is None or routes is None else routes.get(choice.route)
+        if choice is None or route is None:
+            return None
+        by_weight = choice.rule == BY_WEIGHT
+        return {
+            "name": route.name,
+            "model": choice.model,
+            "rule": choice.rule,
+            "sticky": route.sticky,
+            "share": round(route.variants.shares[choice.model], 6) if by_weight else None,
+            "shares": {name: round(share, 6) for name, share in route.variants.shares.items()},
+        }
 
     def _told(self, model: Model, explanation: Explanation) -> dict[str, Any]:
         request = explanation.request
@@ -112,6 +140,7 @@ class Explainer:
             "hit_tokens": round(candidate.hit_tokens, 1),
             "hit_source": candidate.source,
             "hit_load_s": _seconds(candidate.load_s),
+            "evicts_s": _seconds(candidate.evicts_s),
             "kv_stream": self._stream_state(candidate.worker),
             "load": {
                 "backlog_s": _seconds(load.backlog_s),
@@ -134,10 +163,12 @@ class Explainer:
 async def explain(
     request: Request,
     path: Annotated[str, Query(description="the endpoint that the body is meant for")] = CHAT,
+    key: Annotated[str | None, Query(description="id of the key that it is taken to come with")] = None,
+    team: Annotated[str | None, Query(description="the team that it is taken to be of")] = None,
 ) -> Response:
     explainer: Explainer = request.app.state.explainer
     try:
-        return JSONResponse(await explainer.explain(path, Incoming(request.scope, request.receive)))
+        return JSONResponse(await explainer.explain(path, Incoming(request.scope, request.receive), key=key, team=team))
     except CallerGone:
         return Response()  # for nobody
 

@@ -36,7 +36,7 @@ def _ids(models: Models, caller: Caller | None) -> list[str]:
     """What *caller* may ask for; of others it is not told that they are there."""
     if caller is None:
         return models.ids()
-    return [each for each in models.ids() if caller.permits.may_use(each, models.find(each).name)]
+    return [each for each in models.ids() if caller.permits.may_use(each, models.configured_name(each))]
 
 
 def _card(model_id: str) -> dict[str, Any]:

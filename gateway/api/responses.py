@@ -1,6 +1,6 @@
 """``/v1/responses/{id}`` and what hangs below it. Making a response is the proxy's, like every completion."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
@@ -8,11 +8,13 @@ from starlette.types import Receive, Scope, Send
 
 from gateway import headers as header_rules
 from gateway.api.callers import AnyCaller
-from gateway.attempt import CLIENT_ERRORS, whole
+from gateway.attempt import CLIENT_ERRORS, Attempt, whole
 from gateway.backends.backend import Call, Headers, Reply
 from gateway.endpoints.endpoint import JSON
 from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import UpstreamError
+from gateway.exchange import Exchange
+from gateway.guardrails.guard import Guard
 from gateway.kept_responses import KeptResponses
 
 router = APIRouter(tags=["responses"])
@@ -28,10 +30,13 @@ _EVENTS = b"text/event-stream"
 async def kept_response(request: Request, response_id: str, caller: AnyCaller) -> Response:
     """Passed on as the worker tells it, to the team that asked for it."""
     kept: KeptResponses = request.app.state.kept_responses
-    reply = await kept.ask(response_id, _call(request), None if caller is None else caller.team.name)
+    call = _call(request)
+    team = None if caller is None else caller.team.name
+    guards = kept.guards(response_id, caller, _exchange(team))
+    reply = await kept.ask(response_id, call, team)
     headers = header_rules.downstream(reply.headers)
     if any(name == b"content-type" and value.startswith(_EVENTS) for name, value in headers):
-        return _Relayed(reply, headers)
+        return _Relayed(reply, headers, guards)
     try:
         body = await whole(reply)
     finally:
@@ -40,6 +45,10 @@ async def kept_response(request: Request, response_id: str, caller: AnyCaller) -
         told = _ENDPOINT.normalised(reply.status, body)
         if told is not body:
             body, headers = told, header_rules.of_another_body(headers, JSON)
+    for guard in guards:
+        attempt = Attempt(reply, reply.status, headers, body, None, None)
+        await guard.answer(attempt)
+        headers, body = attempt.headers, attempt.first
     response = Response(body, reply.status)
     response.raw_headers += headers
     return response
@@ -48,8 +57,8 @@ async def kept_response(request: Request, response_id: str, caller: AnyCaller) -
 class _Relayed(StreamingResponse):
     """The events of a response that is still being made, as they come."""
 
-    def __init__(self, reply: Reply, headers: Headers) -> None:
-        super().__init__(_events(reply), reply.status)
+    def __init__(self, reply: Reply, headers: Headers, guards: Sequence[Guard]) -> None:
+        super().__init__(_guarded(_events(reply), guards), reply.status)
         self._reply = reply
         self.raw_headers += headers
 
@@ -69,6 +78,33 @@ async def _events(reply: Reply) -> AsyncIterator[bytes]:
     except UpstreamError as error:
         event = _ENDPOINT.error_event(error, sequence_number=tail.next_sequence_number)
         yield b"\n\n" + event if tail.inside_event else event
+
+
+async def _guarded(events: AsyncIterator[bytes], guards: Sequence[Guard]) -> AsyncIterator[bytes]:
+    """*events* as they may go on."""
+    async for told in events:
+        data = told
+        for guard in guards:
+            data = guard.passed(data)
+            if guard.blocked is not None:
+                yield data
+                return
+        if data:
+            yield data
+    data = b""
+    for guard in guards:
+        data = await guard.finish(data)
+        if guard.blocked is not None:
+            break
+    if data:
+        yield data
+
+
+def _exchange(team: str | None) -> Exchange:
+    """For guardrails to write on; of a look at a kept response there is no log line."""
+    exchange = Exchange(request_id=b"", path=_ENDPOINT.path, started=0.0)
+    exchange.team = team
+    return exchange
 
 
 def _call(request: Request) -> Call:

@@ -9,6 +9,7 @@ from cache_index import WorkerId
 from gateway.draining import Draining
 from gateway.errors import UnknownModel, UnknownWorker
 from gateway.models import Model, Models
+from gateway.ranks.placed_worker import meant_by
 
 
 def worker_cards(models: Models, draining: Draining) -> list[dict[str, Any]]:
@@ -19,13 +20,14 @@ def worker_cards(models: Models, draining: Draining) -> list[dict[str, Any]]:
 def cards_of(model: Model, draining: Draining) -> Iterator[dict[str, Any]]:
     """One for each worker of *model*."""
     for worker in model.fleet:
-        is_drained = worker.is_draining and worker.in_flight == 0
+        is_drained = worker.is_draining and model.fleet.own_in_flight(worker.id) == 0
         state = worker.why_not_ready or "up"
         yield {
             "model": model.name,
             "worker": worker.id,
             "url": model.workers[worker.id].url,
             "tier": worker.tier,
+            "role": worker.role,
             "state": "drained" if state == "draining" and is_drained else state,
             "up": worker.is_up,
             "asleep": worker.is_asleep,
@@ -49,16 +51,17 @@ def drain(
 ) -> list[dict[str, Any]]:
     """Drain the worker *name* for *model*, None: for all that it serves. Its cards, afterwards.
 
+    The id of an address that several share is all of them.
+
     Streams that can be continued go on elsewhere after *hand_over_after_s*; None: never, UNSET: as the settings say.
 
     Raises:
         UnknownWorker, UnknownModel: there is none of that name.
     """
-    worker = WorkerId(name)
-    chosen = _chosen(models, worker, model)
-    for each in chosen:
+    chosen = _chosen(models, name, model)
+    for each, worker in chosen:
         draining.drain(each, worker, hand_over_after_s=hand_over_after_s)
-    return _cards(chosen, draining, worker)
+    return _cards(chosen, draining)
 
 
 def undrain(models: Models, draining: Draining, name: str, model: str | None) -> list[dict[str, Any]]:
@@ -67,20 +70,20 @@ def undrain(models: Models, draining: Draining, name: str, model: str | None) ->
     Raises:
         UnknownWorker, UnknownModel: there is none of that name.
     """
-    worker = WorkerId(name)
-    chosen = _chosen(models, worker, model)
-    for each in chosen:
+    chosen = _chosen(models, name, model)
+    for each, worker in chosen:
         draining.undrain(each, worker)
-    return _cards(chosen, draining, worker)
+    return _cards(chosen, draining)
 
 
-def _cards(models: list[Model], draining: Draining, worker: WorkerId) -> list[dict[str, Any]]:
-    return [card for model in models for card in cards_of(model, draining) if card["worker"] == worker]
+def _cards(chosen: list[tuple[Model, WorkerId]], draining: Draining) -> list[dict[str, Any]]:
+    models = dict.fromkeys(model for model, _ in chosen)
+    return [card for model in models for card in cards_of(model, draining) if (model, card["worker"]) in chosen]
 
 
-def _chosen(models: Models, worker: WorkerId, name: str | None) -> list[Model]:
-    """The models that *worker* is meant for: the one called *name*, or all that it serves."""
-    chosen = [each for each in _named(models, name) if worker in each.workers]
+def _chosen(models: Models, worker: str, name: str | None) -> list[tuple[Model, WorkerId]]:
+    """Who is meant by *worker*, for each model that is meant: the one called *name*, or all that it serves."""
+    chosen = [(each, meant) for each in _named(models, name) for meant in meant_by(worker, each.workers)]
     if not chosen:
         where = "" if name is None else f" of the model {name[:100]!r}"
         raise UnknownWorker(f"There is no worker {worker[:200]!r}{where}", param="worker")

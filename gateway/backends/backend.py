@@ -23,6 +23,8 @@ class Call(msgspec.Struct, frozen=True):
     """The caller asked for server-sent events."""
     model: str
     """The name under which the caller asked; a backend that builds its own answer must put it there."""
+    guardrail: tuple[str, str] | None = None
+    """Id and version of a guardrail of Bedrock, for a backend there to apply to its answer."""
 
 
 class Reply(Protocol):

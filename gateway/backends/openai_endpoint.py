@@ -19,7 +19,7 @@ the rest of what engines serve is not OpenAI's."""
 OURS = frozenset({"cache_salt"})
 """Fields of a body that mean something between the gateway and its workers only."""
 
-PASSING_HEADERS = frozenset({b"accept", b"content-type", b"x-request-id"})
+PASSING_HEADERS = frozenset({b"accept", b"content-type", b"x-request-id", b"traceparent"})
 """What else a caller sends is for the gateway and its workers: this is another party."""
 
 NOT_THERE = frozenset({402, 404, 405, 410})

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 _ON_OFF = argparse.BooleanOptionalAction
 _SHARED = ("weight", "priority", "models", "strategies", "fallback", "blocked", "limits", "model_limits")
-TEAM_FIELDS = (*_SHARED, "ttft_s", "isolated_cache", "projects")
+TEAM_FIELDS = (*_SHARED, "ttft_s", "isolated_cache", "projects", "guardrails")
 KEY_FIELDS = (*_SHARED, "project", "networks", "expires_at")
 
 
@@ -28,6 +28,13 @@ def add_team_fields(command: argparse.ArgumentParser, *, to_change: bool) -> Non
     )
     group.add_argument(
         "--project", dest="projects", metavar="TAG", action="append", help="a tag for its usage; repeat it"
+    )
+    group.add_argument(
+        "--guardrail",
+        dest="guardrails",
+        metavar="NAME",
+        action="append",
+        help="it looks at its requests and answers; repeat it",
     )
 
 

@@ -98,4 +98,4 @@ class DnsDiscovery:
             sighting.failed(f"the resolver says: {fault}")
             return None
         urls = sorted({url_of(address, self._settings.port) for address in addresses})
-        return tuple(WorkerSettings(url=url) for url in urls)
+        return tuple(WorkerSettings(url=url, ranks=self._settings.ranks, role=self._settings.role) for url in urls)

@@ -60,7 +60,9 @@ def _workers(endpoints: Sequence[Endpoint], port: Port, service: ServiceSettings
             id=pod_id(target.name, service.namespace) if target is not None and is_pod else url,
             uid=(target.uid or None) if target is not None else None,
             zone=endpoint.zone or None,
+            role=service.role,
             draining=conditions.ready is False or conditions.terminating is True,
+            ranks=service.ranks,
         )
 
 

@@ -8,13 +8,19 @@ from gateway.discovery.found import Found, one_per_address, url_of
 from gateway.kubernetes.objects import ContainerPort, Pod
 from gateway.kv_events.sources import endpoint_at
 from gateway.settings import PodsSettings, WorkerEventsSettings, WorkerSettings
+from gateway.settings.disaggregation import RoleName
 
 EVENTS_PORT: Final = "warmgate/kv-events-port"
 """Where its engine publishes what it does to its cache, of the first rank."""
 REPLAY_PORT: Final = "warmgate/kv-replay-port"
 RANKS: Final = "warmgate/dp-size"
+"""Data-parallel ranks, as `models[].workers[].ranks`; 0: its engine is asked."""
 TIER: Final = "warmgate/tier"
-_BOUNDS: Final = {EVENTS_PORT: (1, 65535), REPLAY_PORT: (1, 65535), RANKS: (1, 1024), TIER: (0, 99)}
+BOOTSTRAP_PORT: Final = "warmgate/bootstrap-port"
+"""Where decode workers meet a prefill worker of SGLang."""
+ROLE: Final = "warmgate/role"
+_PORTS: Final = (1, 65535)
+_BOUNDS: Final = {EVENTS_PORT: _PORTS, REPLAY_PORT: _PORTS, BOOTSTRAP_PORT: _PORTS, RANKS: (0, 1024), TIER: (0, 99)}
 """Annotations or, where there is no annotation, labels."""
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
@@ -40,20 +46,24 @@ def workers_among(pods: Sequence[Pod], wanted: PodsSettings) -> Found:
 
 
 def _worker(pod: Pod, address: str, port: int, told: "_Annotations", wanted: PodsSettings) -> WorkerSettings:
+    ranks = told.number(RANKS, 1)
     return WorkerSettings(
         url=url_of(address, port),
         id=pod_id(pod.metadata.name, wanted.namespace),
         uid=pod.metadata.uid or None,
         zone=(pod.metadata.labels or {}).get(ZONE_LABEL) or None,
         tier=told.number(TIER, 0),
+        role=told.role(),
+        bootstrap_port=told.number(BOOTSTRAP_PORT, 0) or None,
         draining=pod.metadata.deletion_timestamp is not None or not _is_ready(pod),
-        kv_events=_events(told, address),
+        ranks=ranks,
+        kv_events=_events(told, address, max(1, ranks)),
     )
 
 
-def _events(told: "_Annotations", address: str) -> WorkerEventsSettings | None:
+def _events(told: "_Annotations", address: str, ranks: int) -> WorkerEventsSettings | None:
     """None: the engine is asked."""
-    port, replay_port, ranks = told.number(EVENTS_PORT, 0), told.number(REPLAY_PORT, 0), told.number(RANKS, 1)
+    port, replay_port = told.number(EVENTS_PORT, 0), told.number(REPLAY_PORT, 0)
     if not port:
         return None
     replay = endpoint_at(address, replay_port) if replay_port else None
@@ -89,6 +99,15 @@ class _Annotations:
         self._name = pod.metadata.name
         self._given: Mapping[str, str] = {**(pod.metadata.labels or {}), **(pod.metadata.annotations or {})}
         self.sentences: list[str] = []
+
+    def role(self) -> RoleName:
+        """What it does; one that is no role counts as not given."""
+        match self._given.get(ROLE, "both"):
+            case "prefill" | "decode" | "both" as role:
+                return role
+            case _:
+                self.sentences.append(f"pod {self._name}: {ROLE} must be prefill, decode or both.")
+                return "both"
 
     def number(self, name: str, default: int) -> int:
         text = self._given.get(name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -12,7 +12,7 @@ from gateway.errors import GatewayError
 from gateway.splice import asking_usage, spliced
 from gateway.sse import StreamTail, Tail, Usage, usage_of
 
-JSON = b"application/json"
+JSON: Final = b"application/json"
 FORM = b"multipart/form-data"
 
 

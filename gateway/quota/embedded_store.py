@@ -4,24 +4,27 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from gateway.errors import StoreAway
 from gateway.ledger.entry import Draft, Entry
 from gateway.quota import marks
 from gateway.quota.carrying_on import carry_to_its_end
 from gateway.quota.limit import Charge, Granted, Refused
-from gateway.quota.meters import Meter, Meters
+from gateway.quota.meter import Meter
+from gateway.quota.meters import Meters
+from gateway.quota.seats import Counted, Desk, Seats, Taken
 from gateway.storage.sqlite_file import SqliteFile
 
 _log = logging.getLogger(__name__)
 
 BATCH_S = 0.05
 """Entries and marks that nobody waits for are written at most this late."""
-BATCH_ENTRIES = 500
+BATCH_ENTRIES: Final = 500
 """So many are written at once; they make one transaction."""
 RETRY_S = 0.5
 """After a failure to write."""
-MOST_ENTRIES = 50_000
+MOST_ENTRIES: Final = 50_000
 """That wait for a file that cannot be written: some 50 MB. What comes then is lost, counted, and logged."""
 PATIENCE_S = 10.0
 """For the commit of a mark; longer than another process may hold the file."""
@@ -34,7 +37,7 @@ Book = Callable[[sqlite3.Connection, Sequence[Entry]], None]
 """Writes entries to the ledger, in the transaction that is open."""
 
 
-class EmbeddedQuotaStore:
+class EmbeddedQuotaStore(Desk):
     """A `QuotaStore`. One gateway may use the file; commands may beside it.
 
     Limits are decided in memory; the file holds marks that they stay below (`gateway.quota.marks`), so most requests
@@ -106,6 +109,34 @@ class EmbeddedQuotaStore:
             return None
         return decision
 
+    def seats(self, reservation: str, counted: Sequence[Counted]) -> Seats | None:
+        held = self._meters.held(reservation)
+        return None if held is None else Seats(self, counted, held.meters)
+
+    def now(self) -> float:
+        return self._clock()
+
+    def take(self, taken: Taken, now: float) -> Granted | None:
+        taken.until = now + self._lease_s
+        seats, meters = taken.seats, self._meters
+        if seats is None or not meters.take(taken, now):
+            return None
+        if meters.alerted:
+            self._note_alerted()
+            if any(seat.meter.value > seat.meter.mark for seat in seats.each):
+                meters.give_back(taken, one=0.0, prompt=0.0, completion=0.0, both=0.0, usd=0.0)
+                return None  # somebody has to wait for the mark
+        return seats.granted
+
+    def give_back(
+        self, taken: Taken, entry: Draft, *, one: float, prompt: float, completion: float, both: float, usd: float
+    ) -> None:
+        meters = self._meters
+        if meters.give_back(taken, one=one, prompt=prompt, completion=completion, both=both, usd=usd):
+            if meters.alerted:
+                self._note_alerted()
+            self._add(entry)
+
     async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
         decision = self._decided(team, reservation, charges, lost)
         if self._meters.alerted and (needed := self._needed(reservation)):
@@ -136,6 +167,8 @@ class EmbeddedQuotaStore:
         for held in self._meters.expire(now):
             if held.lost is not None:
                 self._add(held.lost())  # here: it looks at what only this thread may see
+        for taken in self._meters.expire_taken(now):
+            self._add(taken())
         self._meters.forget(now)
         self._removes_ended = True
 

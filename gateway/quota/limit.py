@@ -63,7 +63,7 @@ class Charge(Value):
 
 
 class Level(Value):
-    """How a limit stands after what was decided."""
+    """How a limit stands after what was decided. Those of `gateway.quota.seats` say so until the next decision."""
 
     __slots__ = ("remaining", "reset_s")
 

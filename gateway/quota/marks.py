@@ -7,7 +7,8 @@ import math
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from gateway.quota.meters import Meter, MeterState
+from gateway.quota.meter import Meter
+from gateway.quota.meters import MeterState
 
 RATE_SHARE = 1 / 20
 """Of a bucket that a mark is ahead."""

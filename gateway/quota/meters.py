@@ -19,17 +19,13 @@ from typing import Final
 import msgspec
 
 from gateway.ledger.entry import Draft
-from gateway.quota.limit import Charge, Granted, Level, Limit, Refused
+from gateway.quota.limit import Charge, Granted, Level, Refused
+from gateway.quota.meter import Meter
+from gateway.quota.seats import BOTH, ONE, PROMPT, USD, Taken
 
-SLACK_S: Final = 1e-6
-"""A bucket that is full but for this is full: seconds since 1970 have no finer digits in a double."""
-SLACK_UNITS: Final = 1e-9
-"""The same for sums: a nano-dollar."""
 SKEW_S: Final = 60.0
 """How far ahead of the store's clock that of a gateway may be: a new period begins no sooner before the end of the old
 one. Another name sooner than that is a gateway whose calendar is behind or wrong, and counts in the current period."""
-CONCURRENT_WAIT_S = 1.0
-"""When a request ends cannot be known; asking once a second harms nobody."""
 
 
 class MeterState(msgspec.Struct, frozen=True):
@@ -44,84 +40,6 @@ class MeterState(msgspec.Struct, frozen=True):
     """Empty: a rate."""
     ends: float
     """From when on it says nothing: the bucket is full, or the period is over. Seconds since 1970."""
-
-
-class Meter:
-    """How one limit stands."""
-
-    __slots__ = (
-        "alert",
-        "amount",
-        "burst",
-        "ends",
-        "granted",
-        "is_concurrent",
-        "is_past",
-        "is_rate",
-        "limit",
-        "mark",
-        "period",
-        "team",
-        "unit_s",
-        "value",
-    )
-
-    def __init__(self, team: str, limit: Limit, alert: float) -> None:
-        self.team = team
-        self.is_rate = limit.kind == "rate"
-        self.is_concurrent = limit.kind == "concurrent"
-        self.take(limit)
-        self.value = 0.0
-        """As `MeterState`; concurrent: how many there are."""
-        self.granted = 0.0
-        """What *value* becomes if all other limits of a request have room as well."""
-        self.period = ""
-        self.ends = 0.0
-        self.is_past = False
-        """Another took its place: its period is over."""
-        self.alert = math.inf if self.is_concurrent else alert
-        """Once *value* is above, the meter stands in `Meters.alerted`: for whoever keeps a copy."""
-        self.mark = self.alert
-        """What the copy says, for its keeper."""
-
-    def take(self, limit: Limit) -> None:
-        """Have *limit* from now on: of the same kind, but it may give more or less."""
-        self.limit = limit
-        self.amount = limit.amount
-        self.burst = limit.burst
-        self.unit_s = 60.0 / limit.amount
-        """rate: in which one unit comes back."""
-
-    def room_s(self, now: float) -> float:
-        """rate: how much of the burst is there, in seconds of refill; negative: a debt beyond it."""
-        burst_s = self.limit.burst * 60.0 / self.limit.amount
-        return burst_s if self.value <= now else burst_s - (self.value - now)
-
-    def wait_s(self, charge: Charge, now: float) -> float:
-        """Until *charge* would be granted if nothing else happened; 0: now; infinite: never."""
-        units, limit = charge.units, self.limit
-        if units <= 0.0:
-            return 0.0
-        if units > limit.amount + SLACK_UNITS:
-            return math.inf
-        if self.is_rate:
-            lacking_s = min(units, limit.burst) * 60.0 / limit.amount - self.room_s(now)
-            return lacking_s if lacking_s > SLACK_S else 0.0
-        if self.value + units <= limit.amount + SLACK_UNITS:
-            return 0.0
-        return CONCURRENT_WAIT_S if limit.kind == "concurrent" else charge.period_left_s
-
-    def level(self, charge: Charge, now: float) -> Level:
-        """How it stands; *charge* tells when the period ends."""
-        limit = self.limit
-        if self.is_rate:
-            full_in_s = self.value - now
-            if full_in_s <= 0.0:
-                return Level(limit.burst, 0.0)
-            remaining = limit.burst - full_in_s * limit.amount / 60.0
-            return Level(max(0.0, remaining), full_in_s)
-        remaining = limit.amount - self.value
-        return Level(max(0.0, remaining), charge.period_left_s)
 
 
 class Held:
@@ -156,13 +74,14 @@ class Meters:
         self._alert = alert
         self._teams: dict[str, dict[str, Meter]] = {}
         self._held: dict[str, Held] = {}
+        self._taken: dict[Taken, None] = {}
         self._restored: dict[tuple[str, str], MeterState] = {}
         self.alerted: list[Meter] = []
         """Whoever looks at it empties it."""
 
     def __len__(self) -> int:
         """Reservations that are not settled yet."""
-        return len(self._held)
+        return len(self._held) + len(self._taken)
 
     def reserve(
         self,
@@ -186,25 +105,9 @@ class Meters:
                 meter = self._turned(meters, team, charge, now)
             if meter.limit is not limit:
                 meter.take(limit)
-            value = meter.value
-            if meter.is_rate:
-                unit_s = meter.unit_s
-                burst_s, taken_s = meter.burst * unit_s, units * unit_s
-                ahead_s = value - now if value > now else 0.0
-                room_s = burst_s + SLACK_S - ahead_s
-                if units > 0.0 and ((room_s < taken_s and room_s < burst_s) or units > meter.amount + SLACK_UNITS):
-                    return self._refusal(team, charges, now)
-                ahead_s += taken_s
-                meter.granted = now + ahead_s
-                remaining = meter.burst - ahead_s / unit_s
-                levels.append(Level(remaining if remaining > 0.0 else 0.0, ahead_s))  # noqa: FURB136  # max() is slower
-            else:
-                value += units
-                remaining = meter.amount - value
-                if units > 0.0 and remaining < -SLACK_UNITS:
-                    return self._refusal(team, charges, now)
-                meter.granted = value
-                levels.append(Level(remaining if remaining > 0.0 else 0.0, charge.period_left_s))  # noqa: FURB136
+            if not meter.has_room(units, now):
+                return self._refusal(team, charges, now)
+            levels.append(Level(meter.left, meter.full_in_s if meter.is_rate else charge.period_left_s))
             found.append(meter)
         for meter in found:
             value = meter.value = meter.granted
@@ -212,6 +115,52 @@ class Meters:
                 self.alerted.append(meter)
         self._held[reservation] = Held(team, charges, found, until, lost)
         return Granted(tuple(levels))
+
+    def take(self, taken: Taken, now: float) -> bool:
+        """As `reserve`, by numbers: all that *taken* says of its seats. False: `reserve` has to say why not."""
+        seats = taken.seats
+        if seats is None or not seats.have_room(taken, now):
+            return False
+        for seat in seats.each:
+            meter = seat.meter
+            value = meter.value = meter.granted
+            if value > meter.alert:
+                self.alerted.append(meter)
+        taken.is_held = True
+        self._taken[taken] = None
+        return True
+
+    def give_back(self, taken: Taken, *, one: float, prompt: float, completion: float, both: float, usd: float) -> bool:
+        """As `settle`, of what was taken by numbers: these were used. False: that was done before."""
+        seats = taken.seats
+        if seats is None or not taken.is_held:
+            return False
+        taken.is_held = False
+        del self._taken[taken]
+        for seat in seats.each:
+            meter, what = seat.meter, seat.what
+            if meter.is_concurrent:
+                meter.value -= 1.0
+                continue
+            if what == BOTH:
+                more = both - taken.both
+            elif what == USD:
+                more = usd - taken.usd
+            elif what == ONE:
+                more = one - 1.0
+            else:
+                more = prompt - taken.prompt if what == PROMPT else completion - taken.completion
+            value = meter.value = meter.value + (more * seat.unit_s if meter.is_rate else more)
+            if value > meter.alert:
+                self.alerted.append(meter)
+        return True
+
+    def expire_taken(self, now: float) -> list[Taken]:
+        """As `expire`, of what was taken by numbers."""
+        ended = [taken for taken in self._taken if taken.until <= now]
+        for each in ended:
+            self.give_back(each, one=1.0, prompt=each.prompt, completion=each.completion, both=each.both, usd=each.usd)
+        return ended
 
     def settle(self, reservation: str, charges: Sequence[Charge]) -> Held | None:
         """Replace what was reserved by *charges*, the same limits in the same order; None if that was done before."""
@@ -280,10 +229,12 @@ class Meters:
     def forget(self, now: float) -> None:
         """Drop what says nothing any more, so that teams and limits that left take no memory."""
         live = {id(meter) for held in self._held.values() for meter in held.meters}
+        live |= {id(seat.meter) for taken in self._taken if taken.seats is not None for seat in taken.seats.each}
         for team, meters in list(self._teams.items()):
             for limit, meter in list(meters.items()):
                 is_idle = meter.value <= now if meter.is_rate else meter.ends <= now
                 if is_idle and id(meter) not in live:
+                    meter.is_gone = True
                     del meters[limit]
             if not meters:
                 del self._teams[team]
@@ -303,7 +254,7 @@ class Meters:
         if meter is None:
             meter = meters[id_] = self._begun(team, charge, now)
         elif meter.period != charge.period and meter.ends <= now + SKEW_S:
-            meter.is_past = True
+            meter.is_past = meter.is_gone = True
             meter = meters[id_] = self._new(team, charge, now)
         return meter
 

@@ -1,13 +1,13 @@
 """How long answers are, per team and model: what is reserved for one before it is there."""
 
 import math
-from collections import deque
+from typing import Final
 
-WINDOW = 64
+WINDOW: Final = 64
 """Answers that are looked at."""
-QUANTILE = 0.9
+QUANTILE: Final = 0.9
 """One answer of ten is longer than what was reserved; it is settled like all others."""
-EVERY = 8
+EVERY: Final = 8
 """Answers after which they are looked at anew; before that many, nothing is known."""
 MOST_PAIRS = 4096
 """Of teams and models; those not heard of for longest are forgotten. About 3 KiB each."""
@@ -15,18 +15,29 @@ FORGOTTEN = 64
 """At once."""
 
 
-class _Lengths:
-    __slots__ = ("expected", "heard", "last", "unseen")
+class Lengths:
+    """Of one team and model."""
+
+    __slots__ = ("expected", "heard", "is_forgotten", "last", "next", "unseen")
 
     def __init__(self) -> None:
-        self.last: deque[float] = deque(maxlen=WINDOW)
+        self.last: list[float] = []
+        """Once it is full, the oldest stands at `next`."""
+        self.next = 0
         self.unseen = 0
         self.heard = 0
         """The number of the answer that was the latest, among those of all pairs."""
-        self.expected: float | None = None
+        self.expected = -1.0
+        """Tokens; below 0: nothing is known."""
+        self.is_forgotten = False
+        """There was no room for it: another is kept by now, or none."""
 
     def learn(self, tokens: float) -> None:
-        self.last.append(tokens)
+        if len(self.last) < WINDOW:
+            self.last.append(tokens)
+        else:
+            self.last[self.next] = tokens
+            self.next = (self.next + 1) % WINDOW
         self.unseen += 1
         if self.unseen == EVERY:
             self.unseen = 0
@@ -41,35 +52,39 @@ class OutputLengths:
     def __init__(self, *, default: float) -> None:
         """*default*: tokens that an answer is expected to have until something is known."""
         self._default = default
-        self._lengths: dict[tuple[str, str], _Lengths] = {}
+        self._lengths: dict[tuple[str, str], Lengths] = {}
         self._answers = 0
 
-    def expected(
-        self, team: str, model: str, *, asked: int | None = None, cap: int | None = None, choices: int = 1
-    ) -> float:
+    def of(self, team: str, model: str) -> Lengths:
+        """Those of a pair, which begins here if nothing was heard of it; to be kept until it is forgotten."""
+        pair = (team, model)
+        known = self._lengths.get(pair)
+        if known is None:
+            if len(self._lengths) >= MOST_PAIRS:
+                self._forget()
+            known = self._lengths[pair] = Lengths()
+            known.heard = self._answers
+        return known
+
+    def expected(self, of: Lengths, *, asked: int | None = None, cap: int | None = None, choices: int = 1) -> float:
         """Tokens of all answers to one request, none longer than the caller *asked* for and than the model's *cap*."""
-        known = self._lengths.get((team, model))
-        tokens = self._default if known is None or known.expected is None else known.expected
+        tokens = of.expected
+        if tokens < 0.0:
+            tokens = self._default
         if asked is not None and asked < tokens:
             tokens = float(asked)
         if cap is not None and cap < tokens:
             tokens = float(cap)
         return tokens * choices
 
-    def learn(self, team: str, model: str, tokens: float, *, choices: int = 1) -> None:
+    def learn(self, of: Lengths, tokens: float, *, choices: int = 1) -> None:
         """A request was answered with *tokens*, those of all its *choices* together."""
-        pair = (team, model)
-        known = self._lengths.get(pair)
-        if known is None:
-            if len(self._lengths) >= MOST_PAIRS:
-                self._forget()
-            known = self._lengths[pair] = _Lengths()
         self._answers += 1
-        known.heard = self._answers
-        known.learn(tokens / choices if choices > 1 else tokens)
+        of.heard = self._answers
+        of.learn(tokens / choices if choices > 1 else tokens)
 
     def _forget(self) -> None:
         """Some at once, as all have to be looked at."""
         pairs = sorted(self._lengths, key=lambda pair: self._lengths[pair].heard)
         for pair in pairs[:FORGOTTEN]:
-            del self._lengths[pair]
+            self._lengths.pop(pair).is_forgotten = True

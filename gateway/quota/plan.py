@@ -6,8 +6,10 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Final, Literal, get_args
 
 from gateway.quota.limit import Charge, Limit, Value
+from gateway.quota.output_length import Lengths
 from gateway.quota.rate_headers import RateHeads
 from gateway.quota.scope import Scoped
+from gateway.quota.seats import BOTH, COMPLETION, DAY, MONTH, NEVER, ONE, PROMPT, USD, Counted, Seats
 from gateway.teams.caller import Caller
 from gateway.teams.limits import Limits, Measure
 
@@ -17,35 +19,30 @@ MOST_PLANS = 65_536
 PARTS: Final = 1_000_000.0
 """Of a token that are counted: weights make fractions."""
 
-# What a request takes of a limit. Numbers, as they are compared for every limit of every request.
-_ONE: Final = 0
-_PROMPT: Final = 1
-_COMPLETION: Final = 2
-_BOTH: Final = 3
-_USD: Final = 4
-_TAKEN: dict[Measure, int] = {
-    "requests_per_minute": _ONE,
-    "input_tokens_per_minute": _PROMPT,
-    "output_tokens_per_minute": _COMPLETION,
-    "tokens_per_minute": _BOTH,
-    "concurrent": _ONE,
-    "tokens_per_day": _BOTH,
-    "usd_per_day": _USD,
-    "usd_per_month": _USD,
+_COUNTS: dict[Measure, int] = {
+    "requests_per_minute": ONE,
+    "input_tokens_per_minute": PROMPT,
+    "output_tokens_per_minute": COMPLETION,
+    "tokens_per_minute": BOTH,
+    "concurrent": ONE,
+    "tokens_per_day": BOTH,
+    "usd_per_day": USD,
+    "usd_per_month": USD,
 }
 
-_DAY: Final = 1
-_MONTH: Final = 2
-_PERIODS: dict[Measure, int] = {"tokens_per_day": _DAY, "usd_per_day": _DAY, "usd_per_month": _MONTH}
-"""Others have none: 0."""
+_PERIODS: dict[Measure, int] = {"tokens_per_day": DAY, "usd_per_day": DAY, "usd_per_month": MONTH}
+"""Others have none."""
 
 CostUsd = Callable[[float, float, float], float]
 """US dollars for prompt tokens, those of them that were cached, and completion tokens: `Price.cost_usd`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Metered:
-    """What limits need to know of a model. Made once when the settings change, the same object for all requests."""
+    """What limits need to know of a model. Made once when the settings change, the same object for all requests.
+
+    Equal to itself only.
+    """
 
     name: str
     """Configured name."""
@@ -102,23 +99,13 @@ class Calendar:
         self.month_ends = next_first.timestamp()
 
 
-class _Counted:
-    """A limit of a plan, and how it is counted."""
-
-    __slots__ = ("limit", "one", "period", "taken")
-
-    def __init__(self, limit: Limit, measure: Measure) -> None:
-        self.limit = limit
-        self.taken = _TAKEN[measure]
-        self.period = _PERIODS.get(measure, 0)
-        self.one = Charge(limit, 1.0)
-        """What every request takes of it, where that is one."""
-
-
 class Plan:
     """The limits of one caller for one model, in the order of their charges: the key's before the team's."""
 
-    __slots__ = ("_cached_weight", "_calendar", "_counted", "_has_periods", "counts_usd", "heads", "limits", "scoped")
+    __slots__ = (
+        *("_cached_weight", "_calendar", "_has_periods"),
+        *("counted", "counts_usd", "heads", "lengths", "limits", "scoped", "seats"),
+    )
 
     def __init__(self, scoped: Sequence[Scoped], *, cached_weight: float, calendar: Calendar) -> None:
         self.scoped = tuple(scoped)
@@ -126,10 +113,16 @@ class Plan:
         self.heads = RateHeads(scoped)
         self._cached_weight = cached_weight
         self._calendar = calendar
-        self._counted = [_Counted(each.limit, each.measure) for each in scoped]
-        self.counts_usd = any(each.taken == _USD for each in self._counted)
+        self.counted = [
+            Counted(each.limit, _COUNTS[each.measure], _PERIODS.get(each.measure, NEVER)) for each in scoped
+        ]
+        self.counts_usd = any(each.what == USD for each in self.counted)
         """Whether it matters what a request costs."""
-        self._has_periods = any(each.period for each in self._counted)
+        self._has_periods = any(each.period for each in self.counted)
+        self.seats: Seats | None = None
+        """Where all of it is counted; None: not known yet, or not by this process."""
+        self.lengths: Lengths | None = None
+        """Of the answers that its caller's team gets from its model; None: not looked up yet."""
 
     def charges(self, tokens: Tokens, cost_usd: float, now: float) -> list[Charge]:
         """What one request takes that is expected to use, or has used, *tokens* and *cost_usd*.
@@ -138,57 +131,51 @@ class Plan:
         tokens; in US dollars they are worth what the price says.
         """
         completion = tokens.completion
-        prompt = tokens.prompt - tokens.cached * (1.0 - self._cached_weight)
-        both = prompt + completion
-        if tokens.cached:
-            # round() takes three times as long.
-            prompt, both = int(prompt * PARTS + 0.5) / PARTS, int(both * PARTS + 0.5) / PARTS
+        prompt, both = self.weighted(tokens.prompt, tokens.cached, completion)
         calendar = self._calendar
         if self._has_periods:
             calendar.look(now)
         charges = []
-        for each in self._counted:
-            taken = each.taken
-            if taken == _ONE:
+        for each in self.counted:
+            what = each.what
+            if what == ONE:
                 charges.append(each.one)
                 continue
-            if taken == _PROMPT:
+            if what == PROMPT:
                 units = prompt
-            elif taken == _COMPLETION:
+            elif what == COMPLETION:
                 units = completion
             else:
-                units = cost_usd if taken == _USD else both
+                units = cost_usd if what == USD else both
             period = each.period
-            if period == _DAY:
+            if period == DAY:
                 charges.append(Charge(each.limit, units, calendar.day, calendar.day_ends - now))
-            elif period == _MONTH:
+            elif period == MONTH:
                 charges.append(Charge(each.limit, units, calendar.month, calendar.month_ends - now))
             else:
                 charges.append(Charge(each.limit, units))
         return charges
 
+    def weighted(self, prompt: float, cached: float, completion: float) -> tuple[float, float]:
+        """What limits of the tokens that are read count, and limits of all tokens."""
+        if not cached:
+            return prompt, prompt + completion
+        prompt -= cached * (1.0 - self._cached_weight)
+        # round() takes three times as long.
+        return int(prompt * PARTS + 0.5) / PARTS, int((prompt + completion) * PARTS + 0.5) / PARTS
+
+    def look(self, seats: Seats, now: float) -> None:
+        """Have *seats*, its own, know what day it is *now*, in seconds since 1970."""
+        if self._has_periods:
+            calendar = self._calendar
+            calendar.look(now)
+            seats.day, seats.day_left_s = calendar.day, calendar.day_ends - now
+            seats.month, seats.month_left_s = calendar.month, calendar.month_ends - now
+
     def nothing(self, now: float) -> list[Charge]:
         """Of a request that is to cost nothing at all."""
         names, left_s = self._calendar.periods(now)
-        return [Charge(each.limit, 0.0, names[each.period], left_s[each.period]) for each in self._counted]
-
-
-class _OfModel:
-    __slots__ = ("model", "plan")
-
-    def __init__(self, model: Metered, plan: Plan) -> None:
-        self.model = model
-        self.plan = plan
-
-
-class _OfCaller:
-    """The plans of one caller, by the identity of the model."""
-
-    __slots__ = ("caller", "plans")
-
-    def __init__(self, caller: Caller) -> None:
-        self.caller = caller
-        self.plans: dict[int, _OfModel] = {}
+        return [Charge(each.limit, 0.0, names[each.period], left_s[each.period]) for each in self.counted]
 
 
 class Plans:
@@ -199,9 +186,8 @@ class Plans:
         self._burst = burst
         self._cached_weight = cached_weight
         self._calendar = calendar
-        # By identity: comparing all that a caller is would take longer than the rest. Both objects are kept, so that
-        # no other can have their address.
-        self._callers: dict[int, _OfCaller] = {}
+        # Both are equal to themselves only: comparing all that a caller is would take longer than the rest.
+        self._plans: dict[Caller, dict[Metered, Plan]] = {}
         self._size = 0
 
     def __len__(self) -> int:
@@ -209,19 +195,19 @@ class Plans:
         return self._size
 
     def of(self, caller: Caller, model: Metered) -> Plan:
-        of_caller = self._callers.get(id(caller))
+        of_caller = self._plans.get(caller)
         if of_caller is not None:
-            known = of_caller.plans.get(id(model))
-            if known is not None:
-                return known.plan
+            plan = of_caller.get(model)
+            if plan is not None:
+                return plan
         return self._made(caller, model)
 
     def _made(self, caller: Caller, model: Metered) -> Plan:
         if self._size >= MOST_PLANS:
-            self._callers.clear()
+            self._plans.clear()
             self._size = 0
         plan = Plan(self._scoped(caller, model), cached_weight=self._cached_weight, calendar=self._calendar)
-        self._callers.setdefault(id(caller), _OfCaller(caller)).plans[id(model)] = _OfModel(model, plan)
+        self._plans.setdefault(caller, {})[model] = plan
         self._size += 1
         return plan
 

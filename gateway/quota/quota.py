@@ -9,10 +9,11 @@ from gateway.errors import QuotaSpent, RateLimited, StoreAway
 from gateway.ledger.entry import Draft, Entry
 from gateway.ledger.record import Outcome
 from gateway.quota.limit import Charge, Granted, Refused
-from gateway.quota.output_length import OutputLengths
-from gateway.quota.plan import Metered, Plan, Plans, Tokens
+from gateway.quota.output_length import Lengths, OutputLengths
+from gateway.quota.plan import CostUsd, Metered, Plan, Plans, Tokens
 from gateway.quota.quota_store import QuotaStore
 from gateway.quota.rate_headers import DIGIT, Headers, duration, refusal_headers
+from gateway.quota.seats import Seats, Taken
 from gateway.teams.caller import Caller
 
 AWAY_RETRY_S = 1.0
@@ -48,38 +49,74 @@ class Ask:
         """False: nothing is generated, as of embeddings."""
 
 
-class Reservation:
+class Reservation(Taken):
     """To be settled once, however the request ends; once more has no effect. Should it never be, it is a `Draft`."""
 
-    __slots__ = ("_lost", "choices", "expected", "headers", "id", "is_settled", "model", "plan", "team")
+    __slots__ = (
+        *("_expected_cached", "_expected_completion", "_expected_prompt", "_lost", "_prefix"),
+        *("choices", "headers", "is_settled", "lengths", "model", "number", "plan", "team"),
+    )
 
     def __init__(
         self,
-        id: str,  # noqa: A002
+        prefix: str,
+        number: int,
+        *,
         team: str,
         model: str,
-        *,
         plan: Plan,
-        expected: Tokens,
+        lengths: Lengths,
         choices: int,
         lost: LostEntry,
     ) -> None:
-        self.id = id
-        """Empty: nothing limits the caller, and nothing is reserved."""
+        super().__init__()
+        self._prefix = prefix
+        self.number = number
+        """0: nothing limits the caller, and nothing is reserved."""
         self.team = team
         self.model = model
         """Configured name."""
         self.plan = plan
-        self.expected = expected
-        """What was reserved, before it was weighted."""
+        self.lengths = lengths
         self.choices = choices
         self.headers: Headers = ()
         """``x-ratelimit-*``, for whichever answer the request gets."""
         self.is_settled = False
-        self._lost = lost
+        self._expected_prompt = self._expected_cached = self._expected_completion = 0.0
+        self._lost: LostEntry | None = lost
+
+    @property
+    def id(self) -> str:
+        """Unique for ever."""
+        return self._prefix + str(self.number)
+
+    @property
+    def expected(self) -> Tokens:
+        """What was reserved, before it was weighted."""
+        return Tokens(self._expected_prompt, self._expected_cached, self._expected_completion)
+
+    def expect(self, prompt: float, cached: float, completion: float) -> None:
+        """So many tokens are to be reserved."""
+        self._expected_prompt = prompt
+        self._expected_cached = cached
+        self._expected_completion = completion
+
+    def weigh(self, cost_usd: CostUsd | None) -> None:
+        """Put what is expected into units of limits; *cost_usd* None: none of them counts money."""
+        prompt, cached, completion = self._expected_prompt, self._expected_cached, self._expected_completion
+        self.prompt, self.both = self.plan.weighted(prompt, cached, completion)
+        self.completion = completion
+        if cost_usd is not None:
+            self.usd = cost_usd(prompt, cached, completion)
 
     def __call__(self) -> Entry:
+        assert self._lost is not None, "it is settled, and will never be lost"
         return self._lost(self.expected)
+
+    def end(self) -> None:
+        """It is settled. Who would have told of a loss is let go: that one knows this, and both would be garbage."""
+        self.is_settled = True
+        self._lost = None
 
 
 class Quota:
@@ -112,19 +149,37 @@ class Quota:
     def reserve_at_once(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation | None:
         """As `reserve`, where nothing has to be waited for; None: something has to be, and nothing is reserved."""
         reservation = self._begun(caller, model, ask, lost)
-        if not reservation.id:
+        if not reservation.number:
             return reservation
-        plan, now = reservation.plan, self._clock()
-        charges = _charges(plan, model, reservation.expected, now)
+        plan = reservation.plan
+        if plan.seats is not None and self._took(reservation, model, plan.seats):
+            return reservation
+        now = self._clock()
+        expected = reservation.expected
+        charges = _charges(plan, model, expected, now)
         decision = self._store.reserve_at_once(reservation.team, reservation.id, charges, reservation)
         if decision is None:
             return None
         if isinstance(decision, Granted):
             reservation.headers = plan.heads.of(decision.levels)
+            plan.seats = self._store.seats(reservation.id, plan.counted)
             return reservation
-        if math.isinf(decision.wait_s) and _is_guessed(reservation.expected, ask):
+        if math.isinf(decision.wait_s) and _is_guessed(expected, ask):
             return None  # a smaller guess may fit
         raise self._refusal(plan, charges, decision, now)
+
+    def _took(self, reservation: Reservation, model: Metered, seats: Seats) -> bool:
+        """Whether it could be taken by numbers."""
+        plan, now = reservation.plan, seats.desk.now()
+        plan.look(seats, now)
+        reservation.seats = seats
+        reservation.weigh(model.cost_usd if plan.counts_usd else None)
+        granted = seats.desk.take(reservation, now)
+        if granted is None:
+            reservation.seats = None
+            return False
+        reservation.headers = plan.heads.of(granted.levels)
+        return True
 
     async def reserve(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
         """Take what the request is expected to use of every limit of *caller*, or nothing of any.
@@ -138,7 +193,7 @@ class Quota:
             StoreAway: the store cannot be reached, and the settings say not to go on without it.
         """
         reservation = self._begun(caller, model, ask, lost)
-        if not reservation.id:
+        if not reservation.number:
             return reservation
         plan, expected, now = reservation.plan, reservation.expected, self._clock()
         charges = _charges(plan, model, expected, now)
@@ -147,7 +202,8 @@ class Quota:
             if not isinstance(decision, Granted) and math.isinf(decision.wait_s) and _is_guessed(expected, ask):
                 fitting = _fitting(plan, model, expected, charges, decision, now=now)
                 if fitting is not None:
-                    reservation.expected, charges = fitting, _charges(plan, model, fitting, now)
+                    reservation.expect(fitting.prompt, fitting.cached, fitting.completion)
+                    charges = _charges(plan, model, fitting, now)
                     decision = await self._store.reserve(reservation.team, reservation.id, charges, reservation)
         except StoreAway as fault:
             fault.retry_after_s = AWAY_RETRY_S if fault.retry_after_s is None else fault.retry_after_s
@@ -164,34 +220,56 @@ class Quota:
         """
         if reservation.is_settled:
             return
-        reservation.is_settled = True
+        reservation.end()
         if outcome == "ok" and used.completion > 0.0:
-            self._lengths.learn(reservation.team, reservation.model, used.completion, choices=reservation.choices)
-        if not reservation.id:
+            self._lengths.learn(reservation.lengths, used.completion, choices=reservation.choices)
+        if not reservation.number:
             self._store.book(reservation.team, entry)
             return
+        plan, seats = reservation.plan, reservation.seats
+        is_nothing = outcome == "failed" and used.prompt + used.completion <= 0.0
+        if seats is not None:
+            prompt, both = plan.weighted(used.prompt, used.cached, used.completion)
+            seats.desk.give_back(
+                reservation,
+                entry,
+                one=0.0 if is_nothing else 1.0,
+                prompt=prompt,
+                completion=used.completion,
+                both=both,
+                usd=0.0 if is_nothing else cost_usd,
+            )
+            return
         now = self._clock()
-        plan = reservation.plan
-        if outcome == "failed" and used.prompt + used.completion <= 0.0:
-            charges = plan.nothing(now)
-        else:
-            charges = plan.charges(used, cost_usd, now)
+        charges = plan.nothing(now) if is_nothing else plan.charges(used, cost_usd, now)
         self._store.settle(reservation.team, reservation.id, charges, entry)
 
     def _begun(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
         """What is to be reserved."""
-        plan, team, choices = self._plans.of(caller, model), caller.team_name, ask.choices
+        plan, choices = self._plans.of(caller, model), ask.choices
+        lengths = plan.lengths
+        if lengths is None or lengths.is_forgotten:
+            lengths = plan.lengths = self._lengths.of(caller.team_name, model.name)
+        number = 0
+        if plan.limits:
+            number = self._number = self._number + 1
+        reservation = Reservation(
+            self._prefix,
+            number,
+            team=caller.team_name,
+            model=model.name,
+            plan=plan,
+            lengths=lengths,
+            choices=choices,
+            lost=lost,
+        )
         completion = 0.0
         if ask.generates:
             completion = self._lengths.expected(
-                team, model.name, asked=ask.max_tokens, cap=model.max_output_tokens, choices=choices
+                lengths, asked=ask.max_tokens, cap=model.max_output_tokens, choices=choices
             )
-        id_ = ""
-        if plan.limits:
-            self._number += 1
-            id_ = self._prefix + str(self._number)
-        expected = Tokens(ask.prompt_tokens, ask.cached_tokens, completion)
-        return Reservation(id_, team, model.name, plan=plan, expected=expected, choices=choices, lost=lost)
+        reservation.expect(ask.prompt_tokens, ask.cached_tokens, completion)
+        return reservation
 
     def _refusal(self, plan: Plan, charges: Sequence[Charge], refused: Refused, now: float) -> RateLimited | QuotaSpent:
         scoped, charge = plan.scoped[refused.binding], charges[refused.binding]

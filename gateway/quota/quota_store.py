@@ -5,6 +5,7 @@ from typing import Protocol
 
 from gateway.ledger.entry import Draft
 from gateway.quota.limit import Charge, Granted, Refused
+from gateway.quota.seats import Counted, Seats
 
 
 class QuotaStore(Protocol):
@@ -17,6 +18,13 @@ class QuotaStore(Protocol):
         self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft
     ) -> Granted | Refused | None:
         """As `reserve`, where nothing has to be waited for; None: something has to be, and nothing is charged."""
+        ...
+
+    def seats(self, reservation: str, counted: Sequence[Counted]) -> Seats | None:
+        """Where the limits of a reservation that was granted at once, *counted*, can be counted by numbers from now on.
+
+        None: nowhere.
+        """
         ...
 
     async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
@@ -50,4 +58,14 @@ class QuotaStore(Protocol):
     @property
     def is_degraded(self) -> bool:
         """Whether limits are held by less than the store, which is away."""
+        ...
+
+    @property
+    def waiting_entries(self) -> int:
+        """That the ledger does not have yet."""
+        ...
+
+    @property
+    def dropped_entries(self) -> int:
+        """That it will never have: they could not be written, and had no place to wait."""
         ...

@@ -25,7 +25,7 @@ from gateway.ledger import redis_usage
 from gateway.ledger.entry import Draft, Entry
 from gateway.ledger.redis_usage import booking_of
 from gateway.quota.limit import Charge, Granted, Level, Refused
-from gateway.quota.meters import SLACK_UNITS
+from gateway.quota.meter import SLACK_UNITS
 from gateway.storage.redis_link import RedisLink
 
 TEAMS = b"warmgate:quota:teams"

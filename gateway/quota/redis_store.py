@@ -17,6 +17,7 @@ from gateway.ledger.entry import Draft
 from gateway.quota.limit import Charge, Granted, Refused
 from gateway.quota.outbox import MOST, Outbox
 from gateway.quota.redis_meters import Operation, RedisMeters
+from gateway.quota.seats import Counted, Seats
 from gateway.quota.share import Live, Policy, Share
 from gateway.storage.redis_link import FIRST_LOOK_S, OPEN_S, RedisLink, StoreRefuses
 
@@ -75,12 +76,12 @@ class RedisQuotaStore:
         return self._is_away
 
     @property
-    def waiting(self) -> int:
+    def waiting_entries(self) -> int:
         """Settlements and bookings that the store does not have yet."""
         return len(self._outbox)
 
     @property
-    def dropped(self) -> int:
+    def dropped_entries(self) -> int:
         """Of them, those for which there was no room: they are missing in the ledger."""
         return self._outbox.dropped
 
@@ -92,6 +93,10 @@ class RedisQuotaStore:
         lost: Draft,  # noqa: ARG002
     ) -> Granted | Refused | None:
         """None: the store is asked."""
+        return None
+
+    def seats(self, reservation: str, counted: Sequence[Counted]) -> Seats | None:  # noqa: ARG002
+        """None: limits are counted there."""
         return None
 
     async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 from urllib.parse import unquote
 
 import httptools
@@ -26,20 +26,20 @@ import httptools
 from gateway.errors import GatewayError, HeadTooLarge, MalformedBody, TooManyConnections
 from gateway.server.asgi import App, Message
 from gateway.server.cycle import Cycle
-from gateway.server.header_lines import HeaderLines
+from gateway.server.header_lines import HeaderLines, HeaderNames
 from gateway.server.stop import Stop
 
 _log = logging.getLogger(__name__)
 
-_MAX_UNREAD_BYTES = 65_536  # of a body that the application has not asked for; asyncio's own default for writing
+_MAX_UNREAD_BYTES: Final = 65_536  # of a body that the application has not asked for; asyncio's own default for writing
 _MAX_WAITING = 100  # requests of a few bytes each; one piece of 256 KiB would else become thousands of cycles
-_MAX_HELD = 16  # pieces of a response: an application that never suspends would else never meet back-pressure
-_MAX_HELD_BYTES = 4096  # of one of them
+_MAX_HELD: Final = 16  # pieces of a response: an application that never suspends would else never meet back-pressure
+_MAX_HELD_BYTES: Final = 4096  # of one of them
 _LINGER_S = 1.0  # how long a client may take to read an answer that it does not expect
 _LAST_S = 0.5  # how long an idle connection stays open at a stop: a busy client asks once more, and is told
 _LAST_LOOK_S = 0.01  # between two looks at it: what was there at the first has been read at the second
-_NOTED = frozenset({b"expect", b"transfer-encoding"})
-_ASGI = {"version": "3.0", "spec_version": "2.3"}
+_NOTED: Final = frozenset({b"expect", b"transfer-encoding"})
+_ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 
 class _Unreadable(Exception):
@@ -69,6 +69,7 @@ class Open:
     stop: Stop = field(default_factory=lambda: Stop(delay_s=0.0, clock=time.monotonic))
     """While it is asked for, every answer is the last on its connection."""
     known: HeaderLines = field(default_factory=HeaderLines)
+    names: HeaderNames = field(default_factory=HeaderNames)
 
 
 class Connection(asyncio.Protocol):
@@ -90,6 +91,7 @@ class Connection(asyncio.Protocol):
         "_is_paused",
         "_limits",
         "_loop",
+        "_names",
         "_open",
         "_parser",
         "_parsing",
@@ -118,6 +120,7 @@ class Connection(asyncio.Protocol):
         self._app = app
         self._limits = limits
         self._open = opened
+        self._names = opened.names
         self._state = state
         self._loop = loop
         self._transport: asyncio.Transport
@@ -235,7 +238,7 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
+        name = self._names.lower(name)
         if name in _NOTED:  # applications look names up as well: bytes keep their hash
             self._note(name, value.strip().lower())  # the parser leaves the space behind a value
         self._headers.append((name, value))

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from gateway.errors import GatewayError
 from gateway.server.asgi import App, Message
@@ -17,13 +17,15 @@ from gateway.server.header_lines import HeaderLines
 
 _log = logging.getLogger(__name__)
 
-_JOIN_UP_TO_BYTES = 65_536  # copying this much costs less than a second buffer on its way through the transport
-_DISCONNECT: Message = {"type": "http.disconnect"}
-_STATUS_LINES = {
+_JOIN_UP_TO_BYTES: Final = 65_536  # copying this much costs less than a second buffer on its way through the transport
+_DISCONNECT: Final[Message] = {"type": "http.disconnect"}
+_STATUS_LINES: Final = {
     status.value: b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode()) for status in HTTPStatus if status >= 200
 }
-_BODILESS = frozenset({204, 304})
-_FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding"})
+_BODILESS: Final = frozenset({204, 304})
+_ZERO: Final = ord(b"0")
+_NINE: Final = ord(b"9")
+_FRAMING: Final = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 
 
 class Line(Protocol):
@@ -199,25 +201,33 @@ class Cycle:
         else:
             raise RuntimeError(f"{kind} cannot be sent here")
 
-    def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Put the head together; names are in lower case, as ASGI has them. How the body is framed is told here."""
+    def _start(self, status: int, headers: Iterable[Any]) -> None:
+        """Put the head together of pairs, names in lower case as ASGI has them. It tells how the body is framed.
+
+        Not said to be tuples of bytes: compiled, each would be taken apart, and put together anew to be looked up.
+        """
         lines = [_STATUS_LINES.get(status) or _status_line(status)]
         framing, known = _FRAMING, self._known  # what is not local is looked up each time
         length: int | None = None
         is_persistent = self.is_persistent and not self._line.is_last
         is_persistent = is_persistent and not self.expects_continue  # a body not asked for may come or not
-        for name, value in headers:
-            if name in framing:
-                if name == b"content-length":
-                    if length is not None or not value.isdigit():
-                        raise RuntimeError("content-length has to be one number")
-                    length = int(value)
-                elif name == b"transfer-encoding":
-                    continue
-                elif b"close" in value.lower():
+        for each in headers:
+            header = each if isinstance(each, tuple) else tuple(each)
+            line = known.known(header)
+            if line is not None:
+                lines.append(line)
+                continue
+            name, value = header
+            if name not in framing:
+                lines.append(known.of(header))
+            elif name == b"content-length":  # never kept: it has to be looked at each time
+                length = _only_length(value, length)
+                lines.append(b"content-length: " + value + b"\r\n")
+            elif name == b"connection":
+                if b"close" in value.lower():
                     is_persistent = False
-                    continue
-            lines.append(known.of(name, value))
+                else:
+                    lines.append(known.of(header))
         is_chunked = False
         if self.scope["method"] == "HEAD" or status in _BODILESS:
             length = 0
@@ -290,6 +300,22 @@ class Cycle:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _only_length(value: bytes, former: int | None) -> int:
+    """That *value* of content-length says; *former*: what another has said before."""
+    if former is not None or not value:
+        raise _no_length()
+    length = 0
+    for digit in value:  # a tenth of what int() takes, and it would take signs and spaces
+        if not _ZERO <= digit <= _NINE:
+            raise _no_length()
+        length = 10 * length + digit - _ZERO
+    return length
+
+
+def _no_length() -> RuntimeError:
+    return RuntimeError("content-length has to be one number")
 
 
 def _status_line(status: int) -> bytes:

@@ -15,6 +15,7 @@ from gateway.server.listener import ServerError, address_of, bind
 from gateway.server.on_granian import run_on_granian
 from gateway.server.on_uvicorn import limits_of, run_on_uvicorn
 from gateway.server.process import ready_to_serve
+from gateway.server.program_log import log_to_stderr
 from gateway.server.stop import SCOPE_KEY, Stop, telling
 from gateway.settings import ServerSettings, Settings
 
@@ -56,7 +57,7 @@ def serve(
     Raises:
         ServerError: it cannot start.
     """
-    _log_to_stderr(settings.logging.level)
+    log_to_stderr(settings.logging.level, settings.logging.format)
     server = _within_descriptors(settings.server)
     with (
         contextlib.closing(bound or bind(server.host, server.port, shared=server.reuse_port)) as listener,
@@ -129,13 +130,6 @@ def _probes_of(app: App) -> App:
 
 def _admin_host(settings: Settings) -> str:
     return settings.admin.host or settings.server.host
-
-
-def _log_to_stderr(level: str) -> None:
-    """What the process itself has to say; request lines go to stdout. Logging that is set up already is left alone."""
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for chatty in ("httpx", "httpcore"):  # a line for every health check
-        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _gateway_app() -> CreateApp:

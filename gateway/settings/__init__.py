@@ -3,8 +3,14 @@
     names         what a setting is called
     rules         what a value, and what values together, must be
     group         what every group of settings has in common
+    disaggregation  the group for workers that share requests: prefill and decode
     discovery     the groups for workers that are found in Kubernetes or by DNS
+    engine_events where an engine tells of its cache
+    dynamo        the groups for the workers behind a Dynamo frontend
+    adapters      the groups for LoRA adapters
+    rollout       the groups for names that stand for several models
     fallbacks     the groups for what answers when workers cannot
+    tracing       the groups for traces
     schema        the settings, a group per seam
     fields        the types of the settings
     table         the settings as a table
@@ -18,8 +24,12 @@
 Each imports those above it only.
 """
 
+from gateway.settings.adapters import AdapterSettings, AdaptersSettings
 from gateway.settings.change import Change, applicable
+from gateway.settings.disaggregation import DisaggregationSettings
 from gateway.settings.discovery import DnsSettings, KubernetesSettings, PodsSettings, ServiceSettings
+from gateway.settings.dynamo import DynamoSettings, InstanceSettings
+from gateway.settings.engine_events import WorkerEventsSettings
 from gateway.settings.fallbacks import (
     BedrockSettings,
     FallbackSettings,
@@ -29,6 +39,7 @@ from gateway.settings.fallbacks import (
     SpillSettings,
 )
 from gateway.settings.faults import SettingsError
+from gateway.settings.rollout import RouteRuleSettings, RouteSettings, VariantSettings
 from gateway.settings.schema import (
     AdminKeySettings,
     AdminSettings,
@@ -52,24 +63,30 @@ from gateway.settings.schema import (
     TeamSettings,
     TimeoutSettings,
     TokenizerSettings,
-    WorkerEventsSettings,
     WorkerSettings,
 )
 from gateway.settings.source import build, environment, load, masked
 from gateway.settings.table import SettingRow, describe
+from gateway.settings.tracing import DestinationSettings, TracingSettings
 from gateway.settings.workers_file import with_found, workers_in
 
 __all__ = [
+    "AdapterSettings",
+    "AdaptersSettings",
     "AdminKeySettings",
     "AdminSettings",
     "BedrockSettings",
     "BreakerSettings",
     "Change",
+    "DestinationSettings",
+    "DisaggregationSettings",
     "DnsSettings",
     "DrainSettings",
+    "DynamoSettings",
     "FallbackSettings",
     "HealthSettings",
     "IndexSettings",
+    "InstanceSettings",
     "KeySettings",
     "KubernetesSettings",
     "KvEventsSettings",
@@ -84,6 +101,8 @@ __all__ = [
     "QuotaSettings",
     "ReplicasSettings",
     "RetrySettings",
+    "RouteRuleSettings",
+    "RouteSettings",
     "RoutingSettings",
     "ServerSettings",
     "ServiceSettings",
@@ -95,6 +114,8 @@ __all__ = [
     "TeamSettings",
     "TimeoutSettings",
     "TokenizerSettings",
+    "TracingSettings",
+    "VariantSettings",
     "WorkerEventsSettings",
     "WorkerSettings",
     "applicable",

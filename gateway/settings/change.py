@@ -10,9 +10,11 @@ from gateway.settings.schema import Settings
 
 FIXED: Final = (
     *("server", "routing", "index", "kv_events", "breaker", "retry", "drain", "logging", "kubernetes"),
-    *("admin", "store", "replicas", "quota", "queue"),
+    *("admin", "store", "replicas", "quota", "queue", "tracing"),
 )
-"""Groups that count from the start on; the others are `models`, `teams`, `timeouts`, `health` and `bedrock`."""
+"""Groups that count from the start on; not so `models`, `routes`, `adapters`, `teams`, `guardrails`, `timeouts`,
+`health` and `bedrock`.
+"""
 
 
 @dataclass(frozen=True, slots=True)

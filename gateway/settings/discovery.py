@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from gateway.settings.disaggregation import RoleName
 from gateway.settings.group import Group
 from gateway.settings.rules import FileName, HostName, LabelSelector, ObjectName, Positive, Url, port_name
 
@@ -22,6 +23,10 @@ class ServiceSettings(Group):
     port: PortName | None = Field(
         default=None, description="name or number of the port of its pods; null: the only one that they have"
     )
+    role: RoleName = Field(default="both", description="what its workers do: both, prefill or decode")
+    ranks: int = Field(
+        default=1, ge=0, le=1024, description="data-parallel ranks of each, as workers have them; 0: engines are asked"
+    )
 
 
 class PodsSettings(Group):
@@ -36,6 +41,10 @@ class DnsSettings(Group):
     name: HostName = Field(description="name whose addresses are workers, e.g. of a headless Service")
     port: int = Field(ge=1, le=65535, description="port of all of them")
     interval_s: Positive = Field(default=5, description="time between two questions")
+    role: RoleName = Field(default="both", description="what its workers do: both, prefill or decode")
+    ranks: int = Field(
+        default=1, ge=0, le=1024, description="data-parallel ranks of each, as workers have them; 0: engines are asked"
+    )
 
 
 class KubernetesSettings(Group):

@@ -8,7 +8,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gateway.settings.adapters import AdapterSettings, AdaptersSettings
+from gateway.settings.disaggregation import DisaggregationSettings, RoleName, misplaced
 from gateway.settings.discovery import DnsSettings, KubernetesSettings, PodsSettings, ServiceSettings
+from gateway.settings.dynamo import DynamoSettings
+from gateway.settings.engine_events import WorkerEventsSettings
 from gateway.settings.fallbacks import (
     BedrockSettings,
     FallbackSettings,
@@ -17,7 +21,9 @@ from gateway.settings.fallbacks import (
     SpillSettings,
 )
 from gateway.settings.group import Group
+from gateway.settings.guardrails import GuardrailNames, GuardrailSettings, unknown_guardrails
 from gateway.settings.names import Place
+from gateway.settings.rollout import RouteSettings, unknown_models
 from gateway.settings.rules import (
     Alias,
     Burst,
@@ -49,6 +55,7 @@ from gateway.settings.rules import (
     repeated,
     unless_contradictory,
 )
+from gateway.settings.tracing import DestinationSettings, TracingSettings
 from routing.strategies import NAMES
 
 
@@ -101,22 +108,6 @@ class ServerSettings(Group):
     )
 
 
-class WorkerEventsSettings(Group):
-    endpoint: ZmqAddress | None = Field(
-        default=None, description="where it publishes, e.g. tcp://10.0.0.5:5557; null: it dials kv_events.bind"
-    )
-    replay_endpoint: ZmqAddress | None = Field(
-        default=None, description="where it can be asked for what was missed; null: nowhere, and gaps stay"
-    )
-    topic: str = Field(
-        default="",
-        description="of its messages; empty: any, and of one that dials kv@NAME@..., NAME being its id or host",
-    )
-    ranks: int = Field(
-        default=1, ge=1, le=1024, description="data-parallel ranks, each with ports of its own: these and the next ones"
-    )
-
-
 class WorkerSettings(Group):
     url: WorkerUrl = Field(description="address of the model server, e.g. http://10.0.0.5:8000")
     id: Token = Field(
@@ -125,6 +116,12 @@ class WorkerSettings(Group):
     api_key: Secret | None = Field(default=None, description="key sent to this worker as a bearer token")
     tier: int = Field(
         default=0, ge=0, le=99, description="pool that it belongs to: those of tier 1 are asked when those of 0 cannot"
+    )
+    role: RoleName = Field(
+        default="both", description="what it does: whole requests (both), or the half named: prefill, decode"
+    )
+    bootstrap_port: int | None = Field(
+        default=None, ge=1, le=65535, description="where decode workers meet it, for SGLang; null: 8998"
     )
     draining: bool = Field(
         default=False, description="it is to get no more requests, and long streams are handed over: it will go away"
@@ -140,6 +137,28 @@ class WorkerSettings(Group):
     uid: Token | None = Field(
         default=None, description="its identity: with another one it is another worker, whatever its id and url"
     )
+    ranks: int = Field(
+        default=1,
+        ge=0,
+        le=1024,
+        description="data-parallel ranks behind url, each a worker of its own (ID#0, ID#1 ...); 0: the engine is asked",
+    )
+    dynamo: DynamoSettings | None = Field(
+        default=None,
+        description="it is a Dynamo frontend, and each worker behind it one of ours; null: it is one worker",
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        found: list[Contradiction] = []
+        told = 1 if self.kv_events is None else self.kv_events.ranks
+        if self.ranks > 1 and told > 1 and self.ranks != told:
+            found.append(Contradiction(("ranks",), "is another number than", ("kv_events", "ranks")))
+        if self.dynamo is not None and self.kv_events is not None:
+            found.append(Contradiction(("kv_events",), "cannot be beside dynamo, whose instances have their own"))
+        if self.dynamo is not None and self.ranks == 0:
+            found.append(Contradiction(("ranks",), "must be said beside dynamo: a frontend does not tell it"))
+        return unless_contradictory(self, found)
 
 
 class TokenizerSettings(Group):
@@ -176,6 +195,9 @@ class ModelSettings(Group):
     adapter_of: ModelName | None = Field(
         default=None, description="upstream_model is a LoRA adapter of this model; null: it is a model of its own"
     )
+    adapter: AdapterSettings | None = Field(
+        default=None, description="the same with more to say of the adapter, in place of adapter_of; null: as that says"
+    )
     session_header: HeaderName = Field(
         default="x-session-id", description="request header that names the session, for the session strategy"
     )
@@ -195,6 +217,9 @@ class ModelSettings(Group):
     tokenizer: TokenizerSettings = Field(
         default=TokenizerSettings(),
         description="exact tokens of prompts, which kv_aware compares with what engines tell",
+    )
+    disaggregation: DisaggregationSettings | None = Field(
+        default=None, description="some workers compute prompts, others generate answers; null: each does both"
     )
     continuation: Literal["off", "tokens", "text"] = Field(
         default="off",
@@ -217,16 +242,39 @@ class ModelSettings(Group):
     max_output_tokens: Count | None = Field(
         default=None, description="most tokens that an answer can have; what is reserved is no more than that"
     )
+    guardrails: GuardrailNames = Field(
+        default=(), description="names of guardrails that look at its requests and answers"
+    )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         found = repeated([(("workers", i, "url"), endpoint(worker.url)) for i, worker in enumerate(self.workers)])
         # An id that was not given is the url: one sentence is enough.
         found = found or repeated([(("workers", i, "id"), worker.id) for i, worker in enumerate(self.workers)])
+        found += misplaced(self.workers, self.disaggregation, are_all=not self._is_found)
         if not self.workers and not self._is_found and not self.fallbacks and self.bedrock is None:
             text = "is empty; a model needs at least one worker, or a workers_file, or a fallback"
             found.append(Contradiction(("workers",), text))
+        if self.adapter is not None and self.adapter_of not in {None, self.adapter.of}:
+            found.append(Contradiction(("adapter_of",), "is another model than", ("adapter", "of")))
         return unless_contradictory(self, found)
+
+    @property
+    def adapter_base(self) -> str | None:
+        """The model that it is a LoRA adapter of; None: it is none."""
+        return self.adapter_of if self.adapter is None else self.adapter.of
+
+    @property
+    def adapter_name(self) -> str | None:
+        """What its workers call the adapter; None: it is none."""
+        if self.adapter is not None and self.adapter.name is not None:
+            return self.adapter.name
+        return None if self.adapter_base is None else self.upstream_model
+
+    @property
+    def has_fleet(self) -> bool:
+        """Whether workers may ever serve it; if not, only its fallbacks do."""
+        return bool(self.workers) or self._is_found
 
     @property
     def _is_found(self) -> bool:
@@ -287,7 +335,13 @@ class TeamSettings(Group):
     )
     blocked: bool = Field(default=False, description="all of its keys are refused")
     isolated_cache: bool = Field(default=False, description="shares cached prefixes with no other team")
+    tracing: DestinationSettings | None = Field(
+        default=None, description="who is told of its traces, beside the operator: a Langfuse project; null: nobody"
+    )
     projects: Names = Field(default=(), description="tags by which its usage may be told apart")
+    guardrails: GuardrailNames = Field(
+        default=(), description="names of guardrails that look at its requests and their answers"
+    )
     limits: LimitSettings = Field(default=LimitSettings(), description="of all its keys together")
     model_limits: dict[str, LimitSettings] = Field(default={}, description="limits of single models, by their names")
     keys: Annotated[tuple[KeySettings, ...], Field(strict=False)] = Field(
@@ -492,6 +546,9 @@ class LoggingSettings(Group):
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least level that is written"
     )
+    format: Literal["text", "json"] = Field(
+        default="text", description="of what the program says on stderr; lines of requests are JSON in any case"
+    )
 
 
 class Settings(Group):
@@ -501,6 +558,10 @@ class Settings(Group):
     models: Annotated[tuple[ModelSettings, ...], Field(strict=False)] = Field(
         description="the models and their workers"
     )
+    routes: Annotated[tuple[RouteSettings, ...], Field(strict=False)] = Field(
+        default=(), description="names that stand for several models: canaries, A/B tests, rules by request"
+    )
+    adapters: AdaptersSettings = Field(default=AdaptersSettings(), description="LoRA adapters that workers load")
     routing: RoutingSettings = Field(default=RoutingSettings(), description="choice of a worker")
     index: IndexSettings = Field(default=IndexSettings(), description="memory of who holds which prefix")
     kv_events: KvEventsSettings = Field(
@@ -515,9 +576,13 @@ class Settings(Group):
     )
     drain: DrainSettings = Field(default=DrainSettings(), description="workers that are to be empty")
     logging: LoggingSettings = Field(default=LoggingSettings(), description="what is written")
+    tracing: TracingSettings = Field(default=TracingSettings(), description="who is told of requests, by OpenTelemetry")
     bedrock: BedrockSettings = Field(default=BedrockSettings(), description="Amazon Bedrock, shared by all models")
     teams: Annotated[tuple[TeamSettings, ...], Field(strict=False)] = Field(
         default=(), description="who may ask; none, and no store: everybody on this machine, and nobody else"
+    )
+    guardrails: Annotated[tuple[GuardrailSettings, ...], Field(strict=False)] = Field(
+        default=(), description="what looks at requests and answers, for models and teams that name it"
     )
     admin: AdminSettings = Field(default=AdminSettings(), description="the routes under /admin/v1")
     store: StoreSettings = Field(default=StoreSettings(), description="where keys, quotas and the ledger are kept")
@@ -539,12 +604,16 @@ class Settings(Group):
         for i, model in enumerate(self.models):
             names.append((("models", i, "name"), model.name))
             names.extend((("models", i, "aliases", j), alias) for j, alias in enumerate(model.aliases))
+        for i, route in enumerate(self.routes):
+            names.append((("routes", i, "name"), route.name))
+            names.extend((("routes", i, "aliases", j), alias) for j, alias in enumerate(route.aliases))
         workers: list[tuple[Place, str, str]] = [
             (("models", i, "workers", j), worker.id, worker.url)
             for i, model in enumerate(self.models)
             for j, worker in enumerate(model.workers)
         ]
         found = repeated(names) + ambiguous(workers)
+        found += unknown_models(self.routes, [model.name for model in self.models])
         found += repeated([(("teams", i, "name"), team.name) for i, team in enumerate(self.teams)])
         found += repeated(
             [
@@ -554,6 +623,7 @@ class Settings(Group):
             ]
         )
         found += repeated([(("admin", "keys", i, "id"), key.id) for i, key in enumerate(self.admin.keys)])
+        found += unknown_guardrails(self.guardrails, self.models, self.teams, region=self.bedrock.region)
         if self.bedrock.region is None:
             found.extend(
                 Contradiction((*place, "region"), "is needed: set it, or bedrock.region, or AWS_REGION")
@@ -561,13 +631,11 @@ class Settings(Group):
                 if bedrock.region is None
             )
         if self.kv_events.bind is None:
+            text = "is needed: kv_events.bind is not set"
             found.extend(
-                Contradiction(
-                    ("models", i, "workers", j, "kv_events", "endpoint"), "is needed: kv_events.bind is not set"
-                )
-                for i, model in enumerate(self.models)
-                for j, worker in enumerate(model.workers)
-                if worker.kv_events is not None and worker.kv_events.endpoint is None
+                Contradiction((*place, "kv_events", "endpoint"), text)
+                for place, events in self._events()
+                if events.endpoint is None
             )
         if self.routing.lease_s < self.timeouts.total_s:
             text = "is shorter than timeouts.total_s: a long answer would lose its place on its worker"
@@ -575,6 +643,16 @@ class Settings(Group):
         if not self.models:
             found.append(Contradiction(("models",), "is empty; at least one model is needed"))
         return unless_contradictory(self, found)
+
+    def _events(self) -> Iterator[tuple[Place, WorkerEventsSettings]]:
+        for i, model in enumerate(self.models):
+            for j, worker in enumerate(model.workers):
+                place = ("models", i, "workers", j)
+                if worker.kv_events is not None:
+                    yield place, worker.kv_events
+                for k, instance in enumerate(worker.dynamo.instances if worker.dynamo is not None else ()):
+                    if instance.kv_events is not None:
+                        yield (*place, "dynamo", "instances", k), instance.kv_events
 
     def _bedrocks(self) -> Iterator[tuple[Place, ModelBedrockSettings]]:
         for i, model in enumerate(self.models):

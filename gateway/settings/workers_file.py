@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from gateway.settings.disaggregation import roles_in_vain
 from gateway.settings.faults import SettingsError, kind_of, sentences_of
 from gateway.settings.names import Place, dotted
 from gateway.settings.rules import ambiguous, endpoint, repeated
@@ -29,7 +30,11 @@ def workers_in(content: bytes, path: Path) -> tuple[WorkerSettings, ...]:
         raise SettingsError([f"{path} must hold a list of workers (`- url: ...`; `[]` for none), not {kind_of(data)}."])
     try:
         # The name of a file spares the list from having to hold something.
-        model = ModelSettings.model_validate({"name": "any", "workers": data, "workers_file": str(path)})
+        # Whether the model that they are for divides its requests is for `with_found` to see.
+        divides = {"flow": "sglang"}
+        model = ModelSettings.model_validate(
+            {"name": "any", "workers": data, "workers_file": str(path), "disaggregation": divides}
+        )
     except ValidationError as invalid:
         sentences = [
             sentence.replace(f"{dotted(_PLACE)}.", "")
@@ -46,7 +51,7 @@ def with_found(settings: Settings, found: Mapping[str, Sequence[WorkerSettings]]
     Raises:
         SettingsError: two of them contradict each other.
     """
-    models, urls, ids, everybody = [], [], [], []
+    models, urls, ids, everybody, roles = [], [], [], [], []
     for i, model in enumerate(settings.models):
         more = found.get(model.name, ())
         placed = [(("models", i, "workers", j), worker) for j, worker in enumerate(model.workers)]
@@ -55,10 +60,12 @@ def with_found(settings: Settings, found: Mapping[str, Sequence[WorkerSettings]]
         urls += repeated([((*place, "url"), endpoint(worker.url)) for place, worker in placed])
         ids += repeated([((*place, "id"), worker.id) for place, worker in placed])
         everybody += [(place, worker.id, worker.url) for place, worker in placed]
+        roles += roles_in_vain(placed, model.disaggregation)
         models.append(model.model_copy(update={"workers": (*model.workers, *more)}))
-    contradictions = urls or ids or ambiguous(everybody)
+    contradictions = urls or ids or ambiguous(everybody) or roles
     if contradictions:
-        raise SettingsError([f"{dotted(each.place)} {each.text} {dotted(each.other)}." for each in contradictions])
+        told = [f"{dotted(each.place)} {each.text} {dotted(each.other)}".rstrip() for each in contradictions]
+        raise SettingsError([f"{sentence}." for sentence in told])
     return settings.model_copy(update={"models": tuple(models)})
 
 

@@ -1,25 +1,26 @@
 """Where the parts of a worker meet: the one place that knows which dialect has which metrics and routes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 
+from gateway.simulator.adapters import AdapterLoading, Adapters
 from gateway.simulator.api import SimulatorApp, control_routes, inference_endpoints, inference_routes, text_routes
-from gateway.simulator.blocks import BlockPool
 from gateway.simulator.bodies import BodyReader
 from gateway.simulator.connection import Connection
 from gateway.simulator.control import Control
 from gateway.simulator.dynamo import DynamoMetrics, DynamoStatus
+from gateway.simulator.engine import EngineLoad
 from gateway.simulator.event_control import EventControl
-from gateway.simulator.event_publisher import EventPublisher
+from gateway.simulator.exchange import Handler
 from gateway.simulator.exposition import Exposition, MetricNames
 from gateway.simulator.faults import Faults
 from gateway.simulator.freeze import Freeze
 from gateway.simulator.generation import GenerationService
 from gateway.simulator.journal import Journal
 from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.realtime import RealtimeEngine
+from gateway.simulator.ranks import Ranks
 from gateway.simulator.responses import ResponsesEndpoint
+from gateway.simulator.roles import Role
 from gateway.simulator.routes import RouteTable
 from gateway.simulator.scale_out import render_routes
 from gateway.simulator.sglang import SglangMetrics, SglangStatus
@@ -40,38 +41,39 @@ class Parts:
 def assemble(
     options: SimulatorOptions,
     *,
-    pool: BlockPool,
-    engine: RealtimeEngine,
-    publisher: EventPublisher | None,
+    ranks: Ranks,
     open_connections: set[Connection],
     unix: Callable[[], float],
+    role: Role | None = None,
 ) -> Parts:
-    """*publisher* of the pool's events, if there is one; *unix* gives the seconds since 1970."""
+    """*unix* gives the seconds since 1970."""
     faults, freeze, journal = Faults(), Freeze(), Journal()
-    sleep, started_at = Sleep(pool=pool, engine=engine), unix()
-    reader = BodyReader(options.model, options.context_tokens, options.lora_modules)
-    exposition = Exposition(_metric_names(options, sleep), engine.load, started_at=started_at)
+    sleep, started_at = Sleep(ranks=ranks), unix()
+    adapters = Adapters(options.lora_modules, model=options.model)
+    reader = BodyReader(options.model, options.context_tokens, adapters)
+    (first, read_first), *others = _metrics(options, sleep, ranks)
+    exposition = Exposition(first, read_first, started_at=started_at, others=others)
     generation = GenerationService(
         model=options.model,
         block_size=options.block_size,
-        engine=engine,
+        ranks=ranks,
         faults=faults,
         sleep=sleep,
         journal=journal,
         exposition=exposition,
         unix=unix,
         stream_interval=options.stream_interval,
+        role=role,
     )
     control = Control(
         faults=faults,
         freeze=freeze,
         journal=journal,
-        pool=pool,
-        engine=engine,
+        ranks=ranks,
         generation=generation,
         open_connections=open_connections,
     )
-    status = _Status(options, reader, faults, publisher, started_at)
+    status = _Status(options, reader, faults, ranks, started_at)
     responses = ResponsesEndpoint(reader)
     endpoints = inference_endpoints(options.dialect, reader, responses)
     app = SimulatorApp(
@@ -79,11 +81,12 @@ def assemble(
         inference=inference_routes(endpoints, generation),
         others={
             **text_routes(options.dialect, reader, responses),
-            **status.routes(generation, engine, sleep),
+            **status.routes(generation, sleep),
             "/metrics": {"GET": exposition.show},
             **(render_routes(endpoints, is_enabled=options.enable_scale_out) if options.dialect == "vllm" else {}),
+            **_adapter_routes(adapters, options),
             **control_routes(control),
-            **(EventControl(publisher=publisher, pool=pool, engine=engine).routes() if publisher else {}),
+            **_event_routes(ranks),
         },
         faults=faults,
         freeze=freeze,
@@ -98,27 +101,27 @@ class _Status:
     options: SimulatorOptions
     reader: BodyReader
     faults: Faults
-    publisher: EventPublisher | None
+    ranks: Ranks
     started_at: float
 
-    def routes(self, generation: GenerationService, engine: RealtimeEngine, sleep: Sleep) -> RouteTable:
+    def routes(self, generation: GenerationService, sleep: Sleep) -> RouteTable:
+        publishers = [rank.publisher for rank in self.ranks if rank.publisher is not None]
         if self.options.dialect == "sglang":
             return SglangStatus(
                 reader=self.reader,
-                read_load=engine.load,
+                read_loads=[rank.engine.load for rank in self.ranks],
                 faults=self.faults,
-                metrics=_sglang_metrics(self.options),
+                metrics=_sglang_metrics(self.options, None),
                 max_running_requests=self.options.max_num_seqs,
                 health_delay_s=self.options.health_delay_s,
-                publisher=self.publisher,
+                publisher=next(iter(publishers), None),
                 started_at=self.started_at,
             ).routes()
         if self.options.dialect == "dynamo":
-            digest = blake2b(str(self.started_at).encode(), digest_size=8).digest()
             return DynamoStatus(
                 reader=self.reader,
                 faults=self.faults,
-                instance_id=int.from_bytes(digest, "big") | 1 << 63,
+                instance_ids=self.ranks.instances,
                 started_at=self.started_at,
             ).routes()
         return VllmStatus(
@@ -126,16 +129,29 @@ class _Status:
             generation=generation,
             faults=self.faults,
             sleep=sleep,
-            publisher=self.publisher,
+            publishers=publishers,
             started_at=self.started_at,
         ).routes()
 
 
-def _metric_names(options: SimulatorOptions, sleep: Sleep) -> MetricNames:
-    if options.dialect == "sglang":
-        return _sglang_metrics(options)
+def _metrics(
+    options: SimulatorOptions, sleep: Sleep, ranks: Ranks
+) -> list[tuple[MetricNames, Callable[[], EngineLoad]]]:
+    """What each rank shows; a frontend speaks for all that are behind it."""
     if options.dialect == "dynamo":
-        return DynamoMetrics(model=options.model, blocks=options.blocks, block_size=options.block_size)
+
+        def busy() -> dict[int, float]:
+            return {name: rank.engine.load().kv_usage for name, rank in zip(ranks.instances, ranks, strict=True)}
+
+        names = DynamoMetrics(model=options.model, blocks=options.blocks, block_size=options.block_size, busy=busy)
+        return [(names, ranks.load)]
+    if options.dialect == "sglang":
+        several = len(ranks) > 1
+        return [(_sglang_metrics(options, each.number if several else None), each.engine.load) for each in ranks]
+    return [(_vllm_metrics(options, sleep, each.number), each.engine.load) for each in ranks]
+
+
+def _vllm_metrics(options: SimulatorOptions, sleep: Sleep, rank: int) -> VllmMetrics:
     cache_config = {
         "block_size": str(options.block_size),
         "num_gpu_blocks": str(options.blocks),
@@ -146,10 +162,29 @@ def _metric_names(options: SimulatorOptions, sleep: Sleep) -> MetricNames:
         cache_config=cache_config,
         sleep_state=lambda: sleep.state,
         old_names=options.old_metrics,
+        rank=rank,
     )
 
 
-def _sglang_metrics(options: SimulatorOptions) -> SglangMetrics:
+def _sglang_metrics(options: SimulatorOptions, rank: int | None) -> SglangMetrics:
     return SglangMetrics(
-        model=options.model, cache_tokens=options.blocks * options.block_size, page_size=options.block_size
+        model=options.model,
+        cache_tokens=options.blocks * options.block_size,
+        page_size=options.block_size,
+        rank=rank,
     )
+
+
+def _adapter_routes(adapters: Adapters, options: SimulatorOptions) -> RouteTable:
+    if options.lora_load_ms is None:
+        return {}
+    return AdapterLoading(adapters, load_s=options.lora_load_ms / 1000, dialect=options.dialect).routes()
+
+
+def _event_routes(ranks: Ranks) -> RouteTable:
+    routes: dict[str, Mapping[str, Handler]] = {}
+    for rank in ranks:
+        if rank.publisher is not None:
+            control = EventControl(publisher=rank.publisher, pool=rank.pool, engine=rank.engine, rank=rank.number)
+            routes |= control.routes()
+    return routes

@@ -106,6 +106,11 @@ class ChunkedEngine:
         else:
             self._waiting.remove(sequence)
 
+    def wake(self, now: float) -> None:
+        self._run_until(now)
+        if self._step is None:
+            self._step = self._schedule(now)
+
     def next_event_at(self) -> float | None:
         if self._outbox:
             return self._outbox[0].at

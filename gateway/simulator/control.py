@@ -1,6 +1,5 @@
 """/control: how a test breaks the worker, looks at what it was asked, and starts over. No engine has it."""
 
-from gateway.simulator.blocks import BlockPool
 from gateway.simulator.bodies import decode_body
 from gateway.simulator.connection import Connection
 from gateway.simulator.errors import ApiError, EngineDead
@@ -9,7 +8,7 @@ from gateway.simulator.faults import Fault, Faults
 from gateway.simulator.freeze import Freeze
 from gateway.simulator.generation import GenerationService
 from gateway.simulator.journal import Journal
-from gateway.simulator.realtime import RealtimeEngine
+from gateway.simulator.ranks import Ranks
 from gateway.simulator.sse import Spelling
 
 
@@ -20,16 +19,14 @@ class Control:
         faults: Faults,
         freeze: Freeze,
         journal: Journal,
-        pool: BlockPool,
-        engine: RealtimeEngine,
+        ranks: Ranks,
         generation: GenerationService,
         open_connections: set[Connection],
     ) -> None:
         self._faults = faults
         self._freeze = freeze
         self._journal = journal
-        self._pool = pool
-        self._engine = engine
+        self._ranks = ranks
         self._generation = generation
         self._open_connections = open_connections
 
@@ -43,9 +40,9 @@ class Control:
             self._freeze.begin(fault.seconds, when_over=lambda: self._faults.end("freeze"))
         else:
             self._freeze.end()
-        self._engine.slow_down(self._faults.slow_factor)
+        self._ranks.slow_down(self._faults.slow_factor)
         if self._faults.is_engine_dead:
-            self._engine.fail(EngineDead())
+            self._ranks.fail(EngineDead())
         if self._faults.whole_worker == "refuse":
             for connection in self._open_connections - {exchange.connection}:
                 connection.reset()
@@ -67,6 +64,6 @@ class Control:
 
     async def reset(self, exchange: Exchange) -> None:
         """Empty the prefix cache and the journal; a fault and a spelling stay in force."""
-        self._pool.clear()
+        self._ranks.clear()
         self._journal.clear()
         await exchange.reply_json({})

@@ -1,9 +1,10 @@
-"""What is the own of Dynamo's frontend: its metrics, and the routes that say how it is. One worker is behind it."""
+"""What is the own of Dynamo's frontend: its metrics, and the routes that say how it is."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from gateway.simulator.bodies import BodyReader
@@ -21,6 +22,8 @@ class DynamoMetrics:
     blocks: int
     block_size: int
     """In tokens."""
+    busy: Callable[[], Mapping[int, float]] = dict
+    """Share of the blocks that is in use, of each worker behind it by its instance id."""
     ttft: ClassVar[str] = "dynamo_frontend_time_to_first_token_seconds"
     finished: ClassVar[str | None] = None
 
@@ -37,15 +40,25 @@ class DynamoMetrics:
         }
         for name, (text, value) in gauges.items():
             yield gauge(name, text, value, self.labels)
+        yield self._active_blocks()
+
+    def _active_blocks(self) -> Metric:
+        """As its own router accounts for them."""
+        labels = ("worker_id", "dp_rank", "worker_type")
+        name = "dynamo_frontend_worker_active_decode_blocks"
+        family = GaugeMetricFamily(name, "KV blocks in use of a worker.", labels=labels)
+        for instance, usage in self.busy().items():
+            family.add_metric((str(instance), "0", "decode"), round(usage * self.blocks))
+        return family
 
 
 class DynamoStatus:
-    """How the worker is. *instance_id* is beyond 2^53, as Dynamo's are; *started_at* Unix seconds."""
+    """How the worker is. *instance_ids* are those of the workers behind it; *started_at* Unix seconds."""
 
-    def __init__(self, *, reader: BodyReader, faults: Faults, instance_id: int, started_at: float) -> None:
+    def __init__(self, *, reader: BodyReader, faults: Faults, instance_ids: Sequence[int], started_at: float) -> None:
         self._reader = reader
         self._faults = faults
-        self._instance_id = instance_id
+        self._instance_ids = instance_ids
         self._started_at = started_at
 
     def routes(self) -> RouteTable:
@@ -82,14 +95,18 @@ class DynamoStatus:
     async def _health(self, exchange: Exchange) -> None:
         if self._faults.is_engine_dead:
             raise ApiError(503, "No endpoints available")
-        instance = {
-            "instance_id": self._instance_id,
-            "namespace": "dynamo",
-            "component": "backend",
-            "endpoint": "generate",
-        }
+        instances = [
+            {
+                "instance_id": instance_id,
+                "namespace": "dynamo",
+                "component": "backend",
+                "endpoint": "generate",
+                "transport": {"tcp": f"127.0.0.1:38519/{instance_id:x}/dynamo/backend/generate"},
+            }
+            for instance_id in self._instance_ids
+        ]
         endpoints = ["dyn://dynamo.backend.generate"]
-        await exchange.reply_json({"status": "healthy", "endpoints": endpoints, "instances": [instance]})
+        await exchange.reply_json({"status": "healthy", "endpoints": endpoints, "instances": instances})
 
     async def _live(self, exchange: Exchange) -> None:
         await exchange.reply_json({"status": "live", "message": "Service is live"})

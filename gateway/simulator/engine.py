@@ -81,6 +81,10 @@ class Engine(Protocol):
         """Drop a request and free its blocks; one that is not here is ignored, for it may just have finished."""
         ...
 
+    def wake(self, now: float) -> None:
+        """Blocks of its cache have become free without its doing: perhaps it can begin something."""
+        ...
+
     def next_event_at(self) -> float | None:
         """When `advance` next has something to do; ``None`` while idle."""
         ...

@@ -40,16 +40,19 @@ class _Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EventControl:
-    def __init__(self, *, publisher: EventPublisher, pool: BlockPool, engine: RealtimeEngine) -> None:
+    """Of one rank; those of the first are at ``/control``, of the others at ``/control/ranks/N``."""
+
+    def __init__(self, *, publisher: EventPublisher, pool: BlockPool, engine: RealtimeEngine, rank: int = 0) -> None:
         self._publisher = publisher
         self._pool = pool
         self._engine = engine
+        self._path = f"/control/ranks/{rank}/kv_events" if rank else "/control/kv_events"
 
     def routes(self) -> RouteTable:
         return {
-            "/control/kv_events": {"GET": self._show, "POST": self._set},
-            "/control/kv_events/forget": {"POST": self._forget},
-            "/control/kv_events/restart": {"POST": self._restart},
+            self._path: {"GET": self._show, "POST": self._set},
+            f"{self._path}/forget": {"POST": self._forget},
+            f"{self._path}/restart": {"POST": self._restart},
         }
 
     async def _show(self, exchange: Exchange) -> None:

@@ -1,5 +1,6 @@
 """How a simulated worker publishes KV events, and which version of which engine it imitates in that."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -29,6 +30,14 @@ class EventOptions:
     """Collect events for so many seconds and send them as one batch; 0: after every step. llm-d's simulator has 1."""
     buffer_steps: int = 10_000
     """Batches that can be replayed."""
+
+    def of_rank(self, rank: int) -> "EventOptions":
+        """With the ports of *rank*, which count up from those that were chosen here, as vLLM's do."""
+        return dataclasses.replace(
+            self,
+            port=self.port and self.port + rank,
+            replay_port=self.replay_port and self.replay_port + rank,
+        )
 
     def __post_init__(self) -> None:
         for name, port in (("port", self.port), ("replay_port", self.replay_port or 0)):

@@ -20,10 +20,13 @@ from gateway.simulator.event_wire import EventWire, encode_batch
 class EventPublisher:
     """A `BlockSink`, for the event loop that it is used on. *unix* gives the seconds since 1970."""
 
-    def __init__(self, options: EventOptions, *, wire: EventWire, host: str, unix: Callable[[], float]) -> None:
+    def __init__(
+        self, options: EventOptions, *, wire: EventWire, host: str, unix: Callable[[], float], rank: int = 0
+    ) -> None:
         self.options = options
         self._wire = wire
         self._unix = unix
+        self._rank = rank
         self.log = EventLog(first=options.first_sequence, limit=options.buffer_steps)
         self.sockets = EventSockets(options, host=host, replay=self.log.since)
         self._collected: list[CacheEvent] = []
@@ -92,7 +95,7 @@ class EventPublisher:
 
     def _flush(self) -> None:
         self._timer = None
-        payload = encode_batch(self._wire, self._collected, unix_s=self._unix())
+        payload = encode_batch(self._wire, self._collected, unix_s=self._unix(), rank=self._rank)
         self._collected.clear()
         if self.is_paused:
             self._held.append(payload)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from zlib import crc32
 
 import msgspec
 
@@ -80,7 +81,10 @@ class Notation:
         return None if event.parent is None else self.hash(event.parent)
 
     def adapter_number(self, adapter: str | None) -> int | None:
-        return None if adapter is None else self.adapters.index(adapter) + 1
+        if adapter is None:
+            return None
+        # Of one that was loaded later any number will do that no other has, as long as it keeps it.
+        return self.adapters.index(adapter) + 1 if adapter in self.adapters else 2**16 + crc32(adapter.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +194,9 @@ def wire_of(dialect: Dialect, event_format: EventFormat, notation: Notation) -> 
     return VllmMaps(notation) if event_format == "map" else VllmArrays(notation)
 
 
-def encode_batch(wire: EventWire, events: Sequence[CacheEvent], *, unix_s: float) -> bytes:
-    """The payload of one message. O(tokens); rank 0, for there is no other."""
-    return msgspec.msgpack.encode([unix_s, [_spelled(wire, event) for event in events], 0])
+def encode_batch(wire: EventWire, events: Sequence[CacheEvent], *, unix_s: float, rank: int = 0) -> bytes:
+    """The payload of one message. O(tokens)."""
+    return msgspec.msgpack.encode([unix_s, [_spelled(wire, event) for event in events], rank])
 
 
 def _spelled(wire: EventWire, event: CacheEvent) -> Any:

@@ -1,6 +1,6 @@
 """What `GET /metrics` shows, under the names that the simulated engine has for it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -39,9 +39,17 @@ class MetricNames(Protocol):
 class Exposition:
     """*read_load* is called at each scrape; the rest is told as it happens. *started_at* is Unix seconds."""
 
-    def __init__(self, names: MetricNames, read_load: Callable[[], EngineLoad], *, started_at: float) -> None:
+    def __init__(
+        self,
+        names: MetricNames,
+        read_load: Callable[[], EngineLoad],
+        *,
+        started_at: float,
+        others: "Sequence[tuple[MetricNames, Callable[[], EngineLoad]]]" = (),
+    ) -> None:
+        """*others* are shown beside it: further data-parallel ranks."""
         self._registry = CollectorRegistry()
-        self._registry.register(_LoadCollector(names, read_load, started_at=started_at))
+        self._registry.register(_LoadCollector([(names, read_load), *others], started_at=started_at))
         self._ttft = Histogram(
             names.ttft,
             "From arrival to the first token.",
@@ -88,13 +96,18 @@ def counter(name: str, text: str, value: float, labels: Mapping[str, str]) -> Me
 
 
 class _LoadCollector(Collector):
-    def __init__(self, names: MetricNames, read_load: Callable[[], EngineLoad], *, started_at: float) -> None:
-        self._names = names
-        self._read_load = read_load
+    def __init__(self, ranks: Sequence[tuple[MetricNames, Callable[[], EngineLoad]]], *, started_at: float) -> None:
+        self._ranks = ranks
         self._started_at = started_at
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._names.families(self._read_load())
+        families: dict[str, Metric] = {}
+        for names, read_load in self._ranks:
+            for family in names.families(read_load()):
+                first = families.setdefault(family.name, family)
+                if first is not family:
+                    first.samples += family.samples
+        yield from families.values()
         yield GaugeMetricFamily(
             "process_start_time_seconds", "Unix time at which this worker started.", self._started_at
         )

@@ -100,6 +100,10 @@ class FifoEngine:
             self._waiting = deque(request for request in self._waiting if request.id != request_id)
         self._start_prefill(now)
 
+    def wake(self, now: float) -> None:
+        self._run_until(now)
+        self._start_prefill(now)
+
     def next_event_at(self) -> float | None:
         if self._outbox:
             return self._outbox[0].at

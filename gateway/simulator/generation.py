@@ -22,9 +22,11 @@ from gateway.simulator.exchange import ClientGone, Exchange, require_json
 from gateway.simulator.exposition import Exposition
 from gateway.simulator.faults import Fault, Faults
 from gateway.simulator.journal import Journal, JournalEntry
-from gateway.simulator.realtime import Generation, GenerationAborted, RealtimeEngine
+from gateway.simulator.ranks import Ranks
+from gateway.simulator.realtime import Generation, GenerationAborted
 from gateway.simulator.replies import ChoiceText, ReplyShape, usage_json
 from gateway.simulator.request import EngineRequest
+from gateway.simulator.roles import Half, Role, unless_gone
 from gateway.simulator.sleep import EngineSlept, Sleep
 from gateway.simulator.sse import Event, Json, Spelling
 from gateway.simulator.stream import EventStream
@@ -190,14 +192,14 @@ class _Progress:
 
 
 class GenerationService:
-    """Answers inference requests with one engine. *wall* gives monotonic seconds, *unix* the seconds since 1970."""
+    """Answers inference requests with the engines of *ranks*. *wall* gives monotonic seconds, *unix* since 1970."""
 
     def __init__(
         self,
         *,
         model: str,
         block_size: int,
-        engine: RealtimeEngine,
+        ranks: Ranks,
         faults: Faults,
         sleep: Sleep,
         journal: Journal,
@@ -205,10 +207,12 @@ class GenerationService:
         unix: Callable[[], float],
         wall: Callable[[], float] = time.monotonic,
         stream_interval: int = 1,
+        role: Role | None = None,
     ) -> None:
+        """*role*: of a worker that shares requests with others."""
         self._model = model
         self._block_size = block_size
-        self._engine = engine
+        self._ranks = ranks
         self._faults = faults
         self._sleep = sleep
         self._journal = journal
@@ -216,6 +220,7 @@ class GenerationService:
         self._unix = unix
         self._wall = wall
         self._stream_interval = stream_interval
+        self._role = role
         self._serial = count(1)
         self._idle = asyncio.Event()
         self._idle.set()
@@ -255,6 +260,8 @@ class GenerationService:
         entry.body = await exchange.body()
         base_id = exchange.header(b"x-request-id") or uuid4().hex
         request, shape = endpoint.read(Incoming(entry.body, exchange.content_type, base_id, int(entry.at)))
+        half = None if self._role is None else self._role.half(entry.body, base_id)
+        request = request if half is None else half.shaped(request)
         entry.id = shape.id
         entry.prompt_tokens = sum(len(prompt) for prompt in request.prompts)
         entry.prompt_digest = TokenSequence(b"".join(prompt.packed for prompt in request.prompts)).digest()
@@ -268,17 +275,21 @@ class GenerationService:
         stream = EventStream(exchange, self.spelling, drip_bytes=fault.drip_bytes if fault.mode == "drip" else None)
         writer = _Writer(exchange, shape, progress, fault, stream, interval=self._stream_interval)
         try:
-            await self._generate(exchange, progress, writer, arrived)
+            await self._generate(exchange, progress, writer, arrived, half)
         except ApiError as error:
             if exchange.has_begun:
                 await writer.fail(error)
             raise
         finally:
+            if half is not None:
+                half.abandon()
             entry.cached_tokens = progress.cached_tokens
             for choice in progress.choices.values():
                 self._exposition.finished(choice.finish_reason or "abort")
 
-    async def _generate(self, exchange: Exchange, progress: _Progress, writer: "_Writer", arrived: float) -> None:
+    async def _generate(
+        self, exchange: Exchange, progress: _Progress, writer: "_Writer", arrived: float, half: Half | None
+    ) -> None:
         if exchange.connection.is_lost:
             raise ClientGone
         if writer.fault.mode == "shutting_down":
@@ -288,10 +299,16 @@ class GenerationService:
         if self._sleep.is_asleep:
             await writer.begin()
             raise ApiError(503, "The engine is sleeping; wake it up with POST /wake_up.")
-        generation = self._engine.submit(self._engine_requests(progress))
+        requests = self._engine_requests(progress)
+        if half is not None:
+            await unless_gone(exchange.connection, half.before(requests))
+        generation = self._ranks.engine_for(exchange).submit(requests)
         exchange.connection.when_lost = generation.abort
         try:
             await self._relay(generation, writer, arrived)
+            if half is not None:
+                writer.blocks = await unless_gone(exchange.connection, half.after())
+            await writer.end()
         except EngineSlept:
             await writer.abort()
         finally:
@@ -319,7 +336,6 @@ class GenerationService:
                 has_begun = True
                 self._exposition.first_token(self._wall() - arrived)
             await writer.write(events)
-        await writer.end()
 
 
 async def _meet(fault: Fault, exchange: Exchange, *, streams: bool) -> None:
@@ -365,6 +381,8 @@ class _Writer:
         interval: int,
     ) -> None:
         self.fault = fault
+        self.blocks: Json | None = None
+        """Where blocks are held for another worker, for an answer that is not streamed."""
         self._exchange = exchange
         self._shape = shape
         self._progress = progress
@@ -401,7 +419,8 @@ class _Writer:
             events = self._shape.closing(choices, usage, include_usage=self._progress.request.include_usage)
             await self._stream.end(events)
         else:
-            await self._exchange.reply_json(self._shape.body(choices, usage))
+            body = self._shape.body(choices, usage)
+            await self._exchange.reply_json(body if self.blocks is None else body | {"kv_transfer_params": self.blocks})
 
     async def abort(self) -> None:
         """End with finish_reason ``abort`` for every choice that is not complete."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.simulator.blocks import BlockPool, BlockSink
@@ -11,6 +11,7 @@ from gateway.simulator.engine import Engine
 from gateway.simulator.errors import Dialect
 from gateway.simulator.event_options import EventOptions
 from gateway.simulator.fifo import FifoEngine
+from gateway.simulator.roles import HalfOptions, RoleName
 from gateway.simulator.timing import Timing
 
 
@@ -49,8 +50,16 @@ class SimulatorOptions:
     """After SIGTERM, how long running requests may go on while new ones are aborted; 0: everything is cut."""
     lora_modules: Sequence[str] = ()
     """LoRA adapters by name; each is asked for like a model, and shares no block with it."""
+    lora_load_ms: float | None = None
+    """Adapters can be loaded and unloaded while it runs, and a load takes so long; ``None``: they cannot."""
     enable_scale_out: bool = False
     """vLLM's render routes answer."""
+    ranks: int = 1
+    """Data-parallel ranks, each with an engine and a cache of its own; with dynamo the workers behind the frontend."""
+    role: RoleName = "both"
+    """Which half of a request it does, where that is not all of it."""
+    half: HalfOptions = field(default_factory=HalfOptions)
+    """What it is told besides where it does a half."""
     kv_events: EventOptions | None = None
     """``None``: no KV events are published."""
 
@@ -69,18 +78,23 @@ class SimulatorOptions:
         self._check_dialect()
 
     def _check_dialect(self) -> None:
+        if self.role not in ("both", "prefill", "decode"):
+            raise ValueError(f"role must be both, prefill or decode, got {self.role}")
+        if self.role != "both" and (self.dialect == "dynamo" or self.ranks != 1):
+            raise ValueError(f"role must be both with dialect dynamo, or with several ranks, got {self.role}")
         for name in ("old_metrics", "enable_scale_out"):
             if getattr(self, name) and self.dialect != "vllm":
                 raise ValueError(f"{name} must be with dialect vllm, got {self.dialect}")
         if self.dialect == "dynamo" and self.kv_events is not None and self.kv_events.format != "map":
             raise ValueError(f"kv_events.format must be map with dialect dynamo, got {self.kv_events.format}")
-        if self.dialect == "dynamo" and self.lora_modules:
-            raise ValueError("lora_modules must be with dialect vllm or sglang, got dynamo")
+        if self.dialect == "dynamo" and (self.lora_modules or self.lora_load_ms is not None):
+            name = "lora_modules" if self.lora_modules else "lora_load_ms"
+            raise ValueError(f"{name} must be with dialect vllm or sglang, got dynamo")
         if len({self.model, *self.lora_modules}) <= len(self.lora_modules):
             raise ValueError(f"lora_modules must be names of their own, got {', '.join(self.lora_modules)}")
 
     def _check_numbers(self) -> None:
-        for name in ("blocks", "block_size", "max_num_seqs", "stream_interval"):
+        for name in ("blocks", "block_size", "max_num_seqs", "stream_interval", "ranks"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("prefill_tokens_per_s", "tpot_ms"):
@@ -88,6 +102,8 @@ class SimulatorOptions:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
         if not self.speed >= 0:
             raise ValueError(f"speed must not be negative, got {self.speed}")
+        if self.lora_load_ms is not None and not 0 <= self.lora_load_ms < math.inf:
+            raise ValueError(f"lora_load_ms must be finite and not negative, got {self.lora_load_ms}")
         for name in ("health_delay_s", "shutdown_timeout_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}")

@@ -120,6 +120,11 @@ class RealtimeEngine:
         self._arm()
         return generation
 
+    def wake(self) -> None:
+        """See `Engine.wake`."""
+        self._engine.wake(self._now())
+        self._arm()
+
     def load(self) -> EngineLoad:
         return self._engine.load(self._now())
 

@@ -5,7 +5,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,14 +14,16 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from gateway.simulator.assembly import assemble
-from gateway.simulator.blocks import BlockPool, BlockSink, BothSinks
+from gateway.simulator.blocks import BlockSink, BothSinks
 from gateway.simulator.connection import Connection, ConnectionProtocol
 from gateway.simulator.event_publisher import EventPublisher
 from gateway.simulator.event_wire import HashSpelling, Notation, wire_of
 from gateway.simulator.faults import Fault, Faults
 from gateway.simulator.generation import GenerationService
 from gateway.simulator.options import SimulatorOptions
+from gateway.simulator.ranks import Rank, Ranks
 from gateway.simulator.realtime import RealtimeEngine
+from gateway.simulator.roles import Role, role_of
 
 _BACKLOG = 2048  # uvicorn's
 
@@ -82,9 +84,27 @@ async def _serve_until_signal(options: SimulatorOptions) -> None:
 
 @asynccontextmanager
 async def _worker(options: SimulatorOptions, sink: BlockSink | None) -> AsyncIterator[Worker]:
-    with _listener(options) as listener, _publisher(options, listener.getsockname()[0]) as publisher:
-        pool = options.build_pool(_sink_of(sink, publisher))
-        async with _served(options, pool, publisher, listener) as worker:
+    with _listener(options) as listener, ExitStack() as publishers:
+        host = listener.getsockname()[0]
+        ranks = []
+        for number in range(options.ranks):
+            publisher = publishers.enter_context(_publisher(options, host, number))
+            pool = options.build_pool(_sink_of(sink, publisher))
+            engine = RealtimeEngine(options.build_engine(pool), speed=options.speed)
+            ranks.append(Rank(number, pool, engine, publisher))
+        first = ranks[0]
+        sharing = role_of(
+            *(options.role, options.half),
+            dialect=options.dialect,
+            host=host,
+            pool=first.pool,
+            speed=options.speed,
+            when_free=first.engine.wake,
+        )
+        async with (
+            sharing as role,
+            _served(options, Ranks(ranks, options.dialect, seed=str(_unix_s())), listener, role) as worker,
+        ):
             yield worker
 
 
@@ -97,14 +117,15 @@ def _listener(options: SimulatorOptions) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _publisher(options: SimulatorOptions, host: str) -> Iterator[EventPublisher | None]:
+def _publisher(options: SimulatorOptions, host: str, rank: int) -> Iterator[EventPublisher | None]:
     if options.kv_events is None:
         yield None
         return
     usual: HashSpelling = "signed" if options.dialect == "sglang" else "int"
     notation = Notation(options.block_size, options.kv_events.hashes or usual, options.lora_modules)
     wire = wire_of(options.dialect, options.kv_events.format, notation)
-    with closing(EventPublisher(options.kv_events, wire=wire, host=host, unix=_unix_s)) as publisher:
+    told = options.kv_events.of_rank(rank)
+    with closing(EventPublisher(told, wire=wire, host=host, unix=_unix_s, rank=rank)) as publisher:
         publisher.sockets.open()
         yield publisher
 
@@ -117,14 +138,11 @@ def _sink_of(sink: BlockSink | None, publisher: EventPublisher | None) -> BlockS
 
 @asynccontextmanager
 async def _served(
-    options: SimulatorOptions, pool: BlockPool, publisher: EventPublisher | None, listener: socket.socket
+    options: SimulatorOptions, ranks: Ranks, listener: socket.socket, role: Role | None
 ) -> AsyncIterator[Worker]:
     loop = asyncio.get_running_loop()
-    engine = RealtimeEngine(options.build_engine(pool), speed=options.speed)
     open_connections: set[Connection] = set()
-    parts = assemble(
-        options, pool=pool, engine=engine, publisher=publisher, open_connections=open_connections, unix=_unix_s
-    )
+    parts = assemble(options, ranks=ranks, open_connections=open_connections, unix=_unix_s, role=role)
     config = Config(parts.app, http=ConnectionProtocol, ws="none", lifespan="off", log_config=None, access_log=False)
     config.load()
     state = ServerState()
@@ -138,7 +156,8 @@ async def _served(
             await connection.abort()
         if state.tasks:
             await asyncio.wait(state.tasks)
-        engine.close()
+        for rank in ranks:
+            rank.engine.close()
         await server.wait_closed()
 
 

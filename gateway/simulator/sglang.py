@@ -1,7 +1,7 @@
 """What is SGLang's own: its metrics (sglang/srt/observability), and the routes that say how it is."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,12 +27,15 @@ class SglangMetrics:
     """What the KV cache holds."""
     page_size: int
     """In tokens."""
+    rank: int | None = None
+    """Data-parallel; None: there is only one, and no label for it."""
     ttft: ClassVar[str] = "sglang:time_to_first_token_seconds"
     finished: ClassVar[str | None] = None
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return {"model_name": self.model, "engine_type": "unified", "tp_rank": "0", "pp_rank": "0"}
+        rank = {} if self.rank is None else {"dp_rank": str(self.rank)}
+        return {"model_name": self.model, "engine_type": "unified", "tp_rank": "0", "pp_rank": "0", **rank}
 
     def families(self, load: EngineLoad) -> Iterator[Metric]:
         gauges = {
@@ -56,7 +59,7 @@ class SglangMetrics:
 
 
 class SglangStatus:
-    """The routes that say how the worker is. *started_at* is Unix seconds.
+    """The routes that say how the worker is. *started_at* is Unix seconds; *publisher* is that of rank 0.
 
     SGLang's /health generates a token, and its loop sleeps a second first: *health_delay_s*.
     """
@@ -65,7 +68,7 @@ class SglangStatus:
         self,
         *,
         reader: BodyReader,
-        read_load: Callable[[], EngineLoad],
+        read_loads: Sequence[Callable[[], EngineLoad]],
         faults: Faults,
         metrics: SglangMetrics,
         max_running_requests: int,
@@ -74,7 +77,7 @@ class SglangStatus:
         started_at: float,
     ) -> None:
         self._reader = reader
-        self._read_load = read_load
+        self._read_loads = read_loads
         self._faults = faults
         self._metrics = metrics
         self._max_running_requests = max_running_requests
@@ -133,7 +136,7 @@ class SglangStatus:
                 "page_size": self._metrics.page_size,
                 "context_length": self._reader.context_tokens,
                 "max_total_num_tokens": self._metrics.cache_tokens,
-                "dp_size": 1,
+                "dp_size": len(self._read_loads),
                 "kv_events": self._kv_events(),
                 "internal_states": [{"last_gen_throughput": 0.0}],
                 "version": SGLANG_VERSION,
@@ -152,17 +155,18 @@ class SglangStatus:
             "endpoint_port_base": sockets.port,
             "topic": self._publisher.options.topic,
             "block_size": self._metrics.page_size,
-            "dp_size": 1,
+            "dp_size": len(self._read_loads),
             **replay,
         }
 
     async def _loads(self, exchange: Exchange) -> None:
-        await exchange.reply_json({"version": SGLANG_VERSION, "dp_rank_count": 1, "loads": [self._rank_load()]})
+        loads = [self._rank_load(rank, read()) for rank, read in enumerate(self._read_loads)]
+        await exchange.reply_json({"version": SGLANG_VERSION, "dp_rank_count": len(loads), "loads": loads})
 
-    def _rank_load(self) -> dict[str, Any]:
-        load, tokens = self._read_load(), self._metrics.cache_tokens
+    def _rank_load(self, rank: int, load: EngineLoad) -> dict[str, Any]:
+        tokens = self._metrics.cache_tokens
         return {
-            "dp_rank": 0,
+            "dp_rank": rank,
             "num_running_reqs": load.running,
             "num_waiting_reqs": load.waiting,
             "num_used_tokens": _used_tokens(load, tokens),

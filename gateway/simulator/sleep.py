@@ -6,10 +6,9 @@
 
 from typing import Literal
 
-from gateway.simulator.blocks import BlockPool
 from gateway.simulator.errors import ApiError
 from gateway.simulator.exchange import Exchange
-from gateway.simulator.realtime import RealtimeEngine
+from gateway.simulator.ranks import Ranks
 
 SleepState = Literal["awake", "weights_offloaded", "discard_all"]
 """As vLLM's metric names it."""
@@ -22,9 +21,8 @@ class EngineSlept(Exception):
 
 
 class Sleep:
-    def __init__(self, *, pool: BlockPool, engine: RealtimeEngine) -> None:
-        self._pool = pool
-        self._engine = engine
+    def __init__(self, *, ranks: Ranks) -> None:
+        self._ranks = ranks
         self.state: SleepState = "awake"
 
     @property
@@ -37,8 +35,8 @@ class Sleep:
         if state is None:
             raise ApiError(400, f"level: must be 1 or 2, got {level}", param="level")
         self.state = state
-        self._engine.fail(EngineSlept())
-        self._pool.clear()
+        self._ranks.fail(EngineSlept())
+        self._ranks.clear()
         await exchange.reply(200, b"", b"")
 
     async def wake_up(self, exchange: Exchange) -> None:

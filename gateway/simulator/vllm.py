@@ -1,6 +1,6 @@
 """What is vLLM's own: its metrics (vllm/v1/metrics/loggers.py), and the routes that say how it is."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,7 +22,6 @@ from gateway.simulator.sse import Json
 VLLM_VERSION = "0.33.0"
 """The release whose wire format is simulated."""
 
-_ENGINE = {"engine": "0"}  # the data-parallel rank
 _SLEEP_STATES: tuple[SleepState, ...] = ("awake", "weights_offloaded", "discard_all")
 
 
@@ -33,12 +32,18 @@ class VllmMetrics:
     sleep_state: Callable[[], SleepState]
     old_names: bool = False
     """Cache usage as up to 0.10.2, ``vllm:gpu_cache_usage_perc``, and no sleep state."""
+    rank: int = 0
+    """Data-parallel, the label ``engine``."""
     ttft: ClassVar[str] = "vllm:time_to_first_token_seconds"
     finished: ClassVar[str | None] = "vllm:request_success"
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return {"model_name": self.model, **_ENGINE}
+        return {"model_name": self.model, **self._engine}
+
+    @property
+    def _engine(self) -> Mapping[str, str]:
+        return {"engine": str(self.rank)}
 
     def families(self, load: EngineLoad) -> Iterator[Metric]:
         usage = "vllm:gpu_cache_usage_perc" if self.old_names else "vllm:kv_cache_usage_perc"
@@ -59,7 +64,7 @@ class VllmMetrics:
         for name, (text, total) in counters.items():
             yield counter(name, text, total, self.labels)
         yield gauge(
-            "vllm:cache_config_info", "How the cache is set up, as labels.", 1, {**self.cache_config, **_ENGINE}
+            "vllm:cache_config_info", "How the cache is set up, as labels.", 1, {**self.cache_config, **self._engine}
         )
         if not self.old_names:
             yield self._sleep_family()
@@ -83,14 +88,14 @@ class VllmStatus:
         generation: GenerationService,
         faults: Faults,
         sleep: Sleep,
-        publisher: EventPublisher | None,
+        publishers: Sequence[EventPublisher],
         started_at: float,
     ) -> None:
         self._reader = reader
         self._generation = generation
         self._faults = faults
         self._sleep = sleep
-        self._publisher = publisher
+        self._publishers = publishers
         self._started_at = started_at
 
     def routes(self) -> RouteTable:
@@ -134,7 +139,7 @@ class VllmStatus:
 
     async def _kv_event_sources(self, exchange: Exchange) -> None:
         """By data-parallel rank; nothing where no events are published."""
-        await exchange.reply_json({} if self._publisher is None else {"0": _event_source(self._publisher)})
+        await exchange.reply_json({str(rank): _event_source(each) for rank, each in enumerate(self._publishers)})
 
 
 def _event_source(publisher: EventPublisher) -> Json:

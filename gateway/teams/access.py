@@ -6,7 +6,7 @@
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2s
 
@@ -71,7 +71,7 @@ class Access:
         self._digests.clear()
         self._marked.clear()
 
-    def known(self, fields: Mapping[bytes, bytes]) -> Caller | None:
+    def known(self, fields: dict[bytes, bytes]) -> Caller | None:
         """Who asks, where that is sure already; None: `caller` has to look. Some 0.4 us.
 
         *fields* are the first values of the request's headers, by their names in lower case. Sure is who was marked,
@@ -85,7 +85,7 @@ class Access:
             self._marked.clear()
         return self._marked.get(self._mark(said))
 
-    def mark(self, fields: Mapping[bytes, bytes], caller: Caller) -> None:
+    def mark(self, fields: dict[bytes, bytes], caller: Caller) -> None:
         """Remember that `caller` found *caller* by *fields*, if the present secret is all that it takes."""
         said = fields.get(b"authorization")
         if said is None or not caller.is_plain or self._generation != self._directory.generation:

@@ -56,6 +56,7 @@ def _team(team: TeamSettings) -> Team:
         blocked=team.blocked,
         isolated_cache=team.isolated_cache,
         projects=team.projects,
+        guardrails=team.guardrails,
         limits=_limits(team.limits),
         model_limits=_model_limits(team.model_limits),
     )

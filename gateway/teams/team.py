@@ -31,3 +31,5 @@ class Team(msgspec.Struct, frozen=True, omit_defaults=True):
     """By configured name of the model, beside `limits`."""
     ttft_s: float | None = None
     """Wanted time to the first token; a request that would wait longer may go to a fallback. None: any is good."""
+    guardrails: tuple[str, ...] = ()
+    """Names of those that look at its requests and their answers, beside those of the model."""

@@ -1,8 +1,10 @@
 """Which header fields travel on, and which belong to one connection only."""
 
+from typing import Final
+
 from gateway.backends.backend import Headers
 
-HOP_BY_HOP = frozenset(
+HOP_BY_HOP: Final = frozenset(
     {
         b"connection",
         b"keep-alive",

@@ -1,17 +1,21 @@
-"""The worker that costs least, in seconds: its backlog, the prompt left to compute, the decodes it would slow."""
+"""The worker that costs least, in seconds: its backlog, the prompt left to compute, the decodes it would slow.
+
+What has to leave its cache for the prompt, and will be computed again, counts as well.
+"""
 
 import copy
 import random
 from collections.abc import Sequence
+from typing import Final
 
 from routing.candidate import Candidate
 from routing.rendezvous import Rendezvous
 from routing.request import Request
 from routing.strategy import Effective, Ranking
 
-EXTERNALITY_LIMIT = 4.0
+EXTERNALITY_LIMIT: Final = 4.0
 """Highest price of a second of prefill for those who come after, in seconds."""
-DECODE_PRICE = 0.02
+DECODE_PRICE: Final = 0.02
 """Seconds of time to first token that a second of slower generation is worth.
 
 With 0.4 ms per token and neighbour and 250 tokens of answer it makes 2 ms per running request, the figure that did best
@@ -24,7 +28,8 @@ class PrefixAware:
 
     Uncached work is dearer the busier the fleet is: it delays those who come after. At a busy share rho of the prefill
     servers each second of it costs rho / (1 - rho) seconds more. On an idle fleet it costs nothing more, and so a hot
-    prefix spreads; on a busy one the cache decides.
+    prefix spreads; on a busy one the cache decides. What leaves a cache and will be asked for again is uncached work
+    too, only later: so a session begins where there is room, or where what has to leave is of no use any more.
     """
 
     def __init__(self, rng: random.Random, ties: Rendezvous | None = None) -> None:
@@ -34,14 +39,14 @@ class PrefixAware:
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
         if len(candidates) < 2:
             return list(candidates)
-        price = 1.0 + externality(candidates)
+        price = 1.0 + externality([candidate.load.busy_share for candidate in candidates])
         if self._ties is None:
             return sorted(candidates, key=lambda candidate: (cost_s(request, candidate, price), self._rng.random()))
         return self._rank_alike(request, candidates, price, self._ties)
 
     def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
         twin = PrefixAware(copy.copy(self._rng), self._ties)
-        price = 1.0 + externality(candidates)
+        price = 1.0 + externality([candidate.load.busy_share for candidate in candidates])
         costs_s = {candidate.worker: cost_s(request, candidate, price) for candidate in candidates}
         return Ranking(twin.rank(request, candidates), _effective(candidates, set(costs_s.values())), costs_s)
 
@@ -58,9 +63,9 @@ class PrefixAware:
         return first + [c for c, _ in sorted(others, key=lambda each: (each[1], self._rng.random()))]
 
 
-def externality(candidates: Sequence[Candidate]) -> float:
-    """Seconds that a second of prefill costs those who come after."""
-    busy = sum([candidate.load.busy_share for candidate in candidates]) / max(1, len(candidates))
+def externality(busy_shares: Sequence[float]) -> float:
+    """Seconds that a second of prefill costs those who come after, by how busy each worker is."""
+    busy = sum(busy_shares) / max(1, len(busy_shares))
     return min(EXTERNALITY_LIMIT, busy / max(1e-9, 1.0 - busy))
 
 
@@ -71,7 +76,8 @@ def cost_s(request: Request, candidate: Candidate, price: float) -> float:
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
     prefill_s = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token
     slower_s = load.decode_s_per_token * load.in_flight * request.output_tokens
-    return load.backlog_s + (prefill_s + candidate.load_s) * price + slower_s * DECODE_PRICE + candidate.way_s
+    computed_s = prefill_s + candidate.load_s + candidate.evicts_s
+    return load.backlog_s + computed_s * price + slower_s * DECODE_PRICE + candidate.way_s
 
 
 def _effective(candidates: Sequence[Candidate], costs_s: set[float]) -> Effective:

@@ -4,9 +4,10 @@ import shutil
 import urllib.request
 
 import pytest
+import redis
 
 from benchmarks import balancer
-from benchmarks.balancer import CONFIG, start_haproxy, start_redis
+from benchmarks.balancer import CONFIG, Redis, start_haproxy, start_redis
 from benchmarks.processes import ChildFailedError, Processes
 
 
@@ -27,6 +28,21 @@ def test_a_redis_is_fresh_and_answers() -> None:
 
     assert first != second
     assert first.startswith("redis://127.0.0.1:")
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+def test_a_redis_that_is_kept_comes_back_as_it_was() -> None:
+    """At the same address, with what it had acknowledged before it was killed."""
+    with Processes() as processes:
+        server = Redis(processes, is_kept=True)
+        with redis.Redis.from_url(server.url) as client:
+            client.set("k", "v")
+        server.kill()
+        server.restart()
+        with redis.Redis.from_url(server.url) as client:
+            found = client.get("k")
+
+    assert b"v" == found
 
 
 @pytest.mark.skipif(shutil.which("haproxy", path=balancer.HAPROXY_PLACES) is None, reason="haproxy is not installed")

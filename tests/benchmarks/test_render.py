@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.chart import BarChart, LineChart
-from benchmarks.render import README, main, read, rendered, with_figures
+from benchmarks.render import DRILL, GUIDE, README, main, read, rendered, with_drill, with_figures
 from benchmarks.report import RESULTS
 from tests.benchmarks.test_headlines import a_report
 
@@ -16,8 +16,9 @@ def test_pages_and_figures_of_this_repository_are_those_of_the_stored_figures() 
         assert page.exists(), page.name
         if page.suffix == ".md":
             assert page.read_text() == text, page.name
-    readme = README.read_text()
-    assert with_figures(readme, read(RESULTS)) == readme
+    readme, guide, reports = README.read_text(), GUIDE.read_text(), read(RESULTS)
+    assert with_figures(readme, reports) == readme
+    assert with_drill(guide, reports) == guide
 
 
 def test_what_was_stored_gives_the_same_page_and_its_charts(tmp_path: Path) -> None:
@@ -47,6 +48,15 @@ def test_only_what_differs_is_written(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "tried.md\nREADME.md\ntried.md\nREADME.md\n" == capsys.readouterr().out
     assert readme.read_text().startswith("# Title\n<!-- results -->\n| question | answer | from |\n")
     assert readme.read_text().endswith("<!-- /results -->\nmore\n")
+
+
+def test_the_guide_has_the_first_table_of_the_drill() -> None:
+    """And says where it is from."""
+    guide = with_drill("a\n<!-- drill -->\nold\n<!-- /drill -->\nz", {DRILL: a_report()})
+
+    assert guide.startswith("a\n<!-- drill -->\n|")
+    assert "[drill.md](../benchmarks/results/drill.md)" in guide
+    assert guide.endswith("\n<!-- /drill -->\nz")
 
 
 def test_a_readme_needs_a_place_for_its_figures() -> None:

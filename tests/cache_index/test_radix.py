@@ -283,6 +283,71 @@ def test_the_tree_of_a_worker_lists_its_runs_with_parents_first() -> None:
     assert {prefix("abcd").hashes[-8:], prefix("abxy").hashes[-8:]} == {run.last for run in runs[1:]}
 
 
+def test_room_is_what_fits_before_anything_is_evicted() -> None:
+    """All of it where nothing was sent yet."""
+    index = tree(capacity=5)
+    assert 5 == index.room(A)
+    index.record(A, prefix("abc"))
+
+    assert 2 == index.room(A)
+    index.record(A, prefix("xyz"))
+    assert 0 == index.room(A)
+
+
+def test_the_oldest_of_a_worker_without_any_is_of_no_use() -> None:
+    """Nobody asks for nothing."""
+    index = tree()
+    index.record(A, prefix("abc"))
+    index.resize(A, 0)
+
+    assert (0.0, 0.0) == (index.oldest_chance(A), index.oldest_chance(B))
+
+
+def test_what_is_always_asked_for_again_will_be() -> None:
+    """By all workers' habits: b holds something else, as old as what a was asked for every third time."""
+    index = tree()
+    for _ in range(30):
+        index.record(A, prefix("abc"))
+        index.record(B, prefix("x"))
+        index.record(C, prefix("pq"))
+
+    assert [1.0, 1.0, 1.0] == [index.oldest_chance(worker) for worker in (A, B, C)]
+
+
+def test_what_goes_unasked_is_worth_nothing() -> None:
+    """A cache of two blocks, and prompts that nobody asks for again."""
+    index = tree(capacity=2)
+    for number in range(70):
+        index.record(A, HASHER.prefix(f"{number:08}{number:08}".encode()))
+
+    assert 0.0 == index.oldest_chance(A)
+
+
+def test_half_of_what_lies_is_asked_for_again() -> None:
+    """Of two blocks brought, one comes back three uses later, and then both go unasked."""
+    index = tree(capacity=6)
+    for number in range(40):
+        one, other = f"{number:08}".encode(), f"x{number:07}".encode()
+        index.record(A, HASHER.prefix(one))
+        index.record(A, HASHER.prefix(other))
+        index.record(B, prefix(""))
+        index.record(A, HASHER.prefix(one))
+    chance = index.oldest_chance(A)
+
+    assert 0.0 == chance  # six blocks later nothing is asked for any more
+    index.resize(A, 1)
+    assert 0.2 < index.oldest_chance(A) < 0.6  # but of what was used just now some is
+
+
+def test_the_end_of_an_answer_is_no_question() -> None:
+    """An engine uses the blocks until then; that says nothing of who comes back for them."""
+    index = tree()
+    for _ in range(70):
+        index.record(A, prefix("abc"), output_blocks=0)
+
+    assert 0.0 == index.oldest_chance(A)
+
+
 class LruOracle:
     """Blocks of one worker in plain dicts: evicts the longest unused, deepest first."""
 

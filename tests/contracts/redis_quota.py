@@ -77,7 +77,7 @@ class RedisStage:
 
     async def carried_out(self) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while self._store.waiting:
+            while self._store.waiting_entries:
                 await asyncio.sleep(0.001)
 
     async def booked(self) -> list[Entry]:

@@ -10,11 +10,13 @@ from gateway.backends.backend import Call, Reply
 from gateway.errors import ConnectFailed, ReplyBroken, UpstreamError, UpstreamTimeout
 from tests.contracts.bedrock_harness import BedrockHarness
 from tests.contracts.harness import Answers, AnswersStatus, BreaksAfter, HangsAfter, Harness, Refuses, Streams
-from tests.contracts.worker_harness import OpenAIEndpointHarness, WorkerHarness
+from tests.contracts.worker_harness import DynamoHarness, OpenAIEndpointHarness, RankHarness, WorkerHarness
 
 HARNESSES: list[Harness] = [
     WorkerHarness(),
     OpenAIEndpointHarness(),
+    RankHarness(),
+    DynamoHarness(),
     BedrockHarness(),
     BedrockHarness("openai"),
 ]

@@ -207,7 +207,7 @@ def test_an_explanation_is_what_the_request_gets(make: Make, strategy: str) -> N
     """Order, hits, reason and strategy, while the fleet is idle and while it is not."""
     fleet = a_fleet(A, B, C)
     dispatcher = make(fleet, strategy)
-    for i, letters in enumerate(["", "pqr", "pqrst", "xyz", "pq", "xyzpq"]):
+    for i, letters in enumerate(["", "pqr", "pqrst", "xyz", "pqrstuvw", "xyzpq"]):
         request = a_request(letters, session=None if i % 2 else letters)
         explained = dispatcher.explain(request, 0.1 * i)
         dispatcher.submit(request, 0.1 * i)

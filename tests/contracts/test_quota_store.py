@@ -238,9 +238,11 @@ async def test_what_was_never_reserved_is_booked_too(stage: QuotaStage) -> None:
     entries = [entry(f"request-{i}") for i in range(3)]
     for each in entries:
         stage.store.book("blue", partial(Entry.of, each.day, each.record))
+    waiting = stage.store.waiting_entries
     await stage.carried_out()
 
     assert entries == sorted(await stage.booked(), key=lambda each: each.record.request_id)
+    assert (3, 0, 0) == (waiting, stage.store.waiting_entries, stage.store.dropped_entries)
 
 
 async def test_what_is_granted_or_refused_at_once_is_so_for_good(stage: QuotaStage) -> None:

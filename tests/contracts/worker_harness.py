@@ -8,14 +8,20 @@ from dataclasses import dataclass
 
 from gateway.backends.openai_endpoint import OpenAIEndpoint
 from gateway.backends.worker import HttpWorker
+from gateway.dynamo.pinned_worker import PinnedWorker
+from gateway.ranks.place import Place
+from gateway.ranks.placed_worker import PlacedWorker, SharedAddress
 from gateway.upstream.timeouts import Timeouts
 from tests.contracts.harness import Answers, AnswersStatus, Behaviour, BreaksAfter, HangsAfter, Refuses, Stage, Streams
 from tests.gateway.upstream.peer import Peer, Request, Script, Wire, free_port, serving
 
+Reached = HttpWorker | OpenAIEndpoint | PlacedWorker
+"""Backends that are reached over HTTP by the one client."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerStage:
-    backend: HttpWorker | OpenAIEndpoint
+    backend: Reached
     peer: Peer | None
 
     @property
@@ -49,7 +55,7 @@ class WorkerHarness:
             yield WorkerStage(backend, peer)
             await backend.aclose()
 
-    def _backend(self, url: str, timeouts: Timeouts) -> HttpWorker | OpenAIEndpoint:
+    def _backend(self, url: str, timeouts: Timeouts) -> Reached:
         return HttpWorker("w1", url, timeouts=timeouts, sweep_s=0.02)
 
 
@@ -58,8 +64,27 @@ class OpenAIEndpointHarness(WorkerHarness):
 
     name = "openai endpoint"
 
-    def _backend(self, url: str, timeouts: Timeouts) -> HttpWorker | OpenAIEndpoint:
+    def _backend(self, url: str, timeouts: Timeouts) -> Reached:
         return OpenAIEndpoint("openai:127.0.0.1", f"{url}/openai/v1", model="tiny", timeouts=timeouts)
+
+
+class RankHarness(WorkerHarness):
+    """One of several behind one address."""
+
+    name = "rank"
+
+    def _backend(self, url: str, timeouts: Timeouts) -> Reached:
+        return PlacedWorker("w1#3", Place(3), SharedAddress(HttpWorker("w1", url, timeouts=timeouts, sweep_s=0.02)))
+
+
+class DynamoHarness(WorkerHarness):
+    """A worker behind a Dynamo frontend."""
+
+    name = "dynamo"
+
+    def _backend(self, url: str, timeouts: Timeouts) -> Reached:
+        http = HttpWorker("w1", url, timeouts=timeouts, sweep_s=0.02)
+        return PinnedWorker("w1#7", Place(instance="7"), SharedAddress(http))
 
 
 def _script(behaviour: Behaviour) -> Script:

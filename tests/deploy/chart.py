@@ -16,8 +16,8 @@ VALUES = sorted([*CHART.glob("ci/*.yaml"), *CHART.glob("values-examples/*.yaml")
 """Every file of values that ships, or that says what has to render."""
 
 NAMESPACE = "llm"
-STAND_INS = {"WARMGATE_STORE__URL": "rediss://:secret@store:6379/0"}
-"""Values of variables that come from Secrets; the others are any text."""
+STAND_INS = {"WARMGATE_STORE__URL": "rediss://:secret@store:6379/0", "WARMGATE_SERVER__ZONE": ""}
+"""Values of variables that come from elsewhere; the others are any text. Before Kubernetes 1.35 no pod has a zone."""
 
 Manifest = dict[str, Any]
 

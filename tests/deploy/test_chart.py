@@ -3,7 +3,7 @@
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import helm_python
 import pytest
@@ -15,6 +15,8 @@ from gateway.settings.schema import Settings
 from tests.deploy import schemas
 from tests.deploy.chart import CHART, VALUES, install, tiny, values_of
 
+LISTS = {name for name, field in Settings.model_fields.items() if tuple is get_origin(field.annotation)}
+"""Groups of settings that are lists."""
 each_values = pytest.mark.parametrize("path", VALUES, ids=lambda path: path.stem)
 
 
@@ -29,7 +31,7 @@ def test_operators_take_what_is_theirs() -> None:
     """ServiceMonitors, ScaledObjects, routes and secrets, by the operators' own schemas."""
     manifests = [manifest for path in VALUES for manifest in install(values_of(path)).manifests]
 
-    assert {"ServiceMonitor", "PodMonitor", "ScaledObject", "HTTPRoute", "ExternalSecret"} <= {
+    assert {"ServiceMonitor", "PodMonitor", "PrometheusRule", "ScaledObject", "HTTPRoute", "ExternalSecret"} <= {
         manifest["kind"] for manifest in manifests
     }
     schemas.check_others(manifests)
@@ -87,9 +89,9 @@ def test_the_package_has_nothing_else(tmp_path: Path) -> None:
 
 def test_the_schema_knows_the_groups_of_the_settings() -> None:
     """One that is new has to be named there, or the chart would refuse it."""
-    groups: dict[str, Any] = {name: {} for name in Settings.model_fields if name not in {"models", "teams"}}
+    groups: dict[str, Any] = {name: [] if name in LISTS else {} for name in Settings.model_fields if name != "models"}
 
-    assert set(Settings.model_fields) <= set(install(tiny(config={"teams": [], **groups})).config)
+    assert set(Settings.model_fields) <= set(install(tiny(config=groups)).config)
 
 
 SECRET = {"name": "s", "key": "k"}
@@ -218,8 +220,7 @@ def test_pods_are_replaced_for_what_they_would_not_notice() -> None:
     rolls = {
         group
         for group in Settings.model_fields
-        if checksum(tiny())
-        != checksum(tiny(config={group: [{"name": "other"}] if group in {"models", "teams"} else {"x": 1}}))
+        if checksum(tiny()) != checksum(tiny(config={group: [{"name": "other"}] if group in LISTS else {"x": 1}}))
     }
 
     assert set(FIXED) == rolls
@@ -230,6 +231,17 @@ def test_pods_are_replaced_for_every_change_where_that_is_wanted() -> None:
     changed = tiny(configReload=False, config={"timeouts": {"total_s": 60}})
 
     assert checksum(tiny(configReload=False)) != checksum(changed)
+
+
+def test_a_pod_knows_its_zone_from_its_label() -> None:
+    """Unless the configuration names one; a label that is not there says nothing."""
+    (variable,) = (each for each in install(tiny()).container["env"] if "WARMGATE_SERVER__ZONE" == each["name"])
+    named = install({"config": {**tiny()["config"], "server": {"zone": "here"}}})
+
+    assert "metadata.labels['topology.kubernetes.io/zone']" == variable["valueFrom"]["fieldRef"]["fieldPath"]
+    assert install(tiny()).settings.server.zone is None
+    assert "WARMGATE_SERVER__ZONE" not in named.variables
+    assert "here" == named.settings.server.zone
 
 
 def test_large_numbers_stay_whole() -> None:

@@ -25,7 +25,7 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
     broken = []
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         name, _, heading = target.partition("#")
-        found = page.parent / name
+        found = page.parent / name if name else page
         if not found.exists() or (heading and heading not in _headings(found)):
             broken.append(target)
 

@@ -675,7 +675,8 @@ async def test_the_log_has_both_causes_of_who_was_late_as_well(
     async with FakeBedrock(failing).serving() as bedrock:
         model = {"fallbacks": [on_bedrock(QWEN, bedrock.base_url)]}
         settings = {"bedrock": {"canary_at_start": False}, "retry": {"wait_s": 1.5}, **GOVERNED}
-        async with gateway_here([], model=model, **settings) as here:
+        # Port 1 is nobody's: a model that has workers, none of which is there.
+        async with gateway_here(["http://127.0.0.1:1"], model=model, **settings) as here:
             headers = {"authorization": f"Bearer {KEYS['hurried']}"}
             answer = await here.http.post(CHAT, json=chat("tiny"), headers=headers)
         asked = len(bedrock.requests)

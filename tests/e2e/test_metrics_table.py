@@ -12,7 +12,7 @@ def documented() -> dict[str, str]:
     """Type by name, of every row; a second name in a row ends otherwise than the first."""
     section = README.read_text(encoding="utf-8").partition("\n## Metrics\n")[2].partition("\n## ")[0]
     found: dict[str, str] = {}
-    for names, kind in re.findall(r"^\| (`warmgate_.+?) \| (\w+) \|", section, re.MULTILINE):
+    for names, kind in re.findall(r"^\| (`(?:warmgate|process)_.+?) \| (\w+) \|", section, re.MULTILINE):
         first, *endings = re.findall(r"`(\w+)`", names)
         for ending in endings:
             start = first[: first.rindex("_engine_")]

@@ -318,13 +318,13 @@ def signature_fault(*, url: str, headers: Mapping[str, str], body: bytes) -> str
 
 
 @functools.cache
-def _converse_shape() -> Any:
-    return Session().get_service_model("bedrock-runtime").operation_model("Converse").input_shape
+def _input_shape(operation: str) -> Any:
+    return Session().get_service_model("bedrock-runtime").operation_model(operation).input_shape
 
 
-def body_faults(model_id: str, body: dict[str, Any]) -> list[str]:
+def body_faults(model_id: str, body: dict[str, Any], operation: str = "converse") -> list[str]:
     """Everything that AWS's service model, or the strictest of the models behind it, holds against *body*."""
-    shape = _converse_shape()
+    shape = _input_shape("ConverseStream" if operation == "converse-stream" else "Converse")
     report = ParamValidator().validate({"modelId": model_id, **body}, shape)
     if report.has_errors():
         return [report.generate_report()]
@@ -494,7 +494,7 @@ def _received(segment: str, operation: str, headers: dict[str, str], body: bytes
         return received, ["The provided model identifier is invalid."]
     if headers.get("content-type") != "application/json":
         return received, ["The content type is not application/json."]
-    return received, ["Malformed input request"] if fields is None else body_faults(model_id, fields)
+    return received, ["Malformed input request"] if fields is None else body_faults(model_id, fields, operation)
 
 
 def _openai_received(headers: dict[str, str], body: bytes) -> tuple[Received, list[str]]:

@@ -8,6 +8,7 @@ from gateway.cascade.cascade import Cascade
 from gateway.cascade.fallback import Fallback
 from gateway.cascade.target import Target, TargetKey
 from gateway.continuation.continuation import Mode
+from gateway.disaggregation.division import Division
 from gateway.draining import Draining
 from gateway.exchange import Exchange
 from gateway.ledger.price import Price
@@ -101,6 +102,7 @@ def a_model(
     former: Model | None = None,
     price: Price | None = None,
     gpu_hour_usd: float | None = None,
+    division: Division | None = None,
 ) -> Model:
     """A model whose workers are called a, b, c ... in the order given, and tried in it."""
     for letter, worker in zip(LETTERS, workers, strict=False):
@@ -125,6 +127,7 @@ def a_model(
         cascade=None if fallback is None else a_cascade(fallback, price=fallback_price or price or Price(), name=name),
         continuation=continuation,
         retry_budget=retry_budget,
+        division=division,
         former=former,
     )
 

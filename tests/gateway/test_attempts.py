@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 import pytest
@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache_index import WorkerId
+from gateway.adapters.adapter import Adapter
+from gateway.adapters.placement import Placement
 from gateway.attempt import WHOLE_ANSWER_BYTES, Attempt
 from gateway.attempts import Attempts
 from gateway.cascade.need import Need
@@ -28,6 +30,8 @@ from routing.dispatcher import Dispatch, Immediate, Refusal
 from routing.request import Request
 from routing.retry_budget import RetryBudget
 from tests.fakes.backends import Answers, BreaksAfter, Fake, Hangs, Raises, Refuses, Streams
+from tests.gateway.adapters.engines import POET, AnsweringWorker, a_shelf, a_subject, know
+from tests.gateway.adapters.test_shelf import running
 from tests.gateway.examples import (
     DONE,
     ERROR,
@@ -1016,3 +1020,99 @@ async def test_a_cancellation_while_waiting_gives_everything_back(worker: Hangs)
     assert {"a": 0} == in_flight(trial.model)
     assert worker.given_up
     assert all(reply.closed for reply in worker.replies)
+
+
+# ---- adapters
+
+
+@contextlib.asynccontextmanager
+async def adapted(
+    *workers: AnsweringWorker, adapter: Adapter = POET, listed: bool = True
+) -> AsyncIterator[tuple[Model, WatchedFleet]]:
+    """A model that is *adapter*; unless it is *listed* which worker has it nobody knows."""
+    fleet = WatchedFleet(len(workers))
+    model = a_model(*workers, fleet=fleet)
+    subject = a_subject(adapter, *workers, fleet=fleet)
+    shelf = a_shelf(subject)
+    if listed:
+        know(shelf, {worker: worker.adapters for worker in workers})
+    model.adapter = Placement(shelf, subject, "poet")
+    async with running(shelf):
+        yield model, fleet
+
+
+async def test_an_adapter_is_loaded_before_the_request_is_sent() -> None:
+    """The time that takes is none of its prefill: it is booked anew when it can be sent."""
+    a = AnsweringWorker("a")
+    async with adapted(a) as (model, fleet):
+        trial = Trial(model)
+        answer = await trial.run()
+
+    assert (200, 1) == (answer.status, trial.exchange.attempts)
+    assert ["load", "request"] == a.was_asked
+    assert [("a", Ending.ABORTED), ("a", Ending.ABORTED)] == fleet.endings
+    assert {"a": 1} == trial.loads
+
+
+async def test_a_worker_that_refuses_for_want_of_it_loads_it_and_is_asked_again() -> None:
+    """Nobody knew that it had lost it; the caller hears nothing of that, and its health is not in doubt."""
+    a = AnsweringWorker("a")
+    async with adapted(a, listed=False) as (model, fleet):
+        trial = Trial(model)
+        answer = await trial.run()
+
+    assert (200, 2) == (answer.status, trial.exchange.attempts)
+    assert ["request", "load", "request"] == a.was_asked
+    assert not any(worker.breaker.is_open for worker in fleet)
+    assert all(reply.closed for reply in a.replies)
+
+
+async def test_where_it_cannot_be_loaded_the_next_worker_answers() -> None:
+    """It was not loaded, or may not be; that costs no try and no retry."""
+    for adapter, fails in ((POET, 500), (Adapter("poet", "tiny"), None)):
+        a, b = AnsweringWorker("a", fails=fails), AnsweringWorker("b", "poet")
+        async with adapted(a, b, adapter=adapter) as (model, _):
+            trial = Trial(model)
+            answer = await trial.run()
+
+        assert (200, "b") == (answer.status, trial.exchange.backend)
+
+
+async def test_a_worker_that_loses_what_it_loads_is_given_up() -> None:
+    """Once is enough: the next one is asked, and where there is none, nobody could be reached."""
+    a = AnsweringWorker("a")
+    a.forgets = True
+    async with adapted(a) as (model, _):
+        failure = await Trial(model).failure()
+
+    assert isinstance(failure, NoWorker)
+    assert "a does not have the adapter" in str(failure)
+    assert ["load", "request", "load", "request"] == a.was_asked
+
+
+async def test_a_worker_that_is_drained_while_it_loads_is_passed_over() -> None:
+    """It has the adapter by then, and is to have no more requests."""
+    a, b = AnsweringWorker("a", waits=True), AnsweringWorker("b", "poet")
+    async with adapted(a, b) as (model, fleet):
+        trial = Trial(model)
+        running_trial = asyncio.ensure_future(trial.run())
+        async with asyncio.timeout(10):
+            while not a.calls:
+                await asyncio.sleep(0)
+        fleet.set_draining(WorkerId("a"), draining=True)
+        a.released.set()
+        answer = await running_trial
+
+    assert (200, "b") == (answer.status, trial.exchange.backend)
+    assert ["load"] == a.was_asked
+
+
+async def test_an_answer_that_has_nothing_to_do_with_the_adapter_is_the_callers() -> None:
+    """Its status alone says nothing of that."""
+    a = Answers(400, b'{"error":{"message":"max_tokens of poet is too large","code":400}}')
+    async with adapted(AnsweringWorker("a", "poet")) as (with_adapter, _):
+        model = a_model(a)
+        model.adapter = with_adapter.adapter
+        answer = await Trial(model).run()
+
+    assert (400, 1) == (answer.status, len(a.calls))

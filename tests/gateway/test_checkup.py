@@ -460,3 +460,89 @@ def test_a_patients_headers_are_not_shown() -> None:
     patient.on_reading(Observation(EngineReading(), 0.0, 1.0))  # nobody need listen
 
     assert "k-1" not in repr(patient)
+
+
+# ---- adapters
+
+
+async def test_a_worker_is_asked_for_its_adapters_with_its_metrics() -> None:
+    """If somebody wants to know. What it cannot tell says nothing."""
+    listed: list[tuple[list[str], float]] = []
+    cards = '{"data":[{"id":"tiny","parent":null},{"id":"poet","parent":"tiny"}]}'
+    async with practice({"/health": Page(), "/metrics": vllm(), "/v1/models": Page(cards)}) as there:
+        await there.visit(1.0)
+        unasked = "GET /v1/models" in " ".join(there.engine.heads)
+        there.checkup.patient.wants_adapters = lambda: True
+        there.checkup.patient.on_adapters = lambda names, asked_at: listed.append((names, asked_at))
+        await there.visit(11.0)
+        there.engine.answers["/v1/models"] = Garbage(b"")
+        await there.visit(21.0)
+
+    assert not unasked
+    assert [(["poet"], 11.0)] == listed
+
+
+# ---- several workers behind one address
+
+
+@asynccontextmanager
+async def shared(answers: dict[str, Answer]) -> AsyncIterator[Practice]:
+    """Workers a and b are ranks 0 and 1 of one engine; both are taken to be down."""
+    async with practice(answers) as there:
+        there.fleet.set_up(B, up=False)
+        there.checkup.patient.places = ((A, None, 0), (B, None, 1))
+        yield there
+
+
+def ranks(*, blocks: tuple[int, int] = (100, 50), asleep: tuple[int, int] = (0, 0), started_at: float = 7.0) -> Page:
+    lines = [f"process_start_time_seconds {started_at}"]
+    for rank in (0, 1):
+        lines.append(f'vllm:num_requests_running{{engine="{rank}"}} {rank}')
+        lines.append(f'vllm:cache_config_info{{block_size="16",engine="{rank}",num_gpu_blocks="{blocks[rank]}"}} 1.0')
+        lines.append(f'vllm:engine_sleep_state{{engine="{rank}",sleep_state="awake"}} {1 - asleep[rank]}')
+    return Page("\n".join(lines) + "\n")
+
+
+async def test_who_shares_an_address_lives_and_dies_with_it() -> None:
+    """One question is for all of them; one that a request found down comes up with the next."""
+    async with shared({"/health": Page()}) as there:
+        await there.visit()
+        assert "ab" == there.candidates()
+        there.fleet.set_up(B, up=False)
+        await there.visit()
+        assert ("ab", 2, ["ab", "ab"]) == (there.candidates(), there.engine.times("/health"), there.told_up)
+        there.engine.answers["/health"] = Page(status=500)
+        for _ in range(2):
+            await there.visit()
+
+        assert ([False, False], [""]) == ([worker.is_up for worker in there.fleet], there.told_down)
+
+
+async def test_each_is_told_what_the_reading_says_of_its_place() -> None:
+    """Room and sleep; a process that begins anew is all of them anew."""
+    async with shared({"/health": Page(), "/metrics": ranks()}) as there:
+        await there.visit()
+        assert [(100, 16), (50, 16)] == [worker.engine_capacity for worker in there.fleet]
+        there.engine.answers["/metrics"] = ranks(asleep=(0, 1))
+        await there.visit(10.0)
+        assert ("a", 1) == (there.candidates(), len(there.told_up))
+        lives = [there.fleet.life(worker) for worker in (A, B)]
+        there.engine.answers["/metrics"] = ranks(started_at=8.0)
+        await there.visit(20.0)
+
+        assert "ab" == there.candidates()
+        assert all(there.fleet.life(worker) != life for worker, life in zip((A, B), lives, strict=True))
+
+
+async def test_a_rank_that_the_engine_has_not_gets_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """vLLM would call each request to it the caller's fault. The log tells once; after a restart it may be there."""
+    async with shared({"/health": Page(), "/metrics": vllm()}) as there:
+        await there.visit()
+        await there.visit(10.0)
+        assert "a" == there.candidates()
+        assert 1 == sum("has fewer ranks" in record.message for record in caplog.records)
+        there.engine.answers["/metrics"] = ranks()
+        await there.visit(20.0)
+        await there.visit(21.0)
+
+        assert "ab" == there.candidates()

@@ -148,6 +148,11 @@ class TestSimulate:
             (["--kv-events-dial", "here"], "kv_events.dial must begin with tcp:// or ipc://, got here."),
             (["--replay-port", "0"], "KV events need --kv-events-port or --kv-events-dial."),
             (["--lora-module", "a", "--lora-module", "a"], "lora_modules must be names of their own, got a, a."),
+            (["--role", "decode", "--lease-s", "0"], "lease_s must be above 0, got 0.0."),
+            (
+                ["--role", "prefill", "--dialect", "dynamo"],
+                "role must be both with dialect dynamo, or with several ranks, got prefill.",
+            ),
         ],
     )
     def test_options_that_make_no_worker_are_refused(
@@ -163,6 +168,12 @@ class TestSimulate:
             assert 1 == main(["simulate", "--port", "0", "--kv-events-port", str(port)])
 
         assert ("", f"Cannot listen on tcp://127.0.0.1:{port}: Address already in use.\n") == capsys.readouterr()
+
+    def test_so_may_the_port_where_blocks_are_asked_for(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with taken_port() as port:
+            assert 1 == main(["simulate", "--port", "0", "--role", "prefill", "--side-channel-port", str(port)])
+
+        assert ("", f"Cannot listen on 127.0.0.1 port {port}: Address already in use.\n") == capsys.readouterr()
 
     def test_events_are_published_as_it_is_told(self) -> None:
         """Every flag arrives; the worker says where, and what it had to say can be asked for."""
@@ -227,6 +238,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["simulate", "--tpot-ms", "0"], "argument --tpot-ms: 0 is not above 0"),
         (["simulate", "--timing", "slow"], "argument --timing: invalid choice: 'slow'"),
         (["simulate", "--dialect", "tgi"], "argument --dialect: invalid choice: 'tgi'"),
+        (["simulate", "--role", "encode"], "argument --role: invalid choice: 'encode'"),
     ],
 )
 def test_bad_usage_exits_with_2(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:

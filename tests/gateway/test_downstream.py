@@ -8,6 +8,7 @@ from gateway.downstream import Downstream
 from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import MalformedBody, NoWorker, ReplyBroken
 from gateway.exchange import Exchange
+from gateway.rollout.route import Choice
 from gateway.sse import StreamTail
 from tests.gateway.asgi import Caller, Message
 from tests.gateway.examples import an_exchange
@@ -17,6 +18,13 @@ CHAT = ENDPOINTS["/v1/chat/completions"]
 
 def decided() -> Exchange:
     return an_exchange(backend="w1", strategy="prefix_aware", hit_blocks=3, hit_tokens=48.9)
+
+
+async def test_who_computed_the_prompt_stands_beside_who_answered() -> None:
+    caller = Caller()
+    await Downstream(caller.send, an_exchange(backend="w1", prefill_worker="p1"), CHAT).start(200, [])
+
+    assert (b"w1", b"p1") == tuple(caller.headers[b"x-warmgate-" + name] for name in (b"worker", b"prefill-worker"))
 
 
 async def test_the_decision_stands_in_the_headers() -> None:
@@ -34,6 +42,15 @@ async def test_the_decision_stands_in_the_headers() -> None:
         (b"x-warmgate-hit-tokens", b"48"),
     ] == caller.header_list
     assert 200 == caller.status == exchange.status
+
+
+async def test_the_model_that_serves_stands_there_where_a_name_means_several() -> None:
+    """With the rule that chose it. A name that is no ASCII does no harm."""
+    caller, exchange = Caller(), decided()
+    exchange.choice = Choice("chat", "mödel", "long")
+    await Downstream(caller.send, exchange, CHAT).start(200, [])
+
+    assert (b"m?del", b"long") == (caller.headers[b"x-warmgate-model"], caller.headers[b"x-warmgate-rule"])
 
 
 async def test_without_a_decision_there_is_only_the_request_id() -> None:

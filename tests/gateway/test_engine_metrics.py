@@ -1,6 +1,7 @@
 """What engines tell of themselves at /metrics."""
 
 import string
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -171,14 +172,45 @@ def test_processes_that_share_a_cache_count_once() -> None:
     assert (10.0, 131072, 64) == (data.running, data.cache_tokens, data.block_size)
 
 
+def test_each_rank_of_an_engine_is_told_apart() -> None:
+    """What both tell together, and what each tells; of a rank that is not there, only when the process began."""
+    page = VLLM + VLLM.replace('engine="0"', 'engine="1"').replace('model_name="tiny"} 3.0', 'model_name="tiny"} 1.0')
+    whole, alone = of(page), of(VLLM)
+
+    assert (4.0, 4.0) == (whole.running, whole.waiting)
+    assert [alone, replace(alone, running=1.0)] == [whole.of(None, rank) for rank in (0, 1)]
+    assert EngineReading(Engine.VLLM, started_at=alone.started_at) == whole.of(None, 2)
+    assert {} == alone.places
+
+
 # ---- Dynamo
 
 
 def test_a_dynamo_frontend_speaks_for_its_workers() -> None:
     """Seven inside of which two wait; 50 of 200 blocks on two workers."""
+    each = EngineReading(Engine.DYNAMO, cache_tokens=1600, block_size=16)
+
     assert EngineReading(
-        Engine.DYNAMO, running=5.0, waiting=2.0, kv_usage=0.25, cache_tokens=3200, block_size=16
+        Engine.DYNAMO,
+        running=5.0,
+        waiting=2.0,
+        kv_usage=0.25,
+        cache_tokens=3200,
+        block_size=16,
+        places={
+            (None, 0): each,
+            ("7587888160958628000", 0): replace(each, kv_usage=0.3),
+            ("7587888160958628001", 0): replace(each, kv_usage=0.2),
+        },
     ) == read(DYNAMO)
+
+
+def test_of_a_worker_that_has_served_nothing_a_frontend_tells_the_room() -> None:
+    """It is that of all others; of another rank nothing is known."""
+    whole = of(DYNAMO)
+
+    assert EngineReading(Engine.DYNAMO, cache_tokens=1600, block_size=16) == whole.of("77", None)
+    assert EngineReading(Engine.DYNAMO) == whole.of("77", 1)
 
 
 def test_a_frontend_of_several_models_does_not_tell_its_cache() -> None:
@@ -292,3 +324,25 @@ def test_an_observation_grows_old() -> None:
 
     assert [0.0, 20.0, 20.5] == [observation.age_s(now) for now in (100.0, 120.0, 120.5)]
     assert [False, False, True] == [observation.is_stale(now) for now in (100.0, 120.0, 120.5)]
+
+
+def test_adapters_are_those_that_were_told_of_last() -> None:
+    """vLLM puts names into labels and the time into the value, and what it told before stays on the page."""
+    page = MetricsPage()
+    page.feed(
+        b'vllm:lora_requests_info{max_lora="4",running_lora_adapters="poet,clerk",waiting_lora_adapters=""} 1000.0\n'
+        b'vllm:lora_requests_info{max_lora="4",running_lora_adapters="clerk",waiting_lora_adapters="bard,clerk"} 2e3\n'
+    )
+    reading = page.reading()
+
+    assert reading is not None
+    assert ("clerk", "bard") == reading.adapters
+
+
+def test_an_engine_without_adapters_tells_of_none() -> None:
+    page = MetricsPage()
+    page.feed(VLLM.encode())
+    reading = page.reading()
+
+    assert reading is not None
+    assert () == reading.adapters

@@ -215,7 +215,7 @@ def test_the_key_is_in_no_text() -> None:
     [
         (None, "does not say where it tells of its cache"),
         (Sources(()), "does not tell of its cache"),
-        (RANKS, "has 2 data-parallel ranks behind one address, each with a cache of its own"),
+        (RANKS, "has 2 data-parallel ranks behind one address, and the settings do not say so (ranks)"),
     ],
 )
 async def test_without_one_source_it_is_asked_again_and_the_log_says_so_once(
@@ -450,3 +450,26 @@ async def test_everybody_is_heard_from_the_beginning_when_what_was_told_is_of_no
         of_a.feed.apply([stored("abc")])
 
         assert (0, False) == stage.told(A)
+
+
+# ---- data-parallel ranks
+
+
+async def test_each_rank_is_followed_by_its_own_stream() -> None:
+    """Its engine, which may dial, calls it by the name of the address."""
+    stage = Stage(FakeIntake({"http://a": RANKS}))
+    ranks = [replace(OF_A, worker=worker, rank=rank, name="gpu") for rank, worker in enumerate((A, B))]
+    async with stage.following(*ranks):
+        assert [(0, "gpu"), (1, "gpu")] == [(each.source.rank, each.worker) for each in stage.intake.subscriptions]
+
+
+async def test_a_rank_whose_stream_is_not_told_waits_for_it(caplog: pytest.LogCaptureFixture) -> None:
+    """The stream of another rank is not its own."""
+    stage = Stage(FakeIntake({"http://a": Sources((AT_A,))}), ask_interval_s=0.0)
+    caplog.set_level(logging.INFO, logger="gateway")
+    stage.attend(replace(OF_A, rank=1))
+    async with stage.running():
+        await until(lambda: len(stage.intake.asked) >= 3)
+
+        assert [] == stage.intake.subscriptions
+        assert [("WARNING", "worker a does not tell of its cache: what was sent there has to do")] == said(caplog)

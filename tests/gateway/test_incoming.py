@@ -50,6 +50,16 @@ def test_a_header_is_its_first_value() -> None:
     assert {b"x-session-id": b"s\xe9", b"x-empty": b""} == head.fields
 
 
+def test_a_header_that_is_added_is_seen_by_workers() -> None:
+    """As if the caller had sent it; the scope of the server keeps its own list."""
+    request = incoming((b"x-a", b"1"))
+    before = request._scope["headers"]
+    request.add(b"traceparent", b"00-1-2-00")
+
+    assert [(b"x-a", b"1"), (b"traceparent", b"00-1-2-00")] == request.upstream_headers(b"r-1", JSON)[-2:]
+    assert [(b"x-a", b"1")] == before
+
+
 def test_the_callers_request_id_is_taken_if_it_is_fit() -> None:
     """One that could break a header or a log line is not."""
     assert b"r-1" == incoming((b"x-request-id", b"r-1")).request_id

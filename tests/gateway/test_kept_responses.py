@@ -5,11 +5,15 @@ import pytest
 from cache_index import WorkerId
 from gateway.backends.backend import Call
 from gateway.errors import ConnectFailed, GatewayError, NoWorker, UnknownResponse, UpstreamRefused
+from gateway.exchange import Exchange
+from gateway.guardrails.guards import GuardedModels, ModelGuards
+from gateway.guardrails.tally import GuardrailTally
 from gateway.kept_responses import KeptResponses
 from gateway.models import Model
 from gateway.response_owners import Owner, ResponseOwners
 from tests.fakes.backends import Answers, Fake, Refuses
 from tests.gateway.examples import a_model, the_models
+from tests.gateway.guardrails.examples import a_filter, a_rule
 
 ID = "resp_1"
 CALL = Call(b"GET", b"/v1/responses/resp_1", [], b"", streams=False, model="")
@@ -174,3 +178,25 @@ async def test_another_teams_response_is_unknown() -> None:
     assert [0] == trial.asked
     await (await trial.kept.ask(ID, CALL, "blue")).aclose()
     assert [1] == trial.asked
+
+
+def test_a_kept_response_is_guarded_as_the_model_that_made_it() -> None:
+    """Whose it is may not be known: then all models' guardrails look."""
+    made, other = a_model(keeps()), a_model(keeps(), name="other")
+    guarded, owners = GuardedModels(), ResponseOwners()
+    exchange = Exchange(b"", "/v1/responses", 0.0)
+    kept = KeptResponses(the_models(made, other), owners, guarded)
+    assert [] == kept.guards(ID, None, exchange)
+
+    rules = {name: a_rule(a_filter(name)) for name in ("first", "second")}
+    tally = GuardrailTally()
+    guarded.use(
+        {
+            "tiny": ModelGuards(rules, ["first"], model="tiny", tally=tally),
+            "other": ModelGuards(rules, ["second"], model="other", tally=tally),
+        }
+    )
+    assert 2 == len(kept.guards(ID, None, exchange))
+    owners.remember(ID, Owner("other", WorkerId("a")))
+    (guard,) = kept.guards(ID, None, exchange)
+    assert ["second"] == [rule.filter.name for rule in guard._chain.rules]

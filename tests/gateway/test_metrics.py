@@ -56,6 +56,7 @@ def test_the_families_are_these() -> None:
         ("counter", "warmgate_decisions"),
         ("counter", "warmgate_retries"),
         ("counter", "warmgate_streams_continued"),
+        ("counter", "warmgate_prefills"),
         ("counter", "warmgate_fallbacks"),
         ("counter", "warmgate_tokens"),
         ("histogram", "warmgate_ttft_seconds"),
@@ -69,7 +70,9 @@ def test_the_families_are_these() -> None:
         ("gauge", "warmgate_oldest_wait_seconds"),
         ("gauge", "warmgate_requests_without_worker"),
         ("gauge", "warmgate_team_requests_waiting"),
+        ("gauge", "warmgate_policy_configured"),
         ("gauge", "warmgate_policy_effective"),
+        ("gauge", "warmgate_worker_role"),
         ("gauge", "warmgate_worker_up"),
         ("gauge", "warmgate_worker_asleep"),
         ("gauge", "warmgate_worker_draining"),
@@ -209,6 +212,14 @@ def test_what_engines_told_stands_beside_the_gateways_own_account() -> None:
     assert {("tiny", "b"): 1.0} == samples(metrics, "warmgate_worker_asleep")
     assert b"warmgate_worker_engine_waiting{" not in metrics.exposition()
     assert b'warmgate_worker_reading_age_seconds{model="tiny",worker="b"}' not in metrics.exposition()
+
+
+def test_what_settings_name_stands_beside_what_it_comes_to() -> None:
+    """`kv_aware` before workers that tell nothing of their caches ranks as `prefix_aware`."""
+    metrics = with_state(a_model(Answers(), strategy_name="kv_aware"))
+
+    assert {("tiny", "kv_aware"): 1.0} == samples(metrics, "warmgate_policy_configured")
+    assert {("tiny", "prefix_aware"): 1.0} == samples(metrics, "warmgate_policy_effective")
 
 
 def test_the_index_shows_its_size_beside_its_limit() -> None:

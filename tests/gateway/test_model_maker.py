@@ -131,3 +131,46 @@ async def test_under_another_key_everything_is_hashed_anew() -> None:
 
         assert (3, 0) == (held, index.held(WorkerId("a")))
         assert 4 == len({*before, *hashed()})
+
+
+WORKERS = [
+    {"url": "http://127.0.0.1:9", "id": "a", "role": "prefill"},
+    {"url": "http://127.0.0.1:10", "id": "b", "role": "decode"},
+]
+
+
+async def test_a_model_whose_workers_do_halves_has_a_division(bench: Bench) -> None:
+    division = bench.made(workers=WORKERS, disaggregation={"flow": "nixl", "replace_loopback": False}).model.division
+
+    assert division is not None
+    assert ("nixl", False, "prefix_aware") == (
+        *(division.flow, division.replace_loopback, division.strategy_of(a_request())),
+    )
+    assert None is bench.made().model.division
+
+
+async def test_sglangs_halves_meet_where_the_settings_say(bench: Bench) -> None:
+    workers = [{**WORKERS[0], "bootstrap_port": 9000}, WORKERS[1]]
+    division = bench.made(workers=workers, disaggregation={"flow": "sglang"}).model.division
+
+    assert division is not None
+    assert ("sglang", 9000) == (division.flow, division.bootstrap_port(WorkerId("a")))
+
+
+async def test_what_a_hop_proved_to_cost_outlives_a_change_of_settings(bench: Bench) -> None:
+    former = bench.made(workers=WORKERS, disaggregation={"flow": "nixl"})
+    made = bench.made(former, workers=WORKERS, disaggregation={"flow": "nixl", "least_uncached_tokens": 9})
+    assert former.model.division is not None
+    assert made.model.division is not None
+
+    assert former.model.division.handover is made.model.division.handover
+    assert made.dispatcher is not None  # by another rule
+    assert "least_loaded" == made.dispatcher.explain(a_request(), 0.0).strategy
+
+
+async def test_a_worker_that_takes_another_role_keeps_its_connections(bench: Bench) -> None:
+    former = bench.made(workers=WORKERS, disaggregation={"flow": "nixl"})
+    turned = [{**WORKERS[0], "role": "decode"}, {**WORKERS[1], "role": "prefill"}]
+    made = bench.made(former, workers=turned, disaggregation={"flow": "nixl"})
+
+    assert former.model.workers == made.model.workers

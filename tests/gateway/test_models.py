@@ -9,11 +9,14 @@ from gateway.engine_metrics import EngineReading, Observation
 from gateway.errors import InvalidField, UnknownModel
 from gateway.model_names import ModelNames
 from gateway.models import Model, Models
+from gateway.rollout.route import Route
+from gateway.rollout.routes import Routes
 from gateway.teams.caller import Caller
 from gateway.teams.key import Key
 from gateway.teams.team import Team
 from routing.booking import Ending, Outcome
 from routing.request import HIGH, LOW, NORMAL, Request
+from routing.variants import Variants
 from tests.fakes.backends import Answers
 from tests.gateway.examples import CHAT, CHAT_STREAM, a_model, the_models
 from tests.routing.examples import a_request, book
@@ -256,6 +259,27 @@ def test_a_model_is_ready_if_somebody_could_answer() -> None:
     assert "there are no workers yet" == a_model().why_not_ready()
 
 
+def test_who_computes_prompts_for_others_answers_nobody() -> None:
+    model = a_model(Answers(), Answers())
+    model.fleet.set_roles({WorkerId("a"): "prefill", WorkerId("b"): "decode"})
+    assert model.why_not_ready() is None
+
+    model.fleet.set_up(WorkerId("b"), up=False)
+    assert "none of 1 workers is up" == model.why_not_ready()
+    assert 0 == model.hand_over(WorkerId("b"))
+    model.fleet.set_roles({WorkerId("a"): "prefill", WorkerId("b"): "prefill"})
+    assert "there are no workers yet" == model.why_not_ready()
+
+
+def test_what_a_policy_comes_to_is_decided_among_those_who_compute() -> None:
+    """Workers that decode are chosen by load, whatever their engines tell."""
+    model = a_model(Answers(), Answers(), strategy_name="kv_aware")
+    model.fleet.set_roles({WorkerId("a"): "prefill", WorkerId("b"): "decode"})
+    model.fleet.set_trusted(WorkerId("a"), trusted=True)
+
+    assert "kv_aware" == model.effective_policy
+
+
 def test_a_model_whose_workers_sleep_is_not_ready() -> None:
     """The operator reads that they sleep, which is another thing than being down."""
     model = a_model(Answers(), Answers())
@@ -395,3 +419,18 @@ async def test_closing_a_model_closes_its_workers() -> None:
     await a_model(*workers).aclose()
 
     assert all(worker.is_closed for worker in workers)
+
+
+def test_a_route_is_found_by_its_names_and_is_no_model() -> None:
+    """`find` is for models; what a route means depends on the request."""
+    route = Route("chat", first="tiny", variants=Variants({"tiny": 1.0}, key="chat"))
+    models = the_models(a_model(name="tiny"))
+    before = models.route("chat"), models.configured_name("gpt-4")
+    models.replace({"tiny": a_model(name="tiny")}, ModelNames([("tiny", []), ("chat", ["gpt-*"])]), Routes([route]))
+
+    assert (None, "gpt-4") == before
+    assert [route, route, None, None] == [models.route(name) for name in ("chat", "gpt-4", "tiny", "nobody")]
+    assert ["tiny", "chat"] == models.ids()
+    assert ("chat", "tiny", "nobody") == tuple(models.configured_name(name) for name in ("gpt-4", "tiny", "nobody"))
+    with pytest.raises(UnknownModel):
+        models.find("chat")

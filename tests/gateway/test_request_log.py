@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.request_log import RequestLog
+from gateway.rollout.route import Choice
 from gateway.sse import Usage
 from tests.gateway.examples import an_exchange
+from tests.gateway.tracing.examples import a_trace
 
 SECONDS_OF_2026 = 1_767_225_600.0
 
@@ -49,6 +51,7 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
         team="blue",
         key="ci",
         model="tiny",
+        choice=Choice("chat", "tiny", "long"),
         strategy="prefix_aware",
         reason="hit",
         streams=True,
@@ -59,9 +62,12 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
         prompt_blocks=4,
         attempts=2,
         status=200,
+        guardrails=("pii:request:redact",),
         first_byte=100.25,
         usage=Usage(64, 9, 48),
     )
+    exchange.trace = a_trace()
+    exchange.trace.trace_id = 0x0AF7651916CD43DD8448EB211C80319C
     log.observe(exchange, 101.5)
     log.settle()
     expected = {
@@ -72,9 +78,12 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
         "team": "blue",
         "key": "ci",
         "model": "tiny",
+        "route": "chat",
+        "rule": "long",
         "status": 200,
         "stream": True,
         "worker": "w1",
+        "prefill_worker": None,
         "backend": "worker",
         "strategy": "prefix_aware",
         "reason": "hit",
@@ -89,7 +98,9 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
         "prompt_tokens": 64,
         "cached_tokens": 48,
         "completion_tokens": 9,
+        "guardrails": ["pii:request:redact"],
         "error": None,
+        "trace_id": "0af7651916cd43dd8448eb211c80319c",
     }
     (line,) = sink.lines
 
@@ -107,7 +118,11 @@ async def test_what_is_not_known_is_null(log: RequestLog, sink: Sink) -> None:
         "team",
         "key",
         "model",
+        "route",
+        "rule",
         "worker",
+        "prefill_worker",
+        "trace_id",
         "strategy",
         "reason",
         "hit_source",

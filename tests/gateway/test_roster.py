@@ -30,6 +30,8 @@ from gateway.kv_events.feed import Feed
 from gateway.kv_events.sources import Source, Sources
 from gateway.model_maker import Knowledge
 from gateway.models import Model, Models
+from gateway.ranks.placed_worker import PlacedWorker
+from gateway.ranks.population import nobody, spread
 from gateway.roster import Roster, rules_of
 from gateway.settings import Settings, build
 from gateway.simulator.options import SimulatorOptions
@@ -656,3 +658,142 @@ async def test_workers_of_other_zones_cost_more(stage: Stage, here: str | None, 
     model = stage.take({"tiny": {"workers": entries}}, server={"zone": here}, routing={"other_zone_s": 0.5})
 
     assert ways_s == [state.way_s for state in model.fleet]
+
+
+# ---- models with the same workers
+
+
+async def test_models_with_the_same_workers_see_each_others_load(stage: Stage) -> None:
+    """From when they have them; and who has no worker in common sees nothing."""
+    base = stage.take({"tiny": ["a", "b"], "other": ["c"]})
+    before = busy(base, A)
+    poet = {"workers": workers("b"), "adapter": {"of": "tiny", "path": "/poet", "load_on_demand": True}}
+    base = stage.take({"tiny": ["a", "b"], "other": ["c"], "poet": poet})
+    shared = busy(base, B)
+    adapted, other = stage.models.find("poet"), stage.models.find("other")
+    in_flight = state_of(adapted, B).in_flight, state_of(other, WorkerId("c")).in_flight
+    for booking in (before, shared):
+        base.fleet.release(booking, ANSWERED, 101.0)
+
+    assert (1, 0) == in_flight
+    assert [0, 0] == [state_of(model, B).in_flight for model in (base, adapted)]
+
+
+async def test_an_adapter_knows_where_it_is(stage: Stage) -> None:
+    """By the word of its workers; a worker without it costs a load. A reload changes nothing of that."""
+    poet = {"workers": workers("a", "b"), "adapter": {"of": "tiny", "path": "/poet", "load_on_demand": True}}
+    models: Mapping[str, Any] = {"tiny": ["a", "b"], "poet": poet}
+    base = stage.take(models, adapters={"load_s": 3.0})
+    stage.roster.shelf.listed("http://a:1", ["poet"], 100.0)
+    stage.roster.shelf.listed("http://b:1", [], 100.0)
+    ways = [worker.way_s for worker in stage.models.find("poet").fleet]
+    stage.take({**models, "poet": {**poet, "aliases": ["verse"]}}, adapters={"load_s": 3.0})
+    adapted = stage.models.find("verse")
+
+    assert None is base.adapter
+    assert [0.0, 3.0] == ways == [worker.way_s for worker in adapted.fleet]
+    assert adapted.adapter is not None
+    assert (0.0, 3.0) == (adapted.adapter.price_s(A), adapted.adapter.price_s(B))
+
+
+async def test_a_model_that_is_no_adapter_any_more_has_none(stage: Stage) -> None:
+    """The settings changed, and with them what it is."""
+    poet = {"workers": workers("a"), "adapter_of": "tiny"}
+    stage.take({"tiny": ["a"], "poet": poet})
+    was = stage.models.find("poet").adapter
+    stage.take({"tiny": ["a"], "poet": {"workers": workers("a")}})
+
+    assert was is not None
+    assert None is stage.models.find("poet").adapter
+
+
+async def test_routes_go_with_the_settings(stage: Stage) -> None:
+    """Their names too; what was counted stays."""
+    routes = [{"name": "chat", "aliases": ["gpt-*"], "to": [{"model": "tiny"}]}]
+    stage.take({"tiny": ["a"]})
+    before = stage.models.routes
+    stage.take({"tiny": ["a"]}, routes=routes)
+    route, with_routes = stage.models.route("gpt-4"), stage.models.routes
+    stage.take({"tiny": ["a"]})
+
+    assert None is before
+    assert route is not None
+    assert ("chat", None) == (route.name, stage.models.route("gpt-4"))
+    assert with_routes is not None
+    assert stage.models.routes is not None
+    assert with_routes.tally is stage.models.routes.tally
+
+
+# ---- several workers behind one address
+
+
+def ranked(stage: Stage, ranks: int, **more: Any) -> Model:
+    """A model whose only address has so many ranks; all are up."""
+    entry = {"url": "http://a:1", "id": "a", "ranks": ranks, **more}
+    stage.roster.take(spread(settings({"tiny": AWARE | {"workers": [entry]}}), nobody))
+    model = stage.models.find("tiny")
+    for state in model.fleet:
+        model.fleet.set_up(state.id, up=True)
+    return model
+
+
+def placed(model: Model) -> list[PlacedWorker]:
+    return [backend for backend in model.workers.values() if isinstance(backend, PlacedWorker)]
+
+
+async def test_ranks_share_the_connections_of_their_address(stage: Stage) -> None:
+    """Also with those that come later; under another key all are others."""
+    before = placed(ranked(stage, 2))
+    more = placed(ranked(stage, 3))
+    others = placed(ranked(stage, 3, api_key="k"))
+
+    assert (before, 1) == (more[:2], len({id(each.address) for each in more}))
+    assert {id(each.address) for each in more}.isdisjoint(id(each.address) for each in others)
+
+
+async def test_a_rank_that_leaves_takes_nothing_from_the_others(stage: Stage) -> None:
+    """What it had begun ends there; the address goes on."""
+    first, second = placed(ranked(stage, 2))
+    ranked(stage, 2, draining=True)
+
+    assert {first, second} == set(first.address.occupants)
+    alone = ranked(stage, 1)
+    assert (set(), [WorkerId("a")]) == (set(first.address.occupants), list(alone.workers))
+
+
+async def test_each_rank_is_followed_and_asked_with_its_header(stage: Stage) -> None:
+    """By its own stream, whoever says where that is."""
+    ranked(stage, 2, kv_events={"endpoint": "tcp://*:5557", "ranks": 2})
+    told = followed(stage)
+    first, second = told[WorkerId("a#0")], told[WorkerId("a#1")]
+
+    assert [(0, "a"), (1, "a")] == [(each.rank, each.name) for each in (first, second)]
+    assert frozenset({("x-data-parallel-rank", "1")}) == second.headers
+    assert second.sources is not None
+    assert Source("tcp://a:5558", rank=1) == second.source_of(second.sources)
+
+
+async def test_a_frontend_is_not_asked_where_its_workers_tell(stage: Stage) -> None:
+    """Nothing is heard of one of which nothing was said."""
+    ranked(stage, 1, dynamo={"instances": [{"id": 7}]})
+
+    assert [Sources(())] == [subject.sources for subject in followed(stage).values()]
+
+
+async def test_a_request_that_finds_nobody_at_an_address_takes_out_all_who_are_there(stage: Stage) -> None:
+    model = ranked(stage, 3)
+    model.unreachable(WorkerId("a#1"))
+    model.unreachable(WorkerId("gone"))
+
+    assert [False] * 3 == [state.is_up for state in model.fleet]
+
+
+async def test_an_address_that_ranks_share_is_checked_once_and_read_for_each() -> None:
+    """With the gauges of each."""
+    page = "".join(f'vllm:num_requests_waiting{{engine="{rank}"}} {rank + 5}\n' for rank in (0, 1))
+    async with a_stage() as stage, fake_engine({"/health": Page(), "/metrics": Page(page)}) as engine:
+        model = ranked(stage, 2, url=engine.url)
+        await stage.health.check()
+        waiting = {each.worker: each.values["engine_waiting"] for each in model.readings(0.0)}
+
+    assert ({"a#0": 5.0, "a#1": 6.0}, 1) == (waiting, engine.times("/health"))

@@ -24,12 +24,21 @@ def test_loads_are_a_reading() -> None:
 
 
 def test_ranks_are_taken_together() -> None:
-    """Requests and room add up, shares are averaged."""
+    """Requests and room add up, shares are averaged; beside it stands what each tells."""
     second = RANK.replace(b'"token_usage":0.5', b'"token_usage":0.0').replace(b'_reqs":5', b'_reqs":1')
+    second = second.replace(b'"dp_rank":0', b'"dp_rank":1')
 
-    assert EngineReading(Engine.SGLANG, running=6.0, waiting=2.0, kv_usage=0.25, cache_tokens=131072) == parse_loads(
-        loads(RANK, second)
-    )
+    assert EngineReading(
+        Engine.SGLANG,
+        running=6.0,
+        waiting=2.0,
+        kv_usage=0.25,
+        cache_tokens=131072,
+        places={
+            (None, 0): EngineReading(Engine.SGLANG, running=5.0, waiting=1.0, kv_usage=0.5, cache_tokens=65536),
+            (None, 1): EngineReading(Engine.SGLANG, running=1.0, waiting=1.0, kv_usage=0.0, cache_tokens=65536),
+        },
+    ) == parse_loads(loads(RANK, second))
 
 
 def test_the_least_that_is_told_will_do() -> None:
@@ -65,10 +74,10 @@ def test_other_answers_are_not_sglangs(body: bytes) -> None:
 
 def test_the_server_tells_its_pages() -> None:
     """Among all its arguments; the tokens are those of one rank."""
-    assert CacheRoom(65536, 64) == parse_server_info(
+    assert CacheRoom(65536, 64, 65536) == parse_server_info(
         b'{"model_path":"tiny","page_size":64,"dp_size":1,"max_total_num_tokens":65536,"internal_states":[{}]}'
     )
-    assert CacheRoom(131072, 1) == parse_server_info(b'{"page_size":1,"dp_size":2,"max_total_num_tokens":65536}')
+    assert CacheRoom(131072, 1, 65536) == parse_server_info(b'{"page_size":1,"dp_size":2,"max_total_num_tokens":65536}')
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[" * 100_000, b'{"page_size":"x"}', b'{"page_size":0}', b"null"])

@@ -12,6 +12,7 @@ import pytest
 
 from cache_index import WorkerId
 from gateway.cache_check import Examinee, Verdict
+from gateway.disaggregation.division import Flow
 from gateway.exact_prompts import ExactPrompts
 from gateway.followers import Subject
 from gateway.kv_events.feed import Trust
@@ -24,6 +25,7 @@ from gateway.tokenizing.later import LoadedLater
 from gateway.tokenizing.loading import load_local
 from gateway.tokenizing.rung import RawPrompt
 from tests.fakes.backends import Answers
+from tests.gateway.disaggregation.examples import DividedModel
 from tests.gateway.examples import Clock, a_model
 from tests.routing.confirmed_examples import MODEL, TOKEN_HASHER
 from tests.routing.examples import A, B
@@ -156,3 +158,16 @@ async def test_prompts_that_the_engine_sees_differently_are_refused_from_then_on
 
         assert NotExact("disagrees") == await local.ids(prompt)
     assert any("makes other tokens of prompts with chat, " in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize(("flow", "tried"), [("sglang", ["b"]), ("nixl", ["a", "b"])])
+async def test_who_cannot_compute_a_whole_completion_is_not_tried(
+    flow: Flow, tried: list[str], tokenizers: Tokenizers
+) -> None:
+    """SGLang's halves would refuse it; vLLM's can."""
+    check, model = Finds("agrees", "agrees"), a_followed_model()
+    model.division = DividedModel(Answers(), flow=flow).division
+    model.fleet.set_roles({A: "prefill"})
+    await StartChecks([model], Streams(), check, tokenizers).check()
+
+    assert tried == [examinee.worker for examinee in check.examined]

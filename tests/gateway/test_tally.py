@@ -32,6 +32,15 @@ def test_time_per_output_token_leaves_the_first_token_out() -> None:
     assert {"prompt": 64, "cached": 48, "predicted": 0, "completion": 11} == tally.tokens
 
 
+def test_prompts_are_counted_by_where_they_were_computed() -> None:
+    """Of models only whose requests two workers may share."""
+    tally = Tally()
+    for where in ("remote", "here", "remote", None):
+        tally.observe(an_exchange(status=200, prefill=where), 101.0)
+
+    assert {"remote": 2, "here": 1} == tally.prefills
+
+
 def test_a_team_is_tallied_by_who_answered_and_what_turned_it_away() -> None:
     tally = TeamTally()
     tally.observe(an_exchange(status=200, usage=Usage(64, 11, None), cost_usd=0.5, saved_usd=0.25))

@@ -1,6 +1,6 @@
 """Fleets of which engines tell what they hold, for tests."""
 
-from cache_index import Prefix, WorkerId
+from cache_index import CacheIndex, Prefix, WorkerId
 from cache_index.confirmed import Confirmed
 from cache_index.event import Stored, Tier
 from cache_index.residency import Residency
@@ -15,10 +15,11 @@ MODEL = "tiny"
 SCOPE = scope_of(MODEL)
 
 
-def told_fleet(*workers: WorkerId, trusted: bool = True) -> tuple[Fleet, Confirmed]:
+def told_fleet(*workers: WorkerId, trusted: bool = True, index: CacheIndex | None = None) -> tuple[Fleet, Confirmed]:
     """As `a_fleet`, at time 0, with what engines tell."""
     confirmed = Confirmed(Residency(TOKEN_HASHER, max_bytes=10_000_000))
-    fleet = Fleet(an_index(), confirmed=confirmed, block_bytes=BLOCK_BYTES, prefill_tokens_per_s=1000.0)
+    shadow = an_index() if index is None else index
+    fleet = Fleet(shadow, confirmed=confirmed, block_bytes=BLOCK_BYTES, prefill_tokens_per_s=1000.0)
     fleet.set_workers(workers, 0.0)
     for worker in workers:
         fleet.set_trusted(worker, trusted=trusted)

@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from cache_index import WorkerId
+from cache_index import RadixTree, WorkerId
 from cache_index.event import Stored, Tier
 from routing.booking import Ending, Outcome
 from routing.candidate import Candidate
 from routing.fleet import Fleet
 from routing.request import Request
 from tests.routing.confirmed_examples import MODEL, an_exact_request, exact_prefix, stored, told_fleet
-from tests.routing.examples import ANSWERED, FAILED, A, B, a_fleet, a_request, book
+from tests.routing.examples import ANSWERED, FAILED, A, B, a_fleet, a_request, book, prompt
 
 
 def seen(fleet: Fleet, request: Request, now: float = 0.0) -> dict[WorkerId, tuple[int, float, str]]:
@@ -289,3 +289,45 @@ def test_a_worker_is_judged_by_what_it_was_predicted_by() -> None:
     fleet.set_trusted(A, trusted=False)
 
     assert (0.5, 1.0) == (told, worker.accuracy.value)
+
+
+def a_full_index(*workers: WorkerId) -> RadixTree:
+    """Caches of eight blocks; four of each worker's are of a prompt that is always asked for again."""
+    index = RadixTree(max_bytes=10_000_000, default_capacity=8)
+    for _ in range(64):
+        for worker in workers:
+            index.record(worker, prompt("abcd"))
+    return index
+
+
+def evicts_s(fleet: Fleet, request: Request) -> dict[WorkerId, float]:
+    return {candidate.worker: candidate.evicts_s for candidate in fleet.candidates(request, 0.0)}
+
+
+def test_what_a_prompt_pushes_out_costs_what_it_takes_to_compute_it_again() -> None:
+    """96 tokens of prompt and 100 of answer, less the 64 that there is room for, 1.15 ms each; b loses nothing."""
+    fleet = a_fleet(A, B, index=a_full_index(A))
+
+    assert {A: pytest.approx(132 * 0.00115), B: 0.0} == evicts_s(fleet, a_request("pqrstu"))
+
+
+def test_what_is_held_already_pushes_nothing_out() -> None:
+    """Of six blocks four are there: 32 tokens of prompt and 100 of answer are new."""
+    fleet = a_fleet(A, index=a_full_index(A))
+
+    assert {A: pytest.approx(68 * 0.00115)} == evicts_s(fleet, a_request("abcdef"))
+
+
+def test_what_has_room_pushes_nothing_out() -> None:
+    """Two blocks of prompt and two of answer, and room for four."""
+    fleet = a_fleet(A, index=a_full_index(A))
+
+    assert {A: 0.0} == evicts_s(fleet, a_request("pq", output_tokens=32.0))
+
+
+def test_what_engines_tell_counts_where_they_are_trusted() -> None:
+    """It told of the first two of six blocks: four and a token are new, and the answer, and there is room for four."""
+    fleet, confirmed = told_fleet(A, index=a_full_index(A))
+    confirmed.apply(A, stored("pq"), model=MODEL)
+
+    assert {A: pytest.approx(101 * 0.00115)} == evicts_s(fleet, an_exact_request("pqrstu"))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from cache_index import WorkerId
+from cache_index import RadixTree, WorkerId
 from gateway.simulator.blocks import BlockPool
 from gateway.simulator.chunked import ChunkedEngine
 from gateway.simulator.fifo import FifoEngine
@@ -19,7 +19,7 @@ from routing.rendezvous import Rendezvous
 from routing.request import NORMAL, Request
 from routing.strategies import NAMES, STRATEGIES
 from routing.strategies.by_name import StrategiesByName
-from tests.routing.examples import ABORTED, ANSWERED, FAILED, A, B, C, a_fleet, a_request, book, seeded
+from tests.routing.examples import ABORTED, ANSWERED, FAILED, A, B, C, a_fleet, a_request, book, prompt, seeded
 from tests.routing.sharing import Ask, Sharing
 
 LONG = "x" * 500
@@ -811,6 +811,57 @@ class TestPools:
         assert [A, B, C] == [candidate.worker for candidate in dispatch.order]
 
 
+class TestPrice:
+    """What a second of prefill is worth when a home is sought: a prompt of 300 letters takes 5.5 s."""
+
+    def test_below_saturation_a_prefix_spreads(self) -> None:
+        """Waiting for who holds it would take 5.9 s: computing it again is faster, and nobody else wants the time."""
+        fleet = a_fleet(A, B)
+        warm(fleet, A, "w" * 300)
+        book(fleet, a_request("y" * 320), 0.0, A)
+        dispatcher = late(fleet)
+        dispatcher.submit(asked("w" * 300, "one"), 0.0)
+
+        assert [("one", "b")] == sent(dispatcher.poll(0.0))
+
+    def test_a_shorter_wait_is_preferred(self) -> None:
+        """4.6 s."""
+        fleet = a_fleet(A, B)
+        warm(fleet, A, "w" * 300)
+        book(fleet, a_request("y" * 250), 0.0, A)
+        dispatcher = late(fleet)
+        dispatcher.submit(asked("w" * 300, "one"), 0.0)
+
+        assert [] == dispatcher.poll(0.0)
+
+    @pytest.mark.parametrize(("price", "goes"), [(3.0, []), (1.0, [("one", "b")])])
+    def test_where_all_were_busy_the_cache_decides(self, price: float, goes: list[tuple[str, str]]) -> None:
+        """A minute of work on both: a second of it is dearer than one of waiting, up to *price* times."""
+        fleet = a_fleet(A, B)
+        warm(fleet, A, "w" * 300)
+        first, second = held(fleet, A), held(fleet, B)
+        fleet.first_byte(first, 60.0)
+        fleet.first_byte(second, 60.0)
+        book(fleet, a_request("y" * 320), 60.0, A)
+        dispatcher = late(fleet, price=price)
+        dispatcher.submit(asked("w" * 300, "one"), 60.0)
+
+        assert goes == sent(dispatcher.poll(60.0))
+
+    def test_a_session_begins_where_nothing_of_use_has_to_leave(self) -> None:
+        """Both hold its first block, and a has a little less to do, but is full of what is asked for every time."""
+        index = RadixTree(max_bytes=10_000_000, default_capacity=8)
+        for _ in range(32):
+            index.record(A, prompt("abcdefgh"))
+            index.record(B, prompt("a"))
+        fleet = a_fleet(A, B, index=index)
+        book(fleet, a_request("", prompt_tokens=30.0), 0.0, B)
+        dispatcher = late(fleet)
+        dispatcher.submit(asked("apqrs", "one"), 0.0)
+
+        assert [("one", "b")] == sent(dispatcher.poll(0.0))
+
+
 class TestSpill:
     @pytest.mark.parametrize("make", [late, shared])
     def test_who_has_waited_too_long_goes_elsewhere(self, make: Callable[[Fleet], LateBinding]) -> None:
@@ -875,7 +926,7 @@ class TestSpill:
         """It waits for the one that holds its prompt, because it thinks that better."""
         fleet = a_fleet(A, B)
         warm(fleet, A, "w" * 300)
-        book(fleet, a_request("y" * 300), 0.0, A)
+        book(fleet, a_request("y" * 200), 0.0, A)
         dispatcher = shared(fleet, "kv_aware")
         dispatcher.submit(of("blue", "warm", "w" * 300, spill_in_s=1.0), 0.0)
         assert [] == dispatcher.poll(0.0)

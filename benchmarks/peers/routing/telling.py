@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
+from benchmarks.chart import BarChart
 from benchmarks.peers.routing.load import TTFT_P90_LIMIT_S, Look
 from benchmarks.peers.routing.outcome import Outcome
 from benchmarks.peers.routing.slices import turns_of
@@ -59,6 +60,7 @@ def tell(
         report.bars.append(Bar(what, ours.ttft_mean_s / best.ttft_mean_s, "<=", MEAN_BAR))
         report.bars.append(Bar("kv_aware: requests that failed", sum(ours.failures.values()), "==", 0))
     report.tables.append(_figures(outcomes, load))
+    report.charts.append(_chart(outcomes, load))
     if ours is not None and others:
         report.tables.append(_worse(ours, others))
     report.tables.append(_efforts(outcomes))
@@ -86,6 +88,12 @@ def _figures(outcomes: Sequence[Outcome], load: float) -> Table:
         for outcome in outcomes
     ]
     return Table(f"Load {load:.3g}", columns, rows)
+
+
+def _chart(outcomes: Sequence[Outcome], load: float) -> BarChart:
+    times = {name: LOWER_IS_BETTER[name] for name in ("TTFT mean s", "p50 s", "p90 s")}
+    series = {outcome.router: [figure(outcome) for figure in times.values()] for outcome in outcomes}
+    return BarChart(f"Time to first token at load {load:.3g}", "s", list(times), series)
 
 
 def _worse(ours: Outcome, others: Sequence[Outcome]) -> Table:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.bench import BUSY_CORE, Measurement, Target, ratios
+from benchmarks.chart import BarChart
 from benchmarks.chat_bodies import SMALL, Load, Size
 from benchmarks.peers.entrants import LITELLM, NGINX, OURS, Entrant
 from benchmarks.peers.field import CONNECTIONS, Field, Wanted, say
@@ -131,6 +132,18 @@ def beside_ours(case: Case, found: Sequence[Measurement]) -> Table | None:
     others = [name for name in names(found) if name not in {OURS, STUB}]
     rows = [(name, by_rate(found, OURS, case.load, name), by_processor_time(found, OURS, name)) for name in others]
     return Table(f"{case.title}: warmgate, of the rate of", ("", "per s", "per CPU s"), rows)
+
+
+def chart(found: Found) -> BarChart:
+    """The rates of all, of nginx's in the same rounds; none where one did not answer."""
+
+    def of_nginx(name: str, case: Case) -> float | None:
+        ratio = by_rate(found[case], name, case.load, NGINX)
+        return None if ratio is None else ratio.median
+
+    everybody = dict.fromkeys(name for measurements in found.values() for name in names(measurements))
+    series = {name: [of_nginx(name, case) for case in found] for name in everybody if name not in {STUB, NGINX}}
+    return BarChart("Rates on one core, beside nginx's", "of nginx", [case.title for case in found], series)
 
 
 def remarks(found: Found) -> list[str]:

@@ -29,4 +29,5 @@ def tell(report: Report, found: closed_loop.Found) -> None:
     """A table for each number of connections; the bar is that none fails."""
     report.bars.append(Bar("failed answers of warmgate", closed_loop.errors_of_ours(found), "==", 0))
     report.tables += [closed_loop.table(case, measurements) for case, measurements in found.items()]
+    report.charts.append(closed_loop.chart(found))
     report.figures["measurements"] = {case.title: list(each) for case, each in found.items()}

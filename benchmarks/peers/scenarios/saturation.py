@@ -48,4 +48,5 @@ def tell(report: Report, found: closed_loop.Found) -> None:
     report.notes.append(
         f"Wanted beyond the bars: 1.2 of {SGLANG}'s requests per s; level with {ROUND_ROBIN} is the dream."
     )
+    report.charts.append(closed_loop.chart(found))
     report.figures["measurements"] = {case.title: list(each) for case, each in found.items()}

@@ -83,6 +83,7 @@ class TeamState(Body):
     blocked: bool = Field(default=False, description="all of its keys are refused")
     isolated_cache: bool = Field(default=False, description="shares cached prefixes with no other team")
     projects: Names = Field(default=(), description="tags by which its usage may be told apart")
+    guardrails: Names = Field(default=(), description="names of guardrails that look at its requests and their answers")
     limits: LimitsBody = Field(default=LimitsBody(), description="of all its keys together")
     model_limits: ModelLimits = Field(default={}, description="limits of single models, by their names")
 

@@ -47,6 +47,7 @@ def team_state(team: Team) -> Json:
         "blocked": team.blocked,
         "isolated_cache": team.isolated_cache,
         "projects": list(team.projects),
+        "guardrails": list(team.guardrails),
         "limits": _limits(team.limits),
         "model_limits": _model_limits(team.model_limits),
     }
@@ -100,6 +101,7 @@ def team_of(name: str, state: TeamState) -> Team:
         blocked=state.blocked,
         isolated_cache=state.isolated_cache,
         projects=state.projects,
+        guardrails=state.guardrails,
         limits=state.limits.limits(),
         model_limits=limits_by_model(state.model_limits),
     )

@@ -25,6 +25,12 @@ class PriceCard(BaseModel):
     gpu_hour_usd: float | None = Field(description="null: it is priced by tokens")
 
 
+class RouteCard(BaseModel):
+    name: str
+    share: float = Field(description="of its requests that no rule decides, which this model is to have; 0: none")
+    rules: list[str] = Field(description="its rules that lead to this model")
+
+
 class ModelCard(BaseModel):
     object: Literal["model"]
     name: str
@@ -32,6 +38,7 @@ class ModelCard(BaseModel):
     upstream_model: str
     adapter_of: str | None
     strategy: str
+    routes: list[RouteCard] = Field(description="names that stand for this model among others")
     price: PriceCard
     max_output_tokens: int | None
     bedrock: str | None = Field(description="the model there that answers when no worker can; null: none does")
@@ -54,8 +61,9 @@ def _card(settings: ModelSettings, gateway: AdminGateway) -> dict[str, Any]:
         "name": settings.name,
         "aliases": list(settings.aliases),
         "upstream_model": settings.upstream_model,
-        "adapter_of": settings.adapter_of,
+        "adapter_of": settings.adapter_base,
         "strategy": settings.strategy,
+        "routes": _routes(settings.name, gateway),
         "price": {
             "input_usd": price.input_usd,
             "cached_input_usd": price.input_usd if price.cached_input_usd is None else price.cached_input_usd,
@@ -69,3 +77,15 @@ def _card(settings: ModelSettings, gateway: AdminGateway) -> dict[str, Any]:
         "in_flight": 0 if model is None else model.in_flight,
         "workers": [] if model is None else list(cards_of(model, gateway.draining)),
     }
+
+
+def _routes(model: str, gateway: AdminGateway) -> list[dict[str, Any]]:
+    routes = gateway.models.routes
+    return [
+        {
+            "name": route.name,
+            "share": round(route.variants.shares.get(model, 0.0), 6),
+            "rules": [rule.name for rule in route.rules if rule.model == model],
+        }
+        for route in ([] if routes is None else routes.leading_to(model))
+    ]

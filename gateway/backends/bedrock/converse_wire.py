@@ -97,7 +97,17 @@ class ConverseWire:
             family=self._family,
         )
         replays = call.streams and request.replays_stream
+        if call.guardrail is not None:
+            streams = call.streams and not replays
+            request.payload["guardrailConfig"] = _guardrail_config(call.guardrail, streams=streams)
         return ConverseQuestion(request, self._segment, streams=call.streams and not replays, replays=replays)
+
+
+def _guardrail_config(guardrail: tuple[str, str], *, streams: bool) -> dict[str, str]:
+    """A stream is looked at before it is sent: an answer that is taken back later has been seen."""
+    guardrail_id, version = guardrail
+    config = {"guardrailIdentifier": guardrail_id, "guardrailVersion": version}
+    return {**config, "streamProcessingMode": "sync"} if streams else config
 
 
 class ConverseTranslator:

@@ -66,6 +66,7 @@ async def test_every_worker_is_listed_with_its_state() -> None:
         "worker": "a",
         "url": "http://a:1",
         "tier": 0,
+        "role": "both",
         "state": "up",
         "up": True,
         "asleep": False,

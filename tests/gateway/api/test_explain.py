@@ -108,6 +108,7 @@ async def test_the_whole_answer() -> None:
     idle = {"backlog_s": 0.0, "pending": 0, "decodes": 0, "busy_share": 0.0}
 
     assert {
+        "route": None,
         "model": "tiny",
         "configured_strategy": "prefix_aware",
         "strategy": "prefix_aware",
@@ -126,6 +127,7 @@ async def test_the_whole_answer() -> None:
                 "hit_tokens": 336.0,
                 "hit_source": "shadow",
                 "hit_load_s": 0.0,
+                "evicts_s": 0.0,
                 "kv_stream": None,
                 "load": idle,
                 "predicted_ttft_s": 0.027825,
@@ -140,6 +142,7 @@ async def test_the_whole_answer() -> None:
                 "hit_tokens": 0.0,
                 "hit_source": "shadow",
                 "hit_load_s": 0.0,
+                "evicts_s": 0.0,
                 "kv_stream": None,
                 "load": idle,
                 "predicted_ttft_s": 0.414225,
@@ -154,6 +157,7 @@ async def test_the_whole_answer() -> None:
                 "hit_tokens": 0.0,
                 "hit_source": "shadow",
                 "hit_load_s": 0.0,
+                "evicts_s": 0.0,
                 "kv_stream": None,
                 "load": idle,
                 "predicted_ttft_s": None,

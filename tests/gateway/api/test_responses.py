@@ -10,11 +10,15 @@ from fastapi import FastAPI
 
 from gateway.api.responses import router
 from gateway.errors import ReplyBroken, UnknownResponse
+from gateway.guardrails.filter import Action
+from gateway.guardrails.guards import GuardedModels, ModelGuards
+from gateway.guardrails.tally import GuardrailTally
 from gateway.kept_responses import KeptResponses
 from gateway.response_owners import ResponseOwners
 from tests.fakes.backends import JSON, Answers, BreaksAfter, Fake, Hangs, Streams
 from tests.gateway.asgi import Caller
 from tests.gateway.examples import a_model, the_models
+from tests.gateway.guardrails.examples import a_filter, a_rule
 from tests.gateway.tenancy_examples import a_tenancy
 
 KEPT = b'{"id":"resp_1","status":"completed"}'
@@ -153,3 +157,42 @@ async def test_a_caller_who_leaves_ends_the_reply() -> None:
         await caller.call(the_api(worker))
 
         assert worker.replies[0].closed
+
+
+# ---- guardrails
+
+
+@asynccontextmanager
+async def guarded(worker: Fake, action: Action = "redact") -> AsyncIterator[httpx.AsyncClient]:
+    in_force = GuardedModels()
+    rules = {"pii": a_rule(a_filter(action=action))}
+    in_force.use({"tiny": ModelGuards(rules, ["pii"], model="tiny", tally=GuardrailTally())})
+    api = the_api(worker)
+    api.state.kept_responses = KeptResponses(the_models(a_model(worker)), ResponseOwners(), in_force)
+    transport = httpx.ASGITransport(api, raise_app_exceptions=False)
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://gateway", headers={"x-request-id": "r-1"}
+    ) as client:
+        yield client
+
+
+async def test_a_kept_response_comes_without_what_is_redacted() -> None:
+    """A worker keeps it as the model made it."""
+    async with guarded(Answers(200, b'{"id":"resp_1","output":[{"text":"to jane.doe@example.org"}]}')) as asking:
+        response = await asking.get("/v1/responses/resp_1")
+
+    assert [{"text": "to [EMAIL]"}] == response.json()["output"]
+
+
+@pytest.mark.parametrize(("action", "said"), [("redact", "to [EMAIL]"), ("block", "to ")])
+async def test_a_response_that_is_still_made_comes_without_it_too(action: Action, said: str) -> None:
+    deltas = [
+        b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"%b"}\n\n' % piece
+        for piece in (b"to ", b"jane.doe@", b"example.org")
+    ]
+    async with guarded(Streams(*deltas, COMPLETED), action) as asking:
+        response = await asking.get("/v1/responses/resp_1?stream=true")
+
+    events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
+    assert said == "".join([event.get("delta", "") for event in events])
+    assert ("error" if action == "block" else "response.completed") == events[-1]["type"]

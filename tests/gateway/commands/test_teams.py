@@ -10,7 +10,7 @@ def test_a_team_is_made_with_all_that_can_be_said_of_it(terminal: Terminal) -> N
     made = terminal.there(
         *("team", "create", "blue", "--weight", "2.5", "--priority", "high", "--model", "tiny", "--model", "gpt-4*"),
         *("--strategy", "session", "--no-fallback", "--blocked", "--isolated-cache", "--project", "p"),
-        *("--ttft-s", "0.5"),
+        *("--ttft-s", "0.5", "--guardrail", "pii"),
         *("--project", "q", "--limit", "requests_per_minute=600", "--limit", "usd_per_day=1.5"),
         *("--model-limit", "tiny:concurrent=3", "--json"),
     ).json
@@ -27,6 +27,7 @@ def test_a_team_is_made_with_all_that_can_be_said_of_it(terminal: Terminal) -> N
         "blocked": True,
         "isolated_cache": True,
         "projects": ["p", "q"],
+        "guardrails": ["pii"],
         "limits": {"requests_per_minute": 600, "usd_per_day": 1.5},
         "model_limits": {"tiny": {"concurrent": 3}},
         "declared": False,

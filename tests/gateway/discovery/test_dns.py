@@ -49,6 +49,14 @@ async def test_each_address_is_a_worker() -> None:
         assert ["http://10.0.0.1:8000", "http://10.0.0.2:8000", "http://[fd00::1]:8000"] == await urls(sets)
 
 
+async def test_ranks_are_said_of_all_addresses() -> None:
+    name = DnsSettings(name="vllm.models", port=8000, ranks=2)
+    seen = Sightings(clock=asyncio.get_running_loop().time)
+    discovery = DnsDiscovery(Source("tiny", name), name, sightings=seen, ask=Answers(["10.0.0.1"]))
+    async with aclosing(discovery.watch()) as sets:
+        assert [2] == [worker.ranks for worker in await next_of(sets)]
+
+
 async def test_an_answer_in_another_order_is_no_change() -> None:
     """Resolvers turn their answers."""
     async with watching(Answers(["10.0.0.1", "10.0.0.2"], ["10.0.0.2", "10.0.0.1"], ["10.0.0.1"])) as sets:

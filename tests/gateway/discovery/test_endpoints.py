@@ -32,6 +32,12 @@ def test_an_endpoint_is_a_worker_called_as_its_pod() -> None:
     )
 
 
+def test_ranks_are_said_of_the_whole_service() -> None:
+    (worker,) = found(a_slice("s", an_endpoint("10.0.0.1", "a")), service=ServiceSettings(name="vllm", ranks=4)).workers
+
+    assert 4 == worker.ranks
+
+
 def test_where_no_pod_stands_behind_it_the_address_is_its_name() -> None:
     (worker,) = found(a_slice("s", an_endpoint("10.0.0.1"))).workers
 

@@ -60,10 +60,21 @@ def test_annotations_tell_of_event_ports_ranks_and_tier() -> None:
         WorkerEventsSettings(endpoint="tcp://[fd00::1]:5557", replay_endpoint="tcp://[fd00::1]:5600", ranks=4)
         == worker.kv_events
     )
+    assert 4 == worker.ranks
 
 
 def test_without_a_port_for_events_the_engine_is_asked() -> None:
-    assert only(a_pod("a", "10.0.0.1", annotations={"warmgate/dp-size": "4"})).kv_events is None
+    worker = only(a_pod("a", "10.0.0.1", annotations={"warmgate/dp-size": "4"}))
+
+    assert (None, 4) == (worker.kv_events, worker.ranks)
+
+
+def test_a_pod_may_have_its_engine_asked_how_many_ranks_it_has() -> None:
+    """Then of its events only the ports of the first are known."""
+    annotations = {"warmgate/dp-size": "0", "warmgate/kv-events-port": "5557"}
+    worker = only(a_pod("a", "10.0.0.1", annotations=annotations))
+
+    assert (0, WorkerEventsSettings(endpoint="tcp://10.0.0.1:5557")) == (worker.ranks, worker.kv_events)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "100", "1.5", "²"])
@@ -96,3 +107,19 @@ def test_why_no_port_fits_is_told(wanted: str | None, ports: Any, why: str) -> N
     wanted_ports = PodsSettings(selector="app=vllm", port=wanted)
 
     assert Found((), (f"pod a: {why}.",)) == found(a_pod("a", "10.0.0.1", ports=ports), wanted=wanted_ports)
+
+
+def test_annotations_tell_what_half_of_a_request_a_pod_does() -> None:
+    """Or labels: those by which Deployments of either half are told apart anyway."""
+    port = {"warmgate/bootstrap-port": "9000"}
+    prefill = only(a_pod("a", "10.0.0.1", annotations=port, labels={"warmgate/role": "prefill"}))
+
+    assert ("prefill", 9000) == (prefill.role, prefill.bootstrap_port)
+    assert ("both", None) == (only(a_pod("a", "10.0.0.1")).role, only(a_pod("a", "10.0.0.1")).bootstrap_port)
+
+
+def test_a_role_that_is_none_is_told_and_counts_as_not_given() -> None:
+    pods = found(a_pod("a", "10.0.0.1", labels={"warmgate/role": "encode"}))
+
+    assert ("both",) == tuple(worker.role for worker in pods.workers)
+    assert ("pod a: warmgate/role must be prefill, decode or both.",) == pods.sentences

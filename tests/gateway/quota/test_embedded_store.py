@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,8 +22,12 @@ from gateway.errors import StoreAway
 from gateway.ledger.entry import Entry
 from gateway.quota import embedded_store, marks
 from gateway.quota.embedded_store import EmbeddedQuotaStore
-from gateway.quota.limit import Charge, Granted, Limit, Refused
+from gateway.quota.limit import Charge, Granted, Level, Limit, Refused
 from gateway.quota.meters import MeterState
+from gateway.quota.output_length import Lengths
+from gateway.quota.plan import Calendar, Plan
+from gateway.quota.quota import Reservation
+from gateway.quota.seats import BOTH, DAY, NEVER, ONE, USD, Counted, Seats, Taken
 from gateway.storage.sqlite_file import SqliteFile
 from tests.contracts.embedded_quota import EmbeddedStage, book, booked, create_book
 from tests.contracts.quota_stage import LEASE_S, PATIENCE_S, cancelled
@@ -403,3 +408,87 @@ async def test_nothing_that_was_granted_is_forgotten_by_kill_9(tmp_path: Path) -
     # A grant that was written and not told may be charged as well: one for each kill.
     assert day.remaining >= killed_gateway.DAY.amount - told - 3 * (step + killed_gateway.UNITS)
     assert bucket.remaining <= killed_gateway.BUCKET.burst - told + (time.time() - began)
+
+
+def sitting(seats: Seats, name: str) -> Reservation:
+    """A request that takes ten tokens and half a dollar by numbers."""
+    plan = Plan([], cached_weight=1.0, calendar=Calendar(UTC))
+    lost = partial(entry, f"lost-{name}")
+    taken = Reservation(
+        "r", 1, team="blue", model="tiny", plan=plan, lengths=Lengths(), choices=1, lost=lambda _: lost()
+    )
+    taken.seats = seats
+    taken.both, taken.usd = 10.0, 0.5
+    return taken
+
+
+BY_NUMBERS = [Counted(TOKENS, BOTH, NEVER), Counted(BUDGET, USD, DAY), Counted(SLOTS, ONE, NEVER)]
+
+
+async def seats_of(store: EmbeddedQuotaStore) -> Seats:
+    """Of limits of which nothing is used, and whose marks are in the file."""
+    await store.reserve("blue", "first", [Charge(TOKENS, 10.0), usd(0.5), Charge(SLOTS, 1.0)], partial(entry, "lost"))
+    seats = store.seats("first", BY_NUMBERS)
+    assert seats is not None
+    store.settle("blue", "first", [Charge(TOKENS, 0.0), usd(0.0), Charge(SLOTS, 0.0)], partial(entry, "first"))
+    seats.day, seats.day_left_s = "2026-11-18", DAY_S / 2
+    return seats
+
+
+NOTHING = {"one": 0.0, "prompt": 0.0, "completion": 0.0, "both": 0.0, "usd": 0.0}
+
+
+async def test_what_is_taken_by_numbers_is_booked_once(stage: EmbeddedStage) -> None:
+    taken = sitting(await seats_of(stage.store), "a")
+    granted = stage.store.take(taken, stage.now)
+
+    assert granted is not None
+    assert (Level(50.0, 1.0), Level(0.5, DAY_S / 2), Level(1.0, 0.0)) == granted.levels
+    for _ in range(2):
+        stage.store.give_back(taken, partial(entry, "a"), one=1.0, prompt=0.0, completion=0.0, both=600.0, usd=0.9)
+    assert ["first", "a"] == [each.request_id for each in await stage.booked()]
+    await stage.die()
+
+    tokens = await stage.store.reserve("blue", "b", [Charge(TOKENS, 10.0)], partial(entry, "lost"))
+    budget = await stage.store.reserve("blue", "c", [usd(0.11)], partial(entry, "lost"))
+
+    assert isinstance(tokens, Refused)
+    assert isinstance(budget, Refused)
+
+
+async def test_what_is_taken_by_numbers_and_by_nobody_settled_is_lost_with_its_lease(stage: EmbeddedStage) -> None:
+    seats = await seats_of(stage.store)
+    taken = sitting(seats, "a")
+    assert stage.store.take(taken, stage.now) is not None
+
+    await stage.advance(LEASE_S - 1.0)
+    assert ["first"] == [each.request_id for each in await stage.booked()]
+    await stage.advance(1.0)
+    stage.store.give_back(taken, partial(entry, "a"), **NOTHING)
+
+    assert ["first", "lost-a"] == [each.request_id for each in await stage.booked()]
+    slots = await stage.store.reserve("blue", "c", [Charge(SLOTS, 2.0)], partial(entry, "lost"))
+    assert isinstance(slots, Granted)
+
+
+async def test_a_mark_is_not_passed_by_numbers(file: WatchedFile) -> None:
+    """Who needs the next one has to wait for it, and is told so; nothing was taken."""
+    async with running(file) as store:
+        seats = await seats_of(store)
+        await until(lambda: store.waiting_entries == 0)
+        file.is_away = True
+        for seat in seats.each:
+            seat.meter.mark = seat.meter.alert = min(seat.meter.mark, NOW + 0.5)
+        taken = sitting(seats, "a")
+
+        assert store.take(taken, NOW) is None
+        assert not taken.is_held
+        file.is_away = False
+        levels = await store.reserve("blue", "b", [Charge(TOKENS, 0.0), usd(0.0)], partial(entry, "lost"))
+        assert isinstance(levels, Granted)
+        assert [60.0, 1.0] == [level.remaining for level in levels.levels]
+
+
+async def test_there_are_no_seats_for_what_is_not_held(stage: EmbeddedStage) -> None:
+    assert stage.store.seats("nobody", BY_NUMBERS) is None
+    assert stage.store.take(Taken(), stage.now) is None

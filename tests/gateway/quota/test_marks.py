@@ -6,7 +6,8 @@ import pytest
 
 from gateway.quota import marks
 from gateway.quota.limit import Limit
-from gateway.quota.meters import Meter, MeterState
+from gateway.quota.meter import Meter
+from gateway.quota.meters import MeterState
 from tests.gateway.quota.examples import BUDGET, DAY_S, NOW, TOKENS
 
 

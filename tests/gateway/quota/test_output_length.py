@@ -9,70 +9,70 @@ from gateway.quota.output_length import OutputLengths
 def test_until_something_is_known_the_default_is_expected() -> None:
     lengths = OutputLengths(default=512.0)
     for _ in range(7):
-        lengths.learn("blue", "tiny", 40)
+        lengths.learn(lengths.of("blue", "tiny"), 40)
 
-    assert 512.0 == lengths.expected("blue", "tiny")
+    assert 512.0 == lengths.expected(lengths.of("blue", "tiny"))
 
 
 def test_nine_of_ten_answers_are_no_longer() -> None:
     lengths = OutputLengths(default=512.0)
     for tokens in range(1, 65):
-        lengths.learn("blue", "tiny", tokens)
+        lengths.learn(lengths.of("blue", "tiny"), tokens)
 
-    assert 58 == lengths.expected("blue", "tiny")
+    assert 58 == lengths.expected(lengths.of("blue", "tiny"))
 
 
 def test_what_was_long_ago_is_forgotten() -> None:
     lengths = OutputLengths(default=512.0)
     for _ in range(100):
-        lengths.learn("blue", "tiny", 4000)
+        lengths.learn(lengths.of("blue", "tiny"), 4000)
     for _ in range(64):
-        lengths.learn("blue", "tiny", 10)
+        lengths.learn(lengths.of("blue", "tiny"), 10)
 
-    assert 10 == lengths.expected("blue", "tiny")
+    assert 10 == lengths.expected(lengths.of("blue", "tiny"))
 
 
 def test_no_more_is_expected_than_the_caller_and_the_model_allow() -> None:
     lengths = OutputLengths(default=512.0)
 
-    assert 100 == lengths.expected("blue", "tiny", asked=100)
-    assert 512.0 == lengths.expected("blue", "tiny", asked=10_000)
-    assert 256 == lengths.expected("blue", "tiny", asked=10_000, cap=256)
-    assert 0 == lengths.expected("blue", "tiny", asked=0)
+    assert 100 == lengths.expected(lengths.of("blue", "tiny"), asked=100)
+    assert 512.0 == lengths.expected(lengths.of("blue", "tiny"), asked=10_000)
+    assert 256 == lengths.expected(lengths.of("blue", "tiny"), asked=10_000, cap=256)
+    assert 0 == lengths.expected(lengths.of("blue", "tiny"), asked=0)
 
 
 def test_each_of_several_answers_counts() -> None:
     lengths = OutputLengths(default=512.0)
     for _ in range(8):
-        lengths.learn("blue", "tiny", 300, choices=3)
+        lengths.learn(lengths.of("blue", "tiny"), 300, choices=3)
 
-    assert 100.0 == lengths.expected("blue", "tiny")
-    assert 400.0 == lengths.expected("blue", "tiny", choices=4)
-    assert 200.0 == lengths.expected("blue", "tiny", asked=50, choices=4)
+    assert 100.0 == lengths.expected(lengths.of("blue", "tiny"))
+    assert 400.0 == lengths.expected(lengths.of("blue", "tiny"), choices=4)
+    assert 200.0 == lengths.expected(lengths.of("blue", "tiny"), asked=50, choices=4)
 
 
 def test_teams_and_models_are_learnt_apart() -> None:
     lengths = OutputLengths(default=512.0)
     for _ in range(8):
-        lengths.learn("blue", "tiny", 10)
-        lengths.learn("blue", "large", 1000)
+        lengths.learn(lengths.of("blue", "tiny"), 10)
+        lengths.learn(lengths.of("blue", "large"), 1000)
 
-    assert 10 == lengths.expected("blue", "tiny")
-    assert 1000 == lengths.expected("blue", "large")
-    assert 512.0 == lengths.expected("red", "tiny")
+    assert 10 == lengths.expected(lengths.of("blue", "tiny"))
+    assert 1000 == lengths.expected(lengths.of("blue", "large"))
+    assert 512.0 == lengths.expected(lengths.of("red", "tiny"))
 
 
 def test_those_not_heard_of_for_longest_are_forgotten() -> None:
     lengths = OutputLengths(default=512.0)
     for _ in range(8):
-        lengths.learn("blue", "busy", 10)
-        lengths.learn("blue", "rare", 10)
+        lengths.learn(lengths.of("blue", "busy"), 10)
+        lengths.learn(lengths.of("blue", "rare"), 10)
     for number in range(output_length.MOST_PAIRS - 1):
-        lengths.learn("blue", "busy", 10)
-        lengths.learn("red", f"model-{number}", 10)
+        lengths.learn(lengths.of("blue", "busy"), 10)
+        lengths.learn(lengths.of("red", f"model-{number}"), 10)
 
-    assert 10 == lengths.expected("blue", "busy")
-    assert 512.0 == lengths.expected("blue", "rare")
+    assert 10 == lengths.expected(lengths.of("blue", "busy"))
+    assert 512.0 == lengths.expected(lengths.of("blue", "rare"))
 
 
 def test_a_tenth_of_mixed_answers_is_longer() -> None:
@@ -82,7 +82,7 @@ def test_a_tenth_of_mixed_answers_is_longer() -> None:
     longer = 0
     for _ in range(20_000):
         tokens = rng.choice([rng.randrange(1, 50), rng.randrange(1, 3000)])
-        longer += tokens > lengths.expected("blue", "tiny")
-        lengths.learn("blue", "tiny", tokens)
+        longer += tokens > lengths.expected(lengths.of("blue", "tiny"))
+        lengths.learn(lengths.of("blue", "tiny"), tokens)
 
     assert 0.08 < longer / 20_000 < 0.13

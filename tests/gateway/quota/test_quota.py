@@ -34,15 +34,21 @@ TINY = Metered("tiny", PRICE.cost_usd, max_output_tokens=1000)
 class Desk:
     """A quota, its clock, and requests as the proxy makes them."""
 
-    def __init__(self, stage: EmbeddedStage, store: QuotaStore | None = None) -> None:
+    def __init__(self, stage: EmbeddedStage, store: QuotaStore | None = None, *, asks_at_once: bool = True) -> None:
         self.stage = stage
+        self._asks_at_once = asks_at_once
         self.lengths = OutputLengths(default=500.0)
         plans = Plans(burst=0.1, cached_weight=0.1, calendar=Calendar(ZONE))
         self.quota = Quota(store or stage.store, plans, lengths=self.lengths, clock=lambda: stage.now, time_zone=ZONE)
         self.lost: list[Tokens] = []
 
     async def reserve(self, who: Caller, prompt_tokens: float = 10.0, **ask: Any) -> Reservation:
-        return await self.quota.reserve(who, TINY, Ask(prompt_tokens, **ask), self._lost)
+        asked = Ask(prompt_tokens, **ask)
+        if self._asks_at_once:
+            reservation = self.quota.reserve_at_once(who, TINY, asked, self._lost)
+            if reservation is not None:
+                return reservation
+        return await self.quota.reserve(who, TINY, asked, self._lost)
 
     async def refusal(self, who: Caller, prompt_tokens: float = 10.0, **ask: Any) -> GatewayError:
         with pytest.raises(GatewayError) as caught:
@@ -70,11 +76,11 @@ class Desk:
         return entry("lost", outcome="lost")
 
 
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+@pytest.fixture(params=[pytest.param(True, id="at once"), pytest.param(False, id="at length")])
+async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
     stage = EmbeddedStage(tmp_path / "quota.db")
     await stage.begin()
-    yield Desk(stage)
+    yield Desk(stage, asks_at_once=request.param)
     await stage.close()
 
 
@@ -102,11 +108,11 @@ async def test_what_answers_have_is_learnt_from_those_that_came_to_their_end(des
     for _ in range(8):
         desk.settle(await desk.reserve(who), outcome="aborted", completion=3)
         desk.settle(await desk.reserve(who), outcome="failed", completion=0)
-    assert 500.0 == desk.lengths.expected("blue", "tiny")
+    assert 500.0 == desk.lengths.expected(desk.lengths.of("blue", "tiny"))
     for _ in range(8):
         desk.settle(await desk.reserve(who, choices=2), completion=80)
 
-    assert 40.0 == desk.lengths.expected("blue", "tiny")
+    assert 40.0 == desk.lengths.expected(desk.lengths.of("blue", "tiny"))
 
 
 async def test_a_request_is_settled_to_what_it_used(desk: Desk) -> None:
@@ -358,6 +364,9 @@ class AwayStore:
 
     async def reserve(self, *_: object) -> Granted | Refused:
         raise StoreAway("The store does not answer")
+
+    def seats(self, *_: object) -> None:
+        raise AssertionError
 
     def settle(self, team: str, reservation: str, charges: list[Charge], entry: Draft) -> None:
         raise AssertionError

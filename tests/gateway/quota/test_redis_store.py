@@ -49,7 +49,7 @@ class Gateway:
         self._running = asyncio.create_task(self.store.run())
 
     async def sent(self) -> None:
-        await until(lambda: not self.store.waiting)
+        await until(lambda: not self.store.waiting_entries)
 
     async def degraded(self, *, is_so: bool) -> None:
         await until(lambda: self.store.is_degraded == is_so)
@@ -278,7 +278,7 @@ async def test_what_the_store_refuses_of_one_team_keeps_no_other_waiting(
         client.set("warmgate:{blue}:ledger:records", "not what belongs there")
         gateway.store.book("blue", partial(entry, "a"))
         gateway.store.book("red", partial(entry, "b", team="red"))
-        await until(lambda: gateway.store.waiting == 1)
+        await until(lambda: gateway.store.waiting_entries == 1)
         assert not gateway.store.is_degraded
         client.delete("warmgate:{blue}:ledger:records")
     await gateway.sent()
@@ -299,7 +299,7 @@ async def test_what_there_is_no_room_for_is_counted_and_told_once(
     await gateway.sent()
 
     assert [f"{number:02}" for number in range(5, 15)] == await field.booked()
-    assert 5 == gateway.store.dropped
+    assert 5 == gateway.store.dropped_entries
     assert 1 == caplog.text.count("settlements are lost")
 
 
@@ -321,7 +321,7 @@ async def test_without_the_store_each_grants_its_share(field: Field, caplog: pyt
                 settle(gateway, name, Charge(TOKENS, 10.0))
         assert gateway.store.is_degraded
     assert ["g0-0", "g0-1", "g1-0", "g1-1", "g2-0", "g2-1"] == granted
-    assert 6 <= sum(gateway.store.waiting for gateway in gateways)
+    assert 6 <= sum(gateway.store.waiting_entries for gateway in gateways)
 
     for gateway in gateways:
         gateway.link.is_cut = False

@@ -144,3 +144,13 @@ def test_only_vllm_tells_of_each_removed_block_by_itself(
 ) -> None:
     """The others put several into one event."""
     assert merges is wire_of(dialect, event_format, Notation(16)).merges_removals
+
+
+def test_an_adapter_that_was_loaded_later_has_a_number_of_its_own() -> None:
+    """The same in all of its events, and no other's."""
+    later = [BlocksStored([1], None, [1, 2], BlockScope(name)) for name in ("c", "d", "c", "b")]
+    numbers = [event["lora_id"] for event in decoded("vllm", "map", *later)]
+
+    assert numbers[0] == numbers[2]
+    assert 3 == len(set(numbers))
+    assert 2 == numbers[3]

@@ -43,6 +43,7 @@ def test_a_team_and_its_key_say_everything() -> None:
         blocked=True,
         isolated_cache=True,
         projects=("p",),
+        guardrails=("pii",),
         limits=limits,
         model_limits={"tiny": LimitSettings(concurrent=1)},
         keys=(
@@ -67,7 +68,7 @@ def test_a_team_and_its_key_say_everything() -> None:
     assert {
         "blue": Team(
             "blue", 2, "high", ("tiny", "gpt-*"), ("session",), False, True, True, ("p",), every,
-            {"tiny": Limits(concurrent=1)}, 0.5,
+            {"tiny": Limits(concurrent=1)}, 0.5, ("pii",),
         )
     } == declared.teams  # fmt: skip
     assert {

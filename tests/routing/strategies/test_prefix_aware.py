@@ -84,9 +84,7 @@ def test_the_slow_down_of_decodes_scales_with_the_expected_answer() -> None:
 )
 def test_a_second_of_prefill_costs_others_more_the_busier_they_are(busy_shares: list[float], seconds: float) -> None:
     """rho / (1 - rho), and at most 4."""
-    candidates = [a_candidate("a", busy_share=share) for share in busy_shares]
-
-    assert pytest.approx(seconds) == externality(candidates)
+    assert pytest.approx(seconds) == externality(busy_shares)
 
 
 def test_ties_are_random() -> None:
@@ -248,3 +246,11 @@ def test_a_longer_way_is_a_price() -> None:
     assert {"ab"} == {order_of(PrefixAware(seeded(seed)), REQUEST, far, near) for seed in range(9)}
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, near, gaining)
     assert 0.002 == pytest.approx(cost_s(REQUEST, far, 1.0) - cost_s(REQUEST, near, 1.0))
+
+
+def test_what_has_to_leave_a_cache_is_work_as_well() -> None:
+    """It will be computed again, and costs those who come after as much as other work."""
+    full, other = replace(a_candidate("a"), evicts_s=0.5), a_candidate("b", backlog_s=0.4)
+
+    assert "ba" == order_of(PrefixAware(seeded()), REQUEST, full, other)
+    assert 1.5 == pytest.approx(cost_s(REQUEST, full, 3.0) - cost_s(REQUEST, a_candidate("a"), 3.0))

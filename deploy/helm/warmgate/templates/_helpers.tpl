@@ -111,7 +111,7 @@ app.kubernetes.io/component: gateway
 {{- define "warmgate.configChecksum" -}}
 {{- $config := include "warmgate.config" . | fromYaml -}}
 {{- if .Values.configReload -}}
-{{- $config = omit $config "models" "teams" "timeouts" "health" "bedrock" -}}
+{{- $config = omit $config "models" "routes" "adapters" "guardrails" "teams" "timeouts" "health" "bedrock" -}}
 {{- end -}}
 {{- $config | toYaml | sha256sum -}}
 {{- end -}}

@@ -3,9 +3,11 @@
 - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
 - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
 - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
-# Set by Kubernetes from 1.35 on, which copies the node's label to the pod; empty before.
-- {name: POD_ZONE, valueFrom: {fieldRef: {fieldPath: "metadata.labels['topology.kubernetes.io/zone']"}}}
 {{- if not .Values.existingConfigMap.name }}
+{{- if not (dig "server" "zone" "" .Values.config) }}
+# Set by Kubernetes from 1.35 on, which copies the node's label to the pod; empty before, which says nothing.
+- {name: WARMGATE_SERVER__ZONE, valueFrom: {fieldRef: {fieldPath: "metadata.labels['topology.kubernetes.io/zone']"}}}
+{{- end }}
 # The image sets this variable, and it would go over what the file says.
 - {name: WARMGATE_SERVER__HOST, value: {{ dig "server" "host" "0.0.0.0" .Values.config | quote }}}
 {{- end }}

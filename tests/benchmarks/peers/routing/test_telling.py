@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.chart import BarChart
 from benchmarks.peers.routing.load import Look
 from benchmarks.peers.routing.outcome import Effort, Outcome
 from benchmarks.peers.routing.slices import Said, Session, Turn
@@ -107,3 +108,11 @@ def test_prompts_as_long_as_recorded_are_said_to_be(report: Report) -> None:
     tell(report, Trial(TRIAL.sessions, TRIAL.workers, 1), [an_outcome("other")], load=1.0)
 
     assert "Prompts and answers are as long as recorded." in report.notes
+
+
+def test_times_to_first_token_are_drawn_side_by_side(report: Report) -> None:
+    tell(report, TRIAL, [an_outcome("one", ttft_mean_s=0.5), an_outcome("other", ttft_p90_s=9.0)], load=2.0)
+    (chart,) = report.charts
+
+    assert isinstance(chart, BarChart)
+    assert {"one": [0.5, 1.0, 1.0], "other": [1.0, 1.0, 9.0]} == chart.series

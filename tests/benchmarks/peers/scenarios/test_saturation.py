@@ -26,3 +26,6 @@ def test_the_bars_are_sglangs_requests_and_the_best_streams(requests: float, str
     assert 4 == len(report.bars)
     assert 4 == len(report.tables)
     assert {"Requests", "Streams of 100 events"} == set(report.figures["measurements"])
+    assert [{OURS: [requests / 600, streams / 400], SGLANG: [1 / 6, 0.5], ROUND_ROBIN: [160 / 600, 1.25]}] == [
+        chart.series for chart in report.charts
+    ]

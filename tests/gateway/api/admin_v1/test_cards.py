@@ -23,6 +23,7 @@ TEAM = Team(
     blocked=True,
     isolated_cache=True,
     projects=("search",),
+    guardrails=("pii",),
     limits=Limits(requests_per_minute=600, usd_per_month=99.5),
     model_limits={"tiny": Limits(concurrent=3)},
 )
@@ -62,6 +63,7 @@ def test_a_team_as_it_is_shown() -> None:
         "blocked": True,
         "isolated_cache": True,
         "projects": ["search"],
+        "guardrails": ["pii"],
         "limits": {"requests_per_minute": 600, "usd_per_month": 99.5},
         "model_limits": {"tiny": {"concurrent": 3}},
         "declared": True,

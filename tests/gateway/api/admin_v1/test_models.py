@@ -48,6 +48,7 @@ async def test_models_are_listed_with_price_limits_workers_and_fallbacks() -> No
         "upstream_model": "tiny-8b",
         "adapter_of": None,
         "strategy": "prefix_aware",
+        "routes": [],
         "price": {"input_usd": 0.5, "cached_input_usd": 0.5, "output_usd": 1.5, "gpu_hour_usd": None},
         "max_output_tokens": 4096,
         "bedrock": "anthropic.claude",

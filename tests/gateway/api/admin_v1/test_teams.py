@@ -22,6 +22,7 @@ BLUE = {
     "blocked": False,
     "isolated_cache": False,
     "projects": [],
+    "guardrails": [],
     "limits": {},
     "model_limits": {},
     "declared": False,
@@ -36,6 +37,7 @@ FULL: dict[str, Any] = {
     "blocked": True,
     "isolated_cache": True,
     "projects": ["search"],
+    "guardrails": ["pii"],
     "limits": {"requests_per_minute": 600, "usd_per_month": 100.0},
     "model_limits": {"tiny": {"concurrent": 3}},
 }

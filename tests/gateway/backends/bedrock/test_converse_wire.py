@@ -58,6 +58,17 @@ def test_the_path_names_model_and_operation(model_id: str, path: str, *, streams
     assert 7 == question.payload["inferenceConfig"]["maxTokens"]
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_guardrail_goes_along_with_the_question(streams: bool) -> None:
+    """A stream is looked at before it is sent."""
+    told = msgspec.structs.replace(call(streams=streams), guardrail=("gr1", "2"))
+    payload = ConverseWire("m", default_max_tokens=9).question(told).payload
+
+    mode = {"streamProcessingMode": "sync"} if streams else {}
+    assert {"guardrailIdentifier": "gr1", "guardrailVersion": "2", **mode} == payload["guardrailConfig"]
+    assert "guardrailConfig" not in ConverseWire("m", default_max_tokens=9).question(call(streams=streams)).payload
+
+
 def test_what_makes_no_wire_stops_the_start() -> None:
     """An id that cannot stand in a path, or a family that there is not."""
     with pytest.raises(ValueError, match="model id"):

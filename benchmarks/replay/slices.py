@@ -1,0 +1,221 @@
+"""The slices of `benchmarks.peers.routing` in virtual time: what a policy makes of them at one load after the other.
+
+The same sessions, engines and caches as over HTTP, in blocks of 16 tokens; every request counts, from cold caches on,
+and answers take room in the caches as well. Only the clock is another, and nothing between caller and engine takes any
+time. So a load takes seconds, and a change of a policy is seen from idle workers to full ones. Policies of others are
+those of `benchmarks.policies`, written from descriptions; over HTTP run the routers themselves.
+
+Exit status: 0 it was measured, 2 it could not be.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.peers.routing.outcome import percentile
+from benchmarks.peers.routing.slices import SLICES, Session, Slice, Slicing
+from benchmarks.peers.routing.workers import BLOCK_TOKENS
+from benchmarks.progress import progress
+from benchmarks.replay.command import strategy_names
+from benchmarks.replay.entrant import ENTRANTS, GATEWAY_TOKENS_PER_S
+from benchmarks.replay.run import Answer, Run
+from benchmarks.replay.setting import Setting
+from benchmarks.replay.trace import Recorded, Trace
+from benchmarks.report import Cell, Circumstances, Report, Spread, Table, argument_parser, conclude
+from gateway.simulator.engine import EngineError
+from gateway.simulator.rendering import render_chat
+from gateway.simulator.tokens import TokenSequence, block_hashes
+from routing.strategies import NAMES
+
+WORKERS = 4
+LOADS: Mapping[str, Sequence[float]] = {"tau": (4, 8, 12), "conversation": (0.3, 0.4), "agentic": (1.5, 2.2, 2.5)}
+"""Times as fast as the slice's own times; those of the record."""
+PLAYED = ("kv_aware", "prefix_aware", "session_hash", "llm_d", "lmetric", "min_ttft", "policy_a", "bound_first_come")
+PACKAGES = ("numpy", "msgspec")
+ANSWERS_FROM = 2**31
+"""Ids of blocks that nobody asks for again: those of answers. All ids have 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One session: when it begins, and its requests, each after the answer before."""
+
+    begins_s: float
+    requests: Sequence[Recorded]
+
+    def at(self, load: float) -> "Asked":
+        """The same, *load* times as fast."""
+        requests = [dataclasses.replace(each, wait_s=each.wait_s / load) for each in self.requests]
+        return Asked(self.begins_s / load, requests)
+
+
+class OpenSessions:
+    """A `Workload`: sessions come at times of their own, whoever is still being answered."""
+
+    def __init__(self, sessions: Sequence[Asked]) -> None:
+        self._first = [(session.begins_s, session.requests[0]) for session in sessions]
+        self._following = {a.number: b for session in sessions for a, b in itertools.pairwise(session.requests)}
+
+    def begin(self) -> Iterable[tuple[float, Recorded]]:
+        return self._first
+
+    def answered(self, request: Recorded, now: float) -> tuple[float, Recorded] | None:
+        following = self._following.get(request.number)
+        return None if following is None else (now + following.wait_s, following)
+
+
+def asked(sessions: Sequence[Session]) -> list[Asked]:
+    """What is said in *sessions*, as lengths and ids of blocks. O(characters)."""
+    ids: dict[int, int] = {}
+    numbers, others = itertools.count(), itertools.count(ANSWERS_FROM)
+    found = []
+    for place, session in enumerate(sessions):
+        requests = []
+        for turn in session.turns:
+            tokens = TokenSequence.from_text(render_chat(turn.prompt.messages()))
+            hashes = block_hashes(tokens, block_size=BLOCK_TOKENS, scope=())
+            number = next(numbers)
+            blocks = tuple(ids.setdefault(each, len(ids)) for each in hashes)
+            # An engine does not compute the last token that it generates.
+            filled = (len(tokens) + turn.output_tokens - 1) // BLOCK_TOKENS
+            answer = tuple(next(others) for _ in range(len(blocks), filled))
+            requests.append(Recorded(number, str(place), turn.wait_s, len(tokens), turn.output_tokens, blocks, answer))
+        found.append(Asked(session.begins_s, requests))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one run came to, of all its requests."""
+
+    hit: float
+    """Share of all prompt tokens that came out of a cache."""
+    ttft_mean_s: float
+    ttft_p50_s: float
+    ttft_p90_s: float
+    ttft_p99_s: float
+    imbalance: float
+    """Prompt tokens that the busiest worker had to compute, over the mean of all."""
+    busiest: float
+    """Share of the requests that the worker with most of them got."""
+
+    @classmethod
+    def of(cls, answers: Sequence[Answer], workers: int) -> "Figures":
+        ttft = sorted(answer.ttft_s for answer in answers)
+        computed, requests = Counter[int](), Counter[int]()
+        for answer in answers:
+            computed[answer.worker] += answer.prompt_tokens - answer.cached_tokens
+            requests[answer.worker] += 1
+        p50, p90, p99 = (percentile(ttft, percent) for percent in (50, 90, 99))
+        return cls(
+            hit=sum(answer.cached_tokens for answer in answers) / sum(answer.prompt_tokens for answer in answers),
+            ttft_mean_s=statistics.fmean(ttft),
+            ttft_p50_s=p50,
+            ttft_p90_s=p90,
+            ttft_p99_s=p99,
+            imbalance=max(computed.values()) * workers / computed.total(),
+            busiest=max(requests.values()) / len(answers),
+        )
+
+
+COLUMNS = {
+    "hit": "hit rate",
+    "ttft_mean_s": "TTFT mean s",
+    "ttft_p50_s": "p50 s",
+    "ttft_p90_s": "p90 s",
+    "ttft_p99_s": "p99 s",
+    "imbalance": "imbalance",
+    "busiest": "busiest worker",
+}
+
+
+def setting_of(cut: Slice, strategy: str) -> Setting:
+    """The engines of *cut*, and what *strategy* believes of them: ours what a gateway does, in shrunk tokens too."""
+    return Setting(
+        cut.title,
+        Path(),
+        WORKERS,
+        cut.rates.blocks // cut.shrink,
+        prefill_tokens_per_s=cut.rates.prefill_tokens_per_s / cut.shrink,
+        rate_error=GATEWAY_TOKENS_PER_S / cut.rates.prefill_tokens_per_s if strategy in NAMES else None,
+    )
+
+
+def played(cut: Slice, sessions: Sequence[Asked], strategy: str, *, load: float, seed: int) -> Figures:
+    """One run.
+
+    Raises:
+        EngineError: a prompt does not fit into a cache.
+    """
+    coming = [session.at(load) for session in sessions]
+    trace = Trace(BLOCK_TOKENS, True, [request for session in coming for request in session.requests])
+    setting, entrant = setting_of(cut, strategy), ENTRANTS[strategy]
+    answers = Run(trace, setting, entrant, seed=seed, workload=OpenSessions(coming)).answers()
+    return Figures.of(answers, entrant.workers(setting))
+
+
+def run(options: argparse.Namespace) -> Report:
+    """Raises ``EngineError`` or ``ValueError``."""
+    if options.seeds < 1:
+        raise ValueError("--seeds must be at least 1")
+    cut = SLICES[options.slice]
+    seeds = range(options.seed, options.seed + options.seeds)
+    sessions = {
+        seed: asked(cut.sessions(Slicing(options.size or cut.size, cut.most_turns, cut.shrink, seed))) for seed in seeds
+    }
+    circumstances = Circumstances.observe(seed=options.seed, packages=PACKAGES)
+    report = Report(f"replay_slice_{options.slice}", f"In virtual time: {cut.title}", circumstances)
+    jobs = list(itertools.product(options.loads or LOADS[options.slice], options.strategies, seeds))
+    runs = [
+        played(cut, sessions[seed], strategy, load=load, seed=seed)
+        for load, strategy, seed in progress(jobs, cut.title, len(jobs))
+    ]
+    found: dict[float, dict[str, list[Figures]]] = {}
+    for (load, strategy, _), figures in zip(jobs, runs, strict=True):
+        found.setdefault(load, {}).setdefault(strategy, []).append(figures)
+    for load, by_strategy in found.items():
+        rows: list[tuple[Cell | Spread, ...]] = [
+            (strategy, *(Spread.of(getattr(each, name) for each in figures) for name in COLUMNS))
+            for strategy, figures in by_strategy.items()
+        ]
+        report.tables.append(Table(f"Load {load:g}", ("strategy", *COLUMNS.values()), rows))
+    report.figures = {str(load): by_strategy for load, by_strategy in found.items()}
+    report.notes.append(
+        f"Median (lowest – highest) over seeds {seeds[0]} to {seeds[-1]}, by which also the slice is cut. "
+        f"{sum(len(session.requests) for session in sessions[seeds[0]]):,} requests with the first of them. "
+        "Time is virtual: no machine matters."
+    )
+    return report
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argument_parser("replay.slices", __doc__)
+    parser.add_argument("--slice", choices=tuple(SLICES), required=True)
+    parser.add_argument("--loads", type=_loads, help="times as fast as the slice's own times, with commas between")
+    parser.add_argument(
+        "--strategies", type=strategy_names, default=list(PLAYED), help=f"with commas between: {', '.join(ENTRANTS)}"
+    )
+    parser.add_argument("--size", type=int, help="conversations, requests or sessions of the trace")
+    parser.add_argument("--seeds", type=int, default=8, help="how many, from --seed on")
+    return parser.parse_args(arguments)
+
+
+def _loads(text: str) -> list[float]:
+    return [float(load) for load in text.split(",")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse_arguments(arguments)
+    return conclude(
+        "replay.slices", lambda: run(options), results=options.results, cannot_run=(OSError, ValueError, EngineError)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

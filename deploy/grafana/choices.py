@@ -1,0 +1,12 @@
+"""What may be chosen on all dashboards of gateways, and the selectors that follow from it."""
+
+from deploy.grafana.dashboard import Choice
+
+GATEWAYS = 'namespace=~"$namespace",job=~"$job"'
+"""Those that were chosen. Prometheus Operator sets both labels; whoever has others chooses All."""
+OF_MODEL = f'{GATEWAYS},model=~"$model"'
+
+NAMESPACE = Choice("namespace", "warmgate_index_max_bytes", "Namespace")
+JOB = Choice("job", 'warmgate_index_max_bytes{namespace=~"$namespace"}', "Gateways")
+MODEL = Choice("model", f"warmgate_policy_effective{{{GATEWAYS}}}", "Model")
+TEAM = Choice("team", f"warmgate_team_requests_total{{{GATEWAYS}}}", "Team")

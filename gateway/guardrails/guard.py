@@ -1,0 +1,304 @@
+"""What guards one request: the guardrails of its model and of its team, in either direction."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from gateway import headers as header_rules
+from gateway.attempt import Attempt
+from gateway.endpoints.endpoint import JSON, Endpoint
+from gateway.errors import ContentBlocked, GatewayError, GuardrailAway, InvalidField, MalformedBody, ReplyBroken
+from gateway.exchange import Exchange
+from gateway.guardrails.chunks import Chunks
+from gateway.guardrails.fields import ScannedFields
+from gateway.guardrails.filter import Action, Direction, Filter, Question, Text
+from gateway.guardrails.named_events import MessageEvents, ResponseEvents
+from gateway.guardrails.scanning import ScanFilter
+from gateway.guardrails.stream import EventStream, KeptStream
+from gateway.guardrails.stream_form import StreamForm
+from gateway.guardrails.tally import GuardrailTally
+from gateway.guardrails.texts import texts_in, with_texts, without_tokens
+from gateway.splice import spliced
+from gateway.sse import UNREADABLE
+
+SAYS_NOTHING = frozenset(
+    {
+        "/v1/embeddings",
+        "/v2/embed",
+        "/v1/rerank",
+        "/rerank",
+        "/v2/rerank",
+        "/v1/score",
+        "/score",
+        "/pooling",
+        "/classify",
+        "/tokenize",
+        "/v1/messages/count_tokens",
+    }
+)
+"""Paths whose answers have no text but the caller's own: numbers, mostly, and many."""
+
+_FORMS: dict[str, Callable[[], StreamForm]] = {"/v1/responses": ResponseEvents, "/v1/messages": MessageEvents}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One guardrail as the settings have it."""
+
+    filter: Filter
+    action: Action
+    directions: frozenset[Direction]
+    fails_open: bool = False
+    """A text passes where nobody can say; else it is refused."""
+    is_native: bool = False
+    """A guardrail of Bedrock: fallbacks there apply it themselves, see `Chain.native`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Guardrails in the order in which they look at a text."""
+
+    rules: tuple[Rule, ...]
+    native: tuple[str, str] | None = None
+    """Id and version of the guardrail that fallbacks on Bedrock apply to their answers."""
+
+    def of(self, direction: Direction) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self.rules if direction in rule.directions)
+
+
+class Guard:
+    """Guards one request and its answer."""
+
+    def __init__(
+        self, chain: Chain, endpoint: Endpoint, exchange: Exchange, *, model: str, tally: GuardrailTally
+    ) -> None:
+        self._chain = chain
+        self._endpoint = endpoint
+        self._exchange = exchange
+        self._model = model
+        self._tally = tally
+        self._noted: set[tuple[str, Direction, Action]] = set()
+        self._stream: _Stream | None = None
+
+    @property
+    def native(self) -> tuple[str, str] | None:
+        """As `Chain.native`."""
+        return self._chain.native
+
+    async def request(self, raw: bytes) -> bytes:
+        """The body *raw* as it may go on: the very same if nothing has changed. O(bytes) for each guardrail.
+
+        Raises:
+            ContentBlocked: it may not.
+            InvalidField, MalformedBody: nobody can look at it.
+            GuardrailAway: nobody could say, and then it must not.
+        """
+        rules = self._chain.of("request")
+        if not rules or self._endpoint.media != JSON:
+            return raw
+        try:
+            body: dict[str, Any] = _decode(raw)
+            texts = texts_in(body)
+        except RecursionError:
+            raise MalformedBody("JSON is nested too deeply") from None
+        if any(rule.action != "log" for rule in rules):
+            _refuse_tokens(body)
+        said = await self._said("request", rules, texts)
+        if said is None:
+            return raw
+        told: dict[str, Any] = with_texts(body, said)
+        return spliced(raw, {key: msgspec.json.encode(told[key]) for key in body if told[key] is not body[key]})
+
+    async def answer(self, attempt: Attempt) -> None:
+        """Have *attempt*, which came whole, as it may go on.
+
+        Raises:
+            ContentBlocked: it may not.
+            GuardrailAway: nobody could say, and then it must not.
+            ReplyBroken: it cannot be read.
+        """
+        rules = self._of_answers()
+        if not rules or self._endpoint.path in SAYS_NOTHING:
+            return
+        if header_rules.is_compressed(attempt.headers):
+            raise ReplyBroken("The worker's answer is compressed, and a guardrail has to read it")
+        acts = any(rule.action != "log" for rule in rules)
+        body, is_json = _read(attempt.first)
+        said = await self._said("response", rules, _texts_of(body))
+        told = body if said is None else with_texts(body, said)
+        told = without_tokens(told) if acts else told
+        if told is not body:
+            kind = next((value for name, value in attempt.headers if name == b"content-type"), JSON)
+            attempt.first = msgspec.json.encode(told) if is_json else str(told).encode()
+            attempt.headers = header_rules.of_another_body(attempt.headers, kind)
+
+    def passed(self, data: bytes) -> bytes:
+        """What the caller gets of a stream for *data*; after it, `blocked` says whether it is the last."""
+        return self._streamed.passed(data)
+
+    async def finish(self, data: bytes) -> bytes:
+        """What the caller gets when the stream has ended, *data* being the last of it; then as `passed`."""
+        return await self._streamed.finish(data)
+
+    @property
+    def blocked(self) -> GatewayError | None:
+        """Why the stream has ended before its time: the caller has been told."""
+        return None if self._stream is None else self._stream.blocked
+
+    @property
+    def _streamed(self) -> "_Stream":
+        if self._stream is None:
+            self._stream = _Stream(self, self._endpoint, self._of_answers())
+        return self._stream
+
+    def _of_answers(self) -> tuple[Rule, ...]:
+        """Without what Bedrock has applied itself."""
+        is_applied = self.native is not None and self._exchange.fell_back and self._exchange.served_by == "bedrock"
+        return tuple(rule for rule in self._chain.of("response") if not (is_applied and rule.is_native))
+
+    async def said(self, rules: Sequence[Rule], texts: Sequence[Text]) -> tuple[str, ...] | None:
+        """What becomes of *texts* of an answer; None: nothing."""
+        return await self._said("response", rules, texts)
+
+    def found(self, direction: Direction) -> Callable[[str, Action], None]:
+        """Takes note of what a filter found there.
+
+        Raises:
+            ContentBlocked: it blocks.
+        """
+
+        def found(name: str, action: Action) -> None:
+            self.note(name, direction, action)
+            if action == "block":
+                raise ContentBlocked(name)
+
+        return found
+
+    def note(self, name: str, direction: Direction, action: Action) -> None:
+        """The guardrail *name* has acted."""
+        if (name, direction, action) in self._noted:
+            return
+        self._noted.add((name, direction, action))
+        self._tally.acted(name, direction, action)
+        self._exchange.guardrails = (*self._exchange.guardrails, f"{name}:{direction}:{action}")
+
+    async def _said(self, direction: Direction, rules: Sequence[Rule], texts: Sequence[Text]) -> tuple[str, ...] | None:
+        """What becomes of *texts*, one rule after the other; None: nothing."""
+        if not texts:
+            return None
+        present = tuple(texts)
+        for rule in rules:
+            question = Question(direction, present, self._exchange.team, self._model)
+            try:
+                verdict = await rule.filter.verdict(question)
+            except GuardrailAway:
+                self._tally.failed(rule.filter.name)
+                if rule.fails_open:
+                    continue
+                raise
+            if verdict.outcome == "pass":
+                continue
+            self.note(rule.filter.name, direction, verdict.outcome)
+            if verdict.outcome == "block":
+                raise ContentBlocked(rule.filter.name)
+            if verdict.outcome == "redact":
+                present = tuple(Text(said, text.is_json) for said, text in zip(verdict.texts, present, strict=True))
+        said = tuple(text.said for text in present)
+        return None if said == tuple(text.said for text in texts) else said
+
+
+class _Stream:
+    """The answer of a guarded request as a stream: first those that look at it as it goes by, then those that have to
+    see it whole.
+    """
+
+    def __init__(self, guard: Guard, endpoint: Endpoint, rules: Sequence[Rule]) -> None:
+        self._guard = guard
+        self._endpoint = endpoint
+        self._new_form = _FORMS.get(endpoint.path, Chunks)
+        self._form = self._new_form()
+        scans = [rule.filter for rule in rules if isinstance(rule.filter, ScanFilter)]
+        self._others = [rule for rule in rules if not isinstance(rule.filter, ScanFilter)]
+        self._acts = any(scan.action != "log" for scan in scans)
+        self._events = EventStream(self._form, ScannedFields(scans, guard.found("response"))) if scans else None
+        self._kept = KeptStream(self._new_form()) if self._others else None
+        self.blocked: GatewayError | None = None
+
+    def passed(self, data: bytes) -> bytes:
+        if self.blocked is not None:
+            return b""
+        try:
+            told = data
+            if self._events is not None:
+                seen = self._events.passed(data)
+                told = seen if self._acts else data
+            if self._kept is None:
+                return told
+            self._kept.keep(told)
+        except (ContentBlocked, ReplyBroken) as error:
+            return self._ended(error)
+        return b""
+
+    async def finish(self, data: bytes) -> bytes:
+        if self.blocked is not None:
+            return b""
+        try:
+            told = data
+            if self._events is not None:
+                seen = self._events.finish(data)
+                told = seen if self._acts else data
+            if self._kept is None:
+                return told
+            self._kept.keep(told)
+            said = await self._guard.said(self._others, self._kept.texts())
+            return self._kept.told(self._new_form(), said)
+        except (ContentBlocked, GuardrailAway, ReplyBroken) as error:
+            failure = error.with_traceback(None)
+        return self._ended(failure)
+
+    def _ended(self, error: GatewayError) -> bytes:
+        self.blocked = error.with_traceback(None)
+        if isinstance(error, ContentBlocked):
+            comment = b": x-warmgate-guardrail: %b\n\n" % error.guardrail.encode("ascii", "replace")
+            return comment + self._form.blocked(error, self._error_event)
+        return self._error_event(error, 0)
+
+    def _error_event(self, error: GatewayError, number: int) -> bytes:
+        return self._endpoint.error_event(error, sequence_number=number)
+
+
+def _read(data: bytes) -> tuple[Any, bool]:
+    """The JSON value *data*, and True; else its text, and False."""
+    try:
+        return _decode_any(data), True
+    except UNREADABLE:
+        return data.decode("utf-8", "replace"), False
+
+
+def _texts_of(body: Any) -> list[Text]:
+    try:
+        return texts_in(body)
+    except RecursionError:
+        raise ReplyBroken("The worker's answer is nested too deeply for a guardrail to read") from None
+
+
+def _refuse_tokens(body: dict[str, Any]) -> None:
+    """Raises InvalidField where the prompt is none that can be read."""
+    for name in ("prompt", "input", "tokens", "prompt_token_ids"):
+        value = body.get(name)
+        items = value if isinstance(value, list) else []
+        if any(isinstance(item, int) or (isinstance(item, list) and _has_numbers(item)) for item in items):
+            raise InvalidField(f"{name!r} holds token ids, which no guardrail can look at; send text", param=name)
+    if body.get("prompt_embeds"):
+        raise InvalidField("'prompt_embeds' is nothing that a guardrail can look at; send text", param="prompt_embeds")
+
+
+def _has_numbers(items: list[Any]) -> bool:
+    return any(isinstance(item, int) for item in items)
+
+
+_decode = msgspec.json.Decoder(dict[str, Any], float_hook=Raw).decode
+_decode_any = msgspec.json.Decoder(Any, float_hook=Raw).decode

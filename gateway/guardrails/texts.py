@@ -1,0 +1,113 @@
+"""Where in the JSON of a request, or of an answer, there are texts.
+
+Every string is one, but for those that say how the rest is to be read: names, ids, kinds, addresses. So a field that an
+engine has invented since is looked at as well.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.guardrails.filter import Text
+
+NO_TEXTS = frozenset(
+    {
+        "cache_salt",
+        "call_id",
+        "created_at",
+        "data",
+        "detail",
+        "encoding_format",
+        "encrypted_content",
+        "file_data",
+        "file_id",
+        "finish_reason",
+        "format",
+        "id",
+        "image_url",
+        "item_id",
+        "media_type",
+        "metadata",
+        "mime_type",
+        "model",
+        "name",
+        "object",
+        "previous_response_id",
+        "prompt_cache_key",
+        "reasoning_effort",
+        "response_id",
+        "role",
+        "safety_identifier",
+        "service_tier",
+        "signature",
+        "status",
+        "stop_reason",
+        "system_fingerprint",
+        "tool_call_id",
+        "tool_use_id",
+        "truncation",
+        "type",
+        "url",
+        "user",
+    }
+)
+"""Keys whose values are not looked at, nor what is in them. ``metadata`` and the ids are the caller's own accounts."""
+
+TOKENS = frozenset({"logprobs", "token_ids", "prompt_token_ids", "prompt_logprobs", "top_logprobs", "token_strs"})
+"""Keys of an answer that tell its text, or the prompt's, once more in tokens."""
+
+JSON_KEYS = frozenset({"arguments", "partial_json"})
+"""Keys whose strings are JSON: the arguments of a call."""
+
+
+def texts_in(value: Any, key: str = "") -> list[Text]:
+    """All texts of the JSON *value*, which stands under *key*, in their order; empty ones are none. O(value)."""
+    found: list[Text] = []
+
+    def take(text: Text) -> None:
+        found.append(text)
+
+    _changed(value, key, take)
+    return found
+
+
+def with_texts(value: Any, said: "list[str] | tuple[str, ...]", key: str = "") -> Any:
+    """*value* with *said* in place of its `texts_in`; the very same where nothing has changed."""
+    upcoming = iter(said)
+    return _changed(value, key, lambda _: next(upcoming))
+
+
+def without_tokens(value: Any) -> Any:
+    """*value* with null in place of what tells texts in tokens; the very same where nothing does."""
+    if isinstance(value, list):
+        return _same_or(value, [without_tokens(inner) for inner in value])
+    if not isinstance(value, dict):
+        return value
+    changed = {key: None if key in TOKENS else without_tokens(inner) for key, inner in value.items()}
+    is_same = all(changed[key] is inner for key, inner in value.items())
+    return value if is_same else changed
+
+
+def _changed(value: Any, key: str, change: Callable[[Text], str | None]) -> Any:
+    """*value* with what *change* makes of its texts; None: as they are."""
+    if isinstance(value, str):
+        if not value:
+            return value
+        said = change(Text(value, key in JSON_KEYS))
+        return value if said is None or said == value else said
+    if isinstance(value, list):
+        return _same_or(value, [_changed(inner, key, change) for inner in value])
+    if isinstance(value, dict):
+        changed = {
+            name: _changed(inner, name, change) if _has_texts(name, inner) else inner for name, inner in value.items()
+        }
+        return value if all(changed[name] is inner for name, inner in value.items()) else changed
+    return value
+
+
+def _has_texts(name: str, value: Any) -> bool:
+    return name not in NO_TEXTS and isinstance(value, str | list | dict)
+
+
+def _same_or(value: list[Any], changed: list[Any]) -> list[Any]:
+    same = all(one is other for one, other in zip(value, changed, strict=True))
+    return value if same else changed

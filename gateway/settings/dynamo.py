@@ -1,0 +1,76 @@
+"""The groups for a worker that is a Dynamo frontend: requests are pinned through it to the workers behind it."""
+
+import re
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from gateway.settings.engine_events import WorkerEventsSettings
+from gateway.settings.group import Group
+from gateway.settings.rules import Contradiction, Token, repeated, unless_contradictory
+
+_MOST = 2**64
+
+
+def _as_text(value: Any) -> Any:
+    """A number may be written without quotes; as text it also passes through what knows numbers as floats, as Helm."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _check_instance(value: str) -> str:
+    if not re.fullmatch(r"0|[1-9][0-9]{0,19}", value) or int(value) >= _MOST:
+        raise PydanticCustomError("rule", "{allowed}", {"allowed": "it must be a whole number below 2 to the 64"})
+    return value
+
+
+InstanceId = Annotated[str, BeforeValidator(_as_text), AfterValidator(_check_instance)]
+"""An unsigned number of 64 bits; decimal."""
+
+
+class InstanceSettings(Group):
+    id: InstanceId = Field(description="instance id, as the frontend's /health has it; with quotes where Helm reads it")
+    kv_events: WorkerEventsSettings | None = Field(
+        default=None, description="where its engine tells of its cache; null: it is not listened to"
+    )
+
+
+class DynamoSettings(Group):
+    instances: Annotated[tuple[InstanceSettings, ...], Field(strict=False)] = Field(
+        default=(), description="workers behind the frontend; empty: those that its /health lists, followed"
+    )
+    namespace: Token | None = Field(default=None, description="of those that /health lists only these; null: any")
+    component: Token | None = Field(default=None, description="the same, e.g. backend, where there are several")
+    kv_events_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="where the engine of each listed one publishes, on its own host; null: it is not listened to",
+    )
+    kv_replay_port: int | None = Field(
+        default=None, ge=1, le=65535, description="where it can be asked for what was missed; null: nowhere"
+    )
+
+    streams: Annotated[tuple[WorkerEventsSettings, ...], Field(strict=False)] = Field(
+        default=(),
+        description="where engines publish that share a host: whose each is, is found out by a tiny completion",
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        found = repeated([(("instances", i, "id"), each.id) for i, each in enumerate(self.instances)])
+        if self.instances:
+            text = "cannot be beside dynamo.instances: these say themselves where they are"
+            given = {name: getattr(self, name) for name in ("namespace", "component", "kv_events_port")}
+            found += [Contradiction((name,), text) for name, value in given.items() if value is not None]
+        if self.streams and (self.instances or self.kv_events_port is not None):
+            other = "instances" if self.instances else "kv_events_port"
+            found.append(Contradiction(("streams",), "cannot be beside", (other,)))
+        found += [
+            Contradiction(("streams", i, "endpoint"), "is needed: a stream has to be listened to")
+            for i, stream in enumerate(self.streams)
+            if stream.endpoint is None
+        ]
+        if self.kv_replay_port is not None and self.kv_events_port is None:
+            found.append(Contradiction(("kv_replay_port",), "needs dynamo.kv_events_port"))
+        return unless_contradictory(self, found)

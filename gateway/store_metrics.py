@@ -1,0 +1,40 @@
+"""What Prometheus sees of the store of keys and usage: whether it can be heard, and what it has not written yet."""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class Ledger(Protocol):
+    """What is still to be written; see `gateway.quota.quota_store.QuotaStore`."""
+
+    @property
+    def waiting_entries(self) -> int: ...
+
+    @property
+    def dropped_entries(self) -> int: ...
+
+
+class StoreMetrics(Collector):
+    """Reads the state itself when asked. *keys_are_stale*: changes of keys and teams cannot be heard."""
+
+    def __init__(self, ledger: Ledger, *, keys_are_stale: Callable[[], bool]) -> None:
+        self._ledger = ledger
+        self._keys_are_stale = keys_are_stale
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "warmgate_key_store_away",
+            "1 while changes of keys and teams cannot be heard: those that are known count.",
+            float(self._keys_are_stale()),
+        )
+        yield GaugeMetricFamily(
+            "warmgate_ledger_waiting", "Entries that the ledger does not have yet.", self._ledger.waiting_entries
+        )
+        yield CounterMetricFamily(
+            "warmgate_ledger_dropped",
+            "Entries that could not be written and had no place to wait: the ledger lacks them.",
+            self._ledger.dropped_entries,
+        )

@@ -1,0 +1,123 @@
+"""Sends the traces of one destination, from a thread of its own.
+
+1. Whoever hands a trace over never waits: where as many wait as may, it is dropped, and counted.
+2. One destination that is slow or away keeps nobody else's traces back.
+3. Between two traces the thread gives way: making the spans of one holds Python's lock for a part of a millisecond.
+"""
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol
+
+from gateway.tracing.ended import Ended
+
+_log = logging.getLogger(__name__)
+
+MOST_WAITING = 4096
+"""Traces; without content some 10 kB each."""
+BATCH = 64
+"""Traces in one request, of ten spans or so each: the 512 spans that OpenTelemetry's own processor sends."""
+COLLECT_S = 1.0
+"""How long the first trace of a batch waits for others."""
+GIVE_WAY_S = 0.001
+
+Outcome = Literal["sent", "dropped", "failed"]
+
+
+class Encodes(Protocol):
+    """Makes the message of a batch."""
+
+    def spans(self, ended: Ended) -> list[Any]: ...
+
+    def message(self, spans: Iterable[Any]) -> bytes: ...
+
+
+class Sends(Protocol):
+    """Used by one thread only."""
+
+    def __call__(self, message: bytes, stop: threading.Event) -> str | None:
+        """Why *message* did not arrive; None: it did. It may take long, but not once *stop* is set."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Delivery:
+    """The queue of one destination, and the thread that empties it."""
+
+    def __init__(
+        self,
+        name: str,
+        encoder: Encodes,
+        sends: Sends,
+        *,
+        most_waiting: int = MOST_WAITING,
+        collect_s: float = COLLECT_S,
+    ) -> None:
+        """No thread is there before the first trace. *name* is that of the destination in metrics and the log."""
+        self.name = name
+        self._encoder = encoder
+        self._sends = sends
+        self._most_waiting = most_waiting
+        self._collect_s = collect_s
+        self._waiting: deque[Ended] = deque()
+        self._is_there = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_failing = False
+        self.counts: Counter[Outcome] = Counter()
+        """Traces, by what became of them."""
+
+    def offer(self, ended: Ended) -> None:
+        """Have *ended* sent soon. Never waits; to be called by one thread."""
+        if len(self._waiting) >= self._most_waiting or self._stop.is_set():
+            self.counts["dropped"] += 1
+            return
+        self._waiting.append(ended)
+        if not self._is_there.is_set():
+            self._is_there.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"traces of {self.name}", daemon=True)
+            self._thread.start()
+
+    def close(self, timeout_s: float) -> None:
+        """Send what waits, for no longer than *timeout_s*; what is offered from now on is dropped. Waits."""
+        self._stop.set()
+        self._is_there.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            self._is_there.wait()
+            self._stop.wait(self._collect_s)
+            self._is_there.clear()
+            while self._waiting:
+                self._deliver()
+            if self._stop.is_set() and not self._waiting:
+                self._sends.close()
+                return
+
+    def _deliver(self) -> None:
+        """One batch."""
+        spans: list[Any] = []
+        count = 0
+        while self._waiting and count < BATCH:
+            ended = self._waiting.popleft()
+            try:
+                spans += self._encoder.spans(ended)
+            except Exception:  # noqa: BLE001  # one trace that cannot be told is no reason to lose the others
+                self.counts["failed"] += 1
+                _log.exception("the trace of request %s cannot be told", ended.exchange.request_id.decode("ascii"))
+            else:
+                count += 1
+            self._stop.wait(GIVE_WAY_S)
+        if not count:
+            return
+        why = self._sends(self._encoder.message(spans), self._stop)
+        self.counts["sent" if why is None else "failed"] += count
+        if why is not None and not self._is_failing:
+            _log.warning("traces for %s do not arrive: %s", self.name, why)
+        self._is_failing = why is not None

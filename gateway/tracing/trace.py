@@ -1,0 +1,286 @@
+"""What one sampled request did and when, filled in as it proceeds.
+
+1. A request is in one phase at a time; entering the next one ends it. An attempt at a backend is no phase: it lasts
+   from when it is sent until its reply is closed, and what is passed on of the answer is a span inside it.
+2. It holds neither prompt nor answer nor key, unless somebody is configured to be sent the first two: then `content`.
+3. Only what is asked of a few requests is done here; what can wait until the request has ended is done then.
+"""
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gateway.backends.backend import Call
+from gateway.body import Body
+from gateway.errors import GatewayError, UpstreamRefused, UpstreamTimeout
+from gateway.incoming import Incoming
+from gateway.teams.caller import Caller
+from gateway.tracing.content import Content, Send
+from gateway.tracing.context import HEADERS, TRACEPARENT, TRACESTATE, Context, traceparent
+from gateway.tracing.labels import Labels, labels_of
+from gateway.tracing.span import Event, Span, Value
+from routing.booking import Booking, Ending
+from routing.candidate import Candidate
+from routing.dispatcher import Dispatch
+from routing.explanation import predicted_ttft_s
+from routing.request import Request
+
+MOST_CANDIDATES = 5
+"""Of an order that a span tells: those that the choice was between."""
+
+
+class Trace:
+    """Of one request. Each method costs some microseconds; nothing is called for a piece of a stream."""
+
+    __slots__ = (
+        "_attempt",
+        "_clock",
+        "_keeps_content",
+        "_new_span_id",
+        "_phase",
+        "_relay",
+        "_root_id",
+        "began",
+        "content",
+        "events",
+        "host",
+        "labels",
+        "max_tokens",
+        "model_asked",
+        "n",
+        "parent",
+        "project",
+        "session",
+        "spans",
+        "trace_id",
+        "wall_s",
+    )
+
+    def __init__(
+        self,
+        trace_id: int,
+        parent: Context | None,
+        *,
+        began: float,
+        wall_s: float,
+        host: str | None = None,
+        content: Content | None = None,
+        keeps_content: Callable[[str | None], bool] = lambda _: False,
+        clock: Callable[[], float],
+        new_span_id: Callable[[], int],
+    ) -> None:
+        """*began* is monotonic and *wall_s*, seconds since 1970, the same moment. *content* is kept where
+        *keeps_content* says so of the team that turns out to ask.
+        """
+        self.trace_id = trace_id
+        self.parent = parent
+        self.began = began
+        self.wall_s = wall_s
+        self.host = host
+        """The name by which the caller knows the gateway."""
+        self.content = content
+        self._keeps_content = keeps_content
+        self._clock = clock
+        self._new_span_id = new_span_id
+        self._root_id = new_span_id()
+        self.spans: list[Span] = []
+        """In the order of their beginning; that of the request itself is not among them."""
+        self.events: list[Event] = []
+        self._phase: Span | None = None
+        self._attempt: Span | None = None
+        self._relay: Span | None = None
+        self.project: str | None = None
+        self.model_asked: str | None = None
+        self.session: str | None = None
+        self.max_tokens: int | None = None
+        self.n = 1
+        self.labels = Labels()
+        """What the caller wants its trace to be called by."""
+
+    @property
+    def span_id(self) -> int:
+        """Of the span of the request itself."""
+        return self._root_id
+
+    # ---- phases
+
+    def enter(self, phase: str | None) -> None:
+        """The request is in *phase* from now on; None: in none. The one before has ended."""
+        now = self._clock()
+        if self._phase is not None:
+            self._phase.end(now)
+        self._phase = None if phase is None else self._open(phase, now)
+
+    def failed_here(self, error: str | None) -> None:
+        """The request failed with *error* in the phase that it is in, if it is in one."""
+        if self._phase is not None and error is not None:
+            self._phase.error = error
+
+    def asked(self, incoming: Incoming, raw: bytes, body: Body, request: Request, caller: Caller | None) -> None:
+        """What is asked is known; *raw* is its body as it came."""
+        if caller is not None:
+            self.project = caller.project
+        self.model_asked = body.model
+        self.session = request.session
+        self.max_tokens = body.max_tokens
+        self.n = body.n
+        self.labels = labels_of(incoming.text_of, raw)
+        if self.content is not None:
+            if self._keeps_content(None if caller is None else caller.team_name):
+                self.content.asked(raw)
+            else:
+                self.content = None
+        self._note("warmgate.prompt.bytes", request.prompt_bytes)
+        self._note("warmgate.prompt.tokens", round(request.prompt_tokens, 1))
+        self._note("warmgate.prompt.blocks", request.prefix.blocks)
+        self._note("warmgate.prompt.exact", bool(request.exact))
+
+    def dispatched(self, dispatch: Dispatch) -> None:
+        """It is released from the queue, with an order of candidates and all that it was decided by."""
+        phase, request = self._phase, dispatch.request
+        if phase is None:
+            return
+        phase.attributes |= {
+            "warmgate.strategy": dispatch.strategy,
+            "warmgate.reason": dispatch.reason,
+            "warmgate.candidates": len(dispatch.order),
+            "warmgate.prompt.blocks": request.prefix.blocks,
+            "warmgate.prompt.tokens": round(request.prompt_tokens, 1),
+        }
+        if dispatch.order:
+            first = dispatch.order[:MOST_CANDIDATES]
+            phase.attributes |= _decided(request, first[0], dispatch.booking) | {
+                "warmgate.order.workers": [str(each.worker) for each in first],
+                "warmgate.order.hit_tokens": [round(each.hit_tokens, 1) for each in first],
+                "warmgate.order.backlog_s": [_seconds(each.load.backlog_s) for each in first],
+                "warmgate.order.expected_ttft_s": [_seconds(predicted_ttft_s(request, each)) for each in first],
+            }
+        self.enter(None)
+
+    # ---- attempts
+
+    def attempt(
+        self, call: Call, backend: str, kind: str, url: str | None = None, *, is_continued: bool = False
+    ) -> Call:
+        """*backend* is about to be sent *call*; answers the call that names this attempt as its parent."""
+        self.enter(None)
+        self.end_attempt(Ending.ABORTED)
+        span = self._attempt = self._open("attempt" if kind == "worker" else "fallback", self._clock(), is_call=True)
+        span.attributes |= {"warmgate.backend": backend, "warmgate.backend.kind": kind}
+        if is_continued:
+            span.attributes["warmgate.continued"] = True
+        if url is not None:
+            _address(span, url)
+        headers = [header for header in call.headers if header[0] not in HEADERS]
+        headers.append((TRACEPARENT, traceparent(self.trace_id, span.id, is_sampled=True)))
+        if self.parent is not None and self.parent.state:
+            headers.append((TRACESTATE, self.parent.state))
+        return msgspec.structs.replace(call, headers=headers)
+
+    def booked(self, request: Request, candidate: Candidate, booking: Booking | None) -> None:
+        """The attempt is at *candidate*, for which it was chosen."""
+        if self._attempt is not None:
+            self._attempt.attributes |= _decided(request, candidate, booking)
+
+    def prefill(self, url: str, request: Request, candidate: Candidate, booking: Booking | None) -> Span:
+        """*candidate* is about to compute the prompt for the attempt; whoever asks it ends the span."""
+        parent_id = None if self._attempt is None else self._attempt.id
+        span = self._open("prefill", self._clock(), parent_id=parent_id, is_call=True)
+        span.attributes |= {"warmgate.backend": str(candidate.worker), "warmgate.backend.kind": "worker"}
+        span.attributes |= _decided(request, candidate, booking)
+        _address(span, url)
+        return span
+
+    def because(self, why: str) -> None:
+        """The attempt is made because of that: how the workers failed."""
+        if self._attempt is not None:
+            self._attempt.attributes["warmgate.why"] = why
+
+    def first_byte(self, status: int) -> None:
+        """The backend has begun to answer; from here on it is passed on."""
+        span = self._attempt
+        if span is not None:
+            now = self._clock()
+            span.attributes["http.response.status_code"] = status
+            span.attributes["warmgate.first_byte_s"] = _seconds(now - span.began)
+            self._relay = self._open("relay", now, parent_id=span.id)
+
+    def failed(self, error: GatewayError) -> None:
+        """The attempt, with *error*; what it says stays out, it may quote the prompt."""
+        for span in (self._attempt, self._relay):
+            if span is not None:
+                span.error = error.reason
+        span = self._attempt
+        if span is not None and isinstance(error, UpstreamTimeout):
+            span.attributes["warmgate.timeout"] = error.phase
+        elif span is not None and isinstance(error, UpstreamRefused):
+            span.attributes["http.response.status_code"] = error.status
+
+    def end_attempt(self, ending: Ending) -> None:
+        """The reply is closed. Where no attempt is open nothing happens."""
+        span, self._attempt = self._attempt, None
+        if span is None:
+            return
+        relay, self._relay = self._relay, None
+        now = self._clock()
+        if relay is not None:
+            relay.end(now)
+        span.attributes["warmgate.outcome"] = ending.value
+        span.end(now)
+
+    def turned_away(self, backend: str, why: str) -> None:
+        """A fallback was not asked."""
+        attributes: dict[str, Value] = {"warmgate.backend": backend, "warmgate.why": why}
+        self.events.append(Event("fallback not asked", self._clock(), attributes))
+
+    # ---- content
+
+    def watching(self, send: Send) -> Send:
+        """*send*, seen by whoever may keep the answer."""
+        return send if self.content is None else self.content.watching(send, lambda: self.content is not None)
+
+    def _note(self, name: str, value: Value) -> None:
+        if self._phase is not None:
+            self._phase.attributes[name] = value
+
+    def _open(self, name: str, now: float, *, parent_id: int | None = None, is_call: bool = False) -> Span:
+        span = Span(
+            self._new_span_id(),
+            name,
+            now,
+            parent_id=self._root_id if parent_id is None else parent_id,
+            kind="client" if is_call else "internal",
+        )
+        self.spans.append(span)
+        return span
+
+
+def _decided(request: Request, candidate: Candidate, booking: Booking | None) -> dict[str, Value]:
+    """What was known of *candidate* when it was chosen."""
+    decided: dict[str, Value] = {
+        "warmgate.worker": str(candidate.worker),
+        "warmgate.hit.blocks": candidate.hit_blocks,
+        "warmgate.hit.tokens": round(candidate.hit_tokens, 1),
+        "warmgate.hit.source": candidate.source,
+        "warmgate.load.backlog_s": _seconds(candidate.load.backlog_s),
+        "warmgate.load.pending": candidate.load.pending,
+        "warmgate.load.decodes": candidate.load.decodes,
+        "warmgate.expected.ttft_s": _seconds(predicted_ttft_s(request, candidate)),
+    }
+    if booking is not None:
+        decided["warmgate.expected.wait_s"] = _seconds(booking.wait_s)
+        decided["warmgate.expected.prefill_s"] = _seconds(booking.work_s)
+    return decided
+
+
+def _address(span: Span, url: str) -> None:
+    parts = urlsplit(url)
+    if parts.hostname is not None:
+        span.attributes["server.address"] = parts.hostname
+        span.attributes["server.port"] = parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _seconds(seconds: float) -> float:
+    """To the microsecond: nothing here is known better."""
+    return round(seconds, 6)

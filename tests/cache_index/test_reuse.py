@@ -1,0 +1,105 @@
+"""How likely blocks are asked for again, in hand-computed cases and beside the same sum done with fractions."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cache_index.reuse import Reuse
+
+BLOCKS = st.dictionaries(st.integers(0, 7), st.integers(1, 50))
+"""By the exponent of a power of two, an age."""
+
+
+def learnt(*, asked: dict[int, int], evicted: dict[int, int]) -> Reuse:
+    """Both are blocks by age."""
+    reuse = Reuse()
+    for age, blocks in asked.items():
+        reuse.asked(age, blocks)
+    for age, blocks in evicted.items():
+        reuse.evicted(age, blocks)
+    reuse.learn()
+    return reuse
+
+
+def test_nothing_is_likely_before_anything_is_learnt() -> None:
+    """What was told counts from the next `learn` on."""
+    reuse = Reuse()
+    reuse.asked(4, 10)
+
+    assert 0.0 == reuse.chance(4)
+
+
+def test_the_chance_is_the_share_that_is_asked_for_again() -> None:
+    """Of 40 blocks that lay for 4 uses, 30 are asked for then, and the others never."""
+    reuse = learnt(asked={4: 30}, evicted={8: 10})
+
+    assert 0.75 == pytest.approx(reuse.chance(4))
+    assert 0.75 == pytest.approx(reuse.chance(1))
+    assert 0.0 == reuse.chance(8)
+
+
+def test_what_was_evicted_may_have_been_asked_for_later() -> None:
+    """The 20 that went at 4 tell nothing of 8, where half of the others are asked for. At 2 60 of 100 are."""
+    reuse = learnt(asked={2: 60, 8: 10}, evicted={4: 20, 16: 10})
+
+    assert 0.5 == pytest.approx(reuse.chance(8))
+    assert 0.5 == pytest.approx(reuse.chance(4))
+    assert 0.8 == pytest.approx(reuse.chance(2))
+    assert 0.0 == reuse.chance(16)
+
+
+@pytest.mark.parametrize(("age", "until"), [(1, 1), (2, 2), (3, 3), (4, 5), (6, 7), (8, 11), (12, 15), (96, 127)])
+def test_ages_of_half_an_octave_are_one(age: int, until: int) -> None:
+    """The chance is the same in all of it, and gone behind it."""
+    reuse = learnt(asked={age: 1}, evicted={age: 1})
+
+    assert [0.5, 0.5, 0.0] == [reuse.chance(age), reuse.chance(until), reuse.chance(until + 1)]
+    assert 0.5 == reuse.chance(0)
+
+
+def test_no_age_is_too_high() -> None:
+    """Those beyond all places are one."""
+    reuse = learnt(asked={2**70: 1}, evicted={2**80: 3})
+
+    assert 0.25 == reuse.chance(2**75)
+
+
+def test_habits_change() -> None:
+    """What everybody asked for again is asked for no more: an hour later hardly anything is left of it."""
+    reuse = learnt(asked={4: 100}, evicted={})
+    assert 1.0 == reuse.chance(4)
+    chances = []
+    for _ in range(100):
+        reuse.evicted(4, 10)
+        reuse.learn()
+        chances.append(reuse.chance(4))
+
+    assert sorted(chances, reverse=True) == chances
+    assert 0.95 * 100 / (0.95 * 100 + 10) == pytest.approx(chances[0])
+    assert chances[-1] < 0.01
+
+
+def test_learning_nothing_new_changes_nothing() -> None:
+    """Old blocks count less, all of them alike."""
+    reuse = learnt(asked={4: 30}, evicted={8: 10})
+    reuse.learn()
+
+    assert 0.75 == pytest.approx(reuse.chance(4))
+
+
+@given(BLOCKS, BLOCKS)
+def test_it_is_the_estimate_of_kaplan_and_meier(asked: dict[int, int], evicted: dict[int, int]) -> None:
+    """1 less the product, over all ages from here on, of the shares that are not asked for at that age."""
+    reuse = learnt(
+        asked={2**exponent: blocks for exponent, blocks in asked.items()},
+        evicted={2**exponent: blocks for exponent, blocks in evicted.items()},
+    )
+    for age in range(8):
+        survives = Fraction(1)
+        for later in range(age, 8):
+            lain = sum(blocks for at, blocks in (*asked.items(), *evicted.items()) if at >= later)
+            survives *= 1 - Fraction(asked.get(later, 0), max(1, lain))
+
+        assert float(1 - survives) == pytest.approx(reuse.chance(2**age))

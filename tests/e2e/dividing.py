@@ -1,0 +1,87 @@
+"""Simulated prefill and decode workers behind the gateway, each of which a test can end."""
+
+import base64
+import json
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from gateway.simulator.roles import HalfOptions, RoleName
+from gateway.simulator.server import serving
+from tests.e2e.stack import Stack, gateway, quick
+
+LONG = " ".join(f"word {number}" for number in range(600))
+"""2,526 tokens in a chat."""
+
+
+@dataclass(frozen=True)
+class Divided:
+    """The gateway and its workers, in the order of their roles."""
+
+    stack: Stack
+    lives: Sequence[AsyncExitStack]
+
+    @property
+    def workers(self) -> list[str]:
+        return self.stack.workers
+
+    async def end(self, number: int) -> None:
+        """That worker is gone: its connections are cut."""
+        await self.lives[number].aclose()
+
+    async def ask(self, prompt: str = LONG, *, max_tokens: int = 8, **more: Any) -> httpx.Response:
+        messages = [{"role": "user", "content": prompt}]
+        body = {"model": "tiny", "messages": messages, "max_tokens": max_tokens, **more}
+        return await self.stack.http.post("/v1/chat/completions", json=body)
+
+    async def states(self, number: int) -> list[str]:
+        """What became of the requests to that worker."""
+        return [request["state"] for request in await self.stack.served(self.workers[number])]
+
+
+@asynccontextmanager
+async def divided(
+    *roles: RoleName,
+    flow: str = "nixl",
+    told: Mapping[str, Any] | None = None,
+    model: Mapping[str, Any] | None = None,
+    groups: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> AsyncIterator[Divided]:
+    """A gateway before workers of *roles*; *told* to it of disaggregation, *options* to the workers;
+    *groups* are other settings."""
+    dialect = "vllm" if flow == "nixl" else "sglang"
+    async with AsyncExitStack() as exits:
+        lives, workers = [], []
+        for role in roles:
+            life = await exits.enter_async_context(AsyncExitStack())
+            half = HalfOptions(side_channel_port=free_port(), lease_s=20)
+            worker = quick(**{"role": role, "dialect": dialect, "health_delay_s": 0, "half": half, **options})
+            url = await life.enter_async_context(serving(worker))
+            lives.append(life)
+            meets = {"bootstrap_port": half.side_channel_port} if flow == "sglang" and role == "prefill" else {}
+            workers.append({"url": url, "role": role, **meets})
+        settings = {"disaggregation": {"flow": flow, **(told or {})}, **(model or {})}
+        yield Divided(await exits.enter_async_context(gateway(workers, model=settings, **(groups or {}))), lives)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def body_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON that a worker was sent, of an entry of its journal."""
+    body: dict[str, Any] = json.loads(base64.b64decode(request["body"]))
+    return body
+
+
+def told_by_stream(text: str) -> tuple[str, dict[str, Any]]:
+    """The words of a stream of chunks, and its usage."""
+    chunks = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: {")]
+    words = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+    return words, next((chunk["usage"] for chunk in reversed(chunks) if chunk.get("usage")), {})

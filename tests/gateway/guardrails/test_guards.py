@@ -1,0 +1,54 @@
+import pytest
+
+from gateway.errors import GuardrailAway
+from gateway.exchange import Exchange
+from gateway.guardrails.guard import Guard, Rule
+from gateway.guardrails.guards import GuardedModels, ModelGuards
+from gateway.guardrails.tally import GuardrailTally
+from gateway.teams.caller import Caller
+from gateway.teams.key import Key
+from gateway.teams.team import Team
+from tests.gateway.guardrails.examples import CHAT, a_filter, a_rule
+
+RULES: dict[str, Rule] = {name: a_rule(a_filter(name)) for name in ("first", "second", "third")}
+EXCHANGE = Exchange(b"id", CHAT.path, 0.0)
+
+
+def guards(*names: str) -> ModelGuards:
+    return ModelGuards(RULES, names, model="tiny", tally=GuardrailTally())
+
+
+def caller(*names: str) -> Caller:
+    return Caller(Team(name="blue", guardrails=names), Key(id="k", team="blue", digest="d"))
+
+
+def names_of(guard: Guard | None) -> list[str]:
+    assert guard is not None
+    return [rule.filter.name for rule in guard._chain.rules]
+
+
+def test_those_of_the_model_and_of_the_team_look_in_the_order_of_the_settings() -> None:
+    assert ["first", "second", "third"] == names_of(guards("third", "first").of(caller("second"), EXCHANGE, CHAT))
+    assert ["third"] == names_of(guards("third").of(None, EXCHANGE, CHAT))
+
+
+def test_who_has_none_has_no_guard() -> None:
+    assert guards().of(caller(), EXCHANGE, CHAT) is None
+    assert guards().of(None, EXCHANGE, CHAT) is None
+
+
+def test_a_guardrail_that_is_not_known_lets_nothing_pass() -> None:
+    """A team in the store may name one that the settings had once."""
+    with pytest.raises(GuardrailAway, match="'gone'"):
+        guards().of(caller("gone"), EXCHANGE, CHAT)
+
+
+def test_what_is_in_force_can_be_replaced() -> None:
+    guarded = GuardedModels()
+    assert guarded.guard("tiny", None, EXCHANGE, CHAT) is None
+
+    guarded.use({"tiny": guards("first")})
+    assert ["first"] == names_of(guarded.guard("tiny", None, EXCHANGE, CHAT))
+    assert guarded.guard("other", None, EXCHANGE, CHAT) is None
+    guarded.use(None)
+    assert guarded.by_model is None

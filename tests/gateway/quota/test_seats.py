@@ -1,0 +1,210 @@
+"""What is counted by numbers is counted as it would be at length."""
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from cache_index.compiled import IS_COMPILED
+from gateway.quota import seats as module
+from gateway.quota.limit import Granted, Level
+from gateway.quota.meters import Meters, MeterState
+from gateway.quota.plan import Calendar, Metered, Plan, Plans, Tokens
+from gateway.quota.seats import Desk, Seats, Taken
+from gateway.teams.limits import Limits
+from tests.gateway.quota.examples import NOW, caller
+
+DESK = Desk()
+LIMITS = Limits(
+    requests_per_minute=600,
+    input_tokens_per_minute=60_000,
+    output_tokens_per_minute=30_000,
+    tokens_per_minute=80_000,
+    concurrent=6,
+    tokens_per_day=400_000,
+    usd_per_day=3.0,
+    usd_per_month=5.0,
+)
+
+
+def request_of(plan: Plan, tokens: Tokens, cost_usd: float, until: float) -> Taken:
+    """*tokens* at *cost_usd*."""
+    request = Taken()
+    request.seats = plan.seats
+    request.prompt, request.both = plan.weighted(tokens.prompt, tokens.cached, tokens.completion)
+    request.completion = tokens.completion
+    request.usd = cost_usd
+    request.until = until
+    return request
+
+
+class Twins:
+    """The same limits twice: by numbers, and by a charge for each."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.short, self.long = Meters(), Meters()
+        self.plan = Plans(burst=0.1, cached_weight=0.25, calendar=Calendar(UTC)).of(
+            caller(key=limits), Metered("tiny", lambda *_: 0.0)
+        )
+        self.now = NOW
+        self.live: dict[str, tuple[Taken | None, Tokens, float]] = {}
+        self.number = 0
+        self.at_length = 0
+        """Requests that had to be counted at length in both."""
+
+    def sit_down(self, reservation: str) -> None:
+        held = self.short.held(reservation)
+        assert held is not None
+        self.plan.seats = Seats(DESK, self.plan.counted, held.meters)
+
+    def reserve(self, tokens: Tokens, cost_usd: float, *, lease_s: float = 1e9) -> bool:
+        self.number += 1
+        name, until = f"r{self.number}", self.now + lease_s
+        charges = self.plan.charges(tokens, cost_usd, self.now)
+        expected = self.long.reserve("blue", name, charges, self.now, until=until)
+        seats = self.plan.seats
+        if seats is not None:
+            self.plan.look(seats, self.now)
+        request = None if seats is None else request_of(self.plan, tokens, cost_usd, until)
+        if seats is not None and request is not None and self.short.take(request, self.now):
+            assert seats.granted == expected
+        else:
+            request = None
+            assert expected == self.short.reserve("blue", name, charges, self.now, until=until)
+            if isinstance(expected, Granted):
+                self.at_length += 1
+                self.sit_down(name)
+        if isinstance(expected, Granted):
+            self.live[name] = request, tokens, cost_usd
+        return isinstance(expected, Granted)
+
+    def settle(self, name: str, tokens: Tokens, cost_usd: float, *, is_nothing: bool) -> None:
+        request, *_ = self.live.pop(name)
+        plan = self.plan
+        charges = plan.nothing(self.now) if is_nothing else plan.charges(tokens, cost_usd, self.now)
+        assert self.long.settle(name, charges) is not None
+        if request is None:
+            assert self.short.settle(name, charges) is not None
+            return
+        prompt, both = (0.0, 0.0) if is_nothing else plan.weighted(tokens.prompt, tokens.cached, tokens.completion)
+        one, completion = (0.0, 0.0) if is_nothing else (1.0, tokens.completion)
+        used = {"one": one, "prompt": prompt, "completion": completion, "both": both, "usd": cost_usd}
+        assert self.short.give_back(request, **used)
+        assert not self.short.give_back(request, **used)
+
+    def expire(self) -> None:
+        ended = self.short.expire_taken(self.now)
+        assert len(self.long.expire(self.now)) == len(ended) + len(self.short.expire(self.now))
+        for name in [name for name, (request, *_) in self.live.items() if request in ended]:
+            del self.live[name]
+
+    def check(self) -> None:
+        assert len(self.long) == len(self.short)
+        states = {state.limit: state for state in self.short.states(self.now)}
+        for state in self.long.states(self.now):
+            assert _near(state) == _near(states.pop(state.limit))
+        assert not states
+
+
+def _near(state: MeterState) -> tuple[object, ...]:
+    return state.limit, state.period, pytest.approx(state.value, abs=1e-6), pytest.approx(state.ends, abs=1e-6)
+
+
+def some_tokens(rng: random.Random) -> Tokens:
+    prompt = rng.choice([1.0, 300.0, rng.uniform(0.0, 4000.0), 70_000.0])
+    return Tokens(prompt, rng.choice([0.0, prompt * rng.random()]), float(rng.randrange(2000)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_numbers_decide_as_charges_do(seed: int) -> None:
+    """Grants, refusals, refunds, overruns, leases that end, days and months that begin, and what is forgotten."""
+    rng = random.Random(seed)
+    twins = Twins()
+    for _ in range(150):
+        step = rng.random()
+        if step < 0.5:
+            twins.reserve(some_tokens(rng), rng.uniform(0.0, 0.1), lease_s=rng.choice([30.0, 1e9]))
+        elif step < 0.8 and twins.live:
+            is_nothing = rng.random() < 0.2
+            cost_usd = 0.0 if is_nothing else rng.uniform(0.0, 0.2)
+            twins.settle(rng.choice(list(twins.live)), some_tokens(rng), cost_usd, is_nothing=is_nothing)
+        elif step < 0.97:
+            twins.now += rng.choice([0.001, 0.2, 3.0, 40.0]) * rng.random()
+        else:
+            twins.now += rng.choice([400.0, 30_000.0])
+            for each in (twins.short, twins.long):
+                each.forget(twins.now)
+        if rng.random() < 0.05:
+            for name in [name for name, (request, *_) in twins.live.items() if request is None]:
+                twins.settle(name, some_tokens(rng), 0.0, is_nothing=False)
+            twins.expire()
+        twins.check()
+
+
+def test_once_limits_are_known_nothing_is_counted_at_length() -> None:
+    twins = Twins()
+    for _ in range(5):
+        assert twins.reserve(Tokens(300.0, 0.0, 100.0), 0.01)
+
+    assert 1 == twins.at_length
+
+
+def test_a_new_day_finds_new_meters() -> None:
+    twins = Twins()
+    twins.now = datetime(2026, 11, 18, 23, 59, 30, tzinfo=UTC).timestamp()
+    twins.reserve(Tokens(300.0, 0.0, 100.0), 0.01)
+    twins.reserve(Tokens(300.0, 0.0, 100.0), 0.01)
+    twins.now += 60.0
+    twins.reserve(Tokens(300.0, 0.0, 100.0), 0.01)
+    assert twins.reserve(Tokens(300.0, 0.0, 100.0), 0.01)
+
+    assert 2 == twins.at_length
+    twins.check()
+
+
+def test_what_runs_is_not_forgotten() -> None:
+    twins = Twins(Limits(concurrent=2, requests_per_minute=600))
+    twins.reserve(Tokens(1.0, 0.0, 1.0), 0.0)
+    twins.reserve(Tokens(1.0, 0.0, 1.0), 0.0)
+    twins.settle("r1", Tokens(1.0, 0.0, 1.0), 0.0, is_nothing=False)
+    twins.short.forget(twins.now + 1e6)
+
+    assert twins.reserve(Tokens(1.0, 0.0, 1.0), 0.0)
+    assert not twins.reserve(Tokens(1.0, 0.0, 1.0), 0.0)
+    assert 1 == twins.at_length
+
+
+def test_another_plan_of_the_same_limit_may_give_more() -> None:
+    """As after a change of settings; the former goes on beside it for requests that began before."""
+    calendar = Calendar(UTC)
+    meters = Meters()
+    plans = Plans(burst=1.0, cached_weight=1.0, calendar=calendar)
+    model = Metered("tiny", lambda *_: 0.0)
+    former, latter = (plans.of(caller(key=Limits(requests_per_minute=amount)), model) for amount in (2, 4))
+    charges = former.charges(Tokens(0.0, 0.0, 0.0), 0.0, NOW)
+    meters.reserve("blue", "r", charges, NOW)
+    held = meters.held("r")
+    assert held is not None
+    for plan in (former, latter):
+        plan.seats = Seats(DESK, plan.counted, held.meters)
+
+    taken = [
+        meters.take(request_of(plan, Tokens(0.0, 0.0, 0.0), 0.0, 1e12), NOW)
+        for plan in (latter, former, latter, latter)
+    ]
+
+    assert [True, False, True, False] == taken
+    assert (Level(0.0, 60.0),) == meters.levels("blue", latter.charges(Tokens(0.0, 0.0, 0.0), 0.0, NOW), NOW)
+
+
+def test_nothing_is_taken_without_a_seat() -> None:
+    meters = Meters()
+    taken = Taken()
+
+    assert not meters.take(taken, NOW)
+    assert not meters.give_back(taken, one=0.0, prompt=0.0, completion=0.0, both=0.0, usd=0.0)
+    assert 0 == len(meters)
+
+
+def test_it_is_compiled_where_the_core_is() -> None:
+    assert IS_COMPILED == (not str(module.__file__).endswith(".py"))

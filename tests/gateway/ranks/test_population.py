@@ -1,0 +1,109 @@
+"""Settings with a worker for each who stands behind an address."""
+
+from typing import Any
+
+import pytest
+
+from gateway.ranks.place import Place, place_of
+from gateway.ranks.population import Instance, Known, Population, is_asked, nobody, ranks_of, spread
+from gateway.settings import SettingsError, WorkerEventsSettings, WorkerSettings
+from tests.gateway.settings.examples import parsed, with_model, with_worker
+
+EVENTS = {"endpoint": "tcp://10.0.0.5:5557"}
+
+
+def workers(known: Known = nobody, **fields: Any) -> tuple[WorkerSettings, ...]:
+    return spread(parsed(with_worker(id="w", **fields)), known).models[0].workers
+
+
+def told(**population: Any) -> Known:
+    return lambda _, __: Population(**population)
+
+
+def test_one_that_has_its_address_to_itself_stays_as_it_is() -> None:
+    """Nothing is copied."""
+    settings = parsed(with_worker())
+
+    assert settings.models[0] is spread(settings, nobody).models[0]
+
+
+@pytest.mark.parametrize("fields", [{"ranks": 3}, {"kv_events": {**EVENTS, "ranks": 3}}])
+def test_each_rank_is_a_worker(fields: dict[str, Any]) -> None:
+    """All that is said of the address holds for each of them."""
+    found = workers(tier=2, zone="a", **fields)
+
+    assert [("w#0", Place(0)), ("w#1", Place(1)), ("w#2", Place(2))] == [(each.id, place_of(each)) for each in found]
+    assert {("http://a:1", 2, "a", 1)} == {(each.url, each.tier, each.zone, each.ranks) for each in found}
+
+
+def test_who_stays_is_the_same_when_others_come() -> None:
+    """So that connections and subscriptions go on."""
+    assert workers(ranks=2) == workers(ranks=3)[:2]
+    assert workers(kv_events={**EVENTS, "ranks": 2}) == workers(kv_events={**EVENTS, "ranks": 3})[:2]
+
+
+def test_an_engine_that_has_not_told_its_ranks_is_one_worker() -> None:
+    assert ["w"] == [each.id for each in workers(ranks=0)]
+    assert ["w"] == [each.id for each in workers(told(ranks=1), ranks=0)]
+    assert ["w#0", "w#1"] == [each.id for each in workers(told(ranks=2), ranks=0)]
+
+
+def test_workers_of_dynamo_are_those_that_the_settings_list() -> None:
+    """With what is said of each one's events, and its ranks."""
+    instances = [{"id": 7}, {"id": 8, "kv_events": EVENTS}, {"id": 9, "kv_events": {**EVENTS, "ranks": 2}}]
+    found = workers(dynamo={"instances": instances})
+    events = WorkerEventsSettings(endpoint="tcp://10.0.0.5:5557")
+
+    assert [("w#7", None), ("w#8", events), ("w#9.0", events), ("w#9.1", events)] == [
+        (each.id, each.kv_events) for each in found
+    ]
+    assert [Place(None, "7"), Place(None, "8"), Place(0, "9"), Place(1, "9")] == [place_of(each) for each in found]
+    assert ["w#7.0", "w#7.1"] == [each.id for each in workers(dynamo={"instances": [{"id": 7}]}, ranks=2)]
+
+
+def test_or_those_that_the_frontend_lists() -> None:
+    """Each publishes on its own host; of one whose host is not known nothing is heard."""
+    listed = told(instances=(Instance("7", "10.0.0.7"), Instance("8")))
+    with_events = workers(listed, dynamo={"kv_events_port": 5557, "kv_replay_port": 5558})
+    replay = WorkerEventsSettings(endpoint="tcp://10.0.0.7:5557", replay_endpoint="tcp://10.0.0.7:5558")
+    (only, _) = workers(listed, dynamo={"kv_events_port": 5557})
+
+    assert () == workers(dynamo={})
+    assert [("w#7", None), ("w#8", None)] == [(each.id, each.kv_events) for each in workers(listed, dynamo={})]
+    assert [("w#7", replay), ("w#8", None)] == [(each.id, each.kv_events) for each in with_events]
+    assert WorkerEventsSettings(endpoint="tcp://10.0.0.7:5557") == only.kv_events
+
+
+def test_or_at_the_stream_that_was_found_to_be_its_own() -> None:
+    """Where several share a host."""
+    stream = WorkerEventsSettings(endpoint="tcp://10.0.0.5:5561")
+    listed = told(instances=(Instance("7", "10.0.0.5", stream), Instance("8", "10.0.0.5")))
+
+    assert [stream, None] == [each.kv_events for each in workers(listed, dynamo={"streams": [EVENTS]})]
+
+
+def test_two_workers_cannot_have_one_id() -> None:
+    both = [{"url": "http://a:1", "id": "w", "ranks": 2}, {"url": "http://b:1", "id": "w#1"}]
+
+    with pytest.raises(SettingsError, match="model tiny: two workers would be called w#1"):
+        spread(parsed(with_model(workers=both)), nobody)
+
+
+def test_an_address_is_asked_where_the_settings_do_not_say() -> None:
+    def asked(**fields: Any) -> bool:
+        return is_asked(parsed(with_worker(**fields)).models[0].workers[0])
+
+    assert [False, False, True, True, False] == [
+        asked(),
+        asked(ranks=2),
+        asked(ranks=0),
+        asked(dynamo={}),
+        asked(dynamo={"instances": [{"id": 7}]}),
+    ]
+
+
+def test_ranks_are_said_of_the_worker_or_of_its_events() -> None:
+    assert [1, 4, 4, 0] == [
+        ranks_of(parsed(with_worker(**fields)).models[0].workers[0])
+        for fields in ({}, {"ranks": 4}, {"kv_events": {**EVENTS, "ranks": 4}}, {"ranks": 0})
+    ]

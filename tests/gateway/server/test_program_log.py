@@ -1,0 +1,63 @@
+"""What the program says on stderr."""
+
+import json
+import logging
+import subprocess
+import sys
+
+from gateway.server.program_log import JsonLine
+
+
+def record(text: str = "%s is away", *args: object, **more: object) -> logging.LogRecord:
+    made = logging.LogRecord("gateway.health", logging.WARNING, "health.py", 7, text, args or ("w1",), None)
+    made.created = 1_767_225_600.25
+    made.__dict__.update(more)
+    return made
+
+
+def test_a_line_has_exactly_these_fields() -> None:
+    """Outside tools read them."""
+    assert {
+        "time": "2026-01-01T00:00:00.250Z",
+        "event": "log",
+        "level": "warning",
+        "logger": "gateway.health",
+        "message": "w1 is away",
+    } == json.loads(JsonLine().format(record()))
+
+
+def test_it_stays_one_line_whatever_is_said() -> None:
+    assert '"message":"a\\n\\"b\\""' in JsonLine().format(record("%s", 'a\n"b"'))
+
+
+def test_an_exception_is_told_with_its_trace() -> None:
+    try:
+        int("no")
+    except ValueError:
+        line = json.loads(JsonLine().format(record(exc_info=sys.exc_info(), stack_info="Stack: here")))
+
+    assert line["exception"].endswith("invalid literal for int() with base 10: 'no'")
+    assert "Traceback" in line["exception"]
+    assert "Stack: here" == line["stack"]
+
+
+def test_a_process_logs_in_the_form_that_is_set() -> None:
+    """From its level on; what is chatty less, and set up once."""
+    program = """
+import logging
+from gateway.server.program_log import log_to_stderr
+for form in ("json", "text"):
+    log_to_stderr("info", form)
+    log_to_stderr("debug", "json")
+    logging.getLogger("gateway.health").info("w1 is up")
+    logging.getLogger("gateway.health").debug("not this")
+    logging.getLogger("httpx").info("nor this")
+    logging.getLogger().handlers.clear()
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stderr
+    in_json, in_text = said.splitlines()
+
+    assert ("info", "gateway.health", "w1 is up") == tuple(
+        json.loads(in_json)[name] for name in ("level", "logger", "message")
+    )
+    assert in_text.endswith(" INFO gateway.health: w1 is up")

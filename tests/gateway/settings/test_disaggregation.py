@@ -1,0 +1,105 @@
+"""Workers that do a half of each request, and contradictions between them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.settings import DisaggregationSettings, SettingsError, WorkerSettings, with_found, workers_in
+from tests.gateway.settings.examples import parsed, sentences, with_model
+
+PREFILL = {"url": "http://a:8000", "role": "prefill"}
+DECODE = {"url": "http://b:8000", "role": "decode"}
+BOTH = {"url": "http://c:8000"}
+
+
+def test_a_model_may_have_workers_that_do_halves() -> None:
+    """Beside those that do whole requests."""
+    model = parsed(with_model(workers=[PREFILL, DECODE, BOTH], disaggregation={"flow": "nixl"})).models[0]
+
+    assert ["prefill", "decode", "both"] == [worker.role for worker in model.workers]
+    assert (
+        DisaggregationSettings(flow="nixl", least_uncached_tokens=None, replace_loopback=True) == model.disaggregation
+    )
+
+
+def test_sglangs_prefill_workers_are_met_at_a_port() -> None:
+    workers = [{**PREFILL, "bootstrap_port": 9000}, DECODE]
+    model = parsed(with_model(workers=workers, disaggregation={"flow": "sglang"})).models[0]
+
+    assert [9000, None] == [worker.bootstrap_port for worker in model.workers]
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (
+            {"workers": [PREFILL, BOTH]},
+            "models[0].workers[0].role is 'prefill', but the model has no disaggregation: nobody would do the other "
+            "half.",
+        ),
+        (
+            {"workers": [DECODE, BOTH], "disaggregation": {"flow": "nixl"}},
+            "models[0].disaggregation needs at least one worker whose role is prefill, beside those that decode.",
+        ),
+        (
+            {"workers": [PREFILL, BOTH], "disaggregation": {"flow": "nixl"}},
+            "models[0].disaggregation needs at least one worker whose role is decode, beside those that prefill.",
+        ),
+        (
+            {"workers": [{**PREFILL, "bootstrap_port": 9000}, DECODE], "disaggregation": {"flow": "nixl"}},
+            "models[0].workers[0].bootstrap_port is only for prefill workers of a model whose disaggregation.flow is "
+            "sglang.",
+        ),
+        (
+            {"workers": [PREFILL, {**DECODE, "bootstrap_port": 9000}], "disaggregation": {"flow": "sglang"}},
+            "models[0].workers[1].bootstrap_port is only for prefill workers of a model whose disaggregation.flow is "
+            "sglang.",
+        ),
+        (
+            {"workers": [PREFILL, DECODE], "disaggregation": {"flow": "sglang", "least_uncached_tokens": 9}},
+            "models[0].disaggregation.least_uncached_tokens has no meaning where flow is sglang: its decode workers "
+            "compute no prompts.",
+        ),
+        (
+            {"workers": [PREFILL, DECODE], "disaggregation": {}},
+            "models[0].disaggregation.flow is missing; it must be given.",
+        ),
+    ],
+)
+def test_a_contradiction_is_a_sentence(model: dict[str, Any], told: str) -> None:
+    assert [told] == sentences(with_model(**model))
+
+
+def test_who_is_missing_may_be_found() -> None:
+    model = with_model(workers=[PREFILL], pods={"selector": "role=decode"}, disaggregation={"flow": "nixl"})
+
+    assert ["prefill"] == [worker.role for worker in parsed(model).models[0].workers]
+
+
+def test_a_file_of_workers_may_name_roles() -> None:
+    told = b"[{url: 'http://a:8000', role: prefill, bootstrap_port: 9000}, {url: 'http://b:8000', role: decode}]"
+
+    assert ["prefill", "decode"] == [worker.role for worker in workers_in(told, Path("workers.yaml"))]
+
+
+def test_who_is_found_for_a_model_that_is_not_divided_is_refused() -> None:
+    """Its half would pass for an answer."""
+    settings = parsed(with_model(workers=[BOTH], pods={"selector": "app=vllm"}))
+    with pytest.raises(SettingsError) as refused:
+        with_found(settings, {"tiny": [WorkerSettings(url="http://d:8000", role="decode")]})
+
+    assert (
+        "models[0].found[0].role is 'decode', but the model has no disaggregation: nobody would do the other half.",
+    ) == tuple(refused.value.sentences)
+
+
+def test_the_readmes_example_is_valid() -> None:
+    """With the other flow as well."""
+    page = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    example = page.partition("### Prefill and decode apart")[2].partition("```yaml\n")[2].partition("```")[0]
+    for text in (example, example.replace("flow: nixl", "flow: sglang")):
+        model = parsed(text).models[0]
+
+        assert ["prefill", "prefill", "decode"] == [worker.role for worker in model.workers]
+        assert model.disaggregation is not None

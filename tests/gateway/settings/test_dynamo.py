@@ -1,0 +1,96 @@
+"""A worker that is a Dynamo frontend, and data-parallel ranks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.settings import DynamoSettings, InstanceSettings, WorkerEventsSettings
+from tests.gateway.settings.examples import parsed, sentences, with_worker
+
+README = Path(__file__).parents[3] / "README.md"
+PLACE = "models[0].workers[0]"
+EVENTS = {"endpoint": "tcp://10.0.0.5:5557"}
+
+
+def test_instances_are_numbers_of_64_bits_however_they_are_written() -> None:
+    """As a number, or as the text that passes through what knows numbers as floats."""
+    worker = parsed(with_worker(dynamo={"instances": [{"id": 2**64 - 1}, {"id": "7", "kv_events": EVENTS}]})).models[0]
+
+    assert DynamoSettings(
+        instances=(
+            InstanceSettings(id="18446744073709551615"),
+            InstanceSettings(id="7", kv_events=WorkerEventsSettings(endpoint="tcp://10.0.0.5:5557")),
+        )
+    ) == (worker.workers[0].dynamo)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (
+            {"dynamo": {"instances": [{"id": 2**64}]}},
+            "dynamo.instances[0].id is 18446744073709551616; it must be a whole number below 2 to the 64.",
+        ),
+        (
+            {"dynamo": {"instances": [{"id": "1e18"}]}},
+            "dynamo.instances[0].id is '1e18'; it must be a whole number below 2 to the 64.",
+        ),
+        (
+            {"dynamo": {"instances": [{"id": 7}, {"id": "7"}]}},
+            "dynamo.instances[1].id is '7'; each must be its own, and this is that of {place}.dynamo.instances[0].id.",
+        ),
+        (
+            {"dynamo": {"instances": [{"id": 7}], "component": "backend"}},
+            "dynamo.component cannot be beside dynamo.instances: these say themselves where they are.",
+        ),
+        (
+            {"dynamo": {"instances": [{"id": 7}], "streams": [EVENTS]}},
+            "dynamo.streams cannot be beside {place}.dynamo.instances.",
+        ),
+        (
+            {"dynamo": {"kv_events_port": 5557, "streams": [EVENTS]}},
+            "dynamo.streams cannot be beside {place}.dynamo.kv_events_port.",
+        ),
+        (
+            {"dynamo": {"streams": [{"topic": "kv"}]}},
+            "dynamo.streams[0].endpoint is needed: a stream has to be listened to.",
+        ),
+        ({"dynamo": {"kv_replay_port": 5558}}, "dynamo.kv_replay_port needs dynamo.kv_events_port."),
+        (
+            {"dynamo": {}, "kv_events": EVENTS},
+            "kv_events cannot be beside dynamo, whose instances have their own.",
+        ),
+        ({"dynamo": {}, "ranks": 0}, "ranks must be said beside dynamo: a frontend does not tell it."),
+        ({"ranks": 4, "kv_events": {**EVENTS, "ranks": 2}}, "ranks is another number than {place}.kv_events.ranks."),
+        (
+            {"dynamo": {"instances": [{"id": 7, "kv_events": {"topic": "kv"}}]}},
+            "dynamo.instances[0].kv_events.endpoint is needed: kv_events.bind is not set.",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused_by_name(fields: dict[str, Any], told: str) -> None:
+    assert [f"{PLACE}.{told.format(place=PLACE)}"] == sentences(with_worker(**fields))
+
+
+def test_ranks_may_be_said_in_either_place() -> None:
+    """Of the worker, of its events, or of both alike; 0: the engine is asked."""
+    assert [4, 1, 4, 0] == [
+        parsed(with_worker(**fields)).models[0].workers[0].ranks
+        for fields in (
+            {"ranks": 4},
+            {"kv_events": {**EVENTS, "ranks": 4}},
+            {"ranks": 4, "kv_events": {**EVENTS, "ranks": 4}},
+            {"ranks": 0, "kv_events": {**EVENTS, "ranks": 4}},
+        )
+    ]
+
+
+def test_the_example_of_the_readme_is_one() -> None:
+    """Four ranks, as many as the engine says, and a frontend whose workers are followed."""
+    section = README.read_text(encoding="utf-8").partition("\n### Data-parallel ranks and Dynamo\n")[2]
+    text = section.partition("```yaml\n")[2].partition("```")[0]
+    workers = parsed(text).models[0].workers
+
+    assert [4, 0, 1] == [worker.ranks for worker in workers]
+    assert DynamoSettings(component="backend", kv_events_port=5557, kv_replay_port=5558) == workers[2].dynamo

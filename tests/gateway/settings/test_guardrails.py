@@ -1,0 +1,77 @@
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.guardrails import credentials, national_ids, personal
+from gateway.settings import build
+from gateway.settings.guardrails import NATIONAL_IDS, PERSONAL, SECRETS
+from tests.gateway.settings.examples import sentences
+
+MODEL: dict[str, Any] = {"name": "tiny", "workers": [{"url": "http://a:1"}]}
+
+
+def written(*guardrails: dict[str, Any], model: dict[str, Any] | None = None, **groups: Any) -> str:
+    text: str = yaml.safe_dump({"models": [{**MODEL, **(model or {})}], "guardrails": list(guardrails), **groups})
+    return text
+
+
+def test_a_guardrail_looks_in_both_directions_and_redacts() -> None:
+    (made,) = build(yaml.safe_load(written({"name": "pii", "kind": "pii"})), {}).guardrails
+
+    assert ("redact", ("request", "response"), "closed") == (made.action, made.directions, made.when_away)
+
+
+def test_every_name_in_the_settings_has_detectors() -> None:
+    assert set(PERSONAL) == set(personal.DETECTORS)
+    assert set(NATIONAL_IDS) == set(national_ids.DETECTORS)
+    assert set(SECRETS) == set(credentials.DETECTORS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"kind": "pii", "words": ["x"]}, "guardrails[0].words is for kind: words, and this one is pii"),
+        ({"kind": "pii", "timeout_s": 1}, "guardrails[0].timeout_s is for kind: bedrock or http, and this one is pii"),
+        ({"kind": "http"}, "guardrails[0].url is needed for kind: http"),
+        ({"kind": "bedrock"}, "guardrails[0].guardrail_id is needed for kind: bedrock"),
+        ({"kind": "words"}, "guardrails[0].words is needed, or patterns"),
+        ({"kind": "pii", "directions": []}, "guardrails[0].directions is empty; it would look at nothing"),
+        ({"kind": "pii", "detect": ["jwt"]}, "guardrails[0].detect[0] is not one of email, phone"),
+        ({"kind": "secrets", "detect": ["email"]}, "guardrails[0].detect[0] is not one of private_key"),
+        ({"kind": "pii", "phone_regions": ["de"]}, "guardrails[0].phone_regions[0]"),
+        ({"kind": "pii", "replacement": 'a"b'}, "guardrails[0].replacement"),
+        ({"kind": "words", "words": ["--"]}, "guardrails[0].words[0]"),
+    ],
+)
+def test_what_does_not_belong_together_is_told_by_its_field(fields: dict[str, Any], said: str) -> None:
+    (sentence,) = sentences(written({"name": "g", **fields}))
+
+    assert sentence.startswith(said)
+
+
+def test_a_name_that_there_is_not_is_told_where_it_stands() -> None:
+    text = written(
+        {"name": "pii", "kind": "pii"},
+        model={"guardrails": ["pii", "pi"]},
+        teams=[{"name": "blue", "guardrails": ["other"]}],
+    )
+
+    assert [
+        "models[0].guardrails[1] is 'pi', and guardrails has none of that name.",
+        "teams[0].guardrails[0] is 'other', and guardrails has none of that name.",
+    ] == sentences(text)
+
+
+def test_two_cannot_have_the_same_name() -> None:
+    (sentence,) = sentences(written({"name": "pii", "kind": "pii"}, {"name": "pii", "kind": "secrets"}))
+
+    assert sentence.startswith("guardrails[1].name is 'pii'; each must be its own")
+
+
+def test_a_guardrail_of_bedrock_needs_a_region() -> None:
+    told = {"name": "aws", "kind": "bedrock", "guardrail_id": "g"}
+    (sentence,) = sentences(written(told))
+
+    assert sentence.startswith("guardrails[0].region is needed")
+    assert "us-east-1" == build(yaml.safe_load(written({**told, "region": "us-east-1"})), {}).guardrails[0].region

@@ -1,0 +1,85 @@
+"""Groups of settings for names that stand for several models."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.settings import RouteRuleSettings, RouteSettings, VariantSettings
+from tests.gateway.settings.examples import parsed, sentences
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def with_route(**fields: Any) -> str:
+    """The models a and b, and a route to a unless *fields* say more."""
+    models = [{"name": name, "workers": [{"url": f"http://{name}:1"}]} for name in ("a", "b")]
+    text: str = yaml.safe_dump({"models": models, "routes": [{"name": "chat", "to": [{"model": "a"}], **fields}]})
+    return text
+
+
+def test_there_are_none_unless_some_are_given() -> None:
+    assert () == parsed().routes
+
+
+def test_a_route_is_a_name_and_where_it_leads() -> None:
+    """All else has a default: requests are dealt, and go on where nobody is ready."""
+    assert (
+        RouteSettings(name="chat", to=(VariantSettings(model="a", weight=1),), sticky="none", when_not_ready="next"),
+    ) == parsed(with_route()).routes
+
+
+def test_a_rule_as_it_is_told() -> None:
+    rule = {"model": "b", "name": "long", "prompt_tokens_from": 8000, "asks": ["tools"], "teams": ["x"]}
+
+    assert (
+        RouteRuleSettings(model="b", name="long", prompt_tokens_from=8000, asks=("tools",), teams=("x",)),
+    ) == parsed(with_route(rules=[rule])).routes[0].rules
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"to": [{"model": "c"}]}, "routes[0].to[0].model is 'c'; no model has that name."),
+        (
+            {"rules": [{"model": "aa", "prompt_tokens_from": 1}]},
+            "routes[0].rules[0].model is 'aa'; no model has that name; did you mean 'a'.",
+        ),
+        ({"name": "a"}, "routes[0].name is 'a'; each must be its own, and this is that of models[0].name."),
+        ({"aliases": ["b"]}, "routes[0].aliases[0] is 'b'; each must be its own, and this is that of models[1].name."),
+        ({"to": []}, "routes[0].to needs a model of a weight above 0."),
+        ({"to": [{"model": "a", "weight": 0}]}, "routes[0].to needs a model of a weight above 0."),
+        (
+            {"to": [{"model": "a"}, {"model": "a"}]},
+            "routes[0].to[1].model is 'a'; each must be its own, and this is that of routes[0].to[0].model.",
+        ),
+        ({"rules": [{"model": "b"}]}, "routes[0].rules[0] asks for nothing: it would be true of every request."),
+        (
+            {"rules": [{"model": "b", "prompt_tokens_from": 9, "prompt_tokens_below": 9}]},
+            "routes[0].rules[0].prompt_tokens_below leaves nothing beside routes[0].rules[0].prompt_tokens_from.",
+        ),
+        (
+            {"rules": [{"model": "b", "max_tokens_from": 1}, {"model": "b", "asks": ["tools"]}]},
+            "routes[0].rules[1].name is 'b'; each must be its own, and this is that of routes[0].rules[0].name.",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told(fields: dict[str, Any], told: str) -> None:
+    assert [told] == sentences(with_route(**fields))
+
+
+def test_the_example_of_the_readme_is_one() -> None:
+    """Of four models."""
+    section = README.read_text(encoding="utf-8").partition("\n## One name for several models\n")[2]
+    example = section.partition("```yaml\n")[2].partition("```")[0]
+    names = ("llama-8b", "llama-8b-new", "llama-70b", "qwen-vl")
+    models = yaml.safe_dump({"models": [{"name": name, "workers": [{"url": f"http://{name}:1"}]} for name in names]})
+    (route,) = parsed(models + example).routes
+
+    assert ("chat", "user", {"llama-8b": 95, "llama-8b-new": 5}) == (
+        route.name,
+        route.sticky,
+        {each.model: each.weight for each in route.to},
+    )
+    assert ["long", "pictures", "research"] == [rule.name for rule in route.rules]
