@@ -275,8 +275,8 @@ def tell(report: Report, pairs: Sequence[tuple[Summary, Summary]], options: argp
         f"All times are those of the workers, which live {options.speed:g} times as fast as the clock: "
         "what the gateway and the machine take counts as often.",
         "A divided fleet is better at what it protects, the pace of answers, and gives for it: fewer workers compute "
-        "prompts, and the hop takes its time. With short prompts, of which more come at the same load, it is short of "
-        "workers that generate.",
+        "prompts, and the hop takes its time. With short prompts, of which more come at the same load, answers want "
+        "all the workers, and it gains little.",
     ]
     report.figures = {"pairs": pairs}
 

@@ -4,6 +4,10 @@ The set (``guardrails_texts.jsonl``) was written for this: sentences in 14 langu
 digits are right, and lines that only look like such. A third has nothing to be found. Some spans are spelled out, or
 have the form of one country without saying which: no detector here claims to find those, and they count as missed.
 
+What has come out of a stream is never taken back. So a stream that comes out as the whole text would, without what was
+found in it, has leaked nothing at any moment; that is tried for every text, cut at every character, and with its events
+coming byte by byte.
+
 Each kind is measured alone on all texts, so what is labelled as another kind counts as found wrongly. A span counts as
 found when a match overlaps it, and as exact when the match is the span.
 

@@ -394,9 +394,7 @@ class Attempts:
             raise AdapterMissing(f"{candidate.worker} does not have the adapter that it has loaded")
         return attempt
 
-    async def _bring(
-        self, adapter: Placement, backend: WorkerBackend, candidate: Candidate, *, waits: bool
-    ) -> None:
+    async def _bring(self, adapter: Placement, backend: WorkerBackend, candidate: Candidate, *, waits: bool) -> None:
         """Let *candidate* load the adapter. The time that takes is none of a prefill, so it is booked anew."""
         self.exchange.enter("adapter")
         await adapter.bring(backend, waits=waits)

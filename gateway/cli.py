@@ -221,9 +221,7 @@ def _add_halves(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
         "--transfer-us-per-token", metavar="US", type=float, help="decode: microseconds to fetch a token (default 5)"
     )
-    group.add_argument(
-        "--lease-s", metavar="S", type=float, help="how long one half waits for the other (default 480)"
-    )
+    group.add_argument("--lease-s", metavar="S", type=float, help="how long one half waits for the other (default 480)")
 
 
 def _add_kv_events(group: "argparse._ArgumentGroup") -> None:

@@ -14,8 +14,6 @@ NO_TEXTS = frozenset(
         "cache_salt",
         "call_id",
         "created_at",
-        "data",
-        "detail",
         "encoding_format",
         "encrypted_content",
         "file_data",
@@ -59,6 +57,16 @@ JSON_KEYS = frozenset({"arguments", "partial_json"})
 """Keys whose strings are JSON: the arguments of a call."""
 
 
+_FREE = frozenset({"input", "arguments"})
+"""Keys of objects whose own keys are a tool's: ``{"user": ...}`` is a text there like any other."""
+
+_LEAST_NUMBER = 10**7
+"""What a tool is given as a shorter number is none that guardrails know."""
+
+_DETAILS = ("low", "high", "auto", "original")
+"""Of an image."""
+
+
 def texts_in(value: Any, key: str = "") -> list[Text]:
     """All texts of the JSON *value*, which stands under *key*, in their order; empty ones are none. O(value)."""
     found: list[Text] = []
@@ -87,25 +95,36 @@ def without_tokens(value: Any) -> Any:
     return value if is_same else changed
 
 
-def _changed(value: Any, key: str, change: Callable[[Text], str | None]) -> Any:
-    """*value* with what *change* makes of its texts; None: as they are."""
+def _changed(value: Any, key: str, change: Callable[[Text], str | None], *, is_free: bool = False) -> Any:
+    """*value* with what *change* makes of its texts; None: as they are. *is_free*: its keys are somebody's own."""
     if isinstance(value, str):
         if not value:
             return value
         said = change(Text(value, key in JSON_KEYS))
         return value if said is None or said == value else said
+    if is_free and isinstance(value, int) and abs(value) >= _LEAST_NUMBER:
+        said = change(Text(str(value)))  # what is found of it makes a string of it
+        return value if said is None or said == str(value) else said
     if isinstance(value, list):
-        return _same_or(value, [_changed(inner, key, change) for inner in value])
+        items = [_changed(each, key if isinstance(each, str) else "", change, is_free=is_free) for each in value]
+        return _same_or(value, items)
     if isinstance(value, dict):
+        is_free = is_free or key in _FREE
         changed = {
-            name: _changed(inner, name, change) if _has_texts(name, inner) else inner for name, inner in value.items()
+            name: _changed(inner, name, change, is_free=is_free) if is_free or _has_texts(name, inner, value) else inner
+            for name, inner in value.items()
         }
         return value if all(changed[name] is inner for name, inner in value.items()) else changed
     return value
 
 
-def _has_texts(name: str, value: Any) -> bool:
-    return name not in NO_TEXTS and isinstance(value, str | list | dict)
+def _has_texts(name: str, value: Any, holder: dict[str, Any]) -> bool:
+    """Whether there are texts under *name* of *holder*, whose value is *value*."""
+    if not isinstance(value, str | list | dict) or name in NO_TEXTS:
+        return False
+    if name == "data" and isinstance(value, str):
+        return holder.get("type") == "text"  # a document of the Messages API; else it is base64
+    return not (name == "detail" and value in _DETAILS)
 
 
 def _same_or(value: list[Any], changed: list[Any]) -> list[Any]:

@@ -12,11 +12,14 @@ from typing import Any
 
 from gateway.guardrails.detector import Match, Rest
 
+MOST_BLANKS = 16
+"""Characters of white space between two words of a phrase."""
 LONGEST_CHARS = 512
 """Of a pattern's matches: so much of a text may wait."""
 
 _words = re.compile(r"\w+")
 _blanks = re.compile(r"\s+")
+_gap = re.compile(rf"\s{{1,{MOST_BLANKS}}}").match
 _first_word = _words.match
 
 
@@ -29,7 +32,7 @@ class UnboundedPatternError(ValueError):
 
 
 class Words:
-    """Finds words and phrases as whole words, in upper or lower case, with any white space between. O(words)."""
+    """Finds words and phrases as whole words, in upper or lower case, with white space between. O(words)."""
 
     def __init__(self, terms: Iterable[str], *, kind: str = "word") -> None:
         """*terms* begin with a letter or a digit."""
@@ -46,7 +49,8 @@ class Words:
             self._beginnings.update(term[:length] for length in range(1, len(term) + 1))
         for terms_of_first in self._by_first.values():
             terms_of_first.sort(key=len, reverse=True)
-        self._longest = max(map(len, self._beginnings), default=1)
+        self._longest = max(map(len, self._beginnings), default=1) + MOST_BLANKS * self._most_words
+        """Of a phrase as a text may have it, white space and all."""
 
     @property
     def kind(self) -> str:
@@ -69,7 +73,7 @@ class Words:
 
     def growing(self, text: str, start: int) -> int:
         """From the first of the last words with which some term goes on to the end of the text."""
-        window = max(start, len(text) - 2 * self._longest)
+        window = max(start, len(text) - self._longest)
         begins = [word.start() for word in _words.finditer(text, window)][-self._most_words :]
         for place in begins:
             if place and _is_word(text[place - 1]):
@@ -174,7 +178,7 @@ def _end_of(term: str, text: str, start: int) -> int | None:
     place = start
     for piece in term.split(" "):
         if place > start:
-            blank = _blanks.match(text, place)
+            blank = _gap(text, place)
             if blank is None:
                 return None
             place = blank.end()

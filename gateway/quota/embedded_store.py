@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 BATCH_S = 0.05
 """Entries and marks that nobody waits for are written at most this late."""
-BATCH_ENTRIES: Final = 500
+BATCH_ENTRIES: Final = 1000
 """So many are written at once; they make one transaction."""
 RETRY_S = 0.5
 """After a failure to write."""

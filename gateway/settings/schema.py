@@ -160,6 +160,12 @@ class WorkerSettings(Group):
             found.append(Contradiction(("ranks",), "must be said beside dynamo: a frontend does not tell it"))
         return unless_contradictory(self, found)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several may stand behind its url."""
+        told = 1 if self.kv_events is None else self.kv_events.ranks
+        return self.dynamo is not None or self.ranks != 1 or told > 1
+
 
 class TokenizerSettings(Group):
     source: Literal["auto", "local", "engine", "none"] = Field(
@@ -251,6 +257,13 @@ class ModelSettings(Group):
         found = repeated([(("workers", i, "url"), endpoint(worker.url)) for i, worker in enumerate(self.workers)])
         # An id that was not given is the url: one sentence is enough.
         found = found or repeated([(("workers", i, "id"), worker.id) for i, worker in enumerate(self.workers)])
+        shared = {worker.id: i for i, worker in enumerate(self.workers) if worker.is_shared}
+        text = "is what one may be called that stands behind"
+        found += [
+            Contradiction(("workers", i, "id"), text, ("workers", shared[worker.id.rpartition("#")[0]], "url"))
+            for i, worker in enumerate(self.workers)
+            if worker.id.rpartition("#")[0] in shared
+        ]
         found += misplaced(self.workers, self.disaggregation, are_all=not self._is_found)
         if not self.workers and not self._is_found and not self.fallbacks and self.bedrock is None:
             text = "is empty; a model needs at least one worker, or a workers_file, or a fallback"

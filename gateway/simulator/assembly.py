@@ -25,6 +25,7 @@ from gateway.simulator.routes import RouteTable
 from gateway.simulator.scale_out import render_routes
 from gateway.simulator.sglang import SglangMetrics, SglangStatus
 from gateway.simulator.sleep import Sleep
+from gateway.simulator.sse import Json
 from gateway.simulator.vllm import VllmMetrics, VllmStatus
 
 
@@ -73,7 +74,7 @@ def assemble(
         generation=generation,
         open_connections=open_connections,
     )
-    status = _Status(options, reader, faults, ranks, started_at)
+    status = _Status(options, reader, faults, ranks, started_at, {} if role is None else role.told)
     responses = ResponsesEndpoint(reader)
     endpoints = inference_endpoints(options.dialect, reader, responses)
     app = SimulatorApp(
@@ -103,6 +104,8 @@ class _Status:
     faults: Faults
     ranks: Ranks
     started_at: float
+    halves: Json
+    """What it says of being a half."""
 
     def routes(self, generation: GenerationService, sleep: Sleep) -> RouteTable:
         publishers = [rank.publisher for rank in self.ranks if rank.publisher is not None]
@@ -116,6 +119,7 @@ class _Status:
                 health_delay_s=self.options.health_delay_s,
                 publisher=next(iter(publishers), None),
                 started_at=self.started_at,
+                halves=self.halves,
             ).routes()
         if self.options.dialect == "dynamo":
             return DynamoStatus(

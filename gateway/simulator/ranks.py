@@ -51,8 +51,8 @@ class Ranks:
     def engine_for(self, exchange: Exchange) -> RealtimeEngine:
         """The one that *exchange* asks for, or has to get. Raises `ApiError` 400 if there is none such."""
         wanted = self._wanted(exchange)
-        if wanted is not None:
-            return self._ranks[wanted].engine
+        if wanted is not None or len(self._ranks) == 1:
+            return self._ranks[wanted or 0].engine
         return min(self._ranks, key=lambda rank: _to_be_done(rank.engine.load())).engine
 
     def load(self) -> EngineLoad:

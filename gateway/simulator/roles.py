@@ -78,6 +78,11 @@ class Half(Protocol):
 
 
 class Role(Protocol):
+    @property
+    def told(self) -> Json:
+        """What the worker says of it where it says how it was started."""
+        ...
+
     def half(self, body: bytes, request_id: str) -> Half | None:
         """That of a request with *body*; None if it concerns nobody else. Raises `ApiError`."""
         ...
@@ -229,6 +234,10 @@ class VllmPrefill:
         self._when_free = when_free
         self._engine_id = str(uuid4())
 
+    @property
+    def told(self) -> Json:
+        return {}
+
     def half(self, body: bytes, request_id: str) -> Half | None:
         params = _read(body).kv_transfer_params
         if params is None or not params.do_remote_decode:
@@ -282,6 +291,10 @@ class VllmDecode:
     def __init__(self, transfer: _Transfer) -> None:
         self._transfer = transfer
 
+    @property
+    def told(self) -> Json:
+        return {}
+
     def half(self, body: bytes, request_id: str) -> Half | None:  # noqa: ARG002
         params = _read(body).kv_transfer_params
         if params is None or not params.do_remote_prefill:
@@ -310,6 +323,10 @@ class SglangPrefill:
     def __init__(self, channel: SideChannel, options: HalfOptions) -> None:
         self._channel = channel
         self._options = options
+
+    @property
+    def told(self) -> Json:
+        return {"disaggregation_mode": "prefill", "disaggregation_bootstrap_port": self._channel.port}
 
     def half(self, body: bytes, request_id: str) -> Half | None:  # noqa: ARG002
         return _HeldBySglang(self._channel, _room(_read(body)), self._options.lease_s)
@@ -346,6 +363,10 @@ class _HeldBySglang(_Whole):
 class SglangDecode:
     def __init__(self, transfer: _Transfer) -> None:
         self._transfer = transfer
+
+    @property
+    def told(self) -> Json:
+        return {"disaggregation_mode": "decode"}
 
     def half(self, body: bytes, request_id: str) -> Half | None:  # noqa: ARG002
         told = _read(body)

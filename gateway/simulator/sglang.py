@@ -75,6 +75,7 @@ class SglangStatus:
         health_delay_s: float,
         publisher: EventPublisher | None,
         started_at: float,
+        halves: Mapping[str, Any],
     ) -> None:
         self._reader = reader
         self._read_loads = read_loads
@@ -84,6 +85,7 @@ class SglangStatus:
         self._health_delay_s = health_delay_s
         self._publisher = publisher
         self._started_at = started_at
+        self._halves = halves
 
     def routes(self) -> RouteTable:
         return {
@@ -140,6 +142,7 @@ class SglangStatus:
                 "kv_events": self._kv_events(),
                 "internal_states": [{"last_gen_throughput": 0.0}],
                 "version": SGLANG_VERSION,
+                **self._halves,
             }
         )
 

@@ -97,7 +97,7 @@ class Tracing(Collector):
 
     def close(self) -> None:
         """Send what waits, for some seconds at most. Waits: to be called in a thread."""
-        deliveries = [each.delivery for each in self._all()]
+        deliveries = [*self._former, *(each.delivery for each in self._all())]
         for delivery in deliveries:
             delivery.close(0.0)
         until = self._clock() + CLOSE_S

@@ -18,6 +18,7 @@ from benchmarks.profile import (
     count_of,
     fill,
     parse_arguments,
+    share_within,
 )
 from benchmarks.report import Circumstances, Report
 from benchmarks.stub_worker import Pace, serve, write_script
@@ -81,6 +82,19 @@ def test_what_goes_on_without_requests_is_none_of_theirs() -> None:
     assert 120.0 == count.instructions
     assert [("serve", 100.0), ("loop", 20.0)] == list(count.functions)
     assert 120.0 == count.phases[OTHER]
+
+
+def test_a_loop_that_has_work_idles_less() -> None:
+    """By what only idling does: here half as much of it, so half of all that idling did."""
+    busy = Profile(own=Counter({"loop": 650, "look": 100}))
+    idle = Profile(own=Counter({"loop": 300, "look": 200}))
+
+    assert 0.5 == share_within(busy, idle)
+    assert 50.0 == count_of("gateway", busy, idle, requests=10).instructions
+
+
+def test_where_nothing_idles_nothing_is_taken_off() -> None:
+    assert 10.0 == count_of("gateway", Profile(own=Counter({"serve": 100})), Profile(), requests=10).instructions
 
 
 def test_every_phase_has_a_name_of_its_own() -> None:

@@ -1,10 +1,12 @@
 """A Dynamo deployment on this machine: one frontend, mocked workers that come and go, and the gateway before them."""
 
 import json
+import random
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,10 +62,16 @@ class Deployment:
             return set()
         return {str(each["instance_id"]) for each in told if each["endpoint"] == "generate"}
 
+    def _serves(self) -> bool:
+        """Whether the frontend knows the model: that takes a moment longer."""
+        listed = httpx.get(f"{self.url}/v1/models", timeout=5, trust_env=False).json()["data"]
+        return MODEL in {card["id"] for card in listed}
+
     def start(self, *, ranks: int = 1) -> Mocker:
         """One more worker; it is known to the frontend then."""
         before = self.instances()
-        events, replay = self._ports(ranks)
+        events = free_ports(2 * ranks)
+        replay = events + ranks
         options = {
             "model-path": str(self.model),
             "model-name": MODEL,
@@ -81,16 +89,10 @@ class Deployment:
         child = self.processes.start(f"mocker-{len(self.mockers)}", command, environment=self.environment)
         until(lambda: len(self.instances() - before) == 1, f"a worker behind the frontend:\n{child.last_words()}")
         (number,) = self.instances() - before
+        until(self._serves, f"the model behind the frontend:\n{child.last_words()}")
         mocker = Mocker(number, events, replay, child)
         self.mockers.append(mocker)
         return mocker
-
-    def _ports(self, ranks: int) -> tuple[int, int]:
-        """The first ones of events and replays; those of further ranks are the next ones."""
-        while True:
-            first = free_port()
-            if first + 2 * ranks < 65536:
-                return first, first + ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,19 @@ def fronted(
             yield Site(http)
     finally:
         child.stop()
+
+
+def free_ports(count: int) -> int:
+    """The first of so many in a row. Below those that Linux gives out by itself, which somebody may get meanwhile."""
+    while True:
+        first = random.randrange(20_000, 30_000)
+        with ExitStack() as sockets:
+            try:
+                for port in range(first, first + count):
+                    sockets.enter_context(socket.create_server(("0.0.0.0", port)))  # as the mocker binds it
+            except OSError:
+                continue
+            return first
 
 
 def write_model(folder: Path) -> None:

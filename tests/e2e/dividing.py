@@ -2,7 +2,6 @@
 
 import base64
 import json
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -59,19 +58,21 @@ async def divided(
         lives, workers = [], []
         for role in roles:
             life = await exits.enter_async_context(AsyncExitStack())
-            half = HalfOptions(side_channel_port=free_port(), lease_s=20)
+            half = HalfOptions(lease_s=20)
             worker = quick(**{"role": role, "dialect": dialect, "health_delay_s": 0, "half": half, **options})
             url = await life.enter_async_context(serving(worker))
             lives.append(life)
-            meets = {"bootstrap_port": half.side_channel_port} if flow == "sglang" and role == "prefill" else {}
+            is_met = flow == "sglang" and role == "prefill"
+            meets = {"bootstrap_port": await bootstrap_port(url)} if is_met else {}
             workers.append({"url": url, "role": role, **meets})
         settings = {"disaggregation": {"flow": flow, **(told or {})}, **(model or {})}
         yield Divided(await exits.enter_async_context(gateway(workers, model=settings, **(groups or {}))), lives)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+async def bootstrap_port(url: str) -> int:
+    """Where a prefill worker of SGLang's is met."""
+    async with httpx.AsyncClient(verify=False) as client:
+        return int((await client.get(f"{url}/server_info")).json()["disaggregation_bootstrap_port"])
 
 
 def body_of(request: Mapping[str, Any]) -> dict[str, Any]:

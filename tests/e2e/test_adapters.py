@@ -162,7 +162,7 @@ async def test_what_the_base_model_does_is_load_for_its_adapters() -> None:
     """They have the same workers: a request for the adapter goes to the one that is idle."""
     slow = {"prefill_tokens_per_s": 2000.0, "speed": 1.0}
     async with before([loading("poet", **slow), loading("poet", **slow)], {"poet": {}}) as stack:
-        long = asyncio.ensure_future(ask(stack, "tiny", "word " * 4000))
+        long = asyncio.ensure_future(ask(stack, "tiny", "word " * 2400))
         on = await busy(stack)
         answers = {(await ask(stack, "poet", f"prompt {i}"))[1] for i in range(3)}
         _, worker = await long
@@ -177,7 +177,7 @@ async def test_waiting_that_costs_more_than_loading_is_not_done() -> None:
     options = [loading("poet", **slow), loading(**slow)]
     told = {"path": "/poet", "load_on_demand": True}
     async with before(options, {"poet": told}, adapters={"load_s": 0.2}) as stack:
-        long = asyncio.ensure_future(ask(stack, "poet", "word " * 4000))
+        long = asyncio.ensure_future(ask(stack, "poet", "word " * 2400))
         await busy(stack)
         answer = await ask(stack, "poet", "short")
 

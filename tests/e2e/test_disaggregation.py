@@ -8,10 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.simulator.answers import answer
+from gateway.simulator.bodies import BodyReader, ChatPrompt
 from gateway.simulator.event_options import EventOptions
 from gateway.simulator.tokenizer_folder import write_tokenizer
 from tests.e2e.dividing import LONG, Divided, body_of, divided, told_by_stream
-from tests.e2e.stack import stack
 from tests.e2e.test_kv_aware import heard, told
 
 FLOWS = ["nixl", "sglang"]
@@ -30,12 +31,10 @@ def words_of(response: httpx.Response) -> str:
     return told
 
 
-async def words_of_one_worker(prompt: str = LONG, *, max_tokens: int = 8) -> str:
+def words_of_one_worker(prompt: str = LONG, *, max_tokens: int = 8) -> str:
     """What a worker that does whole requests answers: it is the same everywhere."""
-    async with stack(1) as served:
-        messages = [{"role": "user", "content": prompt}]
-        body = {"model": "tiny", "messages": messages, "max_tokens": max_tokens}
-        return words_of(await served.http.post("/v1/chat/completions", json=body))
+    tokens = BodyReader("tiny", 1_000_000).chat_tokens(ChatPrompt(messages=[{"role": "user", "content": prompt}]))
+    return answer(tokens, max_tokens=max_tokens).tokens.text(skip_marks=True)
 
 
 @pytest.mark.parametrize("flow", FLOWS)
@@ -46,7 +45,7 @@ async def test_one_worker_computes_the_prompt_and_another_answers(flow: str) -> 
         [prefill] = await served.stack.served(served.workers[0])
         [decode] = await served.stack.served(served.workers[1])
 
-        assert await words_of_one_worker() == words_of(response)
+        assert words_of_one_worker() == words_of(response)
         assert served.workers == [
             response.headers["x-warmgate-prefill-worker"],
             response.headers["x-warmgate-worker"],
@@ -148,7 +147,7 @@ async def test_a_prefill_worker_killed_between_the_two_steps_costs_nobody_anythi
         response = await asking
         [decode] = await served.stack.served(served.workers[1])
 
-        assert await words_of_one_worker() == words_of(response)
+        assert words_of_one_worker() == words_of(response)
         assert (2526, 0, "finished") == (decode["prompt_tokens"], decode["cached_tokens"], decode["state"])
 
 
@@ -161,9 +160,24 @@ async def test_a_prefill_worker_killed_at_its_work_costs_nobody_anything(flow: s
         words, usage = told_by_stream((await asking).text)
         [line] = await served.stack.lines(1)
 
-        assert await words_of_one_worker() == words
+        assert words_of_one_worker() == words
         assert (served.workers[1 - first], 200, None) == (line["prefill_worker"], line["status"], line["error"])
         assert 2526 == usage["prompt_tokens"]
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+async def test_twenty_callers_notice_nothing_of_a_prefill_worker_that_is_killed(flow: str) -> None:
+    """Half of their prompts are at its work, waiting there, or between the two steps."""
+    prompts = [f"{number} {LONG[:2000]}" for number in range(20)]
+    async with divided("prefill", "prefill", "decode", "decode", flow=flow, speed=1) as served:
+        asking = [asyncio.ensure_future(served.ask(prompt, **USAGE)) for prompt in prompts]
+        await until(lambda: _some_are(served, 0, "finished"))
+        await served.end(0)
+        answers = [told_by_stream((await asked).text)[0] for asked in asking]
+        lines = await served.stack.lines(len(prompts))
+
+    assert [words_of_one_worker(prompt) for prompt in prompts] == answers
+    assert {(200, None)} == {(line["status"], line["error"]) for line in lines}
 
 
 async def test_without_any_prefill_worker_vllms_decode_worker_computes() -> None:
@@ -171,7 +185,7 @@ async def test_without_any_prefill_worker_vllms_decode_worker_computes() -> None
         await served.end(0)
         response = await served.ask()
 
-        assert await words_of_one_worker() == words_of(response)
+        assert words_of_one_worker() == words_of(response)
         assert "x-warmgate-prefill-worker" not in response.headers
         assert {'{model="tiny",where="failed"}': 1.0} == await served.stack.metric("warmgate_prefills_total")
 
@@ -226,7 +240,7 @@ async def test_a_stream_goes_on_where_its_prompt_is_fetched_anew(flow: str) -> N
 
         assert (1, 200, None) == (continued, line["status"], line["error"])
         assert served.workers[::2] == [line["prefill_worker"], line["worker"]]
-        assert await words_of_one_worker(f"{number} {LONG}", max_tokens=16) == told_by_stream(response.text)[0]
+        assert words_of_one_worker(f"{number} {LONG}", max_tokens=16) == told_by_stream(response.text)[0]
 
 
 @pytest.mark.parametrize("flow", FLOWS)
@@ -279,6 +293,10 @@ async def _is(served: Divided, number: int, states: list[str]) -> bool:
     return states == await served.states(number)
 
 
+async def _some_are(served: Divided, number: int, state: str) -> bool:
+    return state in await served.states(number)
+
+
 async def _is_idle(served: Divided) -> bool:
     return {0.0} == set((await served.stack.metric("warmgate_worker_in_flight")).values())
 
@@ -300,7 +318,7 @@ async def test_prompts_go_where_engines_tell_that_they_are_held(tmp_path: Path) 
     write_tokenizer(tmp_path)
     model = {"strategy": "kv_aware", "tokenizer": {"path": str(tmp_path), "budget_s": 5}}
     events = EventOptions(replay_port=0)
-    soon = {"kv_events": {"prediction_s": 0.001}}
+    soon = {"kv_events": {"prediction_s": 0.001, "check": False}}
     async with divided("prefill", "prefill", "decode", model=model, groups=soon, kv_events=events) as served:
         await told(served.stack, 3)
         first = await served.ask()

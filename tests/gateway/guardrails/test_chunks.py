@@ -117,6 +117,17 @@ def test_arguments_of_calls_are_texts_of_their_own() -> None:
     assert {"n": "[CARD]"} == json.loads(said[1])
 
 
+def test_a_text_in_parts_is_one_text_for_each_part() -> None:
+    def parts(first: str, second: str, finish: str | None = None) -> Event:
+        return event(finish, parts=[{"text": first}, second, None])
+
+    told = Stream().says(parts("jane.doe@", "4111 1111 "), parts("example.org", "1111 1111"), event("stop"))
+
+    assert MAIL not in str(told)
+    assert "[EMAIL]" in str(told)
+    assert "[CARD]" in str(told)
+
+
 def test_completions_are_guarded_as_chats_are() -> None:
     def text(said: str, finish: str | None = None) -> Event:
         return {
@@ -163,3 +174,12 @@ def test_a_stream_that_is_blocked_finishes_every_choice_that_has_not() -> None:
     assert [event("content_filter")] == events_of(end)
     assert end.endswith(b"data: [DONE]\n\n")
     assert b"an error" == Chunks().blocked(ContentBlocked("pii"), lambda error, number: b"an error")
+
+
+def test_a_completion_that_is_blocked_finishes_with_an_empty_text() -> None:
+    stream = Stream()
+    head = {"id": "c", "object": "text_completion"}
+    stream.says({**head, "choices": [{"index": 0, "text": "a ", "finish_reason": None}]})
+    (told,) = events_of(stream.form.blocked(ContentBlocked("pii"), lambda error, number: b""))
+
+    assert ("", "content_filter") == (told["choices"][0]["text"], told["choices"][0]["finish_reason"])

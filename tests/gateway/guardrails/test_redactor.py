@@ -27,7 +27,14 @@ FRAGMENTS = (
         "RSSMRA85T10A562S",
     ),
     *("111222333", "44051401359", "756.9217.0769.85", "529.982.247-25", "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a1B2" * 9),
-    *("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-DEF_1", "password = hunter2!x9", "project  blue\nmoon", "TICKET-1234"),
+    *(
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-DEF_1",
+        "password = hunter2!x9",
+        "project  blue\nmoon",
+        "project" + " " * 15,
+        " " * 9 + "blue moon",
+        "TICKET-1234",
+    ),
     "-----BEGIN PRIVATE KEY-----\nMIIE abc==\nzz-\n-----END PRIVATE KEY-----",
     *(
         "1",

@@ -31,6 +31,35 @@ def test_every_string_is_a_text_but_those_that_say_how_to_read_the_rest() -> Non
     assert texts == texts_in(CHAT)
 
 
+def test_the_input_of_a_tool_has_keys_of_its_own() -> None:
+    """In the Messages API it is an object; that of the Responses API is a list of items, which have kinds and ids."""
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {"user": "jane", "to": {"id": "7", "url": "u"}}}
+
+    assert ["jane", "7", "u"] == [text.said for text in texts_in({"content": [call]})]
+    assert ["hi"] == [text.said for text in texts_in({"input": [{"type": "message", "id": "i", "content": "hi"}]})]
+
+
+def test_a_long_number_given_to_a_tool_is_a_text() -> None:
+    """In the arguments of a chat's call it stands in a string anyway."""
+    call = {"input": {"card": 4111111111111111, "count": 3, "is": True}, "created": 4111111111111111}
+
+    assert ["4111111111111111"] == [text.said for text in texts_in(call)]
+    assert with_texts(call, ["4111111111111111"]) is call
+    assert {"card": "[CARD]", "count": 3, "is": True} == with_texts(call, ["[CARD]"])["input"]
+
+
+def test_data_is_a_text_where_it_says_so() -> None:
+    plain = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "my card"}}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBOR"}}
+
+    assert ["my card"] == [text.said for text in texts_in([plain, image])]
+    assert ["x"] == [text.said for text in texts_in({"data": [{"text": "x"}]})]
+
+
+def test_how_an_image_is_looked_at_is_no_text() -> None:
+    assert ["not found"] == [text.said for text in texts_in([{"detail": "high"}, {"detail": "not found"}])]
+
+
 def test_texts_are_put_back_where_they_came_from() -> None:
     told = with_texts(CHAT, ["1", "2", "3", "4"])
 

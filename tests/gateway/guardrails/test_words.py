@@ -17,6 +17,14 @@ def test_of_terms_with_the_same_beginning_the_longest_is_found() -> None:
     assert Match(0, 9) == Words(["blue", "blue bird"]).find("blue bird", 0)
 
 
+def test_a_phrase_may_be_set_wide_but_not_torn_apart() -> None:
+    words = Words(["blue bird"])
+
+    assert Match(0, 24) == words.find(f"blue{' ' * 16}bird", 0)
+    assert words.find(f"blue{' ' * 17}bird", 0) is None
+    assert 0 == words.growing(f"blue{' ' * 16}bi", 0)
+
+
 def test_only_the_beginning_of_a_term_waits() -> None:
     words = Words(["blue bird"])
 

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.ranks.place import Place, place_of
 from gateway.ranks.population import Instance, Known, Population, is_asked, nobody, ranks_of, spread
-from gateway.settings import SettingsError, WorkerEventsSettings, WorkerSettings
-from tests.gateway.settings.examples import parsed, with_model, with_worker
+from gateway.settings import SettingsError, WorkerEventsSettings, WorkerSettings, with_found
+from tests.gateway.settings.examples import parsed, with_worker
 
 EVENTS = {"endpoint": "tcp://10.0.0.5:5557"}
 
@@ -83,10 +83,12 @@ def test_or_at_the_stream_that_was_found_to_be_its_own() -> None:
 
 
 def test_two_workers_cannot_have_one_id() -> None:
-    both = [{"url": "http://a:1", "id": "w", "ranks": 2}, {"url": "http://b:1", "id": "w#1"}]
+    """Where both are listed the settings say so; one of them may have been found."""
+    settings = parsed(with_worker(id="w", ranks=2))
+    both = with_found(settings, {"tiny": [WorkerSettings(url="http://b:1", id="w#1")]})
 
     with pytest.raises(SettingsError, match="model tiny: two workers would be called w#1"):
-        spread(parsed(with_model(workers=both)), nobody)
+        spread(both, nobody)
 
 
 def test_an_address_is_asked_where_the_settings_do_not_say() -> None:

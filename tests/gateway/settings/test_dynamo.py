@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.settings import DynamoSettings, InstanceSettings, WorkerEventsSettings
-from tests.gateway.settings.examples import parsed, sentences, with_worker
+from tests.gateway.settings.examples import parsed, sentences, with_model, with_worker
 
 README = Path(__file__).parents[3] / "README.md"
 PLACE = "models[0].workers[0]"
@@ -94,3 +94,13 @@ def test_the_example_of_the_readme_is_one() -> None:
 
     assert [4, 0, 1] == [worker.ranks for worker in workers]
     assert DynamoSettings(component="backend", kv_events_port=5557, kv_replay_port=5558) == workers[2].dynamo
+
+
+def test_the_names_of_ranks_are_nobody_elses() -> None:
+    """What stands behind an address is called by its id, a # and more; elsewhere a # is as good as any letter."""
+    other = {"url": "http://b:1", "id": "gpu#1"}
+
+    assert ["models[0].workers[1].id is what one may be called that stands behind models[0].workers[0].url."] == (
+        sentences(with_model(workers=[{"url": "http://a:1", "id": "gpu", "ranks": 2}, other]))
+    )
+    assert 2 == len(parsed(with_model(workers=[{"url": "http://a:1", "id": "gpu"}, other])).models[0].workers)

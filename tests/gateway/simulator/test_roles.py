@@ -13,7 +13,7 @@ from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.request import EngineRequest
 from gateway.simulator.roles import HalfOptions, RoleName, adopt
 from gateway.simulator.server import serving
-from tests.e2e.dividing import free_port
+from tests.e2e.dividing import bootstrap_port
 
 PROMPT = "e" * 400
 """100 tokens: six full blocks of 16, and four."""
@@ -166,13 +166,11 @@ class TestSglang:
 
     @asynccontextmanager
     async def pair(self, **half: Any) -> AsyncIterator[tuple[Worker, Worker, dict[str, Any]]]:
-        port = free_port()
-        told = {"side_channel_port": port, **half}
         async with (
-            workers("prefill", dialect="sglang", half=told) as [prefill],
+            workers("prefill", dialect="sglang", half=half) as [prefill],
             workers("decode", dialect="sglang", half=half) as [decode],
         ):
-            yield prefill, decode, self.room(port)
+            yield prefill, decode, self.room(await bootstrap_port(prefill.url))
 
     @pytest.mark.parametrize("first", [0, 1])
     async def test_both_meet_whoever_comes_first(self, first: int) -> None:
