@@ -27,7 +27,7 @@ def names(kind: type[BaseModel]) -> set[str]:
 
 
 def test_the_words_are_those_of_the_settings() -> None:
-    """What stands in a file can be sent, but for secrets and where traces go; a key may end, and be blocked, as well."""
+    """What stands in a file can be sent, but for secrets and receivers of traces; a key may end, and be blocked."""
     assert names(TeamSettings) - OF_SETTINGS_ONLY == names(TeamBody)
     assert names(KeySettings) - OF_SETTINGS_ONLY == names(KeyBody) - {"team", "blocked", "expires_at"}
     assert names(LimitSettings) == names(LimitsBody) == set(Limits.__struct_fields__)
