@@ -7,37 +7,29 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import httpx
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
 from prometheus_client import ProcessCollector
 from prometheus_client.registry import Collector
-from starlette.exceptions import HTTPException
 
 from cache_index import Hasher, RadixTree
 from cache_index.confirmed import Confirmed
 from cache_index.residency import Residency
 from cache_index.tokens import TokenHasher
 from gateway.adapters.adapter_metrics import AdapterMetrics
-from gateway.api import admin as workers_api
-from gateway.api import explain as explain_api
-from gateway.api import models as models_api
-from gateway.api import probes
-from gateway.api import responses as responses_api
-from gateway.api import usage as usage_api
 from gateway.api.admin_access import AdminAccess
 from gateway.api.admin_v1.access import admin_keys
 from gateway.api.admin_v1.application import PREFIX as ADMIN_PREFIX
 from gateway.api.admin_v1.application import admin_api
 from gateway.api.admin_v1.parts import AdminGateway
+from gateway.api.application import probes_api, public_api
 from gateway.api.explain import Explainer
-from gateway.api.openapi import describe
 from gateway.api.usage import SelfView
 from gateway.cache_check import CacheCheck
 from gateway.cache_metrics import CacheCollector
@@ -47,13 +39,10 @@ from gateway.cascade_metrics import CascadeMetrics
 from gateway.configuration import Configuration, Reloader
 from gateway.disconnects import Disconnects
 from gateway.discovery.discoveries import Discoveries
-from gateway.discovery.sightings import Sightings
 from gateway.draining import Draining
 from gateway.dynamo.pairing import Pairing
 from gateway.endings import Endings, Observer
 from gateway.endpoints.table import ENDPOINTS
-from gateway.endpoints.unserved import INSTEAD
-from gateway.errors import ClientError, GatewayError, MethodNotAllowed, UnknownRoute
 from gateway.followers import Followers
 from gateway.guardrails.assembly import Guardrails
 from gateway.hangup import told_of_hangups
@@ -83,7 +72,6 @@ from gateway.settings import Settings
 from gateway.start_checks import StartChecks
 from gateway.store_metrics import StoreMetrics
 from gateway.team_metrics import TeamMetrics
-from gateway.teams.access import Access
 from gateway.tenancy import Tenancy
 from gateway.tokenizers import Tokenizers
 from gateway.tracing.tracing import Tracing
@@ -222,7 +210,7 @@ def create_app(
         endings.settle()
         await asyncio.to_thread(tracing.close)
 
-    api = _api(
+    api = public_api(
         models,
         metrics,
         endings,
@@ -250,7 +238,7 @@ def create_app(
         tenancy,
         AdminGateway(models, lambda: live.configured, None if reloader is None else reloader.reload, draining=draining),
     )
-    return Gateway(api, proxy, admin=admin, is_admin_apart=settings.admin.port is not None, probes=_probes(api))
+    return Gateway(api, proxy, admin=admin, is_admin_apart=settings.admin.port is not None, probes=probes_api(api))
 
 
 def _man(roster: Roster, draining: Draining, settings: Settings) -> None:
@@ -407,84 +395,6 @@ async def _reloading(reloader: Reloader[Reloaded] | None, tasks: asyncio.TaskGro
     with told_of_hangups(reloader.ask):
         yield
     loop.cancel()
-
-
-def _api(
-    models: Models,
-    metrics: Metrics,
-    endings: Endings,
-    kept_responses: KeptResponses,
-    explainer: Explainer,
-    *,
-    stream_state: probes.StreamState,
-    sightings: Sightings,
-    replicas: probes.ToldOfReplicas,
-    admin_access: AdminAccess,
-    access: Access,
-    draining: Draining,
-    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
-) -> FastAPI:
-    api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan)
-    api.state.models = models
-    api.state.stream_state = stream_state
-    api.state.sightings = sightings
-    api.state.replicas = replicas
-    api.state.metrics = metrics
-    api.state.endings = endings
-    api.state.kept_responses = kept_responses
-    api.state.explainer = explainer
-    api.state.admin_access = admin_access
-    api.state.access = access
-    api.state.draining = draining
-    api.include_router(models_api.router)
-    api.include_router(responses_api.router)
-    api.include_router(usage_api.router)
-    api.include_router(probes.router)
-    api.include_router(workers_api.router)
-    api.include_router(explain_api.router)
-    describe(api, ENDPOINTS.values())
-    _tell_errors(api)
-    return api
-
-
-def _probes(api: FastAPI) -> FastAPI:
-    """What *api* tells orchestrators and scrapers, and nothing else of it."""
-    alone = FastAPI(title=api.title, version=api.version, openapi_url=None)
-    alone.state = api.state
-    alone.include_router(probes.router)
-    _tell_errors(alone)
-    return alone
-
-
-def _tell_errors(api: FastAPI) -> None:
-    api.add_exception_handler(GatewayError, _told)
-    api.add_exception_handler(HTTPException, _told)
-    api.add_exception_handler(Exception, _told)  # and goes on to the server, which logs it
-
-
-async def _told(request: Request, error: Exception) -> Response:
-    """Every error in OpenAI's shape, also those of the router, 404 and 405, and what nobody foresaw."""
-    headers: Mapping[str, str] | None = None
-    if isinstance(error, HTTPException):
-        headers = error.headers  # with 405: the methods that are allowed
-        known: type[ClientError] = MethodNotAllowed if error.status_code == MethodNotAllowed.status else UnknownRoute
-        meant = _meant(request.url.path) if known is UnknownRoute else ""
-        error = known(f"{request.method} {request.url.path[:200]} is not served here{meant}")
-    elif not isinstance(error, GatewayError):
-        error = GatewayError("The gateway failed to serve this request")
-    response = Response(error.to_body(), error.status, headers, media_type="application/json")
-    response.raw_headers += error.response_headers
-    return response
-
-
-def _meant(path: str) -> str:
-    """The end of a sentence that says what to use instead: of a path that engines have, or of a wrong base URL."""
-    if path in INSTEAD:
-        return f": {INSTEAD[path]}"
-    for served in (*(path for path in ENDPOINTS if path.startswith("/v1/")), "/v1/models"):
-        if path.rstrip("/").endswith(served.removeprefix("/v1")):
-            return f"; did you mean {served}"
-    return ""
 
 
 def _naming_request(

@@ -6,32 +6,17 @@ import io
 import json
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
-from cache_index import WorkerId
-from gateway import app as app_module
-from gateway.api.admin_access import AdminAccess
-from gateway.api.explain import Explainer
 from gateway.app import Gateway, create_app
-from gateway.discovery.sightings import Sightings
-from gateway.draining import Draining
-from gateway.endings import Endings
-from gateway.kept_responses import KeptResponses
-from gateway.kv_events.feed import Trust
-from gateway.metrics import Metrics
-from gateway.response_owners import ResponseOwners
 from gateway.settings import build
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
 from tests.fakes.engine import Page, fake_engine
 from tests.gateway.asgi import Caller, running
-from tests.gateway.examples import CHAT, Clock, the_models
-from tests.gateway.tenancy_examples import a_tenancy
+from tests.gateway.examples import CHAT
 
 
 @pytest.fixture
@@ -124,47 +109,6 @@ async def test_a_wrong_base_url_is_told_the_right_path(nobody: str, path: str, m
     caller = await get(a_gateway(nobody), path, method="POST")
 
     assert f"POST {path} is not served here{meant}" == caller.json["error"]["message"]
-
-
-async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
-    """The caller is told nothing of it; the server gets the exception, to log it."""
-
-    class Fails(Collector):
-        def collect(self) -> Iterator[Metric]:
-            raise ZeroDivisionError("inside")
-
-    metrics = Metrics()
-    metrics.registry.register(Fails())
-
-    @asynccontextmanager
-    async def lifespan(_: Any) -> Any:
-        yield
-
-    models = the_models()
-    kept = KeptResponses(models, ResponseOwners())
-    streams: dict[WorkerId, Trust] = {}
-    explainer = Explainer({}, models, ResponseOwners(), stream_state=streams.get, max_body_bytes=1)
-    caller = Caller(method="GET", path="/metrics")
-    with pytest.raises(ZeroDivisionError):
-        await caller.call(
-            app_module._api(
-                models,
-                metrics,
-                Endings([metrics]),
-                kept,
-                explainer,
-                stream_state=streams.get,
-                sightings=Sightings(clock=Clock()),
-                replicas=dict,
-                admin_access=AdminAccess(None),
-                access=a_tenancy().access,
-                draining=Draining(models, hand_over_after_s=None, clock=Clock()),
-                lifespan=lifespan,
-            )
-        )
-
-    assert (500, "internal_error") == (caller.status, caller.json["error"]["code"])
-    assert b"inside" not in caller.body
 
 
 @pytest.mark.parametrize(

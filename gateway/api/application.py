@@ -1,0 +1,107 @@
+"""The application for callers and operators, and the smaller one that may have a port of its own."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from gateway.api import admin as workers_api
+from gateway.api import explain as explain_api
+from gateway.api import models as models_api
+from gateway.api import probes
+from gateway.api import responses as responses_api
+from gateway.api import usage as usage_api
+from gateway.api.admin_access import AdminAccess
+from gateway.api.explain import Explainer
+from gateway.api.openapi import describe
+from gateway.discovery.sightings import Sightings
+from gateway.draining import Draining
+from gateway.endings import Endings
+from gateway.endpoints.table import ENDPOINTS
+from gateway.endpoints.unserved import INSTEAD
+from gateway.errors import ClientError, GatewayError, MethodNotAllowed, UnknownRoute
+from gateway.kept_responses import KeptResponses
+from gateway.metrics import Metrics
+from gateway.models import Models
+from gateway.teams.access import Access
+
+
+def public_api(
+    models: Models,
+    metrics: Metrics,
+    endings: Endings,
+    kept_responses: KeptResponses,
+    explainer: Explainer,
+    *,
+    stream_state: probes.StreamState,
+    sightings: Sightings,
+    replicas: probes.ToldOfReplicas,
+    admin_access: AdminAccess,
+    access: Access,
+    draining: Draining,
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
+) -> FastAPI:
+    """What callers and operators ask, but for completions and `/admin/v1`; routes find the arguments in its state."""
+    api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan)
+    api.state.models = models
+    api.state.stream_state = stream_state
+    api.state.sightings = sightings
+    api.state.replicas = replicas
+    api.state.metrics = metrics
+    api.state.endings = endings
+    api.state.kept_responses = kept_responses
+    api.state.explainer = explainer
+    api.state.admin_access = admin_access
+    api.state.access = access
+    api.state.draining = draining
+    api.include_router(models_api.router)
+    api.include_router(responses_api.router)
+    api.include_router(usage_api.router)
+    api.include_router(probes.router)
+    api.include_router(workers_api.router)
+    api.include_router(explain_api.router)
+    describe(api, ENDPOINTS.values())
+    _tell_errors(api)
+    return api
+
+
+def probes_api(api: FastAPI) -> FastAPI:
+    """What *api* tells orchestrators and scrapers, and nothing else of it."""
+    alone = FastAPI(title=api.title, version=api.version, openapi_url=None)
+    alone.state = api.state
+    alone.include_router(probes.router)
+    _tell_errors(alone)
+    return alone
+
+
+def _tell_errors(api: FastAPI) -> None:
+    api.add_exception_handler(GatewayError, _told)
+    api.add_exception_handler(HTTPException, _told)
+    api.add_exception_handler(Exception, _told)  # and goes on to the server, which logs it
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    """Every error in OpenAI's shape, also those of the router, 404 and 405, and what nobody foresaw."""
+    headers: Mapping[str, str] | None = None
+    if isinstance(error, HTTPException):
+        headers = error.headers  # with 405: the methods that are allowed
+        known: type[ClientError] = MethodNotAllowed if error.status_code == MethodNotAllowed.status else UnknownRoute
+        meant = _meant(request.url.path) if known is UnknownRoute else ""
+        error = known(f"{request.method} {request.url.path[:200]} is not served here{meant}")
+    elif not isinstance(error, GatewayError):
+        error = GatewayError("The gateway failed to serve this request")
+    response = Response(error.to_body(), error.status, headers, media_type="application/json")
+    response.raw_headers += error.response_headers
+    return response
+
+
+def _meant(path: str) -> str:
+    """The end of a sentence that says what to use instead: of a path that engines have, or of a wrong base URL."""
+    if path in INSTEAD:
+        return f": {INSTEAD[path]}"
+    for served in (*(path for path in ENDPOINTS if path.startswith("/v1/")), "/v1/models"):
+        if path.rstrip("/").endswith(served.removeprefix("/v1")):
+            return f"; did you mean {served}"
+    return ""

@@ -1,0 +1,65 @@
+"""Most of it is tested by its routes, and in tests/gateway/test_app.py."""
+
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from cache_index import WorkerId
+from gateway.api.admin_access import AdminAccess
+from gateway.api.application import public_api
+from gateway.api.explain import Explainer
+from gateway.discovery.sightings import Sightings
+from gateway.draining import Draining
+from gateway.endings import Endings
+from gateway.kept_responses import KeptResponses
+from gateway.kv_events.feed import Trust
+from gateway.metrics import Metrics
+from gateway.response_owners import ResponseOwners
+from tests.gateway.asgi import Caller
+from tests.gateway.examples import Clock, the_models
+from tests.gateway.tenancy_examples import a_tenancy
+
+
+async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
+    """The caller is told nothing of it; the server gets the exception, to log it."""
+
+    class Fails(Collector):
+        def collect(self) -> Iterator[Metric]:
+            raise ZeroDivisionError("inside")
+
+    metrics = Metrics()
+    metrics.registry.register(Fails())
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> Any:
+        yield
+
+    models = the_models()
+    kept = KeptResponses(models, ResponseOwners())
+    streams: dict[WorkerId, Trust] = {}
+    explainer = Explainer({}, models, ResponseOwners(), stream_state=streams.get, max_body_bytes=1)
+    caller = Caller(method="GET", path="/metrics")
+    with pytest.raises(ZeroDivisionError):
+        await caller.call(
+            public_api(
+                models,
+                metrics,
+                Endings([metrics]),
+                kept,
+                explainer,
+                stream_state=streams.get,
+                sightings=Sightings(clock=Clock()),
+                replicas=dict,
+                admin_access=AdminAccess(None),
+                access=a_tenancy().access,
+                draining=Draining(models, hand_over_after_s=None, clock=Clock()),
+                lifespan=lifespan,
+            )
+        )
+
+    assert (500, "internal_error") == (caller.status, caller.json["error"]["code"])
+    assert b"inside" not in caller.body
