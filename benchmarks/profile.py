@@ -291,9 +291,10 @@ def fill(report: Report, counts: Sequence[Count]) -> None:
     functions = [(f"`{name}`", _thousands(spent, of=last.instructions)) for name, spent in last.functions]
     title = f"Functions that take most by themselves, {last.gateway}"
     report.tables.append(Table(title, ("", "per request"), functions))
-    report.notes.append(
-        "Instructions of the process in user space, by callgrind: no time, and nothing of what the kernel does."
-    )
+    report.notes += [
+        "Instructions of the process in user space, by callgrind: no time, and nothing of what the kernel does.",
+        "What was tried to make them fewer stands in [benchmarks/README.md](../README.md#profile).",
+    ]
     report.figures["counts"] = list(counts)
 
 

@@ -62,6 +62,7 @@ def build() -> float:
     buildah(
         *(
             "bud",
+            "--no-cache",  # buildah 1.28 wants it said where --force-rm is
             "--force-rm",
             "--isolation",
             "chroot",
