@@ -167,6 +167,25 @@ HEADLINES = (
         (bar(f"{PRODUCT}: requests per s"),),
     ),
     Headline(
+        "With a key, five limits and `prefix_aware`, in the same run: requests per second of SGLang's gateway's, "
+        "streams per second of nginx's",
+        "{:.2f} and {:.2f}",
+        "peers_saturation",
+        (bar("requests per s: warmgate, of sglang"), bar("streams per s: warmgate, of nginx")),
+    ),
+    Headline(
+        "The same with bodies of 220 kB: requests per second, of the best other router's",
+        "{:.2f}",
+        "peers_sizes",
+        (bar("requests per s of 220 kB"),),
+    ),
+    Headline(
+        "Memory per open stream with a key and limits, and LiteLLM's in the same run",
+        "{:.0f} KiB, and {:.0f} KiB",
+        "peers_memory",
+        (bar("KiB per open stream"), cell("Resident memory", "litellm", "per stream, KiB")),
+    ),
+    Headline(
         "Turns of 50 on which real vLLM engines report the cached share that was predicted, within 10 points",
         "{:.0f}",
         "engine",
@@ -233,6 +252,31 @@ HEADLINES = (
             bar("wrong answers"),
             cell("Requests", "requests", "faults"),
             bar("streams that went on at another worker"),
+        ),
+    ),
+    Headline(
+        "Requests that failed under load while a zone went and came back, Redis was restarted, and all gateways were "
+        "replaced",
+        "{:.0f}",
+        "drill",
+        (bar("requests that failed"),),
+    ),
+    Headline(
+        "Prefill apart from decode, prompts of 8,000 tokens, as a share of the same workers whole: p99 of the time per "
+        "token, and of the time to the first",
+        "{:.2f} and {:.2f}",
+        "disaggregation",
+        (bar("8000 tokens: TPOT p99"), cell("Divided, as a share of whole", "8000", "TTFT p99")),
+    ),
+    Headline(
+        "Personal data in texts of our own that guardrails find, and how much of what they find is some: recall and "
+        "precision; cuts of a stream at which any of it came out",
+        "{:.2f} and {:.2f}; {:.0f}",
+        "guardrails",
+        (
+            bar("recall of all kinds of pii"),
+            bar("precision of all kinds of pii"),
+            bar("cuts at which a stream comes out otherwise"),
         ),
     ),
     Headline(

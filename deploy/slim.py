@@ -1,7 +1,8 @@
 """A step of building the image: take out of the environment that runs this what a gateway never reads.
 
-Those are test suites of numpy and, of botocore's descriptions of some 400 services, all but what the gateway calls or
-what a chain of credentials may call. It makes the image about a fifth smaller. What is left is still what the digests
+Those are test suites of numpy, where in the world phonenumbers has its numbers and whose they are, and, of botocore's
+descriptions of some 400 services, all but what the gateway calls or what a chain of credentials may call. It makes the
+image about a third smaller. What is left is still what the digests
 of deploy/requirements.lock vouch for: files are removed, none is changed.
 """
 
@@ -11,15 +12,18 @@ from pathlib import Path
 
 SERVICES = frozenset({"bedrock-runtime", "signin", "sso", "sso-oidc", "sts"})
 """Folders of botocore/data that stay: Bedrock, and whom botocore's own providers of credentials ask."""
+WHERE_AND_WHOSE = ("geodata", "carrierdata")
+"""Of phonenumbers; whether a number is one is known without."""
 
 
 def superfluous(site_packages: Path) -> list[Path]:
-    """Folders below *site_packages* that can go. Empty where neither package is there."""
+    """Folders below *site_packages* that can go. Empty where none of the packages is there."""
     descriptions = (site_packages / "botocore" / "data").glob("*/")
     suites = (site_packages / "numpy").rglob("tests/")
+    numbers = (site_packages / "phonenumbers" / name for name in WHERE_AND_WHOSE)
     return sorted(
         path
-        for path in (*suites, *(path for path in descriptions if path.name not in SERVICES))
+        for path in (*suites, *numbers, *(path for path in descriptions if path.name not in SERVICES))
         if path.is_dir()  # before Python 3.13 the slash at the end of a pattern lets files through
     )
 
