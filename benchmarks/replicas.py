@@ -41,6 +41,8 @@ STUCK_S, BACK_S = 5.0, 10.0
 POLL_S = 0.1
 LOADS = {"tau": 9.0, "agentic": 12.0}
 """The slices, and how many times as fast as recorded their sessions come and think."""
+CONVERSATIONS = 16
+"""Of tau: as many as the caches hold. With 40 the fleet thrashes, and runs of one and the same set-up differ by 10 %."""
 STRATEGIES = ("prefix_aware", "kv_aware")
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "redis", "numpy", "msgspec")
 _BOOKINGS = re.compile(r"^warmgate_replica_bookings ([0-9.eE+-]+)$", re.MULTILINE)
@@ -303,7 +305,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser = argument_parser("replicas", __doc__)
     parser.add_argument("--slices", type=lambda text: text.split(","), default=list(LOADS))
     parser.add_argument("--strategies", type=lambda text: text.split(","), default=list(STRATEGIES))
-    parser.add_argument("--conversations", type=int, default=40, help="of tau")
+    parser.add_argument("--conversations", type=int, default=CONVERSATIONS, help="of tau")
     parser.add_argument("--sessions", type=int, default=8, help="of coding agents")
     parser.add_argument("--turns", type=int, default=10, help="of each of them")
     parser.add_argument("--workers", type=int, default=4)
