@@ -42,7 +42,7 @@ POLL_S = 0.1
 LOADS = {"tau": 9.0, "agentic": 12.0}
 """The slices, and how many times as fast as recorded their sessions come and think."""
 CONVERSATIONS = 16
-"""Of tau: as many as the caches hold. With 40 the fleet thrashes, and runs of one and the same set-up differ by 10 %."""
+"""Of tau: as many as the caches hold. With 40 the fleet thrashes, and runs of one set-up differ by 10 %."""
 STRATEGIES = ("prefix_aware", "kv_aware")
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "redis", "numpy", "msgspec")
 _BOOKINGS = re.compile(r"^warmgate_replica_bookings ([0-9.eE+-]+)$", re.MULTILINE)
