@@ -262,6 +262,17 @@ HEADLINES = (
         (bar("requests that failed"),),
     ),
     Headline(
+        "Two gateways that share a Redis, each request to the next, of the hit rate of one: conversations, coding "
+        "agents; seconds until the load of a killed one is gone",
+        "{:.2f}, {:.2f}; {:.1f}",
+        "replicas",
+        (
+            bar("tau, prefix_aware: hit rate of two"),
+            bar("agentic, prefix_aware: hit rate of two"),
+            bar("tau, prefix_aware: seconds until"),
+        ),
+    ),
+    Headline(
         "Prefill apart from decode, prompts of 8,000 tokens, as a share of the same workers whole: p99 of the time per "
         "token, and of the time to the first",
         "{:.2f} and {:.2f}",
