@@ -22,6 +22,7 @@ from benchmarks.peers.routing.outcome import percentile
 from benchmarks.peers.routing.slices import SLICES, Session, Slice, Slicing
 from benchmarks.peers.routing.workers import BLOCK_TOKENS
 from benchmarks.progress import progress
+from benchmarks.replay.bench import COLUMNS as REPLAYED
 from benchmarks.replay.command import strategy_names
 from benchmarks.replay.entrant import ENTRANTS, GATEWAY_TOKENS_PER_S
 from benchmarks.replay.run import Answer, Run
@@ -124,15 +125,7 @@ class Figures:
         )
 
 
-COLUMNS = {
-    "hit": "hit rate",
-    "ttft_mean_s": "TTFT mean s",
-    "ttft_p50_s": "p50 s",
-    "ttft_p90_s": "p90 s",
-    "ttft_p99_s": "p99 s",
-    "imbalance": "imbalance",
-    "busiest": "busiest worker",
-}
+COLUMNS = {**REPLAYED, "busiest": "busiest worker"}
 
 
 def setting_of(cut: Slice, strategy: str) -> Setting:
