@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar, get_args
 import httpx
 import msgspec
 
+from gateway.http_client import HttpClient
 from gateway.kubernetes.access import Access, Credentials
 from gateway.kubernetes.api_error import ApiError, VersionExpired
 from gateway.kubernetes.collection import Collection, ObjectT
@@ -165,7 +166,7 @@ class HttpApi:
             yield client, collection.path(namespace)
 
     def _client(self, credentials: Credentials) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
+        return HttpClient(
             base_url=self._access.url,
             headers={"accept": "application/json", "user-agent": "warmgate", **credentials.headers},
             verify=credentials.tls or False,

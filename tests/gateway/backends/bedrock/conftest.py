@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from gateway.http_client import HttpClient
 from tests.fakes.bedrock import ENVIRONMENT, FOREIGN_ENVIRONMENT, FakeBedrock
 
 
@@ -22,5 +23,5 @@ async def fake() -> AsyncIterator[FakeBedrock]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with HttpClient(trust_env=False) as client:
         yield client

@@ -77,13 +77,9 @@ def text(stream: bytes) -> str:
 
 
 def busy(client: httpx.AsyncClient) -> list[Any]:
-    """Connections of the pool that are neither idle nor closed: what a leak would leave.
-
-    httpcore 1.0.9 may keep the record of one that was cancelled before it was opened; that one has no socket.
-    """
+    """Connections of the pool that are neither idle nor closed: what a leak would leave."""
     pool = client._transport._pool  # type: ignore[attr-defined]  # httpx has no public view of it
-    opened = [connection for connection in pool.connections if connection._connection is not None]
-    return [connection for connection in opened if not connection.is_idle() and not connection.is_closed()]
+    return [connection for connection in pool.connections if not connection.is_idle() and not connection.is_closed()]
 
 
 # --- answers
