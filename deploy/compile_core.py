@@ -44,6 +44,8 @@ REQUESTS = (
     "gateway/attempt.py",
     "gateway/attempts.py",
     "gateway/backends/worker.py",
+    "gateway/body.py",
+    "gateway/cascade/cascade.py",
     "gateway/downstream.py",
     "gateway/endings.py",
     "gateway/endpoints/endpoint.py",
@@ -51,15 +53,19 @@ REQUESTS = (
     "gateway/headers.py",
     "gateway/incoming.py",
     "gateway/keeper.py",
+    "gateway/model_names.py",
     "gateway/models.py",
     "gateway/open_streams.py",
     "gateway/persistence.py",
+    "gateway/prompt.py",
     "gateway/proxy.py",
     "gateway/request_log.py",
     "gateway/response_owners.py",
+    "gateway/retries.py",
     "gateway/server/connection.py",
     "gateway/server/cycle.py",
     "gateway/server/header_lines.py",
+    "gateway/server/stop.py",
     "gateway/splice.py",
     "gateway/tally.py",
     "gateway/timestamp.py",
@@ -72,8 +78,8 @@ REQUESTS = (
 )
 """The life of a request, under two rules.
 
-1. Modules with Structs that JSON is decoded into stay out, `gateway.body` and `gateway.sse` among them: compiled, a
-   Struct loses the types of its fields.
+1. Modules with Structs that JSON is decoded into stay out, `gateway.body_fields` and `gateway.sse` among them:
+   compiled, a Struct loses the types of its fields.
 2. A coroutine does not await while it handles an exception, neither in `except` nor in `finally` nor at the end of an
    `async with` that waits: compiled by mypyc 2.4.1, it may lose the exception, or leave it behind for another task.
    tests/test_compiled.py looks for that.

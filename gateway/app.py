@@ -31,6 +31,7 @@ from gateway.api.admin_v1.parts import AdminGateway
 from gateway.api.application import probes_api, public_api
 from gateway.api.explain import Explainer
 from gateway.api.usage import SelfView
+from gateway.backends.client import WorkerClient
 from gateway.cache_check import CacheCheck
 from gateway.cache_metrics import CacheCollector
 from gateway.cascade.assembly import Cascades, canary_rules
@@ -48,6 +49,7 @@ from gateway.guardrails.assembly import Guardrails
 from gateway.hangup import told_of_hangups
 from gateway.headers import fields, request_id_of
 from gateway.health import Health
+from gateway.http_client import HttpClient
 from gateway.keep_alive import KeepAlive
 from gateway.kept_responses import KeptResponses
 from gateway.kv_events.intake import Intake
@@ -100,15 +102,15 @@ class Gateway:
         self.probes = probes
         """The same, where ``server.probes_port`` wants it; *api* serves them too."""
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        """An ASGI application; no coroutine of its own, for all requests come this way."""
         if scope["type"] != "http":
-            await self._api(scope, receive, send)
-        elif self._proxy.serves(scope["path"]):
-            await self._proxy(scope, receive, send)
-        elif self.admin is None and scope["path"].startswith(ADMIN_PREFIX):
-            await self._admin(*_naming_request(scope, receive, send))
-        else:
-            await self._api(*_naming_request(scope, receive, send))
+            return self._api(scope, receive, send)
+        if self._proxy.serves(scope["path"]):
+            return self._proxy(scope, receive, send)
+        if self.admin is None and scope["path"].startswith(ADMIN_PREFIX):
+            return self._admin(*_naming_request(scope, receive, send))
+        return self._api(*_naming_request(scope, receive, send))
 
 
 def create_app(
@@ -120,11 +122,12 @@ def create_app(
     lines go to *log_sink*, default stdout.
     """
     clock, wall_clock = time.monotonic, time.time  # noqa: TID251
-    client = httpx.AsyncClient(follow_redirects=False, limits=httpx.Limits(max_connections=None))
+    client = HttpClient(follow_redirects=False, limits=httpx.Limits(max_connections=None))
+    questions = WorkerClient()
     models = Models()
-    health = Health(rules_of(settings), client=client, clock=clock, rng=random.Random())
+    health = Health(rules_of(settings), client=questions, clock=clock, rng=random.Random())
     executor = ThreadPoolExecutor(max_workers=TOKEN_THREADS, thread_name_prefix="tokens")
-    knowledge = _knowledge(settings, Tokenizers(executor=executor, client=client, clock=clock), client, clock)
+    knowledge = _knowledge(settings, Tokenizers(executor=executor, client=client, clock=clock), questions, clock)
     cascades = Cascades(client, clock=clock)
     roster = Roster(
         models,
@@ -143,7 +146,7 @@ def create_app(
 
     census = Census(
         _taking(roster, draining, tenancy, tracing, guardrails),
-        _inquiry(settings, client),
+        _inquiry(settings, questions, client),
     )
     reloads = Reloads(wall_clock=wall_clock)
     discoveries = Discoveries(settings.kubernetes, clock=clock, rng=random.Random())
@@ -192,19 +195,14 @@ def create_app(
         running += [*tenancy.loops(), *replicas.loops()]
         return [*running, start_checks.run()] if settings.kv_events.check else running
 
-    async def end() -> None:
-        for model in models:
-            await model.aclose()
-        executor.shutdown(wait=False, cancel_futures=True)
-
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with client:
+        async with client, questions:
             for begin in (tenancy.begin, replicas.begin, live.find, census.ask, health.check):
                 await begin()
             async with _running(loops, reloader):
                 yield
-            await end()
+            await _end(models, executor)
         await replicas.aclose()
         await tenancy.aclose()
         endings.settle()
@@ -263,8 +261,14 @@ def _taking(
     return take
 
 
-def _inquiry(settings: Settings, client: httpx.AsyncClient) -> Inquiry:
-    return Inquiry(client, Pairing(client, rng=random.Random()), timeout_s=settings.health.timeout_s)
+async def _end(models: Models, executor: ThreadPoolExecutor) -> None:
+    for model in models:
+        await model.aclose()
+    executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _inquiry(settings: Settings, questions: WorkerClient, client: httpx.AsyncClient) -> Inquiry:
+    return Inquiry(questions, Pairing(client, rng=random.Random()), timeout_s=settings.health.timeout_s)
 
 
 def _metrics(
@@ -334,14 +338,14 @@ def _index(settings: Settings) -> RadixTree:
 
 
 def _knowledge(
-    settings: Settings, tokenizers: Tokenizers, client: httpx.AsyncClient, clock: Callable[[], float]
+    settings: Settings, tokenizers: Tokenizers, questions: WorkerClient, clock: Callable[[], float]
 ) -> Knowledge:
     events, sharing = settings.kv_events, sharing_of(settings)
     key = secrets.token_bytes(KEY_BYTES) if sharing is None else sharing.key
     token_hasher = TokenHasher(derived(key, "tokens"))
     residency = Residency(token_hasher, max_bytes=events.max_bytes)
     confirmed = Confirmed(residency, lifetime_s=events.prediction_s)
-    intake = Intake(bind=events.bind, client=client, clock=clock, wall_clock=time.time)  # noqa: TID251
+    intake = Intake(bind=events.bind, client=questions, clock=clock, wall_clock=time.time)  # noqa: TID251
     return Knowledge(
         index=_index(settings),
         hasher=Hasher(derived(key, "text"), block_bytes=settings.index.block_bytes),

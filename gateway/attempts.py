@@ -7,7 +7,6 @@
 4. Where a stream can go on, another worker takes it up with what is left of it.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
@@ -42,19 +41,13 @@ from gateway.exchange import Exchange
 from gateway.fallback_attempts import FallbackAttempts
 from gateway.models import Model
 from gateway.persistence import Persistence
+from gateway.retries import Retries
 from gateway.sse import Tail
 from routing.booking import Booking, Ending, Outcome
 from routing.candidate import Candidate
 from routing.disaggregation import plain
 from routing.dispatcher import Dispatch
 from routing.request import Request
-
-MOST_BROKEN = 8
-"""Workers that may break over one request: it may be the request that breaks them."""
-PATIENCE_SHARE = 0.5
-"""Of the time that its caller waits, what a request may wait for a worker: whoever answers then needs time as well."""
-FOUND_DOWN_S = 5.0
-"""A worker that broke off because it died is known to be down after so long: two health checks by default."""
 
 
 class Attempts:
@@ -98,12 +91,7 @@ class Attempts:
             self._hop = hop_of(model, model.division, request, endpoint, exchange, persistence=persistence, clock=clock)
         self.exchange = exchange
         self._clock = clock
-        self._failed_in: dict[WorkerId, int] = {}  # the life in which a worker failed
-        self._paused: set[WorkerId] = set()  # of these, the ones that only stalled
-        self._broken = 0
-        self._wait_until: float | None = None
-        self._may_hurry = self._fallbacks is not None
-        self._has_hurried = False
+        self._retries = Retries(model, exchange, persistence, may_hurry=self._fallbacks is not None, clock=clock)
         self._booking: Booking | None = None
         self._attempt: Attempt | None = None
         self._ending = Ending.ABORTED
@@ -122,44 +110,47 @@ class Attempts:
         """
         call, self._call = self._call, None
         assert call is not None, "it was asked already"
+        now = self._clock()
+        self._model.retry_budget.note(now)
+        self._model.cascade.note_request(now)
+        if self._fallbacks is None:
+            return await self._of_workers(call)
         try:
-            return await self._first_answer(call)
+            return await self._first_answer(call, self._fallbacks)
         finally:
-            if self._fallbacks is not None:
-                self._fallbacks.forget_call()
+            self._fallbacks.forget_call()
 
-    async def _first_answer(self, call: Call) -> Attempt:
-        self._model.retry_budget.note(self._clock())
-        self._model.cascade.note_request(self._clock())
+    async def _first_answer(self, call: Call, fallbacks: FallbackAttempts) -> Attempt:
+        """Of workers and *fallbacks*, whoever should be asked first."""
         if self._is_too_long():
-            attempt, _ = await self._of_fallbacks()
+            attempt, _ = await self._of_fallbacks(fallbacks)
             if attempt is not None:
                 return attempt
         try:
-            return await self._in_time(call)
+            return await self._in_time(call, fallbacks)
         except (UpstreamError, NoWorker, QueueFull) as error:
             failure: GatewayError | None = error.with_traceback(None)
         try:
-            attempt, cause = await self._of_fallbacks(failure)
+            attempt, cause = await self._of_fallbacks(fallbacks, failure)
             if attempt is not None:
                 return attempt
             try:
-                if self._has_hurried:
+                if self._retries.has_hurried:
                     return await self._at_leisure(call)
             except (UpstreamError, NoWorker, QueueFull) as error:
                 failure = error.with_traceback(None)
             assert failure is not None
-            raise (failure if self._fallbacks is None else _unhelped(failure, cause)) from cause
+            raise _unhelped(failure, cause) from cause
         finally:
             # An error with a traceback holds the frames it went through, and so the call. Where a frame, or a
             # connection that failed, holds the error as well, only the cycle collector would free them.
             failure = cause = None
 
-    async def _in_time(self, call: Call) -> Attempt:
+    async def _in_time(self, call: Call, fallbacks: FallbackAttempts) -> Attempt:
         """As `_of_workers`, or that of a fallback if it is earlier. Where none helps the workers are waited for."""
         with suppress(WaitsTooLong):
             return await self._of_workers(call)
-        attempt, _ = await self._of_fallbacks()
+        attempt, _ = await self._of_fallbacks(fallbacks)
         if attempt is not None:
             return attempt
         self._request = msgspec.structs.replace(self._request, spill_in_s=None)
@@ -167,7 +158,7 @@ class Attempts:
 
     async def _at_leisure(self, call: Call) -> Attempt:
         """As `_of_workers`, for a request that has not waited because a fallback might help, and none did."""
-        self._has_hurried, self._may_hurry, self._wait_until = False, False, None
+        self._retries.take_time()
         self._request = msgspec.structs.replace(self._request, spill_in_s=None)
         return await self._of_workers(call)
 
@@ -183,7 +174,7 @@ class Attempts:
         if call is None or continuation is None or self._booking is None:
             raise error
         tail = None if self._attempt is None else self._attempt.tail
-        self._wait_until = None  # it has waited for its first token, perhaps; this is another wait
+        self._retries.begin_another_wait()
         await self._has_failed(self._booking.worker, error)
         try:
             attempt = await self._of_workers(call, at_once=True)
@@ -255,7 +246,7 @@ class Attempts:
                     attempt = await self._first_of(spare, call, at_once=at_once)
                 if attempt is not None:
                     return attempt
-                if not self._forgives() and not await self._somebody_comes(may_spill=not at_once):
+                if not self._retries.forgive() and not await self._somebody_comes(may_spill=not at_once):
                     raise self._exhausted()
         finally:
             self._failure = None
@@ -268,10 +259,12 @@ class Attempts:
         """
         last = len(order) - 1
         for place, candidate in enumerate(order):
-            if not self._may_ask(candidate) or not self._book(candidate):
+            if not self._retries.has_not_failed(candidate.worker) or not self._book(candidate):
                 await self._give_up(Ending.ABORTED)
                 continue
-            if not await self._may_try_again(at_once=at_once):
+            if self._retries.has_begun and not await self._retries.may_try_again(
+                self._request, self._failure, at_once=at_once
+            ):
                 raise self._exhausted()
             try:
                 if self._model.adapter is not None:
@@ -282,13 +275,6 @@ class Attempts:
             await self._has_failed(candidate.worker, failure)
         return None
 
-    def _forgives(self) -> bool:
-        """Whether there is a worker that had only paused: it is better than nobody."""
-        for worker in self._paused:
-            self._failed_in.pop(worker, None)
-        forgiven, self._paused = bool(self._paused), set()
-        return forgiven
-
     def _dispatched(self, dispatch: Dispatch) -> None:
         exchange = self.exchange
         exchange.strategy = dispatch.strategy
@@ -297,43 +283,6 @@ class Attempts:
         self._booking = dispatch.booking
         if exchange.trace is not None:
             exchange.trace.dispatched(dispatch)
-
-    def _may_ask(self, candidate: Candidate) -> bool:
-        """Whether it has not failed in the life that it is in."""
-        failed_in = self._failed_in.get(candidate.worker)
-        return failed_in is None or failed_in != self._model.fleet.life(candidate.worker)
-
-    async def _may_try_again(self, *, at_once: bool) -> bool:
-        """Whether it may be sent once more: as soon as the retry budget has room, if that is soon enough.
-
-        Nothing was sent where nobody could be reached, and a stream that has begun is lost if it does not go on: these
-        do not count.
-        """
-        if not self._failed_in:
-            return True
-        most = self._persistence.most_attempts
-        if (most is not None and self.exchange.attempts >= most) or self._broken >= MOST_BROKEN:
-            return False
-        if at_once or isinstance(self._failure, ConnectFailed | AdapterMissing):
-            return True
-        while not self._model.retry_budget.take(self._clock()):
-            if not self._may_wait():
-                return False
-            await self._model.arrivals.next()
-        return True
-
-    def _may_wait(self) -> bool:
-        """Whether there is time left of what a request may wait; it begins to count with the first wait."""
-        now = asyncio.get_running_loop().time()
-        if self._wait_until is None:
-            patience_s = self._request.deadline_s
-            wait_s = self._persistence.wait_s
-            since = now
-            if self._may_hurry and not any(worker.is_answering for worker in self._model.fleet):
-                since = self._model.arrivals.deserted_since(now)  # in a long outage not every request waits anew
-                self._has_hurried = since < now
-            self._wait_until = since + (wait_s if patience_s is None else min(wait_s, PATIENCE_SHARE * patience_s))
-        return now < self._wait_until
 
     def _book(self, candidate: Candidate) -> bool:
         """Whether the request has a place on *candidate*; on the first it was booked at dispatch."""
@@ -463,45 +412,16 @@ class Attempts:
         """Give up what is held there, and leave *worker* alone as long as it lives this life."""
         if self.exchange.trace is not None:
             self.exchange.trace.failed(error)
-        self._failed_in[worker] = self._model.fleet.life(worker)
-        if isinstance(error, UpstreamTimeout) and error.phase == "idle":
-            self._paused.add(worker)
-        if not isinstance(error, UpstreamRefused | ConnectFailed | HandedOver | PrefillFailed | AdapterMissing):
-            self._broken += 1
+        self._retries.failed(worker, error)
         await self._give_up(_ending_of(error))
         if isinstance(error, ConnectFailed) or (isinstance(error, UpstreamTimeout) and error.phase == "connect"):
             self._model.latest.unreachable(worker)
 
     async def _somebody_comes(self, *, may_spill: bool) -> bool:
-        """Whether there is a worker to be asked, after a wait for one.
-
-        Raises:
-            WaitsTooLong: none came for so long that a fallback had better answer.
-        """
+        """As `Retries.somebody_comes`; a request that may *spill* waits no longer than it would elsewhere."""
         self.exchange.enter("wait")
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         spill_in_s = self._request.spill_in_s if may_spill else None
-        while self._model.has_fleet and self._may_wait():
-            waited_s = loop.time() - began
-            if spill_in_s is not None and waited_s >= spill_in_s:
-                raise WaitsTooLong("No worker is there, and later than that is not wanted", retry_after_s=RETRY_AFTER_S)
-            is_known = not self._broken or waited_s > FOUND_DOWN_S
-            if self._failed_in and is_known and not self._somebody_is_away():
-                return False  # all are there, and fail at it
-            await self._model.arrivals.next()
-            if any(worker.is_answering and self._is_new(worker.id) for worker in self._model.fleet):
-                return True
-        return False
-
-    def _somebody_is_away(self) -> bool:
-        return any(not worker.is_ready and worker.role != "prefill" for worker in self._model.fleet)
-
-    def _is_new(self, worker: WorkerId) -> bool:
-        pinned = self._request.pinned
-        if pinned is not None and pinned != worker:
-            return False
-        return self._failed_in.get(worker) != self._model.fleet.life(worker)
+        return await self._retries.somebody_comes(self._request, spill_in_s=spill_in_s)
 
     # ---- fallbacks
 
@@ -510,11 +430,11 @@ class Attempts:
         most, need = self._model.context_tokens, self._need
         return most is not None and need is not None and need.prompt_tokens + (need.max_tokens or 0) > most
 
-    async def _of_fallbacks(self, failure: GatewayError | None = None) -> tuple[Attempt | None, GatewayError | None]:
+    async def _of_fallbacks(
+        self, fallbacks: FallbackAttempts, failure: GatewayError | None = None
+    ) -> tuple[Attempt | None, GatewayError | None]:
         """The first answer of a fallback, or why there is none: what the last one said. *failure* is the fleet's."""
-        if self._fallbacks is None:
-            return None, None
-        attempt, cause = await self._fallbacks.first_answer(failure)
+        attempt, cause = await fallbacks.first_answer(failure)
         if attempt is not None:
             self.continuation = None
             self._attempt = attempt

@@ -10,10 +10,19 @@ from collections.abc import Callable
 from typing import Any, Never
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET
 
+from gateway.body_fields import (
+    ChatFields,
+    CommonFields,
+    StreamOptions,
+    TextBody,
+    decode_chat,
+    decode_chats,
+    decode_text,
+)
 from gateway.errors import InvalidField, MalformedBody
-from gateway.prompt import Message, chat_prompt, embeds_prompt, joined, text_prompt, token_prompt
+from gateway.prompt import chat_prompt, embeds_prompt, joined, text_prompt, token_prompt
 
 _LARGEST_COUNT = 2**31 - 1  # of tokens or choices; far beyond any engine, and safe in every store that adds them up
 
@@ -146,63 +155,15 @@ def count(value: float | None, param: str, *, least: int) -> int | None:
     return int(value)
 
 
-class _StreamOptions(msgspec.Struct, gc=False):
-    include_usage: bool | None = None
-
-
-class _Common(msgspec.Struct, gc=False):
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: _StreamOptions | UnsetType | None = UNSET
-    max_tokens: int | float | None = None
-    max_completion_tokens: int | float | None = None
-    n: int | float | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    cache_salt: str | None = None
-    prompt_logprobs: Any = None
-    echo: bool | None = None
-    logprobs: Any = None
-
-
-class _AnyChat(_Common, gc=False):
-    tools: Any = None
-    functions: Any = None
-    documents: Any = None
-    chat_template: Any = None
-    chat_template_kwargs: Any = None
-    reasoning_effort: Any = None
-
-
-class _Chat(_AnyChat, gc=False):
-    messages: list[Message] | None = None
-
-
-class _Chats(_AnyChat, gc=False):
-    messages: list[list[Message]] | None = None
-
-
-class _Text(_Common, gc=False):
-    prompt: str | list[str | int | list[int]] | None = None
-    prompt_embeds: Any = None
-
-
-# Numbers inside free-form JSON keep their spelling: nothing here computes with them, and 1e999 is no error.
-_decode_chat = msgspec.json.Decoder(_Chat, float_hook=Raw).decode
-_decode_chats = msgspec.json.Decoder(_Chats, float_hook=Raw).decode
-_decode_text = msgspec.json.Decoder(_Text, float_hook=Raw).decode
-
-
 def _chat(raw: bytes) -> Body:
-    chat = _decode_chat(raw)
+    chat = decode_chat(raw)
     if not chat.messages:
         raise InvalidField("'messages' must be a list of at least one message", param="messages")
     return _completion(chat, prompt=chat_prompt(chat.messages, head=_head(chat)))
 
 
 def _chats(raw: bytes) -> Body:
-    chats = _decode_chats(raw)
+    chats = decode_chats(raw)
     if not chats.messages:
         raise InvalidField("'messages' must be a list of at least one chat", param="messages")
     head = _head(chats)
@@ -211,13 +172,13 @@ def _chats(raw: bytes) -> Body:
 
 
 def _text(raw: bytes) -> Body:
-    text = _decode_text(raw)
+    text = decode_text(raw)
     text.max_completion_tokens = None  # which the engines do not know here: it must not hide the other
     several = isinstance(text.prompt, list) and text.prompt and not isinstance(text.prompt[0], int)
     return _completion(text, prompt=_prompt(text), prompts=len(text.prompt or ()) if several else 1)
 
 
-def _completion(body: _Common, *, prompt: bytes, prompts: int = 1) -> Body:
+def _completion(body: CommonFields, *, prompt: bytes, prompts: int = 1) -> Body:
     options = body.stream_options
     max_tokens = count(body.max_tokens, "max_tokens", least=0)
     max_completion_tokens = count(body.max_completion_tokens, "max_completion_tokens", least=0)
@@ -227,7 +188,7 @@ def _completion(body: _Common, *, prompt: bytes, prompts: int = 1) -> Body:
         model=named(body.model),
         streams=bool(body.stream),
         max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
-        asks_usage=isinstance(options, _StreamOptions) and options.include_usage is True,
+        asks_usage=isinstance(options, StreamOptions) and options.include_usage is True,
         has_stream_options=options is not UNSET,
         prompt=prompt,
         session=body.prompt_cache_key or body.user or None,
@@ -238,7 +199,7 @@ def _completion(body: _Common, *, prompt: bytes, prompts: int = 1) -> Body:
     )
 
 
-def _head(chat: _AnyChat) -> dict[str, Any]:
+def _head(chat: ChatFields) -> dict[str, Any]:
     """What templates render before the first message, tools first: they are the longest and the most widely shared."""
     if not (chat.tools or chat.functions or chat.documents or chat.reasoning_effort or _has_template(chat)):
         return {}  # as most requests
@@ -253,11 +214,11 @@ def _head(chat: _AnyChat) -> dict[str, Any]:
     return {name: value for name, value in head.items() if value}
 
 
-def _has_template(chat: _AnyChat) -> bool:
+def _has_template(chat: ChatFields) -> bool:
     return bool(chat.chat_template or chat.chat_template_kwargs)
 
 
-def _prompt(text: _Text) -> bytes:
+def _prompt(text: TextBody) -> bytes:
     """The prompt in whichever of its five forms: a string, strings, token ids, lists of token ids, embeddings."""
     prompt = text.prompt
     if isinstance(prompt, str):

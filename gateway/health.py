@@ -9,9 +9,8 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import httpx
-
 from cache_index import WorkerId
+from gateway.backends.client import WorkerClient
 from gateway.checkup import Checkup, Patient
 from gateway.probe import Probe
 from routing.fleet import Fleet
@@ -63,9 +62,7 @@ class Health:
     `path` is the default, SGLang is asked for something cheaper.
     """
 
-    def __init__(
-        self, rules: Rules, *, client: httpx.AsyncClient, clock: Callable[[], float], rng: random.Random
-    ) -> None:
+    def __init__(self, rules: Rules, *, client: WorkerClient, clock: Callable[[], float], rng: random.Random) -> None:
         self._rules = rules
         self._client = client
         self._clock = clock

@@ -3,23 +3,29 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-import httpx
+from gateway.backends.backend import Call
+from gateway.backends.client import WorkerClient
+from gateway.errors import UpstreamError
+from gateway.upstream.reply import HttpReply
 
 ANSWER_BYTES = 64 * 1024
 """Read of an answer whose status alone counts, so that its connection can be used again."""
+PIECE_BYTES = 64 * 1024
+"""Handed out at once; requests have their turn before the next."""
 
 
 class Probe:
     """Sends ``GET`` requests to the worker at *url*. Each takes *timeout_s* at most."""
 
     def __init__(
-        self, client: httpx.AsyncClient, url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
+        self, client: WorkerClient, url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> None:
         self._client = client
         self._url = url
         self._timeout_s = timeout_s
         # What was packed small could be of any size.
-        self._headers = {"accept-encoding": "identity", **(headers or {})}
+        fields = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "warmgate", **(headers or {})}
+        self._headers = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields.items()]
 
     async def status(self, path: str) -> int | None:
         """The status; None if there was no whole answer in time."""
@@ -40,19 +46,24 @@ class Probe:
         return bytes(body) if await self.feed(path, body.extend, max_bytes=max_bytes) else None
 
     async def _ask(self, path: str, take: Callable[[int, bytes], None], *, max_bytes: int) -> int | None:
+        call = Call(b"GET", path.encode("ascii"), self._headers, b"", streams=False, model="")
         try:
-            # The client's own timeouts are off: it has one for each step, which a worker that drips never meets.
-            async with (
-                asyncio.timeout(self._timeout_s),
-                self._client.stream("GET", self._url + path, headers=self._headers, timeout=None) as response,
-            ):
-                room = max_bytes
-                async for piece in response.aiter_raw():
-                    take(response.status_code, piece[:room])
-                    room -= len(piece)
-                    if room <= 0:
-                        break
-                return response.status_code
-        except (httpx.HTTPError, TimeoutError, AttributeError):
-            # The last is anyio's, of a connection that closed while it was being looked at: its socket is None then.
+            async with asyncio.timeout(self._timeout_s):
+                reply = await self._client.send(self._url, call)
+                try:
+                    await _read(reply, take, max_bytes=max_bytes)
+                finally:
+                    await reply.aclose()
+                return reply.status
+        except (UpstreamError, TimeoutError):
             return None
+
+
+async def _read(reply: HttpReply, take: Callable[[int, bytes], None], *, max_bytes: int) -> None:
+    room = max_bytes
+    while room > 0 and (received := await reply.read()):
+        for begin in range(0, min(len(received), room), PIECE_BYTES):
+            if begin:
+                await asyncio.sleep(0)
+            take(reply.status, received[begin : min(begin + PIECE_BYTES, room)])
+        room -= len(received)

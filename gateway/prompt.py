@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from gateway.body_fields import Message, Part
+
 _HEAD = b"\xf8"
 _MESSAGE = b"\xff"
 _NAME = b"\xfe"
@@ -35,6 +37,9 @@ A data URL is megabytes long but worth some hundred tokens: a longer string stan
 identity and does not pose as a long prompt.
 """
 
+_DEEPEST = 256
+"""Lists and objects within each other, in a media part; those that engines know have three."""
+
 _BILLING = "x-anthropic-billing-header"
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _UNRENDERED = frozenset({"id", "status", "cache_control"})
@@ -42,20 +47,8 @@ _UNRENDERED = frozenset({"id", "status", "cache_control"})
 
 _encoded = msgspec.json.Encoder().encode
 
-Part = str | dict[str, Any]
 Item = dict[str, Any]
 """Of the Responses API's input, or a content block of the Messages API."""
-
-
-class Message(msgspec.Struct, gc=False):
-    """What a chat template reads of one message; other keys are ignored."""
-
-    role: str
-    content: str | list[Part] | None = None
-    name: str | None = None
-    tool_calls: Any = None
-    function_call: Any = None
-    tool_call_id: str | None = None
 
 
 def chat_prompt(messages: Iterable[Message], *, head: Mapping[str, Any] | None = None) -> bytes:
@@ -239,12 +232,18 @@ def _string(value: Any) -> str:
     return "" if value is None else _encoded(value).decode()
 
 
-def _identity(value: Any) -> Any:
-    """The JSON *value* with every long string in it replaced by its digest."""
+def _identity(value: Any, depth: int = 0) -> Any:
+    """The JSON *value* with every long string in it replaced by its digest.
+
+    Raises:
+        RecursionError: it is nested more deeply than `_DEEPEST`. Compiled, nothing else would count.
+    """
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_WHOLE else hashlib.sha256(value.encode()).hexdigest()
+    if depth > _DEEPEST:
+        raise RecursionError
     if isinstance(value, dict):
-        return {key: _identity(inner) for key, inner in value.items()}
+        return {key: _identity(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_identity(inner) for inner in value]
+        return [_identity(inner, depth + 1) for inner in value]
     return value

@@ -166,31 +166,13 @@ class Proxy:
         if asked is not None:
             await self._admission.reserve(asked)
         exchange.enter(None)
-        need = model.need(exchange.path, body, request, caller)
-        is_continued = model.continuation != "off" and call.streams
-        continuation = continuation_of(exchange.path, call, body, mode=model.continuation) if is_continued else None
-        plain_call, call = call, call if continuation is None else continuation.call
-        strip_usage = not body.asks_usage
-        del raw, body  # as the attempts do with the call: a stream may go on for long when nobody needs its prompt
+        attempts = self._attempts(exchange, endpoint, caller, model, body, request, call)
+        del raw, body, call  # as the attempts do: a stream may go on for long when nobody needs its prompt
         watch = self._disconnects.begin(incoming.receive)
-        if call.streams:
+        if exchange.streams:
             self._keep_alive.begin(downstream)
         model.in_flight += 1
         try:
-            attempts = Attempts(
-                endpoint,
-                model,
-                request,
-                call,
-                exchange,
-                strip_usage=strip_usage,
-                continuation=continuation,
-                plain_call=plain_call,
-                need=need,
-                persistence=self._persistence,
-                clock=self._clock,
-            )
-            del call, plain_call
             await self._answer(attempts, downstream, watch, guard)
         except asyncio.CancelledError:
             if not watch.gone:
@@ -200,7 +182,35 @@ class Proxy:
         finally:
             model.in_flight -= 1
             self._disconnects.end(watch)
-            self._keep_alive.end(downstream)
+            if exchange.streams:
+                self._keep_alive.end(downstream)
+
+    def _attempts(  # noqa: PLR0917  # in the order in which they are known
+        self,
+        exchange: Exchange,
+        endpoint: Endpoint,
+        caller: Caller | None,
+        model: Model,
+        body: Body,
+        request: Request,
+        call: Call,
+    ) -> Attempts:
+        """*call* as it is sent, and whoever else may answer or go on with it."""
+        is_continued = model.continuation != "off" and call.streams
+        continuation = continuation_of(exchange.path, call, body, mode=model.continuation) if is_continued else None
+        return Attempts(
+            endpoint,
+            model,
+            request,
+            call if continuation is None else continuation.call,
+            exchange,
+            strip_usage=not body.asks_usage,
+            continuation=continuation,
+            plain_call=call,
+            need=model.need(exchange.path, body, request, caller),
+            persistence=self._persistence,
+            clock=self._clock,
+        )
 
     async def _redacted(  # noqa: PLR0917  # in the order in which they are known
         self,

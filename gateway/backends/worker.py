@@ -75,6 +75,11 @@ class HttpWorker:
         """Calls held back by *max_connections*."""
         return self._pool.calls_waiting
 
+    @property
+    def is_unused(self) -> bool:
+        """No connection is open, none is being opened."""
+        return self._pool.is_empty
+
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> HttpReply:
         """See `Backend.send`. A kept connection that the worker had already closed is replaced once, unnoticed.
 
@@ -82,13 +87,18 @@ class HttpWorker:
         """
         started = self._clock()
         connection = self._pool.take_idle(started) or await self._pool.open(deadline=self._first_byte_deadline(started))
-        try:
-            return await self._exchange(connection, call, started, first_byte_s)
-        except ReplyBroken:
-            if not self._was_stale(connection, started):
-                raise
-        fresh = await self._pool.open(deadline=self._first_byte_deadline(started))
-        return await self._exchange(fresh, call, started, first_byte_s)
+        is_again = False
+        while True:
+            try:
+                self._begin(connection, call, started, first_byte_s)
+                await connection.first_byte()
+                return HttpReply(connection, self._pool.give_back, self._clock, idle_s=self._timeouts.idle_s)
+            except BaseException as error:
+                self._pool.give_back(connection)
+                if is_again or not isinstance(error, ReplyBroken) or not self._was_stale(connection, started):
+                    raise
+            is_again = True
+            connection = await self._pool.open(deadline=self._first_byte_deadline(started))
 
     def abandon_unanswered(self) -> None:
         """See `WorkerBackend.abandon_unanswered`."""
@@ -102,27 +112,19 @@ class HttpWorker:
         """Cut all connections, also those of calls in flight; later calls get `ConnectFailed`."""
         self._pool.close()
 
-    async def _exchange(
-        self, connection: Connection, call: Call, started: float, first_byte_s: float | None
-    ) -> HttpReply:
+    def _begin(self, connection: Connection, call: Call, started: float, first_byte_s: float | None) -> None:
         deadline = self._first_byte_deadline(started)
         if first_byte_s is not None:
             deadline = min(deadline, self._clock() + first_byte_s)
-        try:
-            connection.begin(
-                self._request_head.encode(call),
-                call.body,
-                streams=call.streams,
-                is_head_request=call.method == b"HEAD",
-                first_byte_deadline=deadline,
-                total_deadline=started + self._timeouts.total_s,
-                idle_s=self._timeouts.idle_s,
-            )
-            await connection.first_byte()
-        except BaseException:
-            self._pool.give_back(connection)
-            raise
-        return HttpReply(connection, self._pool.give_back, self._clock, idle_s=self._timeouts.idle_s)
+        connection.begin(
+            self._request_head.encode(call),
+            call.body,
+            streams=call.streams,
+            is_head_request=call.method == b"HEAD",
+            first_byte_deadline=deadline,
+            total_deadline=started + self._timeouts.total_s,
+            idle_s=self._timeouts.idle_s,
+        )
 
     def _first_byte_deadline(self, started: float) -> float:
         first_byte_s = self._timeouts.first_byte_s

@@ -6,8 +6,9 @@ import msgspec
 from msgspec import Raw
 
 from gateway.body import Body, count, named, parsed
+from gateway.body_fields import Message
 from gateway.errors import InvalidField
-from gateway.prompt import Item, Message, messages_prompt, without_cache_marks
+from gateway.prompt import Item, messages_prompt, without_cache_marks
 from gateway.sse import NO_ERROR, UNREADABLE, NamedTail, Usage
 
 

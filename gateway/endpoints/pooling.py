@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Raw
 
 from gateway.body import Body, named, parsed
-from gateway.prompt import Message, chat_prompt, embeds_prompt, text_prompt, token_prompt
+from gateway.body_fields import Message
+from gateway.prompt import chat_prompt, embeds_prompt, text_prompt, token_prompt
 from gateway.sse import UNREADABLE, Usage
 
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-import httpx
 import zmq.asyncio
 
+from gateway.backends.client import WorkerClient
 from gateway.kv_events.dial_in import DialIn
 from gateway.kv_events.feed import Feed
 from gateway.kv_events.pace import Pace
@@ -25,7 +25,7 @@ class Intake:
         self,
         *,
         bind: str | None,
-        client: httpx.AsyncClient,
+        client: WorkerClient,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Protocol
 
-import httpx
 import msgspec
 
+from gateway.backends.client import WorkerClient
 from gateway.dynamo.frontend import instances_in
 from gateway.engine_metrics import Engine, MetricsPage
 from gateway.engine_watch import JSON_BYTES, METRICS_BYTES
@@ -54,7 +54,7 @@ class Inquiry:
     *pairing* finds out whose `dynamo.streams` are, when somebody is new.
     """
 
-    def __init__(self, client: httpx.AsyncClient, pairing: Pairs, *, timeout_s: float) -> None:
+    def __init__(self, client: WorkerClient, pairing: Pairs, *, timeout_s: float) -> None:
         self._client = client
         self._pairing = pairing
         self._timeout_s = timeout_s

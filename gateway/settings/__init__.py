@@ -10,8 +10,17 @@
     adapters      the groups for LoRA adapters
     rollout       the groups for names that stand for several models
     fallbacks     the groups for what answers when workers cannot
+    guardrails    the groups for what looks at requests and answers
     tracing       the groups for traces
-    schema        the settings, a group per seam
+    server        the groups for the process: where it listens, what it writes
+    models        the groups for models and their workers
+    routing       the groups for the choice of a worker
+    failures      the groups for workers that are slow, fail or leave
+    teams         the groups for teams, their keys and limits
+    admin         the groups for the admin routes
+    quota         the groups for how limits are counted and turns are given
+    stores        the groups for what is kept, and what gateways share
+    schema        the settings as a whole: every group, and what must hold between them
     fields        the types of the settings
     table         the settings as a table
     faults        the sentences
@@ -25,11 +34,13 @@ Each imports those above it only.
 """
 
 from gateway.settings.adapters import AdapterSettings, AdaptersSettings
+from gateway.settings.admin import AdminKeySettings, AdminSettings
 from gateway.settings.change import Change, applicable
 from gateway.settings.disaggregation import DisaggregationSettings
 from gateway.settings.discovery import DnsSettings, KubernetesSettings, PodsSettings, ServiceSettings
 from gateway.settings.dynamo import DynamoSettings, InstanceSettings
 from gateway.settings.engine_events import WorkerEventsSettings
+from gateway.settings.failures import BreakerSettings, DrainSettings, HealthSettings, RetrySettings, TimeoutSettings
 from gateway.settings.fallbacks import (
     BedrockSettings,
     FallbackSettings,
@@ -39,34 +50,16 @@ from gateway.settings.fallbacks import (
     SpillSettings,
 )
 from gateway.settings.faults import SettingsError
+from gateway.settings.models import ModelSettings, TokenizerSettings, WorkerSettings
+from gateway.settings.quota import QueueSettings, QuotaSettings
 from gateway.settings.rollout import RouteRuleSettings, RouteSettings, VariantSettings
-from gateway.settings.schema import (
-    AdminKeySettings,
-    AdminSettings,
-    BreakerSettings,
-    DrainSettings,
-    HealthSettings,
-    IndexSettings,
-    KeySettings,
-    KvEventsSettings,
-    LimitSettings,
-    LoggingSettings,
-    ModelSettings,
-    QueueSettings,
-    QuotaSettings,
-    ReplicasSettings,
-    RetrySettings,
-    RoutingSettings,
-    ServerSettings,
-    Settings,
-    StoreSettings,
-    TeamSettings,
-    TimeoutSettings,
-    TokenizerSettings,
-    WorkerSettings,
-)
+from gateway.settings.routing import IndexSettings, KvEventsSettings, RoutingSettings
+from gateway.settings.schema import Settings
+from gateway.settings.server import LoggingSettings, ServerSettings
 from gateway.settings.source import build, environment, load, masked
+from gateway.settings.stores import ReplicasSettings, StoreSettings
 from gateway.settings.table import SettingRow, describe
+from gateway.settings.teams import KeySettings, LimitSettings, TeamSettings
 from gateway.settings.tracing import DestinationSettings, TracingSettings
 from gateway.settings.workers_file import with_found, workers_in
 

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from gateway.settings.disaggregation import roles_in_vain
 from gateway.settings.faults import SettingsError, kind_of, sentences_of
+from gateway.settings.models import ModelSettings, WorkerSettings
 from gateway.settings.names import Place, dotted
 from gateway.settings.rules import ambiguous, endpoint, repeated
-from gateway.settings.schema import ModelSettings, Settings, WorkerSettings
+from gateway.settings.schema import Settings
 from gateway.settings.yaml_file import parse, where_and_why
 
 _PLACE: Place = ("models", 0)

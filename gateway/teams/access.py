@@ -77,12 +77,12 @@ class Access:
         *fields* are the first values of the request's headers, by their names in lower case. Sure is who was marked,
         and brings the same words.
         """
-        said = fields.get(b"authorization")
-        if said is None or b"x-api-key" in fields or b"api-key" in fields:
-            return None
         if self._generation != self._directory.generation:
             self._generation = self._directory.generation
             self._marked.clear()
+        said = fields.get(b"authorization")
+        if said is None or not self._marked or b"x-api-key" in fields or b"api-key" in fields:
+            return None
         return self._marked.get(self._mark(said))
 
     def mark(self, fields: dict[bytes, bytes], caller: Caller) -> None:

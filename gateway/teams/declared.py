@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.settings import SettingsError
-from gateway.settings.schema import KeySettings, LimitSettings, TeamSettings
+from gateway.settings.teams import KeySettings, LimitSettings, TeamSettings
 from gateway.teams.key import Key
 from gateway.teams.limits import Limits
 from gateway.teams.secret import Digester, hashed

@@ -77,6 +77,11 @@ class ConnectionPool:
         return len(self._idle)
 
     @property
+    def is_empty(self) -> bool:
+        """No connection is open, none is being opened."""
+        return self._slots == 0
+
+    @property
     def calls_waiting(self) -> int:
         """Calls held back by *max_connections*."""
         return len(self._waiters)

@@ -178,6 +178,7 @@ async def test_nobody_is_let_in_before_it_is_known_how_the_workers_are(tmp_path:
     visited, may_answer = asyncio.Event(), asyncio.Event()
 
     async def health(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
         visited.set()
         await may_answer.wait()
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")

@@ -170,8 +170,8 @@ class TestMalformed:
             b'{"model":"a","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
             b'{"model":"a","tools":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}",
             b'{"model":"a","messages":[{"role":"user","content":[{"type":"image_url","x":'
-            + b"[" * 700
-            + b"]" * 700
+            + b"[" * 300
+            + b"]" * 300
             + b"}]}]}",
         ],
         ids=["skipped", "tools", "content"],

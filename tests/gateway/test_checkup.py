@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import httpx
 import pytest
 
 from cache_index import CacheIndex
+from gateway.backends.client import WorkerClient
 from gateway.checkup import Checkup, Patient
 from gateway.engine_metrics import EngineReading, Observation
 from gateway.probe import Probe
@@ -85,7 +85,7 @@ async def practice(
     told_down: list[str] = []
     told_up: list[str] = []
     observations: list[Observation] = []
-    async with fake_engine(answers) as engine, httpx.AsyncClient(verify=False) as client:
+    async with fake_engine(answers) as engine, WorkerClient() as client:
         patient = Patient(
             A,
             engine.url,

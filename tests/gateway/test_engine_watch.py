@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import httpx
 import pytest
 
+from gateway.backends.client import WorkerClient
 from gateway.engine_metrics import Engine, EngineReading
 from gateway.engine_watch import EngineWatch
 from gateway.probe import Probe
@@ -24,7 +24,7 @@ INFO = Page('{"page_size":64,"max_total_num_tokens":65536}')
 async def watching(
     answers: dict[str, Answer], *, timeout_s: float = 5.0
 ) -> AsyncIterator[tuple[FakeEngine, EngineWatch]]:
-    async with fake_engine(answers) as engine, httpx.AsyncClient(verify=False) as client:
+    async with fake_engine(answers) as engine, WorkerClient() as client:
         yield engine, EngineWatch(Probe(client, engine.url, timeout_s=timeout_s))
 
 
@@ -58,7 +58,7 @@ async def test_what_the_metrics_lack_comes_from_the_servers_arguments() -> None:
         assert EngineReading(Engine.SGLANG, running=5.0, cache_tokens=65536, block_size=64) == await watch.read()
 
 
-@pytest.mark.parametrize("info", [Page(status=401), Page("<html>"), Garbage(), Hangs(), Floods()])
+@pytest.mark.parametrize("info", [Page(status=401), Page("<html>"), Garbage(b"\x00\xff\r\n\r\n"), Hangs(), Floods()])
 async def test_arguments_that_are_not_told_are_asked_once(info: Answer) -> None:
     """The load is told all the same."""
     async with watching({"/metrics": SGLANG, "/server_info": info}, timeout_s=1.0) as (engine, watch):

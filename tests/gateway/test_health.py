@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
-import httpx
 import pytest
 
 from cache_index import WorkerId
+from gateway.backends.client import WorkerClient
 from gateway.checkup import Patient
 from gateway.engine_metrics import Observation
 from gateway.health import Health, Rules
@@ -55,7 +55,7 @@ async def ward(
 ) -> AsyncIterator[Ward]:
     async with AsyncExitStack() as exits:
         engines = {worker: await exits.enter_async_context(fake_engine(a)) for worker, a in answers.items()}
-        client = await exits.enter_async_context(httpx.AsyncClient(verify=False))
+        client = await exits.enter_async_context(WorkerClient())
         clock = Clock(0.0)
         fleet = a_fleet(*engines)
         for worker in engines:

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-import httpx
 import pytest
 
+from gateway.backends.client import WorkerClient
 from gateway.probe import ANSWER_BYTES, Probe
 from tests.fakes.engine import Answer, Drips, Floods, Garbage, Hangs, Page, fake_engine
 
@@ -22,20 +22,20 @@ ILL: list[Answer] = [
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(verify=False) as client:
+async def client() -> AsyncIterator[WorkerClient]:
+    async with WorkerClient() as client:
         yield client
 
 
 @pytest.mark.parametrize("status", [200, 301, 404, 503])
-async def test_the_status_is_told(client: httpx.AsyncClient, status: int) -> None:
+async def test_the_status_is_told(client: WorkerClient, status: int) -> None:
     """Whatever it is; a redirect is not followed."""
     async with fake_engine({"/health": Page("ok", status)}) as engine:
         assert status == await Probe(client, engine.url, timeout_s=5.0).status("/health")
 
 
 @pytest.mark.parametrize("ill", ILL)
-async def test_an_ill_answer_is_none(client: httpx.AsyncClient, ill: Answer) -> None:
+async def test_an_ill_answer_is_none(client: WorkerClient, ill: Answer) -> None:
     """Neither a status nor a body; and it costs no longer than the timeout."""
     async with fake_engine({"/x": ill}) as engine:
         probe = Probe(client, engine.url, timeout_s=0.1)
@@ -43,7 +43,7 @@ async def test_an_ill_answer_is_none(client: httpx.AsyncClient, ill: Answer) -> 
             assert (None, None) == (await probe.status("/x"), await probe.body("/x", max_bytes=1000))
 
 
-async def test_nobody_there_is_none(client: httpx.AsyncClient) -> None:
+async def test_nobody_there_is_none(client: WorkerClient) -> None:
     """The port is free again when the engine is gone."""
     async with fake_engine({}) as engine:
         probe = Probe(client, engine.url, timeout_s=5.0)
@@ -51,7 +51,7 @@ async def test_nobody_there_is_none(client: httpx.AsyncClient) -> None:
     assert await probe.status("/health") is None
 
 
-async def test_a_flood_is_not_read(client: httpx.AsyncClient) -> None:
+async def test_a_flood_is_not_read(client: WorkerClient) -> None:
     """What comes is cut off at the limit; the rest stays where it is, but for what the network holds."""
     async with fake_engine({"/x": Floods()}) as engine:
         probe = Probe(client, engine.url, timeout_s=5.0)
@@ -61,7 +61,7 @@ async def test_a_flood_is_not_read(client: httpx.AsyncClient) -> None:
         assert engine.sent < 40_000_000
 
 
-async def test_the_body_of_a_success_alone_is_told(client: httpx.AsyncClient) -> None:
+async def test_the_body_of_a_success_alone_is_told(client: WorkerClient) -> None:
     """An error page is not what was asked for."""
     pages = {"/good": Page("abc"), "/none": Page("oh", 404), "/empty": Page()}
     async with fake_engine(pages) as engine:
@@ -70,7 +70,7 @@ async def test_the_body_of_a_success_alone_is_told(client: httpx.AsyncClient) ->
         assert [b"abc", None, b""] == [await probe.body(path, max_bytes=1000) for path in pages]
 
 
-async def test_a_connection_is_used_again(client: httpx.AsyncClient) -> None:
+async def test_a_connection_is_used_again(client: WorkerClient) -> None:
     """Checks come every few seconds; each answer was read to its end."""
     async with fake_engine({"/health": Page("x" * (ANSWER_BYTES - 1))}) as engine:
         probe = Probe(client, engine.url, timeout_s=5.0)
@@ -80,7 +80,7 @@ async def test_a_connection_is_used_again(client: httpx.AsyncClient) -> None:
         assert 1 == engine.connections
 
 
-async def test_nothing_packed_is_asked_for(client: httpx.AsyncClient) -> None:
+async def test_nothing_packed_is_asked_for(client: WorkerClient) -> None:
     """A few bytes could unpack to gigabytes. The worker's own headers are sent."""
     async with fake_engine({"/health": Page()}) as engine:
         await Probe(client, engine.url, timeout_s=5.0, headers={"authorization": "Bearer k"}).status("/health")

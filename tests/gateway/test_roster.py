@@ -21,6 +21,7 @@ from cache_index.radix import RadixTree
 from cache_index.residency import Residency
 from cache_index.tokens import TokenHasher
 from gateway.backends.backend import Call, Reply
+from gateway.backends.client import WorkerClient
 from gateway.cascade.assembly import Cascades
 from gateway.errors import ConnectFailed
 from gateway.exact_prompts import ExactPrompts
@@ -124,9 +125,10 @@ async def stage() -> AsyncIterator[Stage]:
 @asynccontextmanager
 async def a_stage() -> AsyncIterator[Stage]:
     rules = rules_of(settings({"tiny": ["a"]}, health={"interval_s": 0.01}))
-    async with httpx.AsyncClient(verify=False, limits=httpx.Limits(max_connections=None)) as client:
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(verify=False, limits=limits) as client, WorkerClient() as questions:
         index, models, clock = an_index(), Models(), Clock()
-        health = Health(rules, client=client, clock=clock, rng=random.Random(0))
+        health = Health(rules, client=questions, clock=clock, rng=random.Random(0))
         intake = FakeIntake({"http://a:1": Sources((Source("tcp://a:5557"),))})
         knowledge = knowledge_of(index, client, clock, intake)
         roster = Roster(

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, get_args
 from fastapi import Depends, Request
 
 from gateway.errors import AdminClosed, AdminKeyRefused, Forbidden
-from gateway.settings.schema import AdminSettings
+from gateway.settings.admin import AdminSettings
 
 Role = Literal["viewer", "operator", "owner"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -6,10 +6,10 @@ import socket
 import time
 from collections.abc import AsyncIterator
 
-import httpx
 import pytest
 import zmq.asyncio
 
+from gateway.backends.client import WorkerClient
 from gateway.kv_events.intake import Intake
 from gateway.kv_events.sources import Source, Sources
 from tests.fakes.engine import Garbage, Page, fake_engine
@@ -19,12 +19,12 @@ from tests.gateway.kv_events.examples import batch, stored, until
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(verify=False) as client:
+async def client() -> AsyncIterator[WorkerClient]:
+    async with WorkerClient() as client:
         yield client
 
 
-def an_intake(client: httpx.AsyncClient, *, bind: str | None = None) -> Intake:
+def an_intake(client: WorkerClient, *, bind: str | None = None) -> Intake:
     return Intake(bind=bind, client=client, clock=time.monotonic, wall_clock=lambda: 1000.25)
 
 
@@ -43,7 +43,7 @@ def vllm_tells(endpoint: str) -> Page:
 # ---- where
 
 
-async def test_an_engine_is_asked_where_it_tells(client: httpx.AsyncClient) -> None:
+async def test_an_engine_is_asked_where_it_tells(client: WorkerClient) -> None:
     """With the worker's key; a wildcard is the host at which it was asked."""
     async with fake_engine({"/kv_event_sources": vllm_tells("tcp://*:5557")}) as engine:
         found = await an_intake(client).find(engine.url, {"authorization": "Bearer k-1"})
@@ -53,7 +53,7 @@ async def test_an_engine_is_asked_where_it_tells(client: httpx.AsyncClient) -> N
 
 
 @pytest.mark.parametrize("bind", [None, "tcp://*:5557", "tcp://*:5558"])
-async def test_who_dials_the_address_that_is_bound_is_recognised(client: httpx.AsyncClient, bind: str | None) -> None:
+async def test_who_dials_the_address_that_is_bound_is_recognised(client: WorkerClient, bind: str | None) -> None:
     """It publishes to that port of another host; without such an address that is a socket like any other."""
     async with fake_engine({"/kv_event_sources": vllm_tells("tcp://warmgate:5557")}) as engine:
         found = await an_intake(client, bind=bind).find(engine.url, {})
@@ -61,7 +61,7 @@ async def test_who_dials_the_address_that_is_bound_is_recognised(client: httpx.A
     assert Sources((Source(None if bind == "tcp://*:5557" else "tcp://warmgate:5557"),)) == found
 
 
-async def test_who_does_not_say_is_not_found(client: httpx.AsyncClient) -> None:
+async def test_who_does_not_say_is_not_found(client: WorkerClient) -> None:
     """It has no such route, or it does not speak HTTP."""
     odd_pages = {path: Garbage() for path in ("/kv_event_sources", "/server_info")}
     async with fake_engine({}) as mute, fake_engine(odd_pages) as odd:
@@ -71,7 +71,7 @@ async def test_who_does_not_say_is_not_found(client: httpx.AsyncClient) -> None:
 # ---- streams
 
 
-async def test_a_source_is_listened_to(client: httpx.AsyncClient, context: zmq.asyncio.Context) -> None:
+async def test_a_source_is_listened_to(client: WorkerClient, context: zmq.asyncio.Context) -> None:
     """The past by a replay, the present as it is published; how long a request had to wait is measured."""
     feed, intake = DictFeed(), an_intake(client)
     assert 0.0 == intake.longest_slice_s
@@ -92,9 +92,7 @@ async def test_a_source_is_listened_to(client: httpx.AsyncClient, context: zmq.a
 
 
 @pytest.mark.parametrize("name", ["w1", "10.0.0.5", "10.0.0.5:8000"])
-async def test_who_dials_is_known_by_its_name(
-    client: httpx.AsyncClient, context: zmq.asyncio.Context, name: str
-) -> None:
+async def test_who_dials_is_known_by_its_name(client: WorkerClient, context: zmq.asyncio.Context, name: str) -> None:
     """Its worker's id, host, or host and port; what others publish there is not its."""
     feed, bind = DictFeed(), a_free_address()
     intake = an_intake(client, bind=bind)
@@ -117,7 +115,7 @@ async def test_who_dials_is_known_by_its_name(
     assert {1} == {block for block, _ in feed.content}
 
 
-async def test_who_dials_cannot_be_heard_without_an_address(client: httpx.AsyncClient) -> None:
+async def test_who_dials_cannot_be_heard_without_an_address(client: WorkerClient) -> None:
     """The settings have none: whoever subscribes is told so at once."""
     intake = an_intake(client)
     async with intake.opened():
@@ -128,7 +126,7 @@ async def test_who_dials_cannot_be_heard_without_an_address(client: httpx.AsyncC
 # ---- the end
 
 
-async def test_at_the_end_no_socket_is_open(client: httpx.AsyncClient, context: zmq.asyncio.Context) -> None:
+async def test_at_the_end_no_socket_is_open(client: WorkerClient, context: zmq.asyncio.Context) -> None:
     """Also if it ends amid everything; the address is free, so it can be opened again."""
     bind = a_free_address()
     intake = an_intake(client, bind=bind)

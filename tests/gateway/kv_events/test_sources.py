@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-import httpx
 import pytest
 
+from gateway.backends.client import WorkerClient
 from gateway.kv_events.sources import (
     Source,
     Sources,
@@ -197,7 +197,7 @@ def test_addresses() -> None:
 
 async def found(answers: dict[str, Answer]) -> tuple[Sources | None, list[str]]:
     """What is found, and what was asked for."""
-    async with fake_engine(answers) as engine, httpx.AsyncClient(verify=False) as client:
+    async with fake_engine(answers) as engine, WorkerClient() as client:
         probe = Probe(client, engine.url, timeout_s=5.0)
         return await find_sources(probe, host="h"), engine.asked
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gateway.ledger.audit import HIDDEN, AuditEntry, shown
-from gateway.settings.schema import KeySettings
+from gateway.settings.teams import KeySettings
 from gateway.teams.key import Key
 from gateway.teams.limits import Limits
 from gateway.teams.team import Team

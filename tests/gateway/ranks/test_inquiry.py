@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 
-import httpx
 import pytest
 
+from gateway.backends.client import WorkerClient
 from gateway.ranks.inquiry import RARELY, Inquiry
 from gateway.ranks.population import Population
 from gateway.settings import DynamoSettings, WorkerEventsSettings
@@ -35,7 +35,7 @@ class Owners:
 
 
 async def asked(url: str, dynamo: DynamoSettings | None = None) -> Population | None:
-    async with httpx.AsyncClient(verify=False) as client:
+    async with WorkerClient() as client:
         return await Inquiry(client, Owners(), timeout_s=10).ask(url, {}, dynamo, "tiny")
 
 
@@ -104,7 +104,7 @@ async def streams_of(inquiry: Inquiry, engine: FakeEngine) -> dict[str, WorkerEv
 async def test_whose_a_stream_is_is_found_out_once() -> None:
     """Of who is new, among the streams that nobody has."""
     owners = Owners(i7=FIRST, i8=SECOND)
-    async with fake_engine({"/health": listing(7)}) as engine, httpx.AsyncClient(verify=False) as client:
+    async with fake_engine({"/health": listing(7)}) as engine, WorkerClient() as client:
         inquiry = Inquiry(client, owners, timeout_s=10)
         alone = [await streams_of(inquiry, engine) for _ in range(2)]
         engine.answers["/health"] = listing(7, 8)
@@ -121,7 +121,7 @@ async def test_whose_a_stream_is_is_found_out_once() -> None:
 async def test_what_could_not_be_found_out_is_tried_again_rarely() -> None:
     """And at once for those that come; the worker serves meanwhile, unheard."""
     owners = Owners()
-    async with fake_engine({"/health": listing(7)}) as engine, httpx.AsyncClient(verify=False) as client:
+    async with fake_engine({"/health": listing(7)}) as engine, WorkerClient() as client:
         inquiry = Inquiry(client, owners, timeout_s=10)
         assert {"7": None} == await streams_of(inquiry, engine)
         for _ in range(RARELY - 1):

@@ -4,8 +4,9 @@ import pytest
 from pydantic import Field, SecretStr
 
 from gateway.settings.fields import annotation_at, bare, entry_of, fields_of, group_of, is_optional, is_text, type_name
+from gateway.settings.models import ModelSettings, WorkerSettings
 from gateway.settings.names import Place
-from gateway.settings.schema import ModelSettings, ServerSettings, WorkerSettings
+from gateway.settings.server import ServerSettings
 
 
 @pytest.mark.parametrize(

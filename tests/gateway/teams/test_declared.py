@@ -2,7 +2,7 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.settings import SettingsError
-from gateway.settings.schema import KeySettings, LimitSettings, TeamSettings
+from gateway.settings.teams import KeySettings, LimitSettings, TeamSettings
 from gateway.teams.declared import declared_in
 from gateway.teams.key import Key
 from gateway.teams.limits import Limits

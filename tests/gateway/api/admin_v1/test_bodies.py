@@ -16,7 +16,7 @@ from gateway.api.admin_v1.bodies import (
     TeamState,
     limits_by_model,
 )
-from gateway.settings.schema import KeySettings, LimitSettings, TeamSettings
+from gateway.settings.teams import KeySettings, LimitSettings, TeamSettings
 from gateway.teams.limits import Limits
 
 OF_SETTINGS_ONLY = {"keys", "secret", "secret_env", "secret_sha256", "team", "tracing"}

@@ -1,0 +1,75 @@
+"""The groups for the process: where it listens, what it writes."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from gateway.settings.group import Group
+from gateway.settings.rules import (
+    Count,
+    HeaderName,
+    Networks,
+    NotNegative,
+    Positive,
+    Secret,
+    Token,
+)
+
+
+class ServerSettings(Group):
+    host: Token = Field(default="127.0.0.1", description="address to listen on; 0.0.0.0 for all of IPv4")
+    port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one (uvicorn only)")
+    reuse_port: bool = Field(
+        default=False,
+        description="several gateways of one machine may listen on port, and share its clients (uvicorn only)",
+    )
+    probes_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="one more for /livez, /readyz and /metrics, which answers when port has no room; null: none",
+    )
+    implementation: Literal["uvicorn", "granian"] = Field(
+        default="uvicorn", description="HTTP server; granian needs the extra warmgate[granian]"
+    )
+    max_body_bytes: Count = Field(default=32 * 2**20, description="largest request body; more is answered 413")
+    max_connections: Count = Field(default=10_000, description="client connections open at once")
+    max_header_bytes: int = Field(
+        default=64 * 2**10, ge=8192, description="largest request line and headers together; more is answered 431"
+    )
+    keep_alive_s: Count = Field(default=75, description="how long an idle client connection stays open")
+    body_idle_s: Positive = Field(
+        default=60, description="how long a client may pause while it sends a body (uvicorn only)"
+    )
+    unread_s: Positive = Field(
+        default=300, description="how long a client may leave an answer unread, all buffers being full (uvicorn only)"
+    )
+    sse_keep_alive_s: Positive | None = Field(
+        default=15, description="a stream that is silent for this long gets a comment; null: never"
+    )
+    stop_delay_s: NotNegative = Field(
+        default=0, description="after SIGTERM requests are still taken for so long, while /readyz says 503 already"
+    )
+    shutdown_grace_s: int = Field(default=30, ge=0, description="how long running requests may take to end at a stop")
+    admin_token: Secret | None = Field(
+        default=None, description="bearer token for the routes under /warmgate; null: they are closed"
+    )
+    zone: Token | None = Field(
+        default=None, description="where this gateway stands, as workers have it, e.g. us-east-1a; null: nobody knows"
+    )
+    trusted_proxies: Networks = Field(
+        default=(), description="addresses of proxies whose x-forwarded-for says where a request comes from"
+    )
+    user_header: HeaderName = Field(
+        default="x-end-user", description="request header that names the end user, before user in the body"
+    )
+
+
+class LoggingSettings(Group):
+    requests: bool = Field(default=True, description="one line of JSON per request, without prompt and key")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="least level that is written"
+    )
+    format: Literal["text", "json"] = Field(
+        default="text", description="of what the program says on stderr; lines of requests are JSON in any case"
+    )

@@ -1,0 +1,26 @@
+"""Who may use the admin routes, and where they are."""
+
+import pytest
+
+from tests.gateway.settings.examples import SMALLEST, sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "admin: {keys: [{role: root, secret: x}]}",
+            "admin.keys[0].role is 'root'; allowed are 'viewer', 'operator' or 'owner'.",
+        ),
+        (
+            "admin: {keys: [{role: owner, secret: x}, {role: owner, secret: y}]}",
+            "admin.keys[1].id is 'owner'; each must be its own, and this is that of admin.keys[0].id.",
+        ),
+        (
+            "admin: {keys: [{role: owner}]}",
+            "admin.keys[0].secret is needed: secret or secret_env.",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_place(text: str, expected: str) -> None:
+    assert [expected] == sentences(f"{SMALLEST}\n{text}")
