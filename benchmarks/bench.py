@@ -29,7 +29,6 @@ from benchmarks.processes import (
     start_stub_worker,
 )
 from benchmarks.report import Spread
-from benchmarks.shipped import Shipped, build
 from benchmarks.stub_worker import EVENTS_PER_STREAM
 
 KEYS_AND_LIMITS: Mapping[str, Any] = {
@@ -120,10 +119,6 @@ class Bench:
     def store_url(self) -> str:
         """An embedded store, the same for all that ask."""
         return f"sqlite:///{self.processes.directory / 'keys.db'}"
-
-    def build_shipped(self) -> Shipped:
-        """The gateway as the image has it. Raises `ChildFailedError` where it cannot be built."""
-        return build(self.processes.directory)
 
     def start_gateway(
         self,

@@ -52,7 +52,7 @@ from benchmarks.processes import (
     start_gateway,
 )
 from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser, conclude
-from gateway.settings.schema import RetrySettings
+from gateway.settings.failures import RetrySettings
 
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "msgspec", "numpy")
 ADMIN_TOKEN = "token-of-the-benchmark"

@@ -57,7 +57,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     }
     batches = _batches(Situation(**options))
     with Processes() as processes:
-        shipped = None if arguments.sources else build(processes.directory)
+        shipped = None if arguments.sources else build()
         ours, theirs = Program.ours("warmgate_decision", shipped), Program.of(dynamo, "dynamo_select")
         sides = by_turns(
             lambda: run(processes, ours, options),

@@ -132,6 +132,27 @@ HEADLINES = (
     ),
     *(
         Headline(
+            f"{what} over HTTP before the same workers, at the load where the best other router's TTFT p90 is about "
+            "4 s: `kv_aware`'s mean TTFT, of that router's",
+            "{:.2f}",
+            f"peers_routing_{name}",
+            (bar("kv_aware: TTFT mean"),),
+        )
+        for name, what in (
+            ("tau", "Recorded conversations with tools"),
+            ("conversation", "Recorded chats"),
+            ("agentic", "20 recorded coding agents"),
+        )
+    ),
+    Headline(
+        "Recorded chats in Dynamo's own offline replay, and in ours: `kv_aware`'s mean TTFT, of that of the best of "
+        "Dynamo's settings that were tried",
+        "{:.2f}",
+        "peers_dynamo_replay",
+        (bar("kv_aware: TTFT mean"),),
+    ),
+    *(
+        Headline(
             f"Seven replicas with {length} contexts at constant load, `kv_aware` against `round_robin`: TTFT p50 and "
             "p90, answers per second, cost",
             "{:+.1%}, {:+.0%}, {:+.0%}, {:+.0%}",
@@ -178,6 +199,23 @@ HEADLINES = (
         "{:.2f}",
         "peers_sizes",
         (bar("requests per s of 220 kB"),),
+    ),
+    Headline(
+        "What it adds to p50 and p99 at 500 requests per second, ms, and SGLang's gateway in the same run",
+        "{:.2f} and {:.2f}; {:.2f} and {:.2f}",
+        "peers_rates",
+        tuple(
+            cell("500 requests per second", name, column)
+            for name in ("warmgate", "sglang cache_aware")
+            for column in ("whole p50", "whole p99")
+        ),
+    ),
+    Headline(
+        "5,000 streams at once, an event a second each, on one core: streams that failed, and p99 of what is added to "
+        "an event's way",
+        "{:.0f}, and {:.1f} ms",
+        "many_streams",
+        (bar("streams that did not come whole"), bar("p99 of what the gateway adds")),
     ),
     Headline(
         "Memory per open stream with a key and limits, and LiteLLM's in the same run",

@@ -267,7 +267,7 @@ def start_ours(processes: Processes, worker_url: str, arguments: argparse.Namesp
     settings = settings_before(worker_url)
     if arguments.sources:
         return start_gateway(processes, settings, command=arguments.gateway, cores={core})
-    shipped = build(processes.directory)
+    shipped = build()
     return start_gateway(processes, settings, command=shipped.command, environment=shipped.environment, cores={core})
 
 

@@ -25,6 +25,7 @@ from benchmarks.chat_bodies import LOADS, PROMPTS, Load
 from benchmarks.load_tools import install_tools, tool_versions
 from benchmarks.processes import ChildFailedError, Processes, add_gateway_option, pinned
 from benchmarks.report import Bar, Circumstances, Report, Spread, Table, argument_parser, conclude
+from benchmarks.shipped import build
 from benchmarks.stub_worker import EVENTS_PER_STREAM
 
 WARM_UP_S = 1.0
@@ -173,7 +174,7 @@ def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, repo
     from_sources = f"gateway from the sources ({first})"
     gateways: list[Target] = []
     try:
-        shipped = bench.build_shipped()
+        shipped = build()
     except ChildFailedError as error:
         print(error, file=sys.stderr)
         report.notes.append("The core could not be compiled here: what was measured is slower than what is shipped.")

@@ -308,7 +308,7 @@ def run(arguments: argparse.Namespace) -> Report:
     prompts = bodies("requests", random.Random(arguments.seed))
     counts = []
     with Processes() as processes:
-        shipped = Shipped(arguments.installed) if arguments.installed else build(processes.directory)
+        shipped = Shipped(arguments.installed) if arguments.installed else build()
         _, worker = start_stub_worker(processes)
         for number, (name, settings) in enumerate(KINDS.items()):
             groups: dict[str, Any] = {**settings, **UNHURRIED}

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import shortfalls
 from benchmarks.drawing import svg
 from benchmarks.headlines import HEADLINES, table
 from benchmarks.report import RESULTS, ROOT, Report, rows
 
 README = ROOT / "README.md"
 GUIDE = ROOT / "deploy" / "README.md"
-MARK, DRILL = "results", "drill"
+MARK, DRILL, SHORT = "results", "drill", "shortfalls"
 """Where figures stand in README and guide: between ``<!-- MARK -->`` and ``<!-- /MARK -->``."""
 
 
@@ -33,8 +34,8 @@ def read(results: Path) -> dict[str, Report]:
 
 
 def with_figures(text: str, reports: Mapping[str, Report]) -> str:
-    """*text* of the README, with the figures of *reports* between its marks."""
-    return _between(text, MARK, table(HEADLINES, reports))
+    """*text* of the README, with the figures of *reports* between its marks, and where they fall short."""
+    return _between(_between(text, MARK, table(HEADLINES, reports)), SHORT, shortfalls.table(reports))
 
 
 def with_drill(text: str, reports: Mapping[str, Report]) -> str:

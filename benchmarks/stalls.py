@@ -249,7 +249,7 @@ async def run(arguments: argparse.Namespace) -> Report:
             start_stub_worker(processes, name=f"stub-{number}", cores={load_core})[1] for number in range(FLOOD_WORKERS)
         ]
         settings = settings_of(folder, urls, publisher.ports, port=free_port())
-        command, environment = gateway_command(processes, arguments)
+        command, environment = gateway_command(arguments)
         gateway, url = start_gateway(processes, settings, command=command, environment=environment, cores={proxy_core})
         async with httpx.AsyncClient(timeout=60.0) as client:
             bench = Bench(url, client)
@@ -264,14 +264,12 @@ async def run(arguments: argparse.Namespace) -> Report:
     return report
 
 
-def gateway_command(
-    processes: Processes, arguments: argparse.Namespace
-) -> tuple[Sequence[str], Mapping[str, str] | None]:
+def gateway_command(arguments: argparse.Namespace) -> tuple[Sequence[str], Mapping[str, str] | None]:
     """The gateway that is watched: its packages as they are shipped, or from the sources; and its environment."""
     module = "benchmarks.watched_gateway"
     if arguments.sources:
         return (sys.executable, "-m", module), None
-    shipped = build(processes.directory).directory
+    shipped = build().directory
     # -P: what is shipped comes before the checkout, which has to be named for the benchmark's own modules.
     return (sys.executable, "-P", "-m", module), {"PYTHONPATH": os.pathsep.join([str(shipped), str(ROOT)])}
 

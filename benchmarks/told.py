@@ -32,7 +32,7 @@ def beside_dynamo(report: Report, arguments: argparse.Namespace) -> None:
     """
     install(DYNAMO)
     with Processes() as processes:
-        shipped = None if arguments.sources else build(processes.directory)
+        shipped = None if arguments.sources else build()
         ours, theirs = Program.ours("warmgate_index", shipped), Program.of(DYNAMO, "dynamo_index")
 
         def sides(systems: int) -> Sides:

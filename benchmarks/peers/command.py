@@ -8,7 +8,6 @@ Exit status: 0 all bars are met, 1 one is missed, 2 a scenario could not run.
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from benchmarks.peers.entrants import ENTRANTS, Wheel, chosen
 from benchmarks.peers.environment import NotInstalledError
@@ -59,16 +58,15 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parse_arguments(arguments)
-    with TemporaryDirectory(prefix="warmgate-wheel-") as folder:
-        setting = Setting(
-            seed=parsed.seed,
-            rounds=parsed.rounds,
-            seconds=parsed.seconds,
-            entrants=parsed.peers,
-            results=parsed.results,
-            wheel=Wheel(Path(folder), parsed.unpacked),
-        )
-        return max(run(name, SCENARIOS[name], setting) for name in parsed.scenarios)
+    setting = Setting(
+        seed=parsed.seed,
+        rounds=parsed.rounds,
+        seconds=parsed.seconds,
+        entrants=parsed.peers,
+        results=parsed.results,
+        wheel=Wheel(parsed.unpacked),
+    )
+    return max(run(name, SCENARIOS[name], setting) for name in parsed.scenarios)
 
 
 def run(name: str, scenario: Scenario, setting: Setting) -> int:

@@ -28,10 +28,9 @@ NAIVE = "naive"
 
 
 class Wheel:
-    """Ours as it is shipped, built into *folder* when it is first needed."""
+    """Ours as it is shipped, built when it is first needed."""
 
-    def __init__(self, folder: Path, unpacked: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self, unpacked: Path | None = None) -> None:
         self._unpacked = unpacked
 
     @property
@@ -41,12 +40,12 @@ class Wheel:
 
     @cached_property
     def shipped(self) -> Shipped:
-        """The one that was *unpacked* before, or a new one, which takes half a minute on a quiet machine.
+        """The one that was *unpacked* before, or that of these sources: `benchmarks.shipped.build`.
 
         Raises:
             ChildFailedError: it cannot be built.
         """
-        return Shipped(self._unpacked) if self._unpacked else build(self._folder)
+        return Shipped(self._unpacked) if self._unpacked else build()
 
 
 class Stage:

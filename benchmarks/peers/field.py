@@ -119,7 +119,7 @@ def taking_the_field(wanted: Wanted) -> Iterator[Field]:
             missing.append(f"{entrant.name} could not be installed: it is not in the tables.")
     with Processes() as processes, pinned({load_core}):
         bench = Bench(processes, proxy_core=proxy_core, load_core=load_core, connections=CONNECTIONS, seed=wanted.seed)
-        yield Field(Stage(bench, wanted.wheel or Wheel(processes.directory)), tuple(installed), missing)
+        yield Field(Stage(bench, wanted.wheel or Wheel()), tuple(installed), missing)
 
 
 def new_report(scenario: str, title: str, wanted: Wanted) -> Report:

@@ -7,7 +7,7 @@ from benchmarks.render import DRILL, GUIDE, README, main, read, rendered, with_d
 from benchmarks.report import RESULTS
 from tests.benchmarks.test_headlines import a_report
 
-MARKS = "<!-- results -->\n{}\n<!-- /results -->"
+MARKS = "<!-- results -->\n{}\n<!-- /results -->\n<!-- shortfalls -->\n\n<!-- /shortfalls -->"
 
 
 def test_pages_and_figures_of_this_repository_are_those_of_the_stored_figures() -> None:
@@ -47,7 +47,7 @@ def test_only_what_differs_is_written(tmp_path: Path, capsys: pytest.CaptureFixt
     assert 0 == main([*arguments, "--check"])
     assert "tried.md\nREADME.md\ntried.md\nREADME.md\n" == capsys.readouterr().out
     assert readme.read_text().startswith("# Title\n<!-- results -->\n| question | answer | from |\n")
-    assert readme.read_text().endswith("<!-- /results -->\nmore\n")
+    assert readme.read_text().endswith("<!-- /shortfalls -->\nmore\n")
 
 
 def test_the_guide_has_the_first_table_of_the_drill() -> None:

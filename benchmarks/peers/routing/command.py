@@ -10,10 +10,8 @@ Exit status: 0 the bar is met, 1 it is missed, 2 the benchmark could not run.
 
 import argparse
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from benchmarks.peers.environment import NotInstalledError
 from benchmarks.peers.routing.entrants import DEFAULT, ENTRANTS, Entrant
@@ -36,13 +34,14 @@ def run(options: argparse.Namespace) -> Report:
     circumstances = Circumstances.observe(seed=options.seed, packages=PACKAGES)
     cut = SLICES[options.slice]
     trial = trial_of(cut, options)
-    with tempfile.TemporaryDirectory(prefix="warmgate-bench-") as folder:
-        entrants = _prepared(options.peers, None if options.sources else build(Path(folder)))
-        load, looks = options.load or cut.load, list[Look]()
-        if options.find_load:
-            load, looks = _load_of_the_best(trial.head(options.head), entrants, load)
-        outcomes = [measure(trial, entrant, load=load) for entrant in entrants.values()]
-    report = Report(f"peers_routing_{options.slice}", f"Routers beside ours: {cut.title}", circumstances)
+    entrants = _prepared(options.peers, None if options.sources else build())
+    load, looks = options.load or cut.load, list[Look]()
+    if options.find_load:
+        load, looks = _load_of_the_best(trial.head(options.head), entrants, load)
+    outcomes = [measure(trial, entrant, load=load) for entrant in entrants.values()]
+    report = Report(
+        options.name or f"peers_routing_{options.slice}", f"Routers beside ours: {cut.title}", circumstances
+    )
     pins = dict.fromkeys(pin for entrant in entrants.values() for pin in entrant.pins)
     tell(report, trial, outcomes, load=load, looks=looks, pins=list(pins))
     return report
@@ -100,6 +99,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument(
         "--peers", type=_names, default=list(DEFAULT), help=f"with commas between: {', '.join(ENTRANTS)}"
     )
+    parser.add_argument("--name", help="of the report; default: peers_routing_SLICE")
     parser.add_argument("--load", type=float, help="how many times as fast as the slice's own times everybody comes")
     parser.add_argument("--find-load", action="store_true", help="search for the load, from --load on")
     parser.add_argument("--head", type=float, default=0.5, help="share of the sessions that a look of the search takes")

@@ -32,4 +32,4 @@ def test_the_usual_ones_are_each_project_once_and_ours_with_keys_and_without() -
 
 def test_a_wheel_that_is_unpacked_is_not_built(tmp_path: Path) -> None:
     """To try a scenario out without a compiler."""
-    assert tmp_path / "there" == Wheel(tmp_path, tmp_path / "there").shipped.directory
+    assert tmp_path / "there" == Wheel(tmp_path / "there").shipped.directory

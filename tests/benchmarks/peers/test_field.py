@@ -14,7 +14,7 @@ def fails(stage: Stage, workers: object) -> Target:
 
 def a_field(processes: Processes, *entrants: Entrant) -> Field:
     bench = Bench(processes, proxy_core=0, load_core=0, connections=1, seed=1)
-    return Field(Stage(bench, Wheel(processes.directory)), entrants)
+    return Field(Stage(bench, Wheel()), entrants)
 
 
 def test_what_was_not_asked_for_is_the_scenarios_own() -> None:
@@ -49,8 +49,8 @@ def test_the_slow_ones_are_named_where_there_are_some() -> None:
 
 def test_what_is_not_the_wheel_is_told() -> None:
     """Figures of something else must not pass for ours."""
-    given = Setting(wheel=Wheel(Path(), Path("somewhere"))).or_else(rounds=1, seconds=1.0)
-    built = Setting(wheel=Wheel(Path())).or_else(rounds=1, seconds=1.0)
+    given = Setting(wheel=Wheel(Path("somewhere"))).or_else(rounds=1, seconds=1.0)
+    built = Setting(wheel=Wheel()).or_else(rounds=1, seconds=1.0)
 
     assert "not the wheel" in set_up_notes(given, workers="two")[1]
     assert "the wheel that the image holds" in set_up_notes(built, workers="two")[1]
