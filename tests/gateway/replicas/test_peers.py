@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from cache_index import WorkerId
 from gateway.replicas.outbox import Outbox
-from gateway.replicas.peers import MOST_PEERS, Peers
+from gateway.replicas.peers import ASK_EVERY_S, MOST_PEERS, Peers
 from gateway.replicas.wire import Ask, Batch, Beat, Began, Booked, Ended, Entry, Farewell, Snapshot
 from routing.booking import Booking
 from routing.fleet import Fleet
@@ -248,7 +248,8 @@ class TwoInStep(RuleBasedStateMachine):
         while (batch := self.outbox.take()) is not None:
             self.peers.hear(ONE, batch, self.now)
         self.peers.hear(ONE, Beat(self.outbox.sent), self.now)
-        if self.peers.to_ask(self.now + 100.0):
+        self.now += ASK_EVERY_S  # so that it asks again, however short ago it has asked
+        if self.peers.to_ask(self.now):
             self.peers.hear(ONE, self.outbox.snapshot(), self.now)
 
         assert self.oracle() == {worker: load(self.second, worker, self.now) for worker in (A, B)}
