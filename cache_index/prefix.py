@@ -14,12 +14,12 @@ import functools
 import hashlib
 from typing import Final
 
-import msgspec
 import numpy as np
 
 from cache_index.chain import U64, BlockHash, Positions, keyed_generator
 from cache_index.chaining import chained
 from cache_index.compiled import IS_COMPILED
+from cache_index.value import Value
 
 HASH_BYTES: Final = 8
 _WORD_BYTES: Final = 8
@@ -27,15 +27,23 @@ _MOST_LOOPED_BYTES: Final = 32_768
 """Of a text that a compiled loop hashes faster than numpy, or as fast: numpy's calls cost as much as some kilobytes."""
 
 
-class Prefix(msgspec.Struct, frozen=True, gc=False):
-    """The full blocks of a prompt, in order. A msgspec Struct, at a tenth of a frozen dataclass's cost.
+class Prefix(Value):
+    """The full blocks of a prompt, in order.
 
     ``hashes`` holds 8 bytes a block; the hash of block *i* covers blocks 0 to *i* and the scope.
     """
 
-    hashes: bytes
-    block_tokens: int = 0
-    """Tokens per block, where the prompt's exact tokens are known; 0: it was cut from text."""
+    __match_args__ = ("hashes", "block_tokens")
+    __slots__ = __match_args__
+
+    def __init__(
+        self,
+        hashes: bytes,
+        block_tokens: int = 0,
+    ) -> None:
+        self.hashes: Final = hashes
+        self.block_tokens: Final = block_tokens
+        """Tokens per block, where the prompt's exact tokens are known; 0: it was cut from text."""
 
     @property
     def blocks(self) -> int:

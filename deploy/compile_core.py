@@ -43,6 +43,7 @@ REQUESTS = (
     "gateway/arrivals.py",
     "gateway/attempt.py",
     "gateway/attempts.py",
+    "gateway/backends/backend.py",
     "gateway/backends/worker.py",
     "gateway/body.py",
     "gateway/cascade/cascade.py",
@@ -75,6 +76,7 @@ REQUESTS = (
     "gateway/upstream/pool.py",
     "gateway/upstream/reply.py",
     "gateway/upstream/request.py",
+    "gateway/usage.py",
 )
 """The life of a request, under two rules.
 

@@ -9,8 +9,6 @@
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from gateway.body import Body
 from gateway.errors import Forbidden, InvalidKey, QuotaSpent, RateLimited, Stopping
 from gateway.exchange import Account, Exchange
@@ -96,7 +94,7 @@ class Admission:
         salt = isolated_salt(caller.team.name, self._pepper())
         if body.cache_salt:
             salt = f"{salt}.{body.cache_salt}"
-        return msgspec.structs.replace(body, cache_salt=salt, imposes_salt=True)
+        return body.changed(cache_salt=salt, imposes_salt=True)
 
     def check_model(self, caller: Caller | None, asked: str, model: str) -> None:
         """Raises Forbidden where *caller* may not ask for *asked*, which stands for the model configured as *model*."""

@@ -4,8 +4,6 @@ import re
 from collections.abc import Callable
 from typing import Final, Never
 
-import msgspec
-
 from gateway import headers as header_rules
 from gateway.backends.backend import Backend, Call, Headers, Reply
 from gateway.endpoints.endpoint import JSON, Endpoint
@@ -30,20 +28,31 @@ _aborted = re.compile(rb'"finish_reason"\s*:\s*"abort"').search
 _is_status = re.compile(r"[0-9]{3}").fullmatch
 
 
-class Attempt(msgspec.Struct):
+class Attempt:
     """A backend has begun to answer."""
 
-    reply: Reply
-    status: int
-    """As the caller gets it, like the headers: an engine may say 200 before it knows that it refuses."""
-    headers: Headers
-    first: bytes
-    """What may go downstream already: all of an answer that does not stream, else the first events. Whoever passes
-    them on forgets them: announcements can be long, and so can be the stream."""
-    tail: Tail | None
-    """Watches the stream; None if the answer does not stream."""
-    response_id: str | None
-    """Under which the worker keeps the answer, where the API knows such a thing."""
+    __slots__ = ("first", "headers", "reply", "response_id", "status", "tail")
+
+    def __init__(  # noqa: PLR0917  # one for each field
+        self,
+        reply: Reply,
+        status: int,
+        headers: Headers,
+        first: bytes,
+        tail: Tail | None,
+        response_id: str | None,
+    ) -> None:
+        self.reply = reply
+        self.status = status
+        """As the caller gets it, like the headers: an engine may say 200 before it knows that it refuses."""
+        self.headers = headers
+        self.first = first
+        """What may go downstream already: all of an answer that does not stream, else the first events. Whoever passes
+        them on forgets them: announcements can be long, and so can be the stream."""
+        self.tail = tail
+        """Watches the stream; None if the answer does not stream."""
+        self.response_id = response_id
+        """Under which the worker keeps the answer, where the API knows such a thing."""
 
 
 async def ask(

@@ -11,8 +11,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from cache_index import WorkerId
 from gateway.adapters.placement import Placement
 from gateway.attempt import CLIENT_ERRORS, OVERLOADED, RETRY_AFTER_S, Attempt, ask, refused_status
@@ -153,13 +151,13 @@ class Attempts:
         attempt, _ = await self._of_fallbacks(fallbacks)
         if attempt is not None:
             return attempt
-        self._request = msgspec.structs.replace(self._request, spill_in_s=None)
+        self._request = self._request.changed(spill_in_s=None)
         return await self._of_workers(call)
 
     async def _at_leisure(self, call: Call) -> Attempt:
         """As `_of_workers`, for a request that has not waited because a fallback might help, and none did."""
         self._retries.take_time()
-        self._request = msgspec.structs.replace(self._request, spill_in_s=None)
+        self._request = self._request.changed(spill_in_s=None)
         return await self._of_workers(call)
 
     async def go_on(self, error: UpstreamError) -> Attempt:

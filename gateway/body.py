@@ -7,11 +7,12 @@ engine would answer with 400 anyway is named by place or field, before a worker 
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable
-from typing import Any, Never
+from typing import Any, Final, Never
 
 import msgspec
 from msgspec import UNSET
 
+from cache_index.value import Value
 from gateway.body_fields import (
     ChatFields,
     CommonFields,
@@ -27,38 +28,70 @@ from gateway.prompt import chat_prompt, embeds_prompt, joined, text_prompt, toke
 _LARGEST_COUNT = 2**31 - 1  # of tokens or choices; far beyond any engine, and safe in every store that adds them up
 
 
-class Body(msgspec.Struct, frozen=True, gc=False):
-    """One request's body as routing sees it; each endpoint reads its own kind (see `gateway.endpoints`).
+class Body(Value):
+    """One request's body as routing sees it; each endpoint reads its own kind (see `gateway.endpoints`)."""
 
-    A msgspec Struct, as it is made for every request: 0.3 us, where a frozen dataclass takes 2 us.
-    """
+    __match_args__ = (
+        "model",
+        "streams",
+        "max_tokens",
+        "asks_usage",
+        "has_stream_options",
+        "prompt",
+        "session",
+        "cache_salt",
+        "n",
+        "reads_cache",
+        "writes_cache",
+        "previous_response_id",
+        "user",
+        "imposes_salt",
+    )
+    __slots__ = __match_args__
 
-    model: str
-    streams: bool
-    max_tokens: int | None
-    """Most tokens to generate per choice, as the caller said; 0 where the endpoint generates none."""
-    asks_usage: bool
-    """Usage comes downstream whether or not the gateway asks: the caller asked, or the endpoint knows no other way."""
-    has_stream_options: bool
-    """The body has the key ``stream_options``, if only with null."""
-    prompt: bytes
-    """The text whose prefix decides the cache, see `gateway.prompt`."""
-    session: str | None
-    """``prompt_cache_key``, else ``user``."""
-    cache_salt: str | None
-    """Prompts share cached prefixes only with those that have the same one."""
-    n: int
-    """How many answers are generated: the body's ``n`` of each of its prompts."""
-    reads_cache: bool
-    """False where vLLM computes the whole prompt whatever it holds: ``prompt_logprobs``, ``echo`` with ``logprobs``."""
-    writes_cache: bool = True
-    """The prompt's blocks are in the worker's cache afterwards. Most pooling engines keep none."""
-    previous_response_id: str | None = None
-    """The conversation so far lives in the worker that gave this response; *prompt* holds only what is added."""
-    user: str | None = None
-    """The end user that the caller names: ``safety_identifier``, else ``user``."""
-    imposes_salt: bool = False
-    """`cache_salt` is the gateway's: the worker has to be told."""
+    def __init__(  # noqa: PLR0917  # one for each field
+        self,
+        model: str,
+        streams: bool,
+        max_tokens: int | None,
+        asks_usage: bool,
+        has_stream_options: bool,
+        prompt: bytes,
+        session: str | None,
+        cache_salt: str | None,
+        n: int,
+        reads_cache: bool,
+        writes_cache: bool = True,
+        previous_response_id: str | None = None,
+        user: str | None = None,
+        imposes_salt: bool = False,
+    ) -> None:
+        self.model: Final = model
+        self.streams: Final = streams
+        self.max_tokens: Final = max_tokens
+        """Most tokens to generate per choice, as the caller said; 0 where the endpoint generates none."""
+        self.asks_usage: Final = asks_usage
+        """Usage comes downstream even if the gateway does not ask: the caller did, or the endpoint always tells it."""
+        self.has_stream_options: Final = has_stream_options
+        """The body has the key ``stream_options``, if only with null."""
+        self.prompt: Final = prompt
+        """The text whose prefix decides the cache, see `gateway.prompt`."""
+        self.session: Final = session
+        """``prompt_cache_key``, else ``user``."""
+        self.cache_salt: Final = cache_salt
+        """Prompts share cached prefixes only with those that have the same one."""
+        self.n: Final = n
+        """How many answers are generated: the body's ``n`` of each of its prompts."""
+        self.reads_cache: Final = reads_cache
+        """False where vLLM computes the whole prompt anyway: ``prompt_logprobs``, ``echo`` with ``logprobs``."""
+        self.writes_cache: Final = writes_cache
+        """The prompt's blocks are in the worker's cache afterwards. Most pooling engines keep none."""
+        self.previous_response_id: Final = previous_response_id
+        """The conversation so far lives in the worker that gave this response; *prompt* holds only what is added."""
+        self.user: Final = user
+        """The end user that the caller names: ``safety_identifier``, else ``user``."""
+        self.imposes_salt: Final = imposes_salt
+        """`cache_salt` is the gateway's: the worker has to be told."""
 
 
 Completion = Body

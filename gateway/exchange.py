@@ -1,6 +1,6 @@
 """One request on its way through: what is known of it so far, for its headers, its log line and its metrics.
 
-Classes with slots and no Structs: as `gateway.quota.limit` says why.
+Classes with slots and no Structs: as `cache_index.value` says why.
 """
 
 from typing import Literal
@@ -11,9 +11,9 @@ from gateway.models import Model
 from gateway.quota.plan import Tokens
 from gateway.quota.quota import Reservation
 from gateway.rollout.route import Choice
-from gateway.sse import Usage
 from gateway.teams.caller import Caller
 from gateway.tracing.trace import Trace
+from gateway.usage import Usage
 from routing.candidate import Source
 from routing.reason import Reason
 

@@ -15,16 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from gateway.errors import GatewayError
-
-
-class Usage(msgspec.Struct, frozen=True, gc=False):
-    """What a completion cost, as the engine counted it. In tokens."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int | None = None
-    """Prompt tokens whose KV was in the cache; None where the engine does not say (vLLM and SGLang need a flag)."""
-
+from gateway.usage import Usage
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading JSON that is none, or not of the shape expected, raises."""

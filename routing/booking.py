@@ -1,10 +1,10 @@
 """A request's place on a worker, from selection to release, and how it ended."""
 
 from enum import Enum
-
-import msgspec
+from typing import Final
 
 from cache_index import WorkerId
+from cache_index.value import Value
 from routing.candidate import Source
 from routing.request import Request
 
@@ -18,13 +18,23 @@ class Ending(Enum):
     """The caller went away."""
 
 
-class Outcome(msgspec.Struct, frozen=True, gc=False):
+class Outcome(Value):
     """How a request ended; token counts are the engine's, where it told them."""
 
-    ending: Ending
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    completion_tokens: int | None = None
+    __match_args__ = ("ending", "prompt_tokens", "cached_tokens", "completion_tokens")
+    __slots__ = __match_args__
+
+    def __init__(
+        self,
+        ending: Ending,
+        prompt_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        completion_tokens: int | None = None,
+    ) -> None:
+        self.ending: Final = ending
+        self.prompt_tokens: Final = prompt_tokens
+        self.cached_tokens: Final = cached_tokens
+        self.completion_tokens: Final = completion_tokens
 
 
 class Booking:

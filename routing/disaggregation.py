@@ -129,12 +129,12 @@ class ByDecodeLoad:
         missing = max(1.0, request.prompt_tokens - candidate.hit_tokens)
         if not self._rule.always and missing < self.least_tokens(candidate):
             return candidate
-        return msgspec.structs.replace(candidate, remote_tokens=missing)
+        return candidate.changed(remote_tokens=missing)
 
 
 def plain(candidate: Candidate) -> Candidate:
     """*candidate* as one that computes what it lacks."""
-    return msgspec.structs.replace(candidate, remote_tokens=0.0) if candidate.remote_tokens else candidate
+    return candidate.changed(remote_tokens=0.0) if candidate.remote_tokens else candidate
 
 
 def here_s(request: Request, candidate: Candidate) -> float:

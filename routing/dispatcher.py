@@ -1,10 +1,11 @@
 """When a request is sent, and with which order of candidates."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
+from cache_index.value import Value
 from routing.booking import Booking
 from routing.candidate import Candidate
 from routing.explanation import Explanation, effective_of, places_of, prefill_s
@@ -15,16 +16,27 @@ from routing.strategies.by_name import StrategiesByName
 from routing.waiting import longest_wait_s
 
 
-class Dispatch(msgspec.Struct, frozen=True):
+class Dispatch(Value):
     """A request released, with its candidates best first. It is booked on the first of them already."""
 
-    request: Request
-    order: list[Candidate]
-    booking: Booking | None
-    """None if there is no candidate."""
-    reason: Reason
-    strategy: str
-    """Name of the one that made the order."""
+    __match_args__ = ("request", "order", "booking", "reason", "strategy")
+    __slots__ = __match_args__
+
+    def __init__(
+        self,
+        request: Request,
+        order: list[Candidate],
+        booking: Booking | None,
+        reason: Reason,
+        strategy: str,
+    ) -> None:
+        self.request: Final = request
+        self.order: Final = order
+        self.booking: Final = booking
+        """None if there is no candidate."""
+        self.reason: Final = reason
+        self.strategy: Final = strategy
+        """Name of the one that made the order."""
 
 
 LEAST_RETRY_S = 1.0

@@ -3,21 +3,28 @@
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
 from cache_index import CacheIndex, WorkerId
 from cache_index.hit import Hit
+from cache_index.value import Value
 from routing.candidate import Candidate, Load
 from routing.request import Request
 from routing.tiers import TierPrices
 from routing.worker import Worker
 
 
-class ToldHit(msgspec.Struct, frozen=True, gc=False):
+class ToldHit(Value):
     """Blocks by what an engine told, or will tell of what was just sent there."""
 
-    hit: Hit
-    block_tokens: int
+    __match_args__ = ("hit", "block_tokens")
+    __slots__ = __match_args__
+
+    def __init__(
+        self,
+        hit: Hit,
+        block_tokens: int,
+    ) -> None:
+        self.hit: Final = hit
+        self.block_tokens: Final = block_tokens
 
 
 _NOTHING: Final = ToldHit(Hit(0), 1)

@@ -5,18 +5,26 @@ its tier, and the lowest goes first.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
-import msgspec
-
+from cache_index.value import Value
 from routing.candidate import Candidate
 
 
-class Reach(msgspec.Struct, frozen=True, gc=False):
+class Reach(Value):
     """The candidates of one request, by whether it may choose them."""
 
-    near: list[Candidate]
-    far: list[Candidate]
-    """Reserves: to be tried when all of those have failed, in this order."""
+    __match_args__ = ("near", "far")
+    __slots__ = __match_args__
+
+    def __init__(
+        self,
+        near: list[Candidate],
+        far: list[Candidate],
+    ) -> None:
+        self.near: Final = near
+        self.far: Final = far
+        """Reserves: to be tried when all of those have failed, in this order."""
 
 
 def reach(candidates: Sequence[Candidate], tiers: Sequence[int], waits_s: Sequence[float], longest_s: float) -> Reach:

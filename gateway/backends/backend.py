@@ -1,30 +1,42 @@
 """The seam between the proxy and whatever can answer a request: a worker over HTTP, or Bedrock."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
-import msgspec
-
+from cache_index.value import Value
 from gateway.errors import UpstreamError
 
 Headers = list[tuple[bytes, bytes]]
 """Header names in lower case, as ASGI and httptools have them."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(Value):
     """One request as it goes upstream. The body is bytes; nobody on the way re-serialises it."""
 
-    method: bytes
-    path: bytes
-    """Path and query as sent on the wire, e.g. ``b"/v1/chat/completions"``."""
-    headers: Headers
-    """End-to-end headers only: no hop-by-hop header, no ``host``, no ``content-length``, no client credential."""
-    body: bytes
-    streams: bool
-    """The caller asked for server-sent events."""
-    model: str
-    """The name under which the caller asked; a backend that builds its own answer must put it there."""
-    guardrail: tuple[str, str] | None = None
-    """Id and version of a guardrail of Bedrock, for a backend there to apply to its answer."""
+    __match_args__ = ("method", "path", "headers", "body", "streams", "model", "guardrail")
+    __slots__ = __match_args__
+
+    def __init__(  # noqa: PLR0917  # one for each field
+        self,
+        method: bytes,
+        path: bytes,
+        headers: Headers,
+        body: bytes,
+        streams: bool,
+        model: str,
+        guardrail: tuple[str, str] | None = None,
+    ) -> None:
+        self.method: Final = method
+        self.path: Final = path
+        """Path and query as sent on the wire, e.g. ``b"/v1/chat/completions"``."""
+        self.headers: Final = headers
+        """End-to-end headers only: no hop-by-hop header, no ``host``, no ``content-length``, no client credential."""
+        self.body: Final = body
+        self.streams: Final = streams
+        """The caller asked for server-sent events."""
+        self.model: Final = model
+        """The name under which the caller asked; a backend that builds its own answer must put it there."""
+        self.guardrail: Final = guardrail
+        """Id and version of a guardrail of Bedrock, for a backend there to apply to its answer."""
 
 
 class Reply(Protocol):

@@ -74,8 +74,7 @@ class OpenAIEndpoint:
         if path.decode("latin-1") not in PATHS:
             raise ClientError(f"the fallback {self.id} does not serve this endpoint")
         reply = await self._worker.send(
-            msgspec.structs.replace(
-                call,
+            call.changed(
                 path=call.path.removeprefix(b"/v1"),
                 headers=[header for header in call.headers if header[0] in PASSING_HEADERS],
                 body=self._body(call.body),

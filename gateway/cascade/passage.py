@@ -13,7 +13,7 @@ from gateway.cascade.target import Kind
 from gateway.cascade.verdict import nothing_was_done, verdict_of
 from gateway.errors import UpstreamError
 from gateway.ledger.price import Price
-from gateway.sse import Usage
+from gateway.usage import Usage
 
 Why = Literal["too long", "rate", "budget", "share", "breaker", "not served"]
 """Why a fallback is not asked: the prompt and output do not fit; its rate has no room; the model's budget or share of

@@ -41,7 +41,7 @@ def by_tokens(call: Call, fields: Fields, prompt: Iterable[int], *, most: int | 
     if most is not None:
         body = msgspec.json.encode(said | {"prompt": ids, "max_tokens": most})
         path = call.path.replace(CHAT_PATH.encode(), TEXT_PATH.encode(), 1)
-        return msgspec.structs.replace(call, path=path, body=body)
+        return call.changed(path=path, body=body)
     said |= {name: value for name, value in fields.items() if name in _PARSING}
     said |= {"messages": _NO_MESSAGES, "kv_transfer_params": {"prompt_token_ids": ids}}
     return _with_body(call, msgspec.json.encode(said))
@@ -86,4 +86,4 @@ def _longer_chat(fields: Fields, text: str) -> list[Any] | None:
 
 
 def _with_body(call: Call, body: bytes) -> Call:
-    return msgspec.structs.replace(call, body=body)
+    return call.changed(body=body)

@@ -25,7 +25,8 @@ from gateway.continuation.eligibility import Fields, is_exact_by_tokens, is_poss
 from gateway.continuation.overlap import Overlap
 from gateway.continuation.transcript import MOST_IDS, Transcript
 from gateway.errors import ReplyBroken
-from gateway.sse import StreamTail, Usage, events_in
+from gateway.sse import StreamTail, events_in
+from gateway.usage import Usage
 
 Mode = Literal["off", "tokens", "text"]
 
@@ -325,7 +326,7 @@ class Continuation:
         """From here on the answer is gone on with, and not begun anew."""
         self._has_content = True
         if not self._may_by_text:
-            self.call = msgspec.structs.replace(self.call, body=b"")
+            self.call = self.call.changed(body=b"")
 
     def _has_all_text(self, choice: Choice) -> bool:
         """Whether the text of *choice* is all that its ids stand for.

@@ -22,7 +22,8 @@ from gateway.endpoints.endpoint import Endpoint
 from gateway.errors import PrefillFailed, UpstreamError
 from gateway.exchange import Exchange
 from gateway.splice import spliced
-from gateway.sse import StreamTail, Tail, Usage
+from gateway.sse import StreamTail, Tail
+from gateway.usage import Usage
 from routing.candidate import Candidate
 
 
@@ -70,7 +71,7 @@ class BootstrapHop:
             "bootstrap_port": b"%d" % self._division.bootstrap_port(place.booking.worker),
             "bootstrap_room": b"%d" % self._division.room(),
         }
-        return msgspec.structs.replace(call, body=spliced(call.body, fields))
+        return call.changed(body=spliced(call.body, fields))
 
     async def _paired(self, backend: WorkerBackend, place: Place, sent: Call, asked: Asked) -> Attempt | None:
         """The answer to *sent*; None if the prefill worker failed at it. Its half goes on when the answer has begun."""

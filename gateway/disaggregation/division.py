@@ -5,8 +5,6 @@ import random
 from collections.abc import Coroutine, Mapping
 from typing import Any, Literal, TypeVar
 
-import msgspec
-
 from cache_index import WorkerId
 from gateway.body import Body
 from routing.candidate import Candidate
@@ -72,11 +70,11 @@ class Division:
             return request
         if self.flow == "nixl" and (body.n != 1 or body.max_tokens == 1):
             return request
-        return msgspec.structs.replace(request, divides=True)
+        return request.changed(divides=True)
 
     def prefill_request(self, request: Request) -> Request:
         """The half of *request* that a prefill worker does: its answer is the end of its prefill."""
-        return msgspec.structs.replace(request, output_tokens=1.0, streams=True, spill_in_s=None)
+        return request.changed(output_tokens=1.0, streams=True, spill_in_s=None)
 
     def order(self, request: Request, now: float) -> list[Candidate]:
         """The prefill workers for *request*, best first by the strategy that it asks for, or else by the model's."""

@@ -84,7 +84,7 @@ class NixlHop:
         if params is None:
             return await self._here(call, asked)
         computed_at = self._clock()
-        sent = msgspec.structs.replace(call, body=spliced(call.body, {"kv_transfer_params": params}))
+        sent = call.changed(body=spliced(call.body, {"kv_transfer_params": params}))
         self._exchange.prefill = "remote"
         try:
             attempt = await asked(sent, True)
@@ -124,7 +124,7 @@ class NixlHop:
                 return None
             backend, place = taken
             if half is None:
-                half = msgspec.structs.replace(call, body=prefill_body(call.body), streams=False)
+                half = call.changed(body=prefill_body(call.body), streams=False)
             with place:
                 first_byte_s = self._prefills.first_byte_s(place)
                 try:

@@ -13,8 +13,8 @@ from gateway.errors import ConnectFailed, UpstreamError, UpstreamRefused, Upstre
 from gateway.exchange import Exchange
 from gateway.models import Model
 from gateway.persistence import Persistence
-from gateway.sse import Usage
 from gateway.tracing.span import Span
+from gateway.usage import Usage
 from routing.booking import Booking, Ending, Outcome
 from routing.candidate import Candidate
 from routing.reason import reason_of

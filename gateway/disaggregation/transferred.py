@@ -7,9 +7,8 @@ prefill worker found. So its number stands in for the other wherever it goes, in
 import re
 from collections.abc import Callable
 
-import msgspec
-
-from gateway.sse import StreamTail, Usage
+from gateway.sse import StreamTail
+from gateway.usage import Usage
 
 MAX_HELD = 64 * 1024
 """Bytes of an unfinished event, as of any stream."""
@@ -54,4 +53,4 @@ def usage_told(usage: Usage | None, cached_tokens: int | None) -> Usage | None:
     """*usage* of a decode worker, with the *cached_tokens* of the prefill worker where both tell any."""
     if usage is None or cached_tokens is None or usage.cached_tokens is None:
         return usage
-    return msgspec.structs.replace(usage, cached_tokens=min(cached_tokens, usage.prompt_tokens))
+    return usage.changed(cached_tokens=min(cached_tokens, usage.prompt_tokens))

@@ -38,7 +38,7 @@ class PinnedWorker(PlacedWorker):
             UpstreamRefused: the frontend knows this worker no more.
         """
         if b'"cache_salt"' in call.body:
-            call = msgspec.structs.replace(call, body=_salted(call.body))
+            call = call.changed(body=_salted(call.body))
         reply = await super().send(call, first_byte_s=first_byte_s)
         if reply.status != _BAD_REQUEST:
             return reply

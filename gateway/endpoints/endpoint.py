@@ -10,7 +10,8 @@ from gateway.body import Body
 from gateway.endpoints.faults import OPENAI, ErrorShape, fault_of, normalised
 from gateway.errors import GatewayError
 from gateway.splice import asking_usage, spliced
-from gateway.sse import StreamTail, Tail, Usage, usage_of
+from gateway.sse import StreamTail, Tail, usage_of
+from gateway.usage import Usage
 
 JSON: Final = b"application/json"
 FORM = b"multipart/form-data"

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Final, Literal, get_args
 
-from gateway.quota.limit import Charge, Limit, Value
+from cache_index.value import Value
+from gateway.quota.limit import Charge, Limit
 from gateway.quota.output_length import Lengths
 from gateway.quota.rate_headers import RateHeads
 from gateway.quota.scope import Scoped
@@ -53,16 +54,14 @@ class Metered:
 class Tokens(Value):
     """Counted, not weighted."""
 
-    __slots__ = ("cached", "completion", "prompt")
+    __match_args__ = ("prompt", "cached", "completion")
+    __slots__ = __match_args__
 
     def __init__(self, prompt: float, cached: float, completion: float) -> None:
         self.prompt = prompt
         self.cached = cached
         """Of the prompt."""
         self.completion = completion
-
-    def fields(self) -> tuple[object, ...]:
-        return self.prompt, self.cached, self.completion
 
 
 class Calendar:

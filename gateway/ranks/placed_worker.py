@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from weakref import WeakSet
 
-import msgspec
-
 from cache_index import WorkerId
 from gateway.backends.backend import Call, Reply, WorkerBackend
 from gateway.backends.worker import HttpWorker
@@ -40,7 +38,7 @@ class PlacedWorker:
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
         """See `Backend.send`. What a caller says of places does not pass."""
         headers = [header for header in call.headers if header[0] not in PINNING]
-        pinned = msgspec.structs.replace(call, headers=headers + self._headers)
+        pinned = call.changed(headers=headers + self._headers)
         return await self.address.http.send(pinned, first_byte_s=first_byte_s)
 
     def abandon_unanswered(self) -> None:

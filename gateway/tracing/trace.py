@@ -9,8 +9,6 @@
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-import msgspec
-
 from gateway.backends.backend import Call
 from gateway.body import Body
 from gateway.errors import GatewayError, UpstreamRefused, UpstreamTimeout
@@ -176,7 +174,7 @@ class Trace:
         headers.append((TRACEPARENT, traceparent(self.trace_id, span.id, is_sampled=True)))
         if self.parent is not None and self.parent.state:
             headers.append((TRACESTATE, self.parent.state))
-        return msgspec.structs.replace(call, headers=headers)
+        return call.changed(headers=headers)
 
     def booked(self, request: Request, candidate: Candidate, booking: Booking | None) -> None:
         """The attempt is at *candidate*, for which it was chosen."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Protocol
 
-import msgspec
 import pytest
 
 from cache_index import RadixTree
@@ -78,7 +77,7 @@ def test_all_who_wait_are_of_some_team(make: Make) -> None:
     fleet = a_fleet(A)
     dispatcher = make(fleet, "kv_aware")
     for team in ("blue", "blue", "red"):
-        dispatcher.submit(msgspec.structs.replace(a_request("x" * 500), team=team), 0.0)
+        dispatcher.submit(a_request("x" * 500).changed(team=team), 0.0)
     released = dispatcher.poll(0.0)
     assert dispatcher.waiting == sum(dispatcher.waiting_by_team.values())
     assert 3 == dispatcher.waiting + len(released)
@@ -294,7 +293,7 @@ def test_what_goes_on_at_once_is_never_refused(make: Make) -> None:
     teach(fleet)
     dispatcher = make(fleet)
     book(fleet, a_request("x" * 500), 10.0)
-    released = dispatcher.at_once(msgspec.structs.replace(a_request("abc"), spill_in_s=1.0, deadline_s=1.0), 10.0)
+    released = dispatcher.at_once(a_request("abc").changed(spill_in_s=1.0, deadline_s=1.0), 10.0)
 
     assert released.booking is not None
     assert [] == dispatcher.refused()
@@ -345,7 +344,7 @@ def test_who_may_go_elsewhere_does_so_where_all_are_too_busy(make: Make, strateg
     for worker in (A, B):
         book(fleet, a_request("x" * 500), 10.0, worker)
     dispatcher = make(fleet, strategy)
-    may, may_not = msgspec.structs.replace(a_request("abc"), spill_in_s=2.0), a_request("abc")
+    may, may_not = a_request("abc").changed(spill_in_s=2.0), a_request("abc")
     refused = ended(dispatcher, may, may_not, until=13.0)
 
     assert [(may, "spill")] == [(refusal.request, refusal.why) for refusal in refused]
@@ -359,7 +358,7 @@ def test_who_may_go_elsewhere_is_served_by_whoever_has_time(make: Make, strategy
     fleet = a_fleet(A, B)
     teach(fleet)
     dispatcher = make(fleet, strategy)
-    dispatcher.submit(msgspec.structs.replace(a_request("z" * 500), spill_in_s=2.0), 10.0)
+    dispatcher.submit(a_request("z" * 500).changed(spill_in_s=2.0), 10.0)
 
     assert 1 == len(dispatcher.poll(10.0))
     assert [] == dispatcher.refused()
@@ -372,7 +371,7 @@ def test_what_one_worker_keeps_is_waited_for(make: Make) -> None:
     book(fleet, a_request("x" * 500), 10.0, A)
     dispatcher = make(fleet)
 
-    assert [] == ended(dispatcher, msgspec.structs.replace(a_request("abc", pinned=A), spill_in_s=2.0), until=14.0)
+    assert [] == ended(dispatcher, a_request("abc", pinned=A).changed(spill_in_s=2.0), until=14.0)
 
 
 def teach(fleet: Fleet) -> None:

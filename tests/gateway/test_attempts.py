@@ -6,7 +6,6 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,8 +22,8 @@ from gateway.exchange import Exchange
 from gateway.ledger.price import Price
 from gateway.models import Model
 from gateway.persistence import Persistence
-from gateway.sse import Usage
 from gateway.turnstile import Turnstile
+from gateway.usage import Usage
 from routing.booking import Ending, Outcome
 from routing.dispatcher import Dispatch, Immediate, Refusal
 from routing.request import Request
@@ -106,7 +105,7 @@ class Trial:
 
 def asking(**more: float) -> Request:
     """A request for a whole answer."""
-    return msgspec.structs.replace(a_request("abc", streams=False), **more)
+    return a_request("abc", streams=False).changed(**more)
 
 
 def asked(*workers: Fake) -> list[int]:

@@ -7,7 +7,7 @@ from gateway.cascade.target import Checked, Target
 from gateway.cascade.verdict import Verdict
 from gateway.cascade_metrics import CascadeMetrics
 from gateway.ledger.price import Price
-from gateway.sse import Usage
+from gateway.usage import Usage
 from tests.fakes.backends import Answers
 from tests.gateway.cascade.examples import a_fallback, a_need, a_passage, a_target, named
 from tests.gateway.examples import Clock

@@ -7,7 +7,7 @@ from cache_index import WorkerId
 from gateway.engine_metrics import EngineReading, Observation
 from gateway.metrics import Metrics, StateCollector
 from gateway.models import Model
-from gateway.sse import Usage
+from gateway.usage import Usage
 from tests.fakes.backends import Answers
 from tests.gateway.examples import Clock, a_model, an_exchange
 from tests.routing.examples import ABORTED, a_request, an_index, book

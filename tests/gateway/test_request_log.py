@@ -8,7 +8,7 @@ import pytest
 
 from gateway.request_log import RequestLog
 from gateway.rollout.route import Choice
-from gateway.sse import Usage
+from gateway.usage import Usage
 from tests.gateway.examples import an_exchange
 from tests.gateway.tracing.examples import a_trace
 

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from cache_index import WorkerId
@@ -113,7 +112,7 @@ async def test_somebody_comes_when_a_worker_is_up_that_has_not_failed() -> None:
 async def test_only_the_worker_that_keeps_the_response_is_somebody() -> None:
     """Another could not go on from it."""
     model = away(two_workers())
-    pinned: Request = msgspec.structs.replace(REQUEST, pinned=A, deadline_s=0.02)
+    pinned: Request = REQUEST.changed(pinned=A, deadline_s=0.02)
 
     assert not await retries(model, wait_s=3600.0).somebody_comes(pinned, spill_in_s=None)
 
@@ -121,7 +120,7 @@ async def test_only_the_worker_that_keeps_the_response_is_somebody() -> None:
 @pytest.mark.parametrize(("patience_s", "wait_s"), [(None, 0.01), (0.02, 3600.0)])
 async def test_nobody_comes_in_time(patience_s: float | None, wait_s: float) -> None:
     """What the settings allow, or half of what the caller waits."""
-    request: Request = msgspec.structs.replace(REQUEST, deadline_s=patience_s)
+    request: Request = REQUEST.changed(deadline_s=patience_s)
 
     assert not await retries(away(a_model(Answers(200))), wait_s=wait_s).somebody_comes(request, spill_in_s=None)
 

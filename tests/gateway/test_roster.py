@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
 from cache_index import Hasher, WorkerId
@@ -287,8 +286,7 @@ async def test_teams_share_a_fleet_as_long_as_there_are_any(stage: Stage) -> Non
     running = book(model.fleet, a_request("x" * 900), 100.0, WorkerId("a"))
     async with asyncio.TaskGroup() as tasks:
         waiting = [
-            tasks.create_task(model.turnstile.admit(msgspec.structs.replace(a_request(), team=team)))
-            for team in ("blue", "blue", "red")
+            tasks.create_task(model.turnstile.admit(a_request().changed(team=team))) for team in ("blue", "blue", "red")
         ]
         await asyncio.sleep(0)
         assert {"blue": 2, "red": 1} == model.turnstile.waiting_by_team

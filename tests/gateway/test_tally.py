@@ -1,5 +1,5 @@
-from gateway.sse import Usage
 from gateway.tally import Histogram, Tally, TeamTally
+from gateway.usage import Usage
 from tests.gateway.examples import an_exchange
 
 

@@ -1,8 +1,8 @@
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gateway.exchange import Exchange
-from gateway.sse import Usage
 from gateway.team_metrics import TeamMetrics
+from gateway.usage import Usage
 
 
 def seen(metrics: TeamMetrics) -> list[str]:

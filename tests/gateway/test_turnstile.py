@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from typing import Literal
 
-import msgspec
 import pytest
 
 from gateway.errors import QueueFull
@@ -311,7 +310,7 @@ async def test_who_is_refused_is_told_when_to_ask_again() -> None:
     fleet = WatchedFleet(1)
     turnstile = Turnstile(Refuses(fleet), fleet, clock=Clock())
     with pytest.raises(QueueFull) as refused:
-        await turnstile.admit(msgspec.structs.replace(a_request(), team="blue"))
+        await turnstile.admit(a_request().changed(team="blue"))
 
     assert (503, 10.0) == (refused.value.status, refused.value.retry_after_s)
     assert {"blue": 1} == turnstile.refused_by_team
@@ -372,10 +371,7 @@ async def test_it_tells_which_teams_wait() -> None:
     """And how many requests of each."""
     scene = Scene()
     async with asyncio.TaskGroup() as tasks:
-        waiting = [
-            await scene.waiting(tasks, msgspec.structs.replace(a_request(), team=team))
-            for team in ("blue", "blue", "red")
-        ]
+        waiting = [await scene.waiting(tasks, a_request().changed(team=team)) for team in ("blue", "blue", "red")]
         assert {"blue": 2, "red": 1} == scene.turnstile.waiting_by_team
         for task in waiting:
             task.cancel()

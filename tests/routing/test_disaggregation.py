@@ -1,6 +1,5 @@
 """Costs are counted by hand: 10 ms for a prompt, 1 ms for each of its tokens, 0.5 ms for a token beside a neighbour."""
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,11 +18,11 @@ FETCH_S = 5e-6
 
 def divided(letters: str = "", *, prompt_tokens: float = 1000.0, output_tokens: float = 100.0) -> Request:
     request = a_request(letters, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
-    return msgspec.structs.replace(request, divides=True)
+    return request.changed(divides=True)
 
 
 def decoding(worker: str, **load: float) -> Candidate:
-    return msgspec.structs.replace(a_candidate(worker, **load), fetches=True)  # type: ignore[arg-type]
+    return a_candidate(worker, **load).changed(fetches=True)  # type: ignore[arg-type]
 
 
 def by_load(rule: Rule = Rule(), *, ties: Rendezvous | None = None) -> ByDecodeLoad:  # noqa: B008  # frozen
@@ -99,7 +98,7 @@ class TestWhoFetches:
         assert {"a": 0.0} == remote(by_load(), divided(), a_candidate("a"))
 
     def test_plain_takes_it_back(self) -> None:
-        hopping = msgspec.structs.replace(decoding("a"), remote_tokens=7.0)
+        hopping = decoding("a").changed(remote_tokens=7.0)
 
         assert decoding("a") == plain(hopping)
         assert decoding("a") == plain(decoding("a"))
@@ -187,7 +186,7 @@ class TestWhetherItPays:
     """The decode worker would compute 1,000 tokens in 2.01 s, counted twice; a hop takes 25 ms besides the prefill."""
 
     def hopping(self, **load: float) -> Candidate:
-        return msgspec.structs.replace(decoding("d", **load), remote_tokens=1000.0)
+        return decoding("d", **load).changed(remote_tokens=1000.0)
 
     def test_it_does_while_the_prefill_worker_is_soon_done(self) -> None:
         assert by_load().pays(divided(), self.hopping(), a_candidate("p", backlog_s=0.97))
@@ -262,7 +261,7 @@ class TestBookingOfWhatIsFetched:
 
     def fetching(self, fleet: Fleet, request: Request) -> Candidate:
         [candidate] = fleet.candidates(request, 0.0)
-        return msgspec.structs.replace(candidate, remote_tokens=request.prompt_tokens)
+        return candidate.changed(remote_tokens=request.prompt_tokens)
 
     def test_it_is_an_answer_and_no_prefill(self, fleet: Fleet) -> None:
         booking = fleet.book(divided(), self.fetching(fleet, divided()), 0.0)
@@ -307,7 +306,7 @@ class TestBookingOfWhatIsFetched:
         assert [0] == [candidate.hit_blocks for candidate in fleet.candidates(request, 3.0)]
 
     def test_what_it_brought_is_held(self, fleet: Fleet) -> None:
-        request = msgspec.structs.replace(divided("ab", prompt_tokens=32), prefix=prompt("ab"))
+        request = divided("ab", prompt_tokens=32).changed(prefix=prompt("ab"))
         booking = fleet.book(request, self.fetching(fleet, request), 0.0)
         assert booking is not None
         fleet.first_byte(booking, 0.5)

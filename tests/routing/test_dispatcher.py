@@ -1,4 +1,3 @@
-import msgspec
 import pytest
 
 from routing.dispatcher import Immediate, Refusal
@@ -158,7 +157,7 @@ class TestSpill:
 
     def test_what_one_worker_keeps_is_not_refused(self) -> None:
         """Nobody else has it."""
-        assert [] == self.refused(busy(), msgspec.structs.replace(HURRIES, pinned=A), 10.0)
+        assert [] == self.refused(busy(), HURRIES.changed(pinned=A), 10.0)
 
     def test_nobody_is_refused_where_nobody_is(self) -> None:
         """That is told in another way: an order of none."""
@@ -178,7 +177,7 @@ class TestSpill:
         assert [] == dispatcher.refused()
 
 
-HURRIES = msgspec.structs.replace(a_request("abc"), spill_in_s=2.0)
+HURRIES = a_request("abc").changed(spill_in_s=2.0)
 
 
 def busy() -> Fleet:

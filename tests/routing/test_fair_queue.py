@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,8 +23,8 @@ def waits(
     deadline_s: float | None = None,
     spill_in_s: float | None = None,
 ) -> Waiting:
-    request = msgspec.structs.replace(
-        a_request(), team=team, weight=weight, priority=priority, deadline_s=deadline_s, spill_in_s=spill_in_s
+    request = a_request().changed(
+        team=team, weight=weight, priority=priority, deadline_s=deadline_s, spill_in_s=spill_in_s
     )
     each = Waiting(request, since, begins_session=False)
     each.least_s = each.cost_s = cost_s
@@ -76,7 +75,7 @@ class Line:
         while self.now < seconds:
             each = self.serve()
             got[each.team] += each.cost_s  # type: ignore[assignment]
-            again = Waiting(msgspec.structs.replace(each.request), self.now, begins_session=False)
+            again = Waiting(each.request.changed(), self.now, begins_session=False)
             again.least_s = again.cost_s = each.cost_s
             self.queue.add(again, self.now)
         return got

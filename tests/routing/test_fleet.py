@@ -3,7 +3,6 @@
 import string
 from collections import Counter
 
-import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -50,7 +49,7 @@ def hits(fleet: Fleet, letters: str) -> dict[WorkerId, int]:
 
 def unkept(letters: str) -> Request:
     """A request whose prompt is not in the cache afterwards."""
-    return msgspec.structs.replace(a_request(letters), writes_cache=False)
+    return a_request(letters).changed(writes_cache=False)
 
 
 class TestWorkers:
@@ -1125,8 +1124,8 @@ class TestPools:
         book(fleet, a_request("x" * 60), 0.0, A)
 
         assert ("a", "b") == self.near(fleet, a_request("z" * 63))
-        assert ("ab", "") == self.near(fleet, msgspec.structs.replace(a_request("z" * 63), spill_in_s=2.0))
-        assert ("a", "b") == self.near(fleet, msgspec.structs.replace(a_request("z"), spill_in_s=2.0))
+        assert ("ab", "") == self.near(fleet, a_request("z" * 63).changed(spill_in_s=2.0))
+        assert ("a", "b") == self.near(fleet, a_request("z").changed(spill_in_s=2.0))
 
     def test_a_pinned_request_has_its_worker_in_any_pool(self) -> None:
         """It has no choice."""
@@ -1142,7 +1141,7 @@ class TestPools:
         for worker in (A, B):
             fleet.set_up(worker, up=False)
 
-        assert ("", "") == self.near(fleet, msgspec.structs.replace(a_request(), spill_in_s=1.0))
+        assert ("", "") == self.near(fleet, a_request().changed(spill_in_s=1.0))
 
 
 def test_workers_behind_an_open_breaker_are_known_for_when_all_others_fail() -> None:

@@ -1,6 +1,5 @@
 """What is known of a prompt in the caches of workers, through the fleet that looks it up."""
 
-import msgspec
 import pytest
 
 from cache_index import RadixTree, WorkerId
@@ -79,7 +78,7 @@ def test_a_prompt_that_does_not_read_the_cache_hits_nothing() -> None:
     """Whatever is there."""
     fleet, confirmed = told_fleet(A)
     confirmed.apply(A, stored("abc"), model=MODEL)
-    request = msgspec.structs.replace(an_exact_request("abc"), reads_cache=False)
+    request = an_exact_request("abc").changed(reads_cache=False)
 
     assert (0, 0.0, "shadow") == seen(fleet, request)[A]
     assert candidate(fleet, request, A).told_tokens is None
@@ -145,7 +144,7 @@ def test_a_request_that_writes_no_cache_predicts_nothing() -> None:
     """An embedding, say; and when it fails there is nothing to take back."""
     fleet, confirmed = told_fleet(A)
     confirmed.apply(A, stored("a"), model=MODEL)
-    booking = book(fleet, msgspec.structs.replace(an_exact_request("abcd"), writes_cache=False), 0.0, A)
+    booking = book(fleet, an_exact_request("abcd").changed(writes_cache=False), 0.0, A)
 
     assert 1 == seen(fleet, an_exact_request("abcd"), 0.5)[A][0]
     fleet.release(booking, FAILED, 0.5)

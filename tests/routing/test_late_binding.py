@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
 
 from cache_index import RadixTree, WorkerId
@@ -47,7 +46,7 @@ def sent(dispatches: list[Dispatch]) -> list[tuple[str, str]]:
 
 
 def asked(letters: str, name: str, **more: object) -> Request:
-    return msgspec.structs.replace(a_request(letters, session=name), **more)
+    return a_request(letters, session=name).changed(**more)
 
 
 class TestHolding:
@@ -213,9 +212,7 @@ class TestOrder:
         short = asked("s", "short")
 
         assert ["wanted", "short"] == self.queued((wanted, 6.0), (short, 6.0))
-        assert ["short", "wanted"] == self.queued(
-            (msgspec.structs.replace(wanted, wanted_in_s=60.0), 6.0), (short, 6.0)
-        )
+        assert ["short", "wanted"] == self.queued((wanted.changed(wanted_in_s=60.0), 6.0), (short, 6.0))
 
 
 class TestHome:
@@ -411,7 +408,7 @@ class TestTeams:
         running = {worker: held(fleet, worker) for worker in (A, B)}
         dispatcher = shared(fleet, "session")
         dispatcher.submit(of("blue", "bob"), 0.0)
-        dispatcher.submit(msgspec.structs.replace(of("blue", ""), session=None), 0.0)
+        dispatcher.submit(of("blue", "").changed(session=None), 0.0)
         assert [] == dispatcher.poll(0.0)
         fleet.first_byte(running.pop(B if home == A else A), 1.0)
         first = sent(dispatcher.poll(1.0))

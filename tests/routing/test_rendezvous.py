@@ -4,7 +4,6 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from routing.candidate import Candidate
 from routing.rendezvous import Rendezvous
@@ -44,7 +43,7 @@ def test_a_worker_that_leaves_moves_only_its_own_prompts(letters: str, gone: str
 
 def test_prompts_that_part_where_nobody_holds_more_go_different_ways() -> None:
     """All hold the system prompt "s": the block behind it decides, and nothing behind that."""
-    held = [replace(candidate, hit_blocks=1, hit_tokens=16.0) for candidate in FOUR]
+    held = [candidate.changed(hit_blocks=1, hit_tokens=16.0) for candidate in FOUR]
     orders = {letter: order(f"s{letter}", held) for letter in "0123456789"}
 
     assert len(set(orders.values())) > 5
@@ -60,9 +59,9 @@ def test_who_holds_more_comes_first() -> None:
 
 def test_a_prompt_that_is_held_as_a_whole_goes_by_its_last_block() -> None:
     """There is none behind it."""
-    held = [replace(candidate, hit_blocks=3, hit_tokens=48.0) for candidate in FOUR]
+    held = [candidate.changed(hit_blocks=3, hit_tokens=48.0) for candidate in FOUR]
 
-    assert order("xyz", held) == order("xyz", [replace(each, hit_blocks=2) for each in held])
+    assert order("xyz", held) == order("xyz", [each.changed(hit_blocks=2) for each in held])
 
 
 def test_nothing_is_known_of_a_prompt_without_a_block() -> None:
@@ -73,14 +72,14 @@ def test_nothing_is_known_of_a_prompt_without_a_block() -> None:
 def test_where_engines_tell_what_they_hold_the_exact_tokens_decide() -> None:
     """By their own blocks, of which there are others than of text."""
     request = an_exact_request("stu")
-    held = [replace(c, hit_blocks=1, hit_tokens=16.0, plain_tokens=16.0, source="confirmed") for c in FOUR]
+    held = [c.changed(hit_blocks=1, hit_tokens=16.0, plain_tokens=16.0, source="confirmed") for c in FOUR]
     by_tokens = Rendezvous().order(request, held)
-    behind = Rendezvous().order(replace(request, exact=(an_exact_request("su").exact[0],)), held)
+    behind = Rendezvous().order(request.changed(exact=(an_exact_request("su").exact[0],)), held)
 
     assert by_tokens is not None
     assert behind is not None
     assert [c.worker for c in by_tokens] != [c.worker for c in behind]
-    assert by_tokens == Rendezvous().order(replace(request, prefix=a_request("zzz").prefix), held)
+    assert by_tokens == Rendezvous().order(request.changed(prefix=a_request("zzz").prefix), held)
 
 
 def test_any_name_of_a_worker_will_do() -> None:

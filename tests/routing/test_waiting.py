@@ -2,14 +2,13 @@
 
 import math
 
-import msgspec
 import pytest
 
 from routing.request import HIGH, NORMAL
 from routing.waiting import Waiting, longest_wait_s
 from tests.routing.examples import A, a_request
 
-ASKED = msgspec.structs.replace(a_request(), team="blue", weight=2.0, priority=HIGH, wanted_in_s=20.0, deadline_s=10.0)
+ASKED = a_request().changed(team="blue", weight=2.0, priority=HIGH, wanted_in_s=20.0, deadline_s=10.0)
 
 
 def test_who_shares_has_a_team_a_weight_and_a_class() -> None:
@@ -37,7 +36,7 @@ def test_who_says_nothing_waits_for_ever() -> None:
 
 def test_who_may_go_elsewhere_says_when() -> None:
     """Also where no teams are told apart."""
-    asked = msgspec.structs.replace(a_request(), spill_in_s=3.0)
+    asked = a_request().changed(spill_in_s=3.0)
 
     assert [3.0, 3.0] == [
         Waiting(asked, 0.0, begins_session=False, shares=shares).spill_in_s for shares in (True, False)
@@ -47,7 +46,7 @@ def test_who_may_go_elsewhere_says_when() -> None:
 
 def test_what_one_worker_keeps_nobody_else_can_go_on_with() -> None:
     """It does not go elsewhere, whatever it says."""
-    asked = msgspec.structs.replace(a_request(pinned=A), spill_in_s=3.0)
+    asked = a_request(pinned=A).changed(spill_in_s=3.0)
 
     assert Waiting(asked, 0.0, begins_session=False).spill_in_s is None
 

@@ -6,7 +6,7 @@ from gateway.cascade.fallback import Fallback
 from gateway.cascade.passage import Passage
 from gateway.errors import ConnectFailed, ReplyBroken, UpstreamRefused
 from gateway.ledger.price import Price
-from gateway.sse import Usage
+from gateway.usage import Usage
 from tests.gateway.cascade.examples import a_fallback, a_need, a_passage, a_target
 
 PRICE = Price(input_usd=0.001, cached_input_usd=0.0001, output_usd=0.01)

@@ -34,7 +34,7 @@ def test_ids_are_asked_for_beside_all_else() -> None:
 
 def test_a_query_stays_with_its_path() -> None:
     """It may be a key of the engine's own front."""
-    call = msgspec.structs.replace(a_call(), path=b"/v1/chat/completions?a=/v1/chat/completions")
+    call = a_call().changed(path=b"/v1/chat/completions?a=/v1/chat/completions")
 
     assert b"/v1/completions?a=/v1/chat/completions" == tokens(call)[0]
 

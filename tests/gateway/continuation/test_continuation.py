@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.continuation.continuation import MAX_HELD, MOST_UNSETTLED, Continuation
 from gateway.continuation.transcript import MOST_IDS
 from gateway.errors import ReplyBroken
-from gateway.sse import Usage
+from gateway.usage import Usage
 from tests.gateway.continuation.engine import (
     CHAT_PATH,
     DONE,

@@ -1,7 +1,5 @@
 """A model whose worker a computes prompts and whose workers b and c generate answers, for tests of their hops."""
 
-import msgspec
-
 from cache_index import WorkerId
 from gateway.attempts import Attempts
 from gateway.disaggregation.division import Division, Flow
@@ -78,7 +76,7 @@ class DividedModel:
 
 def divided_request(letters: str = "", *, prompt_tokens: float = 1000.0, streams: bool = False) -> Request:
     request = a_request(letters, prompt_tokens=prompt_tokens, streams=streams)
-    return msgspec.structs.replace(request, divides=True)
+    return request.changed(divides=True)
 
 
 class Trial:

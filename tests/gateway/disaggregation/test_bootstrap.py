@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 import json
 
-import msgspec
 import pytest
 
 from gateway.errors import NoWorker, UpstreamRefused
-from gateway.sse import Usage
+from gateway.usage import Usage
 from routing.booking import Ending
 from routing.disaggregation import Rule
 from tests.fakes.backends import Answers, BreaksAfter, Fake, Hangs, Raises, Refuses, ScriptedReply, Streams
@@ -274,7 +273,7 @@ async def test_nobody_is_waited_for_longer_than_the_caller_waits() -> None:
     model = divided(Answers(200, PREFILLED), decode=(Answers(200, FETCHED),))
     model.fleet.set_up(next(iter(model.fleet)).id, up=False)
     trial = Trial(model, wait_s=600.0)
-    trial.request = msgspec.structs.replace(trial.request, deadline_s=0.01)
+    trial.request = trial.request.changed(deadline_s=0.01)
     with pytest.raises(NoWorker):
         await trial.run()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from gateway.body import Body, without_prompt
@@ -13,7 +12,7 @@ from tests.gateway.disaggregation.examples import DividedModel, divided_request
 from tests.routing.examples import A, B, a_request
 
 CHAT = "/v1/chat/completions"
-BODY = msgspec.structs.replace(without_prompt("tiny", max_tokens=None), reads_cache=True, writes_cache=True)
+BODY = without_prompt("tiny", max_tokens=None).changed(reads_cache=True, writes_cache=True)
 
 
 def model(**told: object) -> DividedModel:
@@ -21,7 +20,7 @@ def model(**told: object) -> DividedModel:
 
 
 def divides(stage: DividedModel, path: str = CHAT, **body: object) -> bool:
-    asked: Body = msgspec.structs.replace(BODY, **body)
+    asked: Body = BODY.changed(**body)
     return stage.division.divided(a_request(), path, asked).divides
 
 
@@ -36,7 +35,7 @@ class TestWhatIsDivided:
         assert not divides(model(), writes_cache=False)
 
     def test_nor_is_what_only_one_worker_can_answer(self) -> None:
-        pinned = msgspec.structs.replace(a_request(), pinned=A)
+        pinned = a_request().changed(pinned=A)
 
         assert not model().division.divided(pinned, CHAT, BODY).divides
 

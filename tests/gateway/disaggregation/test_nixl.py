@@ -7,7 +7,7 @@ import pytest
 
 from gateway.disaggregation.nixl import prefill_body
 from gateway.errors import NoWorker, ReplyBroken, UpstreamRefused
-from gateway.sse import Usage
+from gateway.usage import Usage
 from routing.booking import Ending, Outcome
 from routing.disaggregation import Rule
 from routing.retry_budget import RetryBudget

@@ -1,13 +1,12 @@
 """Which prefill workers one request asks, and what is booked there."""
 
-import msgspec
 import pytest
 
 from gateway.disaggregation.prefills import MOST_PREFILLS, Prefills
 from gateway.errors import ConnectFailed, ReplyBroken, UpstreamTimeout
 from gateway.exchange import Exchange
 from gateway.persistence import Persistence
-from gateway.sse import Usage
+from gateway.usage import Usage
 from routing.booking import Ending, Outcome
 from routing.candidate import Candidate
 from tests.fakes.backends import Answers
@@ -31,7 +30,7 @@ class Stage:
             clock=self.divided.clock,
         )
         [candidate] = self.divided.fleet.candidates(request, 100.0)
-        self.decode: Candidate = msgspec.structs.replace(candidate, remote_tokens=prompt_tokens)
+        self.decode: Candidate = candidate.changed(remote_tokens=prompt_tokens)
 
     def take(self) -> str | None:
         """The worker that is asked next, which then fails."""

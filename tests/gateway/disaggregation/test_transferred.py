@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.disaggregation.transferred import TransferredTail, told, usage_told
-from gateway.sse import Usage
+from gateway.usage import Usage
 
 CHUNK = (
     b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,'

@@ -2,7 +2,7 @@ import pytest
 
 from gateway.endpoints.audio import audio_upstream_body, parse_audio, usage_of_audio
 from gateway.errors import InvalidField, MalformedBody
-from gateway.sse import Usage
+from gateway.usage import Usage
 
 TYPE = b"multipart/form-data; boundary=b0"
 SOUND = b"RIFF\x00\xff" + b"\r\n--b" * 3

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gateway.body import Body
 from gateway.endpoints.messages import MessagesTail, parse_messages, usage_of_message
 from gateway.errors import InvalidField
-from gateway.sse import Usage
+from gateway.usage import Usage
 from tests.gateway.endpoints.streams import DONE, event, fed, learnt
 
 # As vLLM writes them.

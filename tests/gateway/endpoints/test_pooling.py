@@ -6,7 +6,7 @@ import pytest
 
 from gateway.endpoints.pooling import parse_pooling, usage_of_pooling
 from gateway.errors import InvalidField
-from gateway.sse import Usage
+from gateway.usage import Usage
 
 
 def prompt(**fields: Any) -> bytes:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gateway.body import Body
 from gateway.endpoints.responses import ResponsesTail, parse_responses, response_id_of, usage_of_response
 from gateway.errors import InvalidField, MalformedBody
-from gateway.sse import Usage
+from gateway.usage import Usage
 from tests.gateway.endpoints.streams import DONE, event, fed, learnt
 
 USAGE = {

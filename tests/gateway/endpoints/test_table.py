@@ -12,7 +12,8 @@ from gateway.endpoints.messages import MessagesTail
 from gateway.endpoints.responses import ResponsesTail
 from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import InvalidField, MalformedBody
-from gateway.sse import StreamTail, Usage
+from gateway.sse import StreamTail
+from gateway.usage import Usage
 
 BODY = {
     "model": "tiny",

@@ -219,7 +219,9 @@ class TwoInStep(RuleBasedStateMachine):
 
     @rule(letters=st.text("ab", max_size=4), worker=st.sampled_from([A, B]))
     def book(self, letters: str, worker: WorkerId) -> None:
-        self.bookings.append(book(self.first, a_request(letters), self.now, worker))
+        request = a_request(letters)
+        if any(worker == candidate.worker for candidate in self.first.candidates(request, self.now)):  # has not failed
+            self.bookings.append(book(self.first, request, self.now, worker))
 
     @rule(at=st.integers(0, 30))
     def begin(self, at: int) -> None:
@@ -248,7 +250,7 @@ class TwoInStep(RuleBasedStateMachine):
         while (batch := self.outbox.take()) is not None:
             self.peers.hear(ONE, batch, self.now)
         self.peers.hear(ONE, Beat(self.outbox.sent), self.now)
-        self.now += ASK_EVERY_S  # so that it asks again, however short ago it has asked
+        self.now += 2.0 * ASK_EVERY_S  # so that it asks again, however short ago it has asked
         if self.peers.to_ask(self.now):
             self.peers.hear(ONE, self.outbox.snapshot(), self.now)
 

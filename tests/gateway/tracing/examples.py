@@ -5,10 +5,10 @@ from typing import Any
 from cache_index import WorkerId
 from gateway.errors import ConnectFailed
 from gateway.exchange import Exchange
-from gateway.sse import Usage
 from gateway.tracing.context import Context
 from gateway.tracing.ended import Ended
 from gateway.tracing.trace import Trace
+from gateway.usage import Usage
 from routing.booking import Ending
 from routing.candidate import Candidate, Load
 from routing.dispatcher import Dispatch

@@ -1,9 +1,9 @@
 """What Langfuse takes from a trace beside the conventions."""
 
-from gateway.sse import Usage
 from gateway.tracing.ended import Ended
 from gateway.tracing.labels import Labels
 from gateway.tracing.langfuse import langfuse_attributes
+from gateway.usage import Usage
 from tests.gateway.examples import an_exchange
 from tests.gateway.tracing.examples import a_trace, answered
 

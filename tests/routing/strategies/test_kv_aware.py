@@ -1,7 +1,5 @@
 from random import Random
 
-import msgspec
-
 from routing.candidate import Candidate
 from routing.strategies.kv_aware import KvAware
 from tests.routing.examples import a_candidate, a_request, order_of, seeded
@@ -9,7 +7,7 @@ from tests.routing.examples import a_candidate, a_request, order_of, seeded
 
 def told(candidate: Candidate, load_s: float = 0.0) -> Candidate:
     """The same, with a hit that its engine told of."""
-    return msgspec.structs.replace(candidate, source="confirmed", load_s=load_s)
+    return candidate.changed(source="confirmed", load_s=load_s)
 
 
 def test_the_worker_that_holds_more_is_first() -> None:

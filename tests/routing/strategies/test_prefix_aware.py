@@ -1,7 +1,6 @@
 from collections import Counter
 
 import pytest
-from msgspec.structs import replace
 
 from cache_index import WorkerId
 from routing.candidate import Candidate
@@ -133,7 +132,7 @@ def test_a_conversation_stays_with_its_worker() -> None:
 def test_on_a_busy_fleet_the_hit_wins_over_a_shorter_backlog() -> None:
     """The warm worker has half a second more to do; its hit saves as much. Only on a busy fleet is it chosen."""
     warm, cold = a_candidate("a", hit_tokens=500, backlog_s=0.6), a_candidate("b")
-    busy = [replace(c, load=replace(c.load, busy_share=0.5)) for c in (warm, cold)]
+    busy = [c.changed(load=c.load.changed(busy_share=0.5)) for c in (warm, cold)]
 
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, warm, cold)
     assert "ab" == order_of(PrefixAware(seeded()), REQUEST, *busy)
@@ -240,8 +239,8 @@ def test_one_worker_alone_is_first_of_its_equals() -> None:
 
 def test_a_longer_way_is_a_price() -> None:
     """A near worker comes first where all else is equal, and no more where the other one gains more than that."""
-    near, far = a_candidate("a"), replace(a_candidate("b"), way_s=0.002)
-    gaining = replace(a_candidate("b", hit_tokens=16.0), way_s=0.002)
+    near, far = a_candidate("a"), a_candidate("b").changed(way_s=0.002)
+    gaining = a_candidate("b", hit_tokens=16.0).changed(way_s=0.002)
 
     assert {"ab"} == {order_of(PrefixAware(seeded(seed)), REQUEST, far, near) for seed in range(9)}
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, near, gaining)
@@ -250,7 +249,7 @@ def test_a_longer_way_is_a_price() -> None:
 
 def test_what_has_to_leave_a_cache_is_work_as_well() -> None:
     """It will be computed again, and costs those who come after as much as other work."""
-    full, other = replace(a_candidate("a"), evicts_s=0.5), a_candidate("b", backlog_s=0.4)
+    full, other = a_candidate("a").changed(evicts_s=0.5), a_candidate("b", backlog_s=0.4)
 
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, full, other)
     assert 1.5 == pytest.approx(cost_s(REQUEST, full, 3.0) - cost_s(REQUEST, a_candidate("a"), 3.0))

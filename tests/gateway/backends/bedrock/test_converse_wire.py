@@ -61,7 +61,7 @@ def test_the_path_names_model_and_operation(model_id: str, path: str, *, streams
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_guardrail_goes_along_with_the_question(streams: bool) -> None:
     """A stream is looked at before it is sent."""
-    told = msgspec.structs.replace(call(streams=streams), guardrail=("gr1", "2"))
+    told = call(streams=streams).changed(guardrail=("gr1", "2"))
     payload = ConverseWire("m", default_max_tokens=9).question(told).payload
 
     mode = {"streamProcessingMode": "sync"} if streams else {}
