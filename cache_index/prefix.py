@@ -57,7 +57,7 @@ def common_blocks(run: bytes, offset: int, hashes: bytes, start: int) -> int:
     """
     rest = run[offset * HASH_BYTES :]
     begin = start * HASH_BYTES
-    if hashes.startswith(rest, begin):
+    if hashes[begin : begin + len(rest)] == rest:  # startswith() takes five times as long
         return len(rest) // HASH_BYTES
     low, high = 0, min(len(rest), len(hashes) - begin) // HASH_BYTES
     while low < high:

@@ -50,6 +50,7 @@ REQUESTS = (
     "gateway/downstream.py",
     "gateway/endings.py",
     "gateway/endpoints/endpoint.py",
+    "gateway/entrance.py",
     "gateway/exchange.py",
     "gateway/headers.py",
     "gateway/incoming.py",
@@ -80,7 +81,7 @@ REQUESTS = (
 )
 """The life of a request, under two rules.
 
-1. Modules with Structs that JSON is decoded into stay out, `gateway.body_fields` and `gateway.sse` among them:
+1. Modules with Structs that JSON is decoded into stay out, `gateway.body_fields` and `gateway.usage_fields` among them:
    compiled, a Struct loses the types of its fields.
 2. A coroutine does not await while it handles an exception, neither in `except` nor in `finally` nor at the end of an
    `async with` that waits: compiled by mypyc 2.4.1, it may lose the exception, or leave it behind for another task.

@@ -44,10 +44,10 @@ from gateway.draining import Draining
 from gateway.dynamo.pairing import Pairing
 from gateway.endings import Endings, Observer
 from gateway.endpoints.table import ENDPOINTS
+from gateway.entrance import Gateway
 from gateway.followers import Followers
 from gateway.guardrails.assembly import Guardrails
 from gateway.hangup import told_of_hangups
-from gateway.headers import fields, request_id_of
 from gateway.health import Health
 from gateway.http_client import HttpClient
 from gateway.keep_alive import KeepAlive
@@ -87,30 +87,6 @@ TOKEN_THREADS = 1
 """That make tokens of long prompts: native code beside the event loop; more would take the core that it has."""
 BYTES_PER_TOKEN = 4.0
 """Until a model's own ratio is learnt; only the room of a worker that does not tell its size depends on it."""
-
-
-class Gateway:
-    """The outermost ASGI callable: completions go to the proxy before FastAPI's router sees them."""
-
-    def __init__(self, api: FastAPI, proxy: Proxy, *, admin: FastAPI, is_admin_apart: bool, probes: FastAPI) -> None:
-        """*admin* is served under `/admin/v1`, unless it *is_admin_apart*: then whoever asks for it has it."""
-        self._api = api
-        self._proxy = proxy
-        self._admin = admin
-        self.admin = admin if is_admin_apart else None
-        """For a port of its own."""
-        self.probes = probes
-        """The same, where ``server.probes_port`` wants it; *api* serves them too."""
-
-    def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
-        """An ASGI application; no coroutine of its own, for all requests come this way."""
-        if scope["type"] != "http":
-            return self._api(scope, receive, send)
-        if self._proxy.serves(scope["path"]):
-            return self._proxy(scope, receive, send)
-        if self.admin is None and scope["path"].startswith(ADMIN_PREFIX):
-            return self._admin(*_naming_request(scope, receive, send))
-        return self._api(*_naming_request(scope, receive, send))
 
 
 def create_app(
@@ -236,7 +212,14 @@ def create_app(
         tenancy,
         AdminGateway(models, lambda: live.configured, None if reloader is None else reloader.reload, draining=draining),
     )
-    return Gateway(api, proxy, admin=admin, is_admin_apart=settings.admin.port is not None, probes=probes_api(api))
+    return Gateway(
+        api,
+        proxy,
+        admin=admin,
+        admin_prefix=ADMIN_PREFIX,
+        is_admin_apart=settings.admin.port is not None,
+        probes=probes_api(api),
+    )
 
 
 def _man(roster: Roster, draining: Draining, settings: Settings) -> None:
@@ -399,18 +382,3 @@ async def _reloading(reloader: Reloader[Reloaded] | None, tasks: asyncio.TaskGro
     with told_of_hangups(reloader.ask):
         yield
     loop.cancel()
-
-
-def _naming_request(
-    scope: MutableMapping[str, Any], receive: Receive, send: Send
-) -> tuple[MutableMapping[str, Any], Receive, Send]:
-    """The same with the caller's request id, or one made here, in request and response."""
-    request_id = request_id_of(fields(scope["headers"])) or secrets.token_hex(16).encode()
-    named = {**scope, "headers": [(b"x-request-id", request_id), *scope["headers"]]}
-
-    async def naming(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
-        await send(message)
-
-    return named, receive, naming

@@ -91,7 +91,9 @@ def _answer(backend: Backend, reply: Reply, body: bytes, endpoint: Endpoint) -> 
     Raises:
         ReplyBroken: the engine gave it up.
     """
-    if reply.status == OK and b'"abort"' in body and _aborted(body):
+    if (
+        reply.status == OK and body.find(b'"abort"') >= 0 and _aborted(body)
+    ):  # `in` raises TypeError first, and catches it
         raise _gave_up(backend)
     status, headers = reply.status, header_rules.downstream(reply.headers)
     if status not in CLIENT_ERRORS:

@@ -15,10 +15,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from gateway.errors import GatewayError
-from gateway.usage import Usage
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading JSON that is none, or not of the shape expected, raises."""
+from gateway.unreadable import UNREADABLE
+from gateway.usage import Usage, usage_told
+from gateway.usage_fields import UsageFields
 
 NO_ERROR = frozenset({b"", b"null"})
 """An ``error`` that is none: some servers list every field."""
@@ -225,7 +224,7 @@ class StreamTail(Tail):
             self.aborted = True
         if chunk.usage is None:
             return True
-        self.usage = chunk.usage.to_usage()
+        self.usage = usage_told(chunk.usage)
         return not (self._strip_usage and chunk.choices == [])
 
 
@@ -279,19 +278,6 @@ def error_event(error: GatewayError) -> bytes:
     return b"data: " + error.to_body() + b"\n\n"
 
 
-def usage_of(body: bytes) -> Usage | None:
-    """The usage in the answer to a request that did not stream; None if there is none.
-
-    O(bytes): 0.6 us for 1 kB, 25 us for 100 kB. To search for the last ``"usage"`` would take 3 us whatever the size,
-    and that one may be a key of something else.
-    """
-    try:
-        answer = _decode_answer(body)
-    except UNREADABLE:
-        return None
-    return answer.usage.to_usage() if answer.usage else None
-
-
 def events_in(whole: bytes) -> Iterator[bytes]:
     """The events of *whole*, which ends with a blank line; line ends between events come as pieces of their own."""
     place = 0
@@ -312,31 +298,13 @@ def data_of(event: bytes) -> bytes:
     return b"\n".join(_data_lines(event)).strip()
 
 
-class _PromptTokensDetails(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int = 0
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptTokensDetails | None = None
-
-    def to_usage(self) -> Usage:
-        details = self.prompt_tokens_details
-        return Usage(self.prompt_tokens, self.completion_tokens or 0, details.cached_tokens if details else None)
-
-
-class _Answer(msgspec.Struct, gc=False):
-    usage: _Usage | None = None
-
-
 class _Choice(msgspec.Struct, gc=False):
     finish_reason: Any = None
 
 
 class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: UsageFields | None = None
     error: msgspec.Raw = msgspec.Raw()
     object: str | None = None  # SGLang's errors are flat: {"object": "error", "message": ...}
 
@@ -345,7 +313,6 @@ class _Typed(msgspec.Struct, gc=False):
     type: str | None = None
 
 
-_decode_answer = msgspec.json.Decoder(_Answer).decode
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 _decode_typed = msgspec.json.Decoder(_Typed).decode
 _blank_line = re.compile(rb"\n\r?\n").search

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from gateway.sse import NO_ERROR, UNREADABLE, data_of
+from gateway.sse import NO_ERROR, data_of
+from gateway.unreadable import UNREADABLE
 
 CHAT = "chat.completion.chunk"
 TEXT = "text_completion"

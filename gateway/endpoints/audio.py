@@ -5,7 +5,7 @@ import msgspec
 from gateway.body import Body, without_prompt
 from gateway.endpoints.multipart import Part, parts_of, replaced
 from gateway.errors import InvalidField
-from gateway.sse import UNREADABLE
+from gateway.unreadable import UNREADABLE
 from gateway.usage import Usage
 
 _TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})  # pydantic's spellings, by which the engines read forms

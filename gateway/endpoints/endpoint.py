@@ -10,8 +10,8 @@ from gateway.body import Body
 from gateway.endpoints.faults import OPENAI, ErrorShape, fault_of, normalised
 from gateway.errors import GatewayError
 from gateway.splice import asking_usage, spliced
-from gateway.sse import StreamTail, Tail, usage_of
-from gateway.usage import Usage
+from gateway.sse import StreamTail, Tail
+from gateway.usage import Usage, usage_of
 
 JSON: Final = b"application/json"
 FORM = b"multipart/form-data"

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import GatewayError
-from gateway.sse import UNREADABLE
+from gateway.unreadable import UNREADABLE
 
 _LONGEST_MESSAGE = 4096
 """Characters of a message that had to be put in another shape; validation errors may quote the whole prompt."""

@@ -9,7 +9,8 @@ from gateway.body import Body, count, named, parsed
 from gateway.body_fields import Message
 from gateway.errors import InvalidField
 from gateway.prompt import Item, messages_prompt, without_cache_marks
-from gateway.sse import NO_ERROR, UNREADABLE, NamedTail
+from gateway.sse import NO_ERROR, NamedTail
+from gateway.unreadable import UNREADABLE
 from gateway.usage import Usage
 
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 from gateway.body import Body, named, parsed
 from gateway.body_fields import Message
 from gateway.prompt import chat_prompt, embeds_prompt, text_prompt, token_prompt
-from gateway.sse import UNREADABLE
+from gateway.unreadable import UNREADABLE
 from gateway.usage import Usage
 
 

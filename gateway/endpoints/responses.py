@@ -9,7 +9,8 @@ from msgspec import Raw
 from gateway.body import Body, count, named, parsed
 from gateway.errors import InvalidField
 from gateway.prompt import Item, responses_prompt
-from gateway.sse import NO_ERROR, UNREADABLE, NamedTail
+from gateway.sse import NO_ERROR, NamedTail
+from gateway.unreadable import UNREADABLE
 from gateway.usage import Usage
 
 

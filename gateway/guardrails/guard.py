@@ -22,7 +22,7 @@ from gateway.guardrails.stream_form import StreamForm
 from gateway.guardrails.tally import GuardrailTally
 from gateway.guardrails.texts import texts_in, with_texts, without_tokens
 from gateway.splice import spliced
-from gateway.sse import UNREADABLE
+from gateway.unreadable import UNREADABLE
 
 SAYS_NOTHING = frozenset(
     {

@@ -13,7 +13,8 @@ from gateway.errors import ReplyBroken
 from gateway.guardrails.fields import Fields, KeptFields
 from gateway.guardrails.filter import Text
 from gateway.guardrails.stream_form import Event, StreamForm
-from gateway.sse import UNREADABLE, data_of, events_in
+from gateway.sse import data_of, events_in
+from gateway.unreadable import UNREADABLE
 
 LARGEST_EVENT_BYTES = 8 * 2**20
 """An event that cannot be read cannot be looked at: one that is larger ends the stream."""

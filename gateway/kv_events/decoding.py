@@ -19,7 +19,6 @@ from gateway.kv_events.wire import (
     FORMS,
     REMOVED,
     STORED,
-    UNREADABLE,
     UNSORTED,
     Form,
     OpaqueHash,
@@ -28,6 +27,7 @@ from gateway.kv_events.wire import (
     WireEvent,
     packed_ids,
 )
+from gateway.unreadable import UNREADABLE
 
 PIECE_BLOCKS = 256
 """Handed on in one go. With their decoding and the index that is half a millisecond or so, and 3 ms where tables grow;

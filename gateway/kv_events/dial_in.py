@@ -13,7 +13,8 @@ import zmq.asyncio
 
 from gateway.kv_events.pace import Pace
 from gateway.kv_events.sockets import Link, Subscription, subscription
-from gateway.kv_events.wire import UNREADABLE, UNSORTED
+from gateway.kv_events.wire import UNSORTED
+from gateway.unreadable import UNREADABLE
 
 _log = logging.getLogger(__name__)
 

@@ -28,10 +28,6 @@ REMOVED: Final = "BlockRemoved"
 CLEARED: Final = "AllBlocksCleared"
 
 
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises where bytes are not as they should be."""
-
-
 class Batch(msgspec.Struct, Generic[EventT], array_like=True, gc=False):
     """The whole of a payload."""
 

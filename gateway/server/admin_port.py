@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any
 
 from gateway.server.asgi import App, Message, Receive, Send
@@ -46,7 +46,7 @@ def with_admin_port(
     *admin* is not told of a lifespan: what it needs lives in that of *app*, or is in the *state* of its requests.
     """
 
-    def either(scope: Message, receive: Receive, send: Send) -> Awaitable[None]:
+    def either(scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         # No coroutine of its own: all requests of the first application come this way.
         return lifespan(scope, receive, send) if scope["type"] == "lifespan" else app(scope, receive, send)
 

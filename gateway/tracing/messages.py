@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from gateway.unreadable import UNREADABLE
+
 Message = dict[str, Any]
 Part = dict[str, Any]
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 _CUT = "… [cut]"
 
@@ -187,6 +188,6 @@ def _text(value: Any) -> str:
 def _object(raw: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return {}
     return value if isinstance(value, dict) else {}

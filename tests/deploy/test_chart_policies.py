@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
 from gateway.api import probes
 from gateway.app import create_app
@@ -370,7 +371,9 @@ def test_only_what_wants_a_key_is_outside(release: Release) -> None:
 @pytest.fixture(scope="module")
 def metric_names() -> set[str]:
     """Those that a gateway shows, as they are written in a query."""
-    registry = create_app(install(tiny()).settings).probes.state.metrics.registry
+    probes = create_app(install(tiny()).settings).probes
+    assert isinstance(probes, FastAPI)
+    registry = probes.state.metrics.registry
     names = {family.name for family in registry.collect()}
     return names | {f"{name}_total" for name in names}
 

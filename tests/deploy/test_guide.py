@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fastapi import FastAPI
 
 from gateway.app import create_app
 from gateway.settings import describe
@@ -65,7 +66,9 @@ def _has(values: object, name: str) -> bool:
 
 def test_every_metric_that_the_guide_names_exists() -> None:
     """Whoever alarms on one is told of what it says."""
-    registry = create_app(install(tiny()).settings).probes.state.metrics.registry
+    probes = create_app(install(tiny()).settings).probes
+    assert isinstance(probes, FastAPI)
+    registry = probes.state.metrics.registry
     known = {family.name for family in registry.collect()}
     named = {name.removesuffix("_total") for name in in_backticks(PAGES[0]) if name.startswith("warmgate_")}
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.app import Gateway, create_app
+from gateway.app import create_app
+from gateway.entrance import Gateway
 from gateway.settings import build
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving

@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.errors import ReplyBroken
-from gateway.sse import StreamTail, error_event, usage_of
-from gateway.usage import Usage
+from gateway.sse import StreamTail, error_event
+from gateway.usage import Usage, usage_of
 
 USAGE = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}}
 

@@ -14,8 +14,7 @@ from gateway.cascade.spill_budget import SpillLimits
 from gateway.cascade.verdict import Verdict
 from gateway.errors import ReplyBroken, UpstreamError, UpstreamRefused
 from gateway.ledger.price import Price
-from gateway.sse import usage_of
-from gateway.usage import Usage
+from gateway.usage import Usage, usage_of
 from tests.fakes.backends import JSON, Answers, Fake, Hangs, Refuses, ScriptedReply
 from tests.gateway.cascade.examples import CHAT, a_fallback, a_need, a_passage, a_target, named, told
 

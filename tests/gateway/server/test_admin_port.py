@@ -50,7 +50,7 @@ async def served(admin: App, *, grace_s: float) -> AsyncIterator[str]:
     """The address of *admin* beside an application, while that one's lifespan is on."""
     with listening("127.0.0.1", 0) as listener:
         app = with_admin_port(harness.create_app(settings()), admin, listener, Limits(), grace_s=grace_s)
-        async with running(app):  # type: ignore[arg-type]  # an awaitable is as good as a coroutine
+        async with running(app):
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 

@@ -1,0 +1,49 @@
+"""The outermost ASGI callable: who serves which request."""
+
+import secrets
+from collections.abc import Coroutine
+from typing import Any
+
+from gateway.headers import fields, request_id_of
+from gateway.proxy import Proxy
+from gateway.server.asgi import App, Message, Receive, Send
+
+
+class Gateway:
+    """Completions go to the proxy before FastAPI's router sees them."""
+
+    def __init__(
+        self, api: App, proxy: Proxy, *, admin: App, admin_prefix: str, is_admin_apart: bool, probes: App
+    ) -> None:
+        """*admin* is served under *admin_prefix*, unless it *is_admin_apart*: then whoever asks for it has it."""
+        self._api = api
+        self._proxy = proxy
+        self._admin = admin
+        self._admin_prefix = admin_prefix
+        self.admin = admin if is_admin_apart else None
+        """For a port of its own."""
+        self.probes = probes
+        """The same, where ``server.probes_port`` wants it; *api* serves them too."""
+
+    def __call__(self, scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        """An ASGI application; no coroutine of its own, for all requests come this way."""
+        if scope["type"] != "http":
+            return self._api(scope, receive, send)
+        if self._proxy.serves(scope["path"]):
+            return self._proxy(scope, receive, send)
+        if self.admin is None and scope["path"].startswith(self._admin_prefix):
+            return self._admin(*_naming_request(scope, receive, send))
+        return self._api(*_naming_request(scope, receive, send))
+
+
+def _naming_request(scope: Message, receive: Receive, send: Send) -> tuple[Message, Receive, Send]:
+    """The same with the caller's request id, or one made here, in request and response."""
+    request_id = request_id_of(fields(scope["headers"])) or secrets.token_hex(16).encode()
+    named = {**scope, "headers": [(b"x-request-id", request_id), *scope["headers"]]}
+
+    async def naming(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+        await send(message)
+
+    return named, receive, naming

@@ -1,0 +1,79 @@
+from typing import Any
+
+import pytest
+
+from gateway.entrance import Gateway
+from gateway.server.asgi import Message, Receive, Send
+
+
+class Answering:
+    """An application that says its name, and remembers what it was asked."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.scopes: list[Message] = []
+
+    async def __call__(self, scope: Message, _receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"served-by", self.name.encode())]})
+
+    def serves(self, path: str) -> bool:
+        return path == "/v1/chat/completions"
+
+
+class Site:
+    def __init__(self, *, is_admin_apart: bool = False) -> None:
+        self.api, self.proxy, self.admin = Answering("api"), Answering("proxy"), Answering("admin")
+        self.gateway = Gateway(
+            self.api,
+            self.proxy,  # type: ignore[arg-type]  # a proxy needs a whole gateway; all that is asked of it is here
+            admin=self.admin,
+            admin_prefix="/admin/v1",
+            is_admin_apart=is_admin_apart,
+            probes=Answering("probes"),
+        )
+
+    async def ask(self, path: str, *, kind: str = "http", headers: Any = ()) -> dict[bytes, bytes]:
+        """The headers of the answer."""
+        told: dict[bytes, bytes] = {}
+
+        async def send(message: Message) -> None:
+            told.update(message["headers"])
+
+        async def receive() -> Message:
+            raise NotImplementedError
+
+        await self.gateway({"type": kind, "path": path, "headers": [*headers]}, receive, send)
+        return told
+
+
+@pytest.mark.parametrize(
+    ("path", "server"),
+    [("/v1/chat/completions", b"proxy"), ("/admin/v1/teams", b"admin"), ("/healthz", b"api"), ("/nowhere", b"api")],
+)
+async def test_each_path_has_its_server(path: str, server: bytes) -> None:
+    """What is nobody's is for the API to refuse."""
+    assert server == (await Site().ask(path))[b"served-by"]
+
+
+async def test_administration_on_a_port_of_its_own_is_not_found_here() -> None:
+    site = Site(is_admin_apart=True)
+
+    assert b"api" == (await site.ask("/admin/v1/teams"))[b"served-by"]
+    assert site.admin is site.gateway.admin
+
+
+async def test_the_lifespan_is_the_apis() -> None:
+    site = Site()
+    await site.ask("", kind="lifespan")
+
+    assert ["lifespan"] == [scope["type"] for scope in site.api.scopes]
+
+
+async def test_a_request_that_the_proxy_does_not_serve_has_an_id_in_request_and_answer() -> None:
+    """The caller's own, where it brings one."""
+    site = Site()
+
+    assert b"mine" == (await site.ask("/healthz", headers=[(b"x-request-id", b"mine")]))[b"x-request-id"]
+    assert 32 == len((await site.ask("/healthz"))[b"x-request-id"])
+    assert (b"x-request-id", b"mine") == site.api.scopes[0]["headers"][0]
