@@ -14,15 +14,31 @@ SETTLE_S = 0.05
 """Lines and counts are at most this late."""
 
 
+class EndedRequest:
+    """One request that has ended, with what every observer reads of it."""
+
+    __slots__ = ("at", "cached_tokens", "completion_tokens", "exchange", "has_usage", "prompt_tokens")
+
+    def __init__(self, exchange: Exchange, at: float) -> None:
+        """*exchange* ended *at* so many monotonic seconds."""
+        self.exchange = exchange
+        self.at = at
+        usage = exchange.usage
+        # Read from the Struct once for all observers: each time takes twenty times as long as from here.
+        self.has_usage: bool = usage is not None
+        self.prompt_tokens: int = 0 if usage is None else usage.prompt_tokens
+        self.completion_tokens: int = 0 if usage is None else usage.completion_tokens
+        self.cached_tokens: int | None = None if usage is None else usage.cached_tokens
+
+
 class Observer(Protocol):
     """Wants to know of ended requests: the metrics, the log."""
 
-    def observe(self, exchange: Exchange, now: float) -> None:
-        """*exchange* ended at *now* (monotonic seconds)."""
-        ...
+    def observe(self, endings: list[EndedRequest]) -> None:
+        """*endings* are those since the last call, in their order.
 
-    def settle(self) -> None:
-        """All that have ended so far have been told."""
+        All at once: compiled, an observer then goes through them without being asked for each.
+        """
         ...
 
 
@@ -31,19 +47,17 @@ class Endings:
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
-        self._ended: list[tuple[Exchange, float]] = []
+        self._ended: list[EndedRequest] = []
 
     def add(self, exchange: Exchange, now: float) -> None:
         """*exchange* ended at *now*. To be called on the running loop, where it is settled soon."""
         if not self._ended:
             asyncio.get_running_loop().call_later(SETTLE_S, self.settle)
-        self._ended.append((exchange, now))
+        self._ended.append(EndedRequest(exchange, now))
 
     def settle(self) -> None:
         """Tell what has ended: for whoever wants to see it at once, and at the end."""
         ended, self._ended = self._ended, []
         if ended:
             for observer in self._observers:
-                for exchange, now in ended:
-                    observer.observe(exchange, now)
-                observer.settle()
+                observer.observe(ended)

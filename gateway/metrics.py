@@ -7,32 +7,19 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from cache_index import CacheIndex
-from gateway.exchange import Exchange
 from gateway.models import Model
-from gateway.tally import HISTOGRAMS, Tally
-
-UNKNOWN = "unknown"
-"""The label of requests for a model that is not configured."""
+from gateway.tally import Histogram, ModelCounts, Tally
 
 
 class Metrics:
-    """The gateway's own counts, and whatever else is registered, in a registry of their own."""
+    """An `Observer` of endings: its counts, and whatever else is registered, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._tallies: dict[str, Tally] = {}
-        self.registry.register(_TallyCollector(self._tallies))
-
-    def observe(self, exchange: Exchange, now: float) -> None:
-        """Count *exchange*, which ended at *now*."""
-        name = exchange.model or UNKNOWN
-        tally = self._tallies.get(name)
-        if tally is None:
-            tally = self._tallies[name] = Tally()
-        tally.observe(exchange, now)
-
-    def settle(self) -> None:
-        """Nothing: what is counted is counted."""
+        counts = ModelCounts()
+        # Itself, and no method that calls it: what counts is compiled, and this is not.
+        self.observe = counts.observe
+        self.registry.register(_TallyCollector(counts.tallies))
 
     def exposition(self) -> bytes:
         """Prometheus text format 0.0.4."""
@@ -86,18 +73,30 @@ class _TallyCollector(Collector):
         yield counter(
             "tokens",
             "Tokens by kind: prompt, cached, predicted (to be cached, where the engine tells what was), completion.",
-            lambda t: [((kind,), n) for kind, n in t.tokens.items()],
+            lambda t: [
+                (("prompt",), t.prompt_tokens),
+                (("cached",), t.cached_tokens),
+                (("predicted",), t.predicted_tokens),
+                (("completion",), t.completion_tokens),
+            ],
             "kind",
         )
-        for name, text, _ in HISTOGRAMS:
+        for name, text, histogram_of in _HISTOGRAMS:
             family = HistogramMetricFamily(f"warmgate_{name}", text, labels=("model",))
             for model, tally in self._tallies.items():
-                histogram = tally.histograms[name]
+                histogram = histogram_of(tally)
                 family.add_metric((model,), buckets=histogram.cumulative(), sum_value=histogram.total)
             yield family
 
 
 _Samples = Iterable[tuple[tuple[str, ...], int]]
+
+_HISTOGRAMS: tuple[tuple[str, str, Callable[[Tally], Histogram]], ...] = (
+    ("ttft_seconds", "Time to first byte of a streamed answer.", lambda t: t.ttft),
+    ("tpot_seconds", "Time per output token after the first.", lambda t: t.tpot),
+    ("e2e_seconds", "Whole time of an answered request.", lambda t: t.e2e),
+    ("hit_blocks", "Leading blocks of the prompt the chosen worker was believed to hold.", lambda t: t.hit_blocks),
+)
 
 
 class StateCollector(Collector):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.exchange import Exchange
+from gateway.endings import EndedRequest
 from gateway.timestamp import MILLISECONDS, tenths_of_ms
 
 _log = logging.getLogger(__name__)
@@ -63,18 +63,13 @@ class RequestLog:
         self._sink = sink
         self._wall_clock = wall_clock
         self._encode = msgspec.json.Encoder().encode
-        self._lines: list[bytes] = []
         self._is_failing = False
         self._second = -1
         self._date = ""
 
-    def observe(self, exchange: Exchange, now: float) -> None:
-        """The line of *exchange*, which ended at *now* (monotonic); written at the next `settle`."""
-        self._lines.append(self._encode(self._line(exchange, now)))
-
-    def settle(self) -> None:
-        """Write the lines of what was observed since the last call, with one system call."""
-        lines, self._lines = self._lines, []
+    def observe(self, endings: list[EndedRequest]) -> None:
+        """Write the lines of *endings*, with one system call."""
+        lines = [self._encode(self._line(ending)) for ending in endings]
         lines.append(b"")
         try:
             self._sink.write(b"\n".join(lines))
@@ -98,9 +93,9 @@ class RequestLog:
             self._date = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         return self._date + MILLISECONDS[int((at - second) * 1000.0)]
 
-    def _line(self, exchange: Exchange, now: float) -> Line:
-        usage, choice = exchange.usage, exchange.choice
-        first = exchange.first_byte
+    def _line(self, ending: EndedRequest) -> Line:
+        exchange = ending.exchange
+        choice, first = exchange.choice, exchange.first_byte
         return Line(
             time=self._time(),
             event="request",
@@ -125,10 +120,10 @@ class RequestLog:
             hit_source=exchange.hit_source,
             prompt_blocks=exchange.prompt_blocks,
             ttft_ms=None if first is None else tenths_of_ms(first - exchange.started),
-            duration_ms=tenths_of_ms(now - exchange.started),
-            prompt_tokens=usage.prompt_tokens if usage else None,
-            cached_tokens=usage.cached_tokens if usage else None,
-            completion_tokens=usage.completion_tokens if usage else None,
+            duration_ms=tenths_of_ms(ending.at - exchange.started),
+            prompt_tokens=ending.prompt_tokens if ending.has_usage else None,
+            cached_tokens=ending.cached_tokens,
+            completion_tokens=ending.completion_tokens if ending.has_usage else None,
             guardrails=exchange.guardrails,
             error=exchange.error,
             trace_id=None if exchange.trace is None else f"{exchange.trace.trace_id:032x}",

@@ -18,11 +18,8 @@ class TeamMetrics(Collector):
         self._is_degraded = is_degraded
         counts = TeamCounts()
         self._tallies = counts.tallies
-        # Itself, and no method that calls it: of those that are compiled this would be the one that is not.
+        # Itself, and no method that calls it: what counts is compiled, and this is not.
         self.observe = counts.observe
-
-    def settle(self) -> None:
-        """Nothing: what is counted is counted."""
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(

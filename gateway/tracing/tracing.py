@@ -7,7 +7,7 @@ from importlib.metadata import version
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.exchange import Exchange
+from gateway.endings import EndedRequest
 from gateway.settings import Settings, SettingsError
 from gateway.settings.tracing import DestinationSettings
 from gateway.tracing.delivery import Delivery
@@ -80,20 +80,21 @@ class Tracing(Collector):
         self._former += left
         self.tracers.current = self._tracer() if self._operators is not None or teams else None
 
-    def observe(self, exchange: Exchange, now: float) -> None:
-        """Hand the trace of *exchange*, if it has one, to whom it is for. Never waits."""
-        trace = exchange.trace
-        if trace is None:
+    def observe(self, endings: list[EndedRequest]) -> None:
+        """Hand the traces of *endings*, where they have any, to whom they are for. Never waits."""
+        if self._operators is None and not self._teams:
             return
-        ended = Ended(exchange, trace, now)
+        for ending in endings:
+            trace = ending.exchange.trace
+            if trace is not None:
+                self._hand_over(Ended(ending.exchange, trace, ending.at))
+
+    def _hand_over(self, ended: Ended) -> None:
         if self._operators is not None:
             self._operators.delivery.offer(ended)
-        team = None if exchange.team is None else self._teams.get(exchange.team)
+        team = None if ended.exchange.team is None else self._teams.get(ended.exchange.team)
         if team is not None:
             team.delivery.offer(ended)
-
-    def settle(self) -> None:
-        """Nothing: what was handed over is on its way."""
 
     def close(self) -> None:
         """Send what waits, for some seconds at most. Waits: to be called in a thread."""

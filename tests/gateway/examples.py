@@ -10,6 +10,7 @@ from gateway.cascade.target import Target, TargetKey
 from gateway.continuation.continuation import Mode
 from gateway.disaggregation.division import Division
 from gateway.draining import Draining
+from gateway.endings import EndedRequest
 from gateway.exchange import Exchange
 from gateway.ledger.price import Price
 from gateway.model_names import ModelNames
@@ -168,6 +169,11 @@ def an_exchange(**known: object) -> Exchange:
     for name, value in known.items():
         setattr(exchange, name, value)
     return exchange
+
+
+def an_ended_request(at: float, **known: object) -> EndedRequest:
+    """`an_exchange` that ended *at* so many seconds."""
+    return EndedRequest(an_exchange(**known), at)
 
 
 def in_flight(model: Model) -> dict[str, int]:

@@ -2,9 +2,11 @@
 
 import asyncio
 
-from gateway.endings import SETTLE_S, Endings
-from gateway.exchange import Exchange
-from tests.gateway.examples import an_exchange
+import pytest
+
+from gateway.endings import SETTLE_S, EndedRequest, Endings
+from gateway.sse import Usage
+from tests.gateway.examples import an_ended_request, an_exchange
 
 
 class Notes:
@@ -15,16 +17,14 @@ class Notes:
         self.settled = 0
         self.heard = asyncio.Event()
 
-    def observe(self, exchange: Exchange, now: float) -> None:
-        self.told.append((exchange.request_id, now))
-
-    def settle(self) -> None:
+    def observe(self, endings: list[EndedRequest]) -> None:
+        self.told += [(ending.exchange.request_id, ending.at) for ending in endings]
         self.settled += 1
         self.heard.set()
 
 
 async def test_every_observer_is_told_of_every_ending_once() -> None:
-    """In their order, with the time of the end, and settled once for all."""
+    """In their order, with the time of the end, and all at once."""
     notes = [Notes(), Notes()]
     endings = Endings(notes)
     for i in range(3):
@@ -66,3 +66,20 @@ async def test_settling_in_between_loses_and_repeats_nothing() -> None:
 
     assert [(b"r-1", 1.0), (b"r-2", 2.0)] == notes.told
     assert 2 == notes.settled
+
+
+@pytest.mark.parametrize(
+    ("usage", "known"),
+    [
+        (None, (False, 0, None, 0)),
+        (Usage(64, 9), (True, 64, None, 9)),
+        (Usage(64, 9, 48), (True, 64, 48, 9)),
+    ],
+)
+def test_an_ending_has_the_tokens_that_were_counted(
+    usage: Usage | None, known: tuple[bool, int, int | None, int]
+) -> None:
+    """Prompt, cached and completion; none where the worker did not tell."""
+    ending = an_ended_request(101.0, usage=usage)
+
+    assert known == (ending.has_usage, ending.prompt_tokens, ending.cached_tokens, ending.completion_tokens)

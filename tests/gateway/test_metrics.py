@@ -9,7 +9,7 @@ from gateway.metrics import Metrics, StateCollector
 from gateway.models import Model
 from gateway.usage import Usage
 from tests.fakes.backends import Answers
-from tests.gateway.examples import Clock, a_model, an_exchange
+from tests.gateway.examples import Clock, a_model, an_ended_request
 from tests.routing.examples import ABORTED, a_request, an_index, book
 
 
@@ -47,7 +47,7 @@ ANSWERED = {
 def test_the_families_are_these() -> None:
     """Dashboards and alerts rely on names, types and help; there is no other family, so no `_created` either."""
     metrics = with_state(a_model(Answers()))
-    metrics.observe(an_exchange(**ANSWERED), 101.0)
+    metrics.observe([an_ended_request(101.0, **ANSWERED)])
     families = text_string_to_metric_families(metrics.exposition().decode())
 
     assert [
@@ -96,7 +96,7 @@ def test_the_families_are_these() -> None:
 def test_an_answered_stream_is_counted_and_timed() -> None:
     """0.5 s to the first of 11 tokens, then 0.1 s for each."""
     metrics = Metrics()
-    metrics.observe(an_exchange(**ANSWERED), 101.5)
+    metrics.observe([an_ended_request(101.5, **ANSWERED)])
 
     assert {("tiny", "200"): 1.0} == samples(metrics, "warmgate_requests_total")
     assert {("tiny", "hit", "prefix_aware"): 1.0} == samples(metrics, "warmgate_decisions_total")
@@ -118,7 +118,7 @@ def test_an_answered_stream_is_counted_and_timed() -> None:
 def test_an_answer_of_one_token_has_no_time_per_token(usage: Usage | None) -> None:
     """Nor has one whose usage is not known."""
     metrics = Metrics()
-    metrics.observe(an_exchange(**ANSWERED | {"usage": usage}), 101.5)
+    metrics.observe([an_ended_request(101.5, **ANSWERED | {"usage": usage})])
 
     assert {} == samples(metrics, "warmgate_tpot_seconds_count")
     assert {("tiny",): 1.0} == samples(metrics, "warmgate_ttft_seconds_count")
@@ -127,7 +127,7 @@ def test_an_answer_of_one_token_has_no_time_per_token(usage: Usage | None) -> No
 def test_an_answer_that_does_not_stream_has_no_first_byte() -> None:
     """It counts for the whole time only."""
     metrics = Metrics()
-    metrics.observe(an_exchange(**ANSWERED | {"streams": False, "first_byte": None}), 101.5)
+    metrics.observe([an_ended_request(101.5, **ANSWERED | {"streams": False, "first_byte": None})])
 
     assert {} == samples(metrics, "warmgate_ttft_seconds_count")
     assert {("tiny",): 1.0} == samples(metrics, "warmgate_e2e_seconds_count")
@@ -136,7 +136,7 @@ def test_an_answer_that_does_not_stream_has_no_first_byte() -> None:
 def test_an_error_is_counted_by_its_name_and_not_timed() -> None:
     """Fast failures would make the answers look fast."""
     metrics = Metrics()
-    metrics.observe(an_exchange(**ANSWERED | {"error": "ReplyBroken"}), 101.5)
+    metrics.observe([an_ended_request(101.5, **ANSWERED | {"error": "ReplyBroken"})])
 
     assert {("ReplyBroken", "tiny"): 1.0} == samples(metrics, "warmgate_errors_total")
     for empty in ("ttft_seconds", "tpot_seconds", "e2e_seconds"):
@@ -148,7 +148,7 @@ def test_attempts_beyond_the_first_are_retries() -> None:
     """Three attempts are two retries, and none are none."""
     metrics = Metrics()
     for attempts in (0, 1, 3):
-        metrics.observe(an_exchange(**ANSWERED | {"attempts": attempts}), 101.0)
+        metrics.observe([an_ended_request(101.0, **ANSWERED | {"attempts": attempts})])
 
     assert {("tiny",): 2.0} == samples(metrics, "warmgate_retries_total")
 
@@ -156,7 +156,7 @@ def test_attempts_beyond_the_first_are_retries() -> None:
 def test_a_fallback_is_counted() -> None:
     """The operator pays for it."""
     metrics = Metrics()
-    metrics.observe(an_exchange(**ANSWERED | {"fell_back": True}), 101.0)
+    metrics.observe([an_ended_request(101.0, **ANSWERED | {"fell_back": True})])
 
     assert {("tiny",): 1.0} == samples(metrics, "warmgate_fallbacks_total")
 
@@ -165,7 +165,7 @@ def test_requests_for_no_model_share_one_label() -> None:
     """What a client calls a model is nowhere, and there is no decision to be counted."""
     metrics = Metrics()
     for request_id in (b"r-one", b"r-two"):
-        metrics.observe(an_exchange(request_id=request_id, status=404, error="UnknownModel"), 101.0)
+        metrics.observe([an_ended_request(101.0, request_id=request_id, status=404, error="UnknownModel")])
 
     assert {("unknown", "404"): 2.0} == samples(metrics, "warmgate_requests_total")
     assert {("UnknownModel", "unknown"): 2.0} == samples(metrics, "warmgate_errors_total")
@@ -177,7 +177,7 @@ def test_requests_for_no_model_share_one_label() -> None:
 def test_two_gateways_in_one_process_count_apart() -> None:
     """Each has a registry of its own."""
     first, second = Metrics(), Metrics()
-    first.observe(an_exchange(**ANSWERED), 101.0)
+    first.observe([an_ended_request(101.0, **ANSWERED)])
 
     assert {} == samples(second, "warmgate_requests_total")
 
@@ -236,7 +236,7 @@ def test_a_bucket_counts_all_values_up_to_its_bound() -> None:
     """The bound itself too; what is beyond the last one is in +Inf, sum and count alone."""
     metrics = Metrics()
     for seconds in (0.005, 0.006, 0.5, 1000.0):
-        metrics.observe(an_exchange(**ANSWERED | {"first_byte": None}), 100.0 + seconds)
+        metrics.observe([an_ended_request(100.0 + seconds, **ANSWERED | {"first_byte": None})])
     buckets = {bound: count for (bound, _), count in samples(metrics, "warmgate_e2e_seconds_bucket").items()}
 
     assert {"0.01": 2.0, "0.25": 2.0, "0.5": 3.0, "320.0": 3.0, "+Inf": 4.0}.items() <= buckets.items()
@@ -247,7 +247,7 @@ def test_a_bucket_counts_all_values_up_to_its_bound() -> None:
 def test_a_series_is_there_from_a_models_first_request() -> None:
     """A rate over a counter that begins at one would miss that one."""
     metrics = Metrics()
-    metrics.observe(an_exchange(model="tiny", status=404, error="UnknownModel"), 101.0)
+    metrics.observe([an_ended_request(101.0, model="tiny", status=404, error="UnknownModel")])
 
     for line in (b"retries_total", b"fallbacks_total", b"e2e_seconds_count"):
         assert b"warmgate_" + line + b'{model="tiny"} 0.0\n' in metrics.exposition()

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from gateway.endings import EndedRequest
 from gateway.request_log import RequestLog
 from gateway.rollout.route import Choice
 from gateway.usage import Usage
-from tests.gateway.examples import an_exchange
+from tests.gateway.examples import an_ended_request, an_exchange
 from tests.gateway.tracing.examples import a_trace
 
 SECONDS_OF_2026 = 1_767_225_600.0
@@ -68,8 +69,7 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
     )
     exchange.trace = a_trace()
     exchange.trace.trace_id = 0x0AF7651916CD43DD8448EB211C80319C
-    log.observe(exchange, 101.5)
-    log.settle()
+    log.observe([EndedRequest(exchange, 101.5)])
     expected = {
         "time": "2026-01-01T00:00:00.000Z",
         "event": "request",
@@ -110,8 +110,7 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
 
 async def test_what_is_not_known_is_null(log: RequestLog, sink: Sink) -> None:
     """A request that was refused at once still has all fields."""
-    log.observe(an_exchange(status=404, error="UnknownModel"), 100.0004)
-    log.settle()
+    log.observe([an_ended_request(100.0004, status=404, error="UnknownModel")])
     (line,) = sink.lines
 
     assert {
@@ -139,8 +138,7 @@ async def test_the_time_is_utc_to_the_millisecond(sink: Sink) -> None:
     seconds = iter([0.25, 0.9999, 1.0, 86_400.5, 0.125])
     log = RequestLog(sink, wall_clock=lambda: SECONDS_OF_2026 + next(seconds))
     for _ in range(5):
-        log.observe(an_exchange(), 101.0)
-    log.settle()
+        log.observe([an_ended_request(101.0)])
 
     assert [
         "2026-01-01T00:00:00.250Z",
@@ -153,11 +151,8 @@ async def test_the_time_is_utc_to_the_millisecond(sink: Sink) -> None:
 
 async def test_lines_are_written_together(log: RequestLog, sink: Sink) -> None:
     """One system call for all that ended within the time, each line closed by a line end."""
-    for i in range(100):
-        log.observe(an_exchange(request_id=b"r-%d" % i), 101.0)
+    log.observe([an_ended_request(101.0, request_id=b"r-%d" % i) for i in range(100)])
 
-    assert b"" == sink.getvalue()
-    log.settle()
     assert [f"r-{i}" for i in range(100)] == [line["request_id"] for line in sink.lines]
     assert sink.getvalue().endswith(b"}\n")
     assert (1, 1) == (sink.writes, sink.flushes)
@@ -165,8 +160,7 @@ async def test_lines_are_written_together(log: RequestLog, sink: Sink) -> None:
 
 async def test_whatever_stands_in_a_field_the_line_is_one_line(log: RequestLog, sink: Sink) -> None:
     """Names may be of any script, and hold quotes; a line end would forge a line."""
-    log.observe(an_exchange(model='模型-"é"\n{}', request_id=b'"}{'), 101.0)
-    log.settle()
+    log.observe([an_ended_request(101.0, model='模型-"é"\n{}', request_id=b'"}{')])
 
     assert 1 == sink.getvalue().count(b"\n")
     assert ('模型-"é"\n{}', '"}{') == (sink.lines[0]["model"], sink.lines[0]["request_id"])
@@ -179,10 +173,8 @@ async def test_a_sink_that_fails_costs_its_lines_and_nothing_else(
     with monkeypatch.context() as broken:
         broken.setattr(sink, "write", _broken_pipe)
         for _ in range(3):
-            log.observe(an_exchange(), 101.0)
-            log.settle()
-    log.observe(an_exchange(request_id=b"r-9"), 101.0)
-    log.settle()
+            log.observe([an_ended_request(101.0)])
+    log.observe([an_ended_request(101.0, request_id=b"r-9")])
 
     assert ["request lines are lost: Broken pipe"] == caplog.messages
     assert ["r-9"] == [line["request_id"] for line in sink.lines]

@@ -1,6 +1,6 @@
-from gateway.tally import Histogram, Tally, TeamTally
 from gateway.usage import Usage
-from tests.gateway.examples import an_exchange
+from gateway.tally import Histogram, ModelCounts, Tally, TeamCounts, TeamTally
+from tests.gateway.examples import an_ended_request
 
 
 def test_a_bucket_counts_what_is_not_above_its_bound() -> None:
@@ -16,36 +16,78 @@ def test_a_bucket_counts_what_is_not_above_its_bound() -> None:
 def test_a_failed_request_counts_by_its_fault_and_not_in_the_times() -> None:
     """What it took until it failed says nothing of the service."""
     tally = Tally()
-    tally.observe(an_exchange(status=503, error="NoWorker"), 101.0)
+    tally.observe(an_ended_request(101.0, status=503, error="NoWorker"))
 
     assert {503: 1} == tally.requests
     assert {"NoWorker": 1} == tally.errors
-    assert 0.0 == tally.histograms["e2e_seconds"].total
+    assert 0.0 == tally.e2e.total
 
 
 def test_time_per_output_token_leaves_the_first_token_out() -> None:
     """11 tokens, the first at 100.5 and the last at 101.5: 100 ms for each of the ten others."""
     tally = Tally()
-    tally.observe(an_exchange(status=200, first_byte=100.5, usage=Usage(64, 11, 48)), 101.5)
+    tally.observe(an_ended_request(101.5, status=200, first_byte=100.5, usage=Usage(64, 11, 48)))
 
-    assert 0.1 == tally.histograms["tpot_seconds"].total
-    assert {"prompt": 64, "cached": 48, "predicted": 0, "completion": 11} == tally.tokens
+    assert 0.1 == tally.tpot.total
+    assert (64, 48, 11) == (tally.prompt_tokens, tally.cached_tokens, tally.completion_tokens)
+
+
+def test_cached_tokens_that_were_predicted_count_where_the_engine_told_what_was() -> None:
+    """Else there is nothing to compare them with."""
+    tally = Tally()
+    for usage in (Usage(64, 11, 48), Usage(64, 11, None), None):
+        tally.observe(an_ended_request(101.0, status=200, usage=usage, hit_tokens=40.5))
+
+    assert (128, 48, 40, 22) == (
+        tally.prompt_tokens,
+        tally.cached_tokens,
+        tally.predicted_tokens,
+        tally.completion_tokens,
+    )
+
+
+def test_decisions_are_counted_with_what_they_found() -> None:
+    """Of requests for which one was made."""
+    tally = Tally()
+    for reason in ("hit", "hit", "cold"):
+        tally.observe(an_ended_request(101.0, status=200, strategy="prefix_aware", reason=reason, hit_blocks=3))
+    tally.observe(an_ended_request(101.0, status=404, error="UnknownModel"))
+
+    assert {("prefix_aware", "hit"): 2, ("prefix_aware", "cold"): 1} == tally.decisions
+    assert 9.0 == tally.hit_blocks.total
+
+
+def test_each_model_has_a_tally_and_what_is_of_none_shares_one() -> None:
+    """A series begins with a model's first request."""
+    counts = ModelCounts()
+    counts.observe([an_ended_request(101.0, model=name, status=200) for name in ("tiny", "big", None, "tiny")])
+
+    assert {"tiny": {200: 2}, "big": {200: 1}, "unknown": {200: 1}} == {
+        name: tally.requests for name, tally in counts.tallies.items()
+    }
+
+
+def test_only_what_a_team_is_behind_counts_for_one() -> None:
+    counts = TeamCounts()
+    counts.observe([an_ended_request(101.0, team=team, status=200) for team in ("blue", None, "red", "blue")])
+
+    assert {"blue": {200: 2}, "red": {200: 1}} == {name: tally.requests for name, tally in counts.tallies.items()}
 
 
 def test_prompts_are_counted_by_where_they_were_computed() -> None:
     """Of models only whose requests two workers may share."""
     tally = Tally()
     for where in ("remote", "here", "remote", None):
-        tally.observe(an_exchange(status=200, prefill=where), 101.0)
+        tally.observe(an_ended_request(101.0, status=200, prefill=where))
 
     assert {"remote": 2, "here": 1} == tally.prefills
 
 
 def test_a_team_is_tallied_by_who_answered_and_what_turned_it_away() -> None:
     tally = TeamTally()
-    tally.observe(an_exchange(status=200, usage=Usage(64, 11, None), cost_usd=0.5, saved_usd=0.25))
-    tally.observe(an_exchange(status=200, usage=Usage(6, 1, 5), cost_usd=2.0, fell_back=True))
-    tally.observe(an_exchange(status=429, refused_by="key/concurrent"))
+    tally.observe(an_ended_request(101.0, status=200, usage=Usage(64, 11, None), cost_usd=0.5, saved_usd=0.25))
+    tally.observe(an_ended_request(101.0, status=200, usage=Usage(6, 1, 5), cost_usd=2.0, fell_back=True))
+    tally.observe(an_ended_request(101.0, status=429, refused_by="key/concurrent"))
 
     assert ({200: 2, 429: 1}, {"key/concurrent": 1}) == (tally.requests, tally.refused)
     assert (70, 5, 12) == (tally.prompt_tokens, tally.cached_tokens, tally.completion_tokens)

@@ -1,8 +1,8 @@
 from prometheus_client import CollectorRegistry, generate_latest
 
-from gateway.exchange import Exchange
-from gateway.team_metrics import TeamMetrics
 from gateway.usage import Usage
+from gateway.team_metrics import TeamMetrics
+from tests.gateway.examples import an_ended_request
 
 
 def seen(metrics: TeamMetrics) -> list[str]:
@@ -12,18 +12,11 @@ def seen(metrics: TeamMetrics) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#") and "_created" not in line]
 
 
-def ended(**told: object) -> Exchange:
-    exchange = Exchange(request_id=b"1", path="/v1/chat/completions", started=0.0)
-    for name, value in told.items():
-        setattr(exchange, name, value)
-    return exchange
-
-
 def test_requests_tokens_and_money_are_counted_by_team() -> None:
     metrics = TeamMetrics(lambda: False)
     usage = Usage(prompt_tokens=100, completion_tokens=7, cached_tokens=64)
-    metrics.observe(ended(team="blue", status=200, usage=usage, cost_usd=0.5, saved_usd=0.25), 1.0)
-    metrics.observe(ended(team="blue", status=200, fell_back=True, cost_usd=2.0), 1.0)
+    metrics.observe([an_ended_request(1.0, team="blue", status=200, usage=usage, cost_usd=0.5, saved_usd=0.25)])
+    metrics.observe([an_ended_request(1.0, team="blue", status=200, fell_back=True, cost_usd=2.0)])
 
     assert {
         'warmgate_team_requests_total{status="200",team="blue"} 2.0',
@@ -38,14 +31,14 @@ def test_requests_tokens_and_money_are_counted_by_team() -> None:
 
 def test_what_a_limit_turned_away_is_counted_by_limit() -> None:
     metrics = TeamMetrics(lambda: False)
-    metrics.observe(ended(team="blue", status=429, refused_by="key/tokens_per_minute"), 1.0)
+    metrics.observe([an_ended_request(1.0, team="blue", status=429, refused_by="key/tokens_per_minute")])
 
     assert 'warmgate_team_refused_total{limit="key/tokens_per_minute",team="blue"} 1.0' in seen(metrics)
 
 
 def test_requests_without_a_team_are_not_counted() -> None:
     metrics = TeamMetrics(lambda: False)
-    metrics.observe(ended(status=200), 1.0)
+    metrics.observe([an_ended_request(1.0, status=200)])
 
     assert ["warmgate_quota_degraded 0.0"] == seen(metrics)
 

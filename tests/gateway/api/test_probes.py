@@ -23,7 +23,7 @@ from gateway.settings import ServiceSettings
 from gateway.tokenizing.exactness import NotExact
 from tests.fakes.backends import Answers
 from tests.gateway.exact_examples import follow
-from tests.gateway.examples import Clock, a_model, an_exchange, the_models
+from tests.gateway.examples import Clock, a_model, an_ended_request, an_exchange, the_models
 
 Serve = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
@@ -151,7 +151,7 @@ async def test_how_far_engines_can_be_relied_on_is_a_detail_of_readiness() -> No
 async def test_metrics_come_in_the_format_that_they_say() -> None:
     """Prometheus goes by the content type: version 0.0.4 of the text format, in which names are plain."""
     metrics = Metrics()
-    metrics.observe(an_exchange(model="tiny", status=200), 101.0)
+    metrics.observe([an_ended_request(101.0, model="tiny", status=200)])
     async with serving(metrics=metrics) as client:
         response = await client.get("/metrics")
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from gateway.endings import EndedRequest
 from gateway.settings import Settings, SettingsError, build
 from gateway.tracing.tracing import Tracing
 from tests.fakes.otlp_receiver import OtlpReceiver, receiving
-from tests.gateway.examples import Clock, an_exchange
+from tests.gateway.examples import Clock, an_ended_request, an_exchange
 from tests.gateway.tracing.examples import WALL_S, answered
 
 
@@ -51,14 +52,13 @@ def paths(receiver: OtlpReceiver) -> list[str]:
 def observe(tracing: Tracing, *teams: str | None) -> None:
     for team in teams:
         ended = answered(an_exchange(team=team, model="tiny", status=200))
-        tracing.observe(ended.exchange, ended.at)
-    tracing.settle()
+        tracing.observe([EndedRequest(ended.exchange, ended.at)])
 
 
 def test_without_a_destination_nothing_is_traced() -> None:
     """A metric without values is all that there is of it."""
     tracing = a_tracing(settings({"name": "blue"}))
-    tracing.observe(an_exchange(), 101.0)
+    tracing.observe([an_ended_request(101.0)])
     tracing.close()
 
     assert tracing.tracers.current is None
@@ -70,7 +70,7 @@ def test_the_operator_is_told_of_all_and_a_team_of_its_own(receiver: OtlpReceive
     teams = [a_team("blue", f"{receiver.url}/blue"), a_team("red", f"{receiver.url}/red"), {"name": "green"}]
     tracing = a_tracing(settings(*teams, endpoint=f"{receiver.url}/all"))
     observe(tracing, "blue", "green", None)
-    tracing.observe(an_exchange(team="blue"), 101.0)  # not sampled
+    tracing.observe([an_ended_request(101.0, team="blue")])  # not sampled
     tracing.close()
 
     assert ["/all/v1/traces", "/blue/v1/traces"] == paths(receiver)
