@@ -4,12 +4,16 @@ import io
 import json
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.endings import EndedRequest
-from gateway.request_log import RequestLog
+from gateway.request_log import Fields, RequestLog
 from gateway.rollout.route import Choice
 from gateway.usage import Usage
+from gateway.timestamp import tenths_of_ms
 from tests.gateway.examples import an_ended_request, an_exchange
 from tests.gateway.tracing.examples import a_trace
 
@@ -134,17 +138,21 @@ async def test_what_is_not_known_is_null(log: RequestLog, sink: Sink) -> None:
 
 
 async def test_the_time_is_utc_to_the_millisecond(sink: Sink) -> None:
-    """RFC 3339, whatever the time zone; also across the end of a second, and when the clock is set back."""
+    """RFC 3339, whatever the time zone; also across the end of a second, and when the clock is set back.
+
+    It is that of the writing, so lines that are written together have the same one.
+    """
     seconds = iter([0.25, 0.9999, 1.0, 86_400.5, 0.125])
     log = RequestLog(sink, wall_clock=lambda: SECONDS_OF_2026 + next(seconds))
-    for _ in range(5):
-        log.observe([an_ended_request(101.0)])
+    for count in (1, 1, 1, 1, 2):
+        log.observe([an_ended_request(101.0)] * count)
 
     assert [
         "2026-01-01T00:00:00.250Z",
         "2026-01-01T00:00:00.999Z",
         "2026-01-01T00:00:01.000Z",
         "2026-01-02T00:00:00.500Z",
+        "2026-01-01T00:00:00.125Z",
         "2026-01-01T00:00:00.125Z",
     ] == [line["time"] for line in sink.lines]
 
@@ -164,6 +172,103 @@ async def test_whatever_stands_in_a_field_the_line_is_one_line(log: RequestLog, 
 
     assert 1 == sink.getvalue().count(b"\n")
     assert ('模型-"é"\n{}', '"}{') == (sink.lines[0]["model"], sink.lines[0]["request_id"])
+
+
+NAMES = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+COUNTS = st.integers(0, 2**40)
+SECONDS = st.floats(0.0, 1e6)
+
+
+@st.composite
+def endings(draw: st.DrawFn) -> EndedRequest:
+    """Anything that a request may come to."""
+    exchange = an_exchange(
+        request_id=draw(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=8)).encode(),
+        path=draw(NAMES) or "/v1/completions",
+        team=draw(NAMES),
+        key=draw(NAMES),
+        model=draw(NAMES),
+        choice=draw(st.none() | st.builds(Choice, *[st.text(max_size=4)] * 3)),
+        status=draw(st.integers(100, 599)),
+        streams=draw(st.booleans()),
+        backend=draw(NAMES),
+        prefill_worker=draw(NAMES),
+        served_by=draw(st.sampled_from(["worker", "openai", "bedrock"])),
+        strategy=draw(NAMES),
+        reason=draw(st.sampled_from([None, "hit", "spread", "cold", "none"])),
+        attempts=draw(COUNTS),
+        continued=draw(COUNTS),
+        hit_blocks=draw(COUNTS),
+        hit_tokens=draw(SECONDS),
+        hit_source=draw(st.sampled_from([None, "confirmed", "shadow"])),
+        prompt_blocks=draw(COUNTS),
+        first_byte=draw(st.none() | SECONDS.map(lambda after: 100.0 + after)),
+        usage=draw(st.none() | st.builds(Usage, COUNTS, COUNTS, st.none() | COUNTS)),
+        guardrails=tuple(draw(st.lists(st.text(max_size=4), max_size=2))),
+        error=draw(NAMES),
+    )
+    if draw(st.booleans()):
+        exchange.trace = a_trace()
+        exchange.trace.trace_id = draw(st.integers(0, 2**128 - 1))
+    return EndedRequest(exchange, 100.0 + draw(SECONDS))
+
+
+def as_an_encoder_has_it(ended: EndedRequest) -> bytes:
+    of, choice, usage = ended.exchange, ended.exchange.choice, ended.exchange.usage
+    return msgspec.json.encode(
+        {
+            "time": "2026-01-01T00:00:00.000Z",
+            "event": "request",
+            "request_id": of.request_id.decode(),
+            "path": of.path,
+            "team": of.team,
+            "key": of.key,
+            "model": of.model,
+            "route": choice and choice.route,
+            "rule": choice and choice.rule,
+            "status": of.status,
+            "stream": of.streams,
+            "worker": of.backend,
+            "prefill_worker": of.prefill_worker,
+            "backend": of.served_by,
+            "strategy": of.strategy,
+            "reason": of.reason,
+            "attempts": of.attempts,
+            "continued": of.continued,
+            "hit_blocks": of.hit_blocks,
+            "hit_tokens": int(of.hit_tokens),
+            "hit_source": of.hit_source,
+            "prompt_blocks": of.prompt_blocks,
+            "ttft_ms": None if of.first_byte is None else tenths_of_ms(of.first_byte - of.started),
+            "duration_ms": tenths_of_ms(ended.at - of.started),
+            "prompt_tokens": usage and usage.prompt_tokens,
+            "cached_tokens": usage and usage.cached_tokens,
+            "completion_tokens": usage and usage.completion_tokens,
+            "guardrails": of.guardrails,
+            "error": of.error,
+            "trace_id": of.trace and f"{of.trace.trace_id:032x}",
+        }
+    )
+
+
+@given(st.lists(endings(), min_size=1, max_size=3))
+def test_a_line_is_what_an_encoder_would_write(ended: list[EndedRequest]) -> None:
+    """To the byte, though it is put together by hand; also when its pieces are those of a line before."""
+    sink = Sink()
+    log = RequestLog(sink, wall_clock=lambda: SECONDS_OF_2026)
+    for _ in range(2):
+        log.observe(ended)
+
+    assert b"".join(as_an_encoder_has_it(each) + b"\n" for each in ended) * 2 == sink.getvalue()
+
+
+def test_fields_are_kept_up_to_a_number_of_them() -> None:
+    """Keys and workers may be many; whatever is kept, the answer is the same."""
+    fields = Fields("key", "status", most=2)
+    answers = [fields.of((key, 200)) for key in ("a", "b", "a", "c", "a")]
+
+    assert [f',"key":"{key}","status":200' for key in ("a", "b", "a", "c", "a")] == answers
+    assert {("c", 200), ("a", 200)} == set(fields._kept)
 
 
 async def test_a_sink_that_fails_costs_its_lines_and_nothing_else(
