@@ -47,6 +47,7 @@ REQUESTS = (
     "gateway/backends/worker.py",
     "gateway/body.py",
     "gateway/cascade/cascade.py",
+    "gateway/disconnects.py",
     "gateway/downstream.py",
     "gateway/endings.py",
     "gateway/endpoints/endpoint.py",

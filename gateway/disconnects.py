@@ -5,11 +5,10 @@ matters: only those that last longer than a sweep or two get a task.
 """
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any
 
-_log = logging.getLogger(__name__)
+from gateway.sweeps import sweeping
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -43,27 +42,12 @@ class Disconnects:
         return watch
 
     def end(self, watch: Watch) -> None:
-        self._young.pop(watch, None)
-        if watch.watcher is not None:
+        """The same *watch* may be ended again."""
+        if watch in self._young:
+            del self._young[watch]
+        elif watch.watcher is not None:
             watch.watcher.cancel()
 
-    async def run(self) -> None:
+    def run(self) -> Coroutine[Any, Any, None]:
         """Sweep until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                await asyncio.sleep(self._sweep_s)
-                for watch in [watch for watch in self._young if watch.aged]:
-                    del self._young[watch]
-                    watch.watcher = tasks.create_task(_wait_until_gone(watch))
-                for watch in self._young:
-                    watch.aged = True
-
-
-async def _wait_until_gone(watch: Watch) -> None:
-    try:
-        while (await watch.receive())["type"] != "http.disconnect":
-            pass
-    except Exception as error:  # noqa: BLE001  # a connection in disorder must not end the watch over all others
-        _log.warning("a connection to a caller failed: %s", type(error).__name__)
-    watch.gone = True
-    watch.task.cancel()
+        return sweeping(self._young, every_s=self._sweep_s)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.disconnects import Disconnects, Watch
-from tests.gateway.asgi import Caller, Message
+from tests.gateway.asgi import Caller
 
 SWEEP_S = 0.01
 
@@ -74,18 +74,6 @@ async def test_only_those_whose_caller_has_gone_are_cancelled(disconnects: Disco
     assert [True, False] == [watch.gone for watch in watches]
 
 
-async def test_messages_other_than_a_disconnect_are_passed_over(disconnects: Disconnects) -> None:
-    """granian ends a body with an empty message of its own."""
-    caller, watches = Caller(b"{}", b"", b""), list[Watch]()
-    async with sweeping(disconnects), asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(serve(disconnects, caller, watches=watches))
-        await caller.watched.wait()
-        assert not task.cancelling()
-        caller.leave()
-
-    assert task.cancelled()
-
-
 async def test_a_short_request_never_gets_a_task(disconnects: Disconnects) -> None:
     """Ended before the second sweep, nobody has asked its `receive`."""
     caller = Caller()
@@ -97,19 +85,6 @@ async def test_a_short_request_never_gets_a_task(disconnects: Disconnects) -> No
             assert watch.watcher is None
 
     assert not caller.watched.is_set()
-
-
-async def test_only_the_second_sweep_makes_a_task(disconnects: Disconnects) -> None:
-    """The first one only notes the age: a request that has just begun is not old."""
-    caller = Caller()
-    await caller.receive()
-    async with sweeping(disconnects):
-        watch = disconnects.begin(caller.receive)
-        while not watch.aged and watch.watcher is None:
-            await asyncio.sleep(0)
-        assert watch.watcher is None
-        await caller.watched.wait()
-        disconnects.end(watch)
 
 
 async def test_a_watch_that_ended_leaves_nothing_behind(disconnects: Disconnects) -> None:
@@ -132,39 +107,3 @@ async def test_a_watch_that_ended_leaves_nothing_behind(disconnects: Disconnects
         assert before | {sweeper} == asyncio.all_tasks()
         assert not old.gone
         assert 0 == own.cancelling()
-
-
-async def test_a_connection_in_disorder_ends_its_own_request_only(
-    disconnects: Disconnects, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Nobody speaks on it any more, which is as good as gone; the watch over the others goes on."""
-
-    class Broken(Caller):
-        async def receive(self) -> Message:
-            if not self._requests:
-                raise OSError("with the prompt in its text")
-            return await super().receive()
-
-    broken, sound, watches = Broken(), Caller(), list[Watch]()
-    async with sweeping(disconnects), asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(serve(disconnects, broken, watches=watches))
-        await asyncio.wait([first])
-        second = tasks.create_task(serve(disconnects, sound, watches=watches))
-        await sound.watched.wait()
-        sound.leave()
-
-    assert first.cancelled()
-    assert second.cancelled()
-    assert ["a connection to a caller failed: OSError"] == [record.getMessage() for record in caplog.records]
-
-
-async def test_ending_the_sweeps_ends_the_watching(disconnects: Disconnects) -> None:
-    """At shutdown no task stays, while requests may go on."""
-    caller, before = Caller(), asyncio.all_tasks()
-    await caller.receive()
-    async with sweeping(disconnects):
-        watch = disconnects.begin(caller.receive)
-        await caller.watched.wait()
-
-    assert before == asyncio.all_tasks()
-    disconnects.end(watch)
