@@ -99,7 +99,8 @@ class RequestLog:
 
     def _line(self, time: str, ending: EndedRequest) -> str:
         exchange = ending.exchange
-        first, cached = exchange.first_byte, ending.cached_tokens
+        first, usage = exchange.first_byte, exchange.usage
+        cached = None if usage is None else usage.cached_tokens
         return (
             f'{{"time":"{time}","event":"request","request_id":"{_escaped(exchange.request_id)}"'
             f"{self._who_asked(exchange)}{self._who_served(exchange)}"
@@ -107,9 +108,9 @@ class RequestLog:
             f',"hit_source":{_SOURCES[exchange.hit_source]},"prompt_blocks":{exchange.prompt_blocks}'
             f',"ttft_ms":{_NULL if first is None else tenths_as_json(first - exchange.started)}'
             f',"duration_ms":{tenths_as_json(ending.at - exchange.started)}'
-            f',"prompt_tokens":{str(ending.prompt_tokens) if ending.has_usage else _NULL}'
+            f',"prompt_tokens":{_NULL if usage is None else str(usage.prompt_tokens)}'
             f',"cached_tokens":{_NULL if cached is None else str(cached)}'
-            f',"completion_tokens":{str(ending.completion_tokens) if ending.has_usage else _NULL}'
+            f',"completion_tokens":{_NULL if usage is None else str(usage.completion_tokens)}'
             f"{self._what_else(exchange)}}}"
         )
 

@@ -86,16 +86,17 @@ class Tally:
 
     def _answered(self, exchange: Exchange, ending: EndedRequest) -> None:
         self.e2e.observe(ending.at - exchange.started)
-        self.prompt_tokens += ending.prompt_tokens
-        self.completion_tokens += ending.completion_tokens
-        if ending.cached_tokens is not None:
-            self.cached_tokens += ending.cached_tokens
-            self.predicted_tokens += int(exchange.hit_tokens)
-        first_byte = exchange.first_byte
+        usage, first_byte = exchange.usage, exchange.first_byte
+        if usage is not None:
+            self.prompt_tokens += usage.prompt_tokens
+            self.completion_tokens += usage.completion_tokens
+            if usage.cached_tokens is not None:
+                self.cached_tokens += usage.cached_tokens
+                self.predicted_tokens += int(exchange.hit_tokens)
         if first_byte is not None:
             self.ttft.observe(first_byte - exchange.started)
-            if ending.completion_tokens > 1:
-                self.tpot.observe((ending.at - first_byte) / (ending.completion_tokens - 1))
+            if usage is not None and usage.completion_tokens > 1:
+                self.tpot.observe((ending.at - first_byte) / (usage.completion_tokens - 1))
 
 
 class ModelCounts:
@@ -136,9 +137,11 @@ class TeamTally:
         self.requests[exchange.status] = self.requests.get(exchange.status, 0) + 1
         if exchange.refused_by is not None:
             self.refused[exchange.refused_by] = self.refused.get(exchange.refused_by, 0) + 1
-        self.prompt_tokens += ending.prompt_tokens
-        self.cached_tokens += ending.cached_tokens or 0
-        self.completion_tokens += ending.completion_tokens
+        usage = exchange.usage
+        if usage is not None:
+            self.prompt_tokens += usage.prompt_tokens
+            self.cached_tokens += usage.cached_tokens or 0
+            self.completion_tokens += usage.completion_tokens
         if exchange.fell_back:
             self.fallback_usd += exchange.cost_usd
         else:

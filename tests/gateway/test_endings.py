@@ -2,11 +2,8 @@
 
 import asyncio
 
-import pytest
-
 from gateway.endings import SETTLE_S, EndedRequest, Endings
-from gateway.sse import Usage
-from tests.gateway.examples import an_ended_request, an_exchange
+from tests.gateway.examples import an_exchange
 
 
 class Notes:
@@ -66,20 +63,3 @@ async def test_settling_in_between_loses_and_repeats_nothing() -> None:
 
     assert [(b"r-1", 1.0), (b"r-2", 2.0)] == notes.told
     assert 2 == notes.settled
-
-
-@pytest.mark.parametrize(
-    ("usage", "known"),
-    [
-        (None, (False, 0, None, 0)),
-        (Usage(64, 9), (True, 64, None, 9)),
-        (Usage(64, 9, 48), (True, 64, 48, 9)),
-    ],
-)
-def test_an_ending_has_the_tokens_that_were_counted(
-    usage: Usage | None, known: tuple[bool, int, int | None, int]
-) -> None:
-    """Prompt, cached and completion; none where the worker did not tell."""
-    ending = an_ended_request(101.0, usage=usage)
-
-    assert known == (ending.has_usage, ending.prompt_tokens, ending.cached_tokens, ending.completion_tokens)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gateway.endings import EndedRequest
 from gateway.request_log import Fields, RequestLog
 from gateway.rollout.route import Choice
-from gateway.usage import Usage
 from gateway.timestamp import tenths_of_ms
+from gateway.usage import Usage
 from tests.gateway.examples import an_ended_request, an_exchange
 from tests.gateway.tracing.examples import a_trace
 

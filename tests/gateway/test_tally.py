@@ -1,5 +1,5 @@
-from gateway.usage import Usage
 from gateway.tally import Histogram, ModelCounts, Tally, TeamCounts, TeamTally
+from gateway.usage import Usage
 from tests.gateway.examples import an_ended_request
 
 

@@ -1,7 +1,7 @@
 from prometheus_client import CollectorRegistry, generate_latest
 
-from gateway.usage import Usage
 from gateway.team_metrics import TeamMetrics
+from gateway.usage import Usage
 from tests.gateway.examples import an_ended_request
 
 
