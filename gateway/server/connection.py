@@ -24,7 +24,7 @@ from urllib.parse import unquote
 import httptools
 
 from gateway.errors import GatewayError, HeadTooLarge, MalformedBody, TooManyConnections
-from gateway.server.asgi import App, Message
+from gateway.server.asgi import App
 from gateway.server.cycle import Cycle
 from gateway.server.header_lines import HeaderLines, HeaderNames
 from gateway.server.stop import Stop
@@ -38,6 +38,8 @@ _MAX_HELD_BYTES: Final = 4096  # of one of them
 _LINGER_S = 1.0  # how long a client may take to read an answer that it does not expect
 _LAST_S = 0.5  # how long an idle connection stays open at a stop: a busy client asks once more, and is told
 _LAST_LOOK_S = 0.01  # between two looks at it: what was there at the first has been read at the second
+_LONGEST_KEPT: Final = 256  # bytes of a target that is kept with its connection; those of APIs have less
+_FRAGMENT: Final = ord(b"#")  # looked for as a number: for `bytes in bytes` CPython raises an error, and drops it
 _NOTED: Final = frozenset({b"expect", b"transfer-encoding"})
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
@@ -82,6 +84,7 @@ class Connection(asyncio.Protocol):
         "_ends",
         "_expects_continue",
         "_fault",
+        "_former",
         "_head_bytes",
         "_headers",
         "_held",
@@ -90,12 +93,14 @@ class Connection(asyncio.Protocol):
         "_is_over",
         "_is_paused",
         "_limits",
+        "_line",
         "_loop",
         "_names",
         "_open",
         "_parser",
         "_parsing",
         "_piece",
+        "_piece_begins",
         "_scheme",
         "_server",
         "_serving",
@@ -139,10 +144,13 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0  # in earlier pieces: of the head, then of what is no body (chunk extensions, trailers)
         self._is_moving = False  # the end of the head, or some of the body, came in this piece
         self._piece = b""  # that is being parsed
+        self._piece_begins = False  # with the head of the request being parsed
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._expects_continue = False
         self._parsing: Cycle | None = None  # whose body is coming
+        self._line = b""  # of a request before
+        self._former: dict[str, Any] | None = None  # what that line says, and the connection: of a scope
         # The requests being served
         self._serving: Cycle | None = None
         self._waiting: deque[Cycle] = deque()
@@ -173,6 +181,7 @@ class Connection(asyncio.Protocol):
         if self._is_over:
             return
         self._piece = data
+        self._piece_begins = self._parsing is None and not self._in_head
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
@@ -254,10 +263,10 @@ class Connection(asyncio.Protocol):
         if parser.should_upgrade():
             return
         self._is_moving = True
-        version = parser.get_http_version()
-        is_current = version == "1.1"
+        scope = self._scope()
+        is_current = scope["http_version"] == "1.1"
         cycle = Cycle(
-            self._scope(parser.get_method().decode("ascii"), version),
+            scope,
             self,
             loop=self._loop,
             known=self._open.known,
@@ -383,29 +392,48 @@ class Connection(asyncio.Protocol):
         self._fault = fault
         raise _Unreadable
 
-    def _scope(self, method: str, version: str) -> Message:
+    def _scope(self) -> dict[str, Any]:
+        """Most clients ask one thing again and again: where the line is that of a request before, so is what it says.
+
+        The line is compared as it came, at the begin of a piece; elsewhere its place is not known.
+        """
+        former = self._former
+        if former is not None and self._piece_begins and self._piece.startswith(self._line):
+            scope = former.copy()
+        else:
+            scope = self._said_by_line()
+        self._piece_begins = False
+        scope["headers"] = self._headers
+        scope["state"] = self._state.copy()
+        return scope
+
+    def _said_by_line(self) -> dict[str, Any]:
+        method: bytes = self._parser.get_method()
+        version: str = self._parser.get_http_version()
         raw_path, query = self._url, b""
-        if raw_path[:1] != b"/" or b"#" in raw_path:  # an absolute URL, as to a proxy; or what no client sends
+        if raw_path[:1] != b"/" or _FRAGMENT in raw_path:  # an absolute URL, as to a proxy; or what no client sends
             parts: Any = httptools.parse_url(raw_path)  # what its stubs call bytes may be None
             raw_path, query = parts.path or b"/", parts.query or b""
-        elif b"?" in raw_path:
+        else:
             raw_path, _, query = raw_path.partition(b"?")
         path = raw_path.decode("ascii")
-        return {
+        scope = {
             "type": "http",
             "asgi": _ASGI,
             "http_version": version,
-            "method": method,
+            "method": method.decode("ascii"),
             "scheme": self._scheme,
             "path": unquote(path) if "%" in path else path,
             "raw_path": raw_path,
             "query_string": query,
             "root_path": "",
-            "headers": self._headers,
             "client": self._client,
             "server": self._server,
-            "state": self._state.copy(),
         }
+        if len(self._url) <= _LONGEST_KEPT:
+            self._line = method + b" " + self._url + b" HTTP/" + version.encode("ascii") + b"\r\n"
+            self._former = scope.copy()
+        return scope
 
     def _pass_over(self, offer: httptools.HttpParserUpgrade) -> None:
         """Serve the request as if no upgrade had been offered (RFC 9110, 7.8 allows it).

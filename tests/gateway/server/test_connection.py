@@ -446,6 +446,83 @@ async def test_a_scope_is_what_asgi_says() -> None:
     assert first["state"] is not second["state"]
 
 
+async def test_what_a_request_line_says_is_said_of_each_request() -> None:
+    """Of one that came before as of another; a version that came before is not taken for that of the next."""
+    app = Held()
+    peer = Peer(app)
+    again = b"POST /a?b HTTP/1.1\r\ncontent-length: 1\r\n\r\n"
+    one_piece = again + b"x" + again.replace(b"POST", b"PATCH") + b"x"
+    for piece in (
+        again + b"x",
+        again,
+        b"x",
+        one_piece,
+        again[:10],
+        again[10:] + b"x",
+        again.replace(b"?b", b"") + b"x",
+    ):
+        await peer.sends(piece)
+        app.leave.release()
+        app.leave.release()
+        await turns()
+    await peer.sends(b"POST /a HTTP/1.0\r\n\r\n")
+
+    assert [
+        ("POST", "1.1", "/a", b"/a", b"b", [(b"content-length", b"1")]),
+        ("POST", "1.1", "/a", b"/a", b"b", [(b"content-length", b"1")]),
+        ("POST", "1.1", "/a", b"/a", b"b", [(b"content-length", b"1")]),
+        ("PATCH", "1.1", "/a", b"/a", b"b", [(b"content-length", b"1")]),
+        ("POST", "1.1", "/a", b"/a", b"b", [(b"content-length", b"1")]),
+        ("POST", "1.1", "/a", b"/a", b"", [(b"content-length", b"1")]),
+        ("POST", "1.0", "/a", b"/a", b"", []),
+    ] == [
+        tuple(scope[name] for name in ("method", "http_version", "path", "raw_path", "query_string", "headers"))
+        for scope in app.scopes
+    ]
+
+
+async def test_what_an_application_makes_of_a_scope_stays_there() -> None:
+    """The next request for the same has one of its own."""
+    seen: list[set[str]] = []
+
+    async def app(scope: Message, _: Receive, send: Send) -> None:
+        seen.append({name for name in ("path", "user") if name in scope} | set(scope["state"]))
+        scope["user"] = scope["state"]["user"] = "x"
+        del scope["path"]
+        await answer(send, b"ok")
+
+    await Peer(app).sends(GET, GET, GET)
+
+    assert [{"path", "started"}] * 3 == seen
+
+
+async def test_a_body_that_reads_like_a_request_is_a_body() -> None:
+    """Also at the begin of a piece, with a request behind it that asks for something else."""
+    app = Held()
+    peer = Peer(app)
+    for _ in range(3):
+        app.leave.release()
+
+    answered = await peer.sends(
+        GET, b"PUT /x HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(GET), GET + b"GET /y HTTP/1.1\r\n\r\n"
+    )
+
+    assert (["/", "/x", "/y"], OK * 3) == (app.paths, answered)
+
+
+async def test_a_long_target_is_not_kept() -> None:
+    """It would be held for as long as its connection lasts."""
+    app = Held()
+    peer = Peer(app)
+    long = b"GET /%b HTTP/1.1\r\n\r\n" % (b"a" * 256)
+    for request in (GET, long, GET, long):
+        app.leave.release()
+        await peer.sends(request)
+
+    assert ["/", "/" + "a" * 256] * 2 == app.paths
+    assert b"GET / HTTP/1.1\r\n" == peer.connection._line
+
+
 SEVERAL = (
     b"POST /a?x HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello"
     b"GET /b HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -453,6 +530,7 @@ SEVERAL = (
     b"3;q=1\r\nabc\r\n0A\r\n0123456789\r\n0\r\nx: y\r\n\r\n"
     b"POST /d HTTP/1.1\r\nhost: a\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: x\r\n"
     b"content-length: 4\r\n\r\nbody"
+    b"HEAD /e HTTP/1.1\r\nhost: a\r\n\r\n"
     b"HEAD /e HTTP/1.1\r\nhost: a\r\n\r\n"
 )
 
@@ -480,8 +558,9 @@ def test_requests_are_the_same_wherever_their_bytes_are_cut(cuts: set[int]) -> N
         ("POST", b"/c", b"", [b"host", b"transfer-encoding"], b"abc0123456789"),
         ("POST", b"/d", b"", [b"host", b"connection", b"http2-settings", b"content-length"], b"body"),
         ("HEAD", b"/e", b"", [b"host"], b""),
+        ("HEAD", b"/e", b"", [b"host"], b""),
     ] == seen
-    assert OK * 4 + OK.removesuffix(b"ok") == answered
+    assert OK * 4 + OK.removesuffix(b"ok") * 2 == answered
 
 
 async def test_chunked_may_be_written_in_any_way_that_http_allows() -> None:
