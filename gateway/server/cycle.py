@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from gateway.errors import GatewayError
 from gateway.server.asgi import App, Message
-from gateway.server.header_lines import HeaderLines
+from gateway.server.header_lines import LINE_BEGINS, HeaderLines, line_of
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,6 @@ _STATUS_LINES: Final = {
 _BODILESS: Final = frozenset({204, 304})
 _ZERO: Final = ord(b"0")
 _NINE: Final = ord(b"9")
-_FRAMING: Final = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 
 
 class Line(Protocol):
@@ -75,6 +74,7 @@ class Cycle:
         "_has_news",
         "_head",
         "_is_chunked",
+        "_is_head",
         "_known",
         "_line",
         "_loop",
@@ -118,6 +118,7 @@ class Cycle:
         self._has_news = False
         self._waiters: tuple[asyncio.Future[None], ...] = ()
         self._head = b""
+        self._is_head = scope["method"] == "HEAD"
         self._is_chunked = False
         self._remaining: int | None = None
 
@@ -207,29 +208,28 @@ class Cycle:
         Not said to be tuples of bytes: compiled, each would be taken apart, and put together anew to be looked up.
         """
         lines = [_STATUS_LINES.get(status) or _status_line(status)]
-        framing, known = _FRAMING, self._known  # what is not local is looked up each time
+        known, begins = self._known, LINE_BEGINS  # what is not local is looked up each time
         length: int | None = None
         is_persistent = self.is_persistent and not self._line.is_last
         is_persistent = is_persistent and not self.expects_continue  # a body not asked for may come or not
         for each in headers:
             header = each if isinstance(each, tuple) else tuple(each)
-            line = known.known(header)
-            if line is not None:
-                lines.append(line)
+            name: bytes = header[0]
+            begin = begins.get(name)
+            if begin is None:
+                lines.append(known.line(header))
                 continue
-            name, value = header
-            if name not in framing:
-                lines.append(known.of(header))
-            elif name == b"content-length":  # never kept: it has to be looked at each time
+            value: bytes = header[1]
+            if name == b"content-length":
                 length = _only_length(value, length)
-                lines.append(b"content-length: " + value + b"\r\n")
-            elif name == b"connection":
-                if b"close" in value.lower():
-                    is_persistent = False
-                else:
-                    lines.append(known.of(header))
+            elif name == b"transfer-encoding":
+                continue
+            elif name == b"connection" and b"close" in value.lower():
+                is_persistent = False
+                continue
+            lines.append(line_of(begin, value))
         is_chunked = False
-        if self.scope["method"] == "HEAD" or status in _BODILESS:
+        if self._is_head or status in _BODILESS:
             length = 0
         elif length is None:
             if self.scope["http_version"] == "1.1":
@@ -254,7 +254,7 @@ class Cycle:
                 self._line.write(b"".join((head, chunk, b"0\r\n\r\n")))
             else:
                 self._line.write_soon(head + chunk)
-        elif self.scope["method"] == "HEAD":
+        elif self._is_head:
             self._line.write(head)
         else:
             self._write_counted(head, body, last=last)

@@ -6,11 +6,27 @@ MOST: Final = 512
 """Lines, or names, that are kept; then all are forgotten, also those that never come again."""
 _LONGEST_NAME: Final = 64
 """Bytes of a name that is kept; those that clients send have less."""
+_LONGEST_LINE: Final = 1024
+"""Bytes of a line that is kept; a worker may send ones that are as long as a whole head."""
 
-_PASSING: Final[dict[bytes, bytes]] = {
-    name: name + b": " for name in (b"x-request-id", b"request-id", b"x-warmgate-hit-tokens")
+LINE_BEGINS: Final[dict[bytes, bytes]] = {
+    name: name + b": "
+    for name in (
+        # Looked at each time, for they frame the body or end the connection
+        b"connection",
+        b"content-length",
+        b"transfer-encoding",
+        # Whose values hardly ever come again: kept, they would push out the others
+        b"request-id",
+        b"x-request-id",
+        b"x-ratelimit-remaining-requests",
+        b"x-ratelimit-remaining-tokens",
+        b"x-ratelimit-reset-requests",
+        b"x-ratelimit-reset-tokens",
+        b"x-warmgate-hit-tokens",
+    )
 }
-"""How lines begin whose values hardly ever come again: kept, they would push out the others."""
+"""Of headers that are not kept, by name. Told apart first: what is looked up in vain was hashed in vain."""
 _NUL: Final = 0
 _LF: Final = 10
 _CR: Final = 13
@@ -24,27 +40,35 @@ class HeaderLines:
     def __init__(self) -> None:
         self._known: dict[object, bytes] = {}
 
-    def known(self, header: object) -> bytes | None:
-        """The line of *header*, a tuple of name and value, if it is kept: fastest for the one that it was made of."""
-        return self._known.get(header)
-
-    def of(self, header: object) -> bytes:
-        """The line of a header, with its end: to be asked where `known` does not know it.
+    def line(self, header: object) -> bytes:
+        """The line of *header*, a tuple of name and value, with its end: fastest for the one that it was made of.
 
         Raises:
-            RuntimeError: name or value has a line end or a NUL in it, and would be taken for more than one header.
+            RuntimeError: as `line_of`.
         """
+        known = self._known.get(header)
+        return self._made(header) if known is None else known
+
+    def _made(self, header: object) -> bytes:
         name, value = cast("tuple[bytes, bytes]", header)
-        begins = _PASSING.get(name)
-        line = (name + b": " if begins is None else begins) + value
-        if _LF in line or _CR in line or _NUL in line:
-            raise RuntimeError("a header has a line end or a NUL in it")
-        line += b"\r\n"
-        if begins is None:
+        line = line_of(name + b": ", value)
+        if len(line) <= _LONGEST_LINE:
             if len(self._known) == MOST:
                 self._known.clear()
             self._known[header] = line
         return line
+
+
+def line_of(begin: bytes, value: bytes) -> bytes:
+    """A line, with its end, that begins with a name and a colon.
+
+    Raises:
+        RuntimeError: it has another line end or a NUL in it, and would be taken for more than one header.
+    """
+    line = begin + value
+    if _LF in line or _CR in line or _NUL in line:
+        raise RuntimeError("a header has a line end or a NUL in it")
+    return line + b"\r\n"
 
 
 class HeaderNames:

@@ -1,6 +1,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -233,6 +234,42 @@ async def test_the_framing_is_ours() -> None:
     assert b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" == line.written
 
 
+async def test_a_header_may_come_as_a_list() -> None:
+    """ASGI allows any iterable of two; those with values that never come again and others, in their order."""
+    headers: list[Any] = [[b"x", b"y"], [b"x-request-id", b"1"], [b"connection", b"x"], *LENGTH_2, (b"a", b"b")]
+    line = RecordingLine()
+    cycle = cycle_on(line)
+
+    await cycle.run(sends(start(200, headers), body(b"ok")))
+
+    assert (
+        b"HTTP/1.1 200 OK\r\nx: y\r\nx-request-id: 1\r\nconnection: x\r\ncontent-length: 2\r\na: b\r\n\r\nok"
+        == line.written
+    )
+    assert cycle.is_persistent
+
+
+async def test_lines_of_values_that_never_come_again_are_not_kept() -> None:
+    """They would push out the others."""
+    cycle = cycle_on(RecordingLine())
+    never = [
+        (name, b"1")
+        for name in (
+            b"x-request-id",
+            b"request-id",
+            b"x-warmgate-hit-tokens",
+            b"x-ratelimit-remaining-requests",
+            b"x-ratelimit-remaining-tokens",
+            b"x-ratelimit-reset-requests",
+            b"x-ratelimit-reset-tokens",
+        )
+    ]
+
+    await cycle.run(sends(start(200, [*never, (b"x", b"y"), *LENGTH_2]), body(b"ok")))
+
+    assert {(b"x", b"y"): b"x: y\r\n"} == cycle._known._known
+
+
 # What an application may not do
 
 
@@ -309,7 +346,16 @@ def assert_500(line: RecordingLine) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [(b"x", b"a\r\nset-cookie: b"), (b"x", b"a\n"), (b"x", b"a\r"), (b"x", b"a\0b"), (b"x\r\ny", b"a")]
+    "bad",
+    [
+        (b"x", b"a\r\nset-cookie: b"),
+        (b"x", b"a\n"),
+        (b"x", b"a\r"),
+        (b"x", b"a\0b"),
+        (b"x\r\ny", b"a"),
+        (b"x-request-id", b"a\r\nset-cookie: b"),
+        (b"connection", b"a\r\nset-cookie: b"),
+    ],
 )
 async def test_a_header_with_a_line_end_is_answered_500(bad: tuple[bytes, bytes]) -> None:
     """And nothing of it reaches the client."""
