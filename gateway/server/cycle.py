@@ -64,6 +64,34 @@ class Line(Protocol):
         """Close without having completed the response: that is how the client learns that it is not complete."""
         ...
 
+    def following(self) -> "asyncio.Future[Cycle] | None":
+        """The next request that the current task is to serve, as soon as there is one; cancelled if there will be none.
+
+        None: the task has to end.
+        """
+        ...
+
+
+async def serve(cycle: "Cycle | None", app: App) -> None:
+    """Let *app* serve the request, and then those that follow; whatever it does, each gets an answer or a closed
+    connection.
+    """
+    while cycle is not None:
+        try:
+            await app(cycle.scope, cycle.receive, cycle.send)
+        except Exception:  # noqa: BLE001  # whatever it was, the client gets an answer
+            _log.exception("the application failed")
+            cycle.failed()
+        except asyncio.CancelledError:  # the server stops, and its grace is over
+            cycle.cancelled()
+            raise
+        else:
+            cycle.returned()
+        following = cycle.following()
+        cycle = None  # nothing of a request stays while its client has no other
+        if following is not None:
+            cycle = await following
+
 
 class Cycle:
     """Made once the head of a request is complete. *is_persistent*: the client wants to go on afterwards. *known* are
@@ -122,21 +150,32 @@ class Cycle:
         self._is_chunked = False
         self._remaining: int | None = None
 
-    async def run(self, app: App) -> None:
-        """Let *app* serve the request; whatever it does, the client gets an answer or a closed connection."""
-        try:
-            await app(self.scope, self.receive, self.send)
-        except Exception:  # noqa: BLE001  # whatever it was, the client gets an answer
-            _log.exception("the application failed")
-            self._fail()
-        except asyncio.CancelledError:  # the server stops, and its grace is over
-            if not self.response_complete:  # else the line may serve the next
-                self._line.cut()
-            raise
-        else:
-            if not self.response_complete and not self.disconnected:
-                _log.error("the application ended without completing its response")
-                self._fail()
+    # The application's end
+
+    def failed(self) -> None:
+        """Answer 500 where nothing has left yet; else only the end of the connection can tell."""
+        if self.disconnected or self.response_complete:
+            return
+        if self.has_left:
+            self._line.cut()
+            return
+        body = GatewayError("The gateway failed to serve this request").to_body()
+        length = b"%d" % len(body)
+        headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
+        self._start(500, headers)
+        self._write(body, last=True)
+
+    def cancelled(self) -> None:
+        if not self.response_complete:  # else the line may serve the next
+            self._line.cut()
+
+    def returned(self) -> None:
+        if not self.response_complete and not self.disconnected:
+            _log.error("the application ended without completing its response")
+            self.failed()
+
+    def following(self) -> "asyncio.Future[Cycle] | None":
+        return self._line.following()
 
     # The connection's side
 
@@ -276,19 +315,6 @@ class Cycle:
         else:
             self._line.write(head)
             self._line.write(body)
-
-    def _fail(self) -> None:
-        """Answer 500 where nothing has left yet; else only the end of the connection can tell."""
-        if self.disconnected or self.response_complete:
-            return
-        if self.has_left:
-            self._line.cut()
-            return
-        body = GatewayError("The gateway failed to serve this request").to_body()
-        length = b"%d" % len(body)
-        headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
-        self._start(500, headers)
-        self._write(body, last=True)
 
     async def _news(self) -> None:
         waiter = self._loop.create_future()

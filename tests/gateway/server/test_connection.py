@@ -1,14 +1,16 @@
 """What a connection makes of the bytes that come: over a recording transport, and over sockets where they matter."""
 
 import asyncio
+import contextlib
 import gc
 import json
 import logging
 import signal
 import socket
 import time
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextvars import Context, ContextVar
 from typing import Any, cast
 
 import pytest
@@ -126,8 +128,8 @@ class Clock:
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> asyncio.Handle:
         return self.call_at(self._now + delay_s, callback)
 
-    def create_task(self, coroutine: Any) -> "asyncio.Task[None]":
-        return self._loop.create_task(coroutine)
+    def create_task(self, coroutine: Any, *, context: Context) -> "asyncio.Task[None]":
+        return self._loop.create_task(coroutine, context=context)
 
     def create_future(self) -> "asyncio.Future[Any]":
         return self._loop.create_future()
@@ -246,7 +248,7 @@ REFUSED = (b"HTTP/1.1 400 Bad Request", "invalid_request_error")
 # A client with a socket
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def listening(app: App, *, limits: Limits | None = None) -> AsyncIterator[tuple[str, int]]:
     loop = asyncio.get_running_loop()
     opened = Open()
@@ -262,7 +264,7 @@ async def listening(app: App, *, limits: Limits | None = None) -> AsyncIterator[
             await asyncio.sleep(0)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def connected(address: tuple[str, int]) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection(*address)
     try:
@@ -388,6 +390,182 @@ async def test_head_is_answered_without_a_body() -> None:
     answered = await Peer(ok).sends(b"HEAD / HTTP/1.1\r\nhost: a\r\n\r\n" + GET)
 
     assert b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n" + OK == answered
+
+
+# Tasks
+
+
+async def nothing(_: Message) -> None:
+    pass
+
+
+class Tasks:
+    """Answers ``ok`` in the task that it keeps, after it has done *what* there."""
+
+    def __init__(self, what: Callable[[Message], Awaitable[object]] = nothing) -> None:
+        self.what = what
+        self.kept: list[asyncio.Task[Any]] = []
+
+    async def __call__(self, scope: Message, _: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.kept.append(task)
+        await self.what(scope)
+        await answer(send, b"ok")
+
+    @property
+    def count(self) -> int:
+        """How many there were; they are kept, so that none is taken for another."""
+        return len(set(self.kept))
+
+
+async def test_one_task_serves_one_request_after_the_other() -> None:
+    """A stop waits for it only while it does."""
+    app = Tasks()
+    peer = Peer(app)
+    busy: list[int] = []
+
+    async def note(_: Message) -> None:
+        await asyncio.sleep(0)
+        busy.append(len(peer.opened.tasks))
+
+    app.what = note
+    for _ in range(3):
+        await peer.sends(GET)
+        busy.append(len(peer.opened.tasks))
+
+    assert (OK * 3, 1, [1, 0] * 3) == (peer.answered, app.count, busy)
+
+
+async def test_two_tasks_serve_while_one_has_work_after_its_response() -> None:
+    """The next request does not wait for that; later one of them rests, and the other ends."""
+    leave = asyncio.Event()
+    app = Tasks()
+
+    async def lingers(scope: Message, receive: Receive, send: Send) -> None:
+        await app(scope, receive, send)
+        await leave.wait()
+
+    peer = Peer(lingers)
+    first = await peer.sends(GET, GET)
+    busy = len(peer.opened.tasks)
+    leave.set()
+    await turns()
+    rest = [task.done() for task in app.kept]
+    await peer.sends(GET)
+
+    assert (OK * 2, 2, [False, True], 0) == (first, busy, rest, len(peer.opened.tasks))
+    assert (OK * 3, 2) == (peer.answered, app.count)
+
+
+async def test_a_failure_after_a_response_is_nothing_to_the_next_request() -> None:
+    """Served by the same task."""
+    app = Tasks()
+
+    async def fails(scope: Message, receive: Receive, send: Send) -> None:
+        await app(scope, receive, send)
+        raise ValueError("boom")
+
+    peer = Peer(fails)
+
+    assert (OK * 2, 1) == (await peer.sends(GET, GET), app.count)
+
+
+async def test_a_cancellation_that_an_application_swallows_ends_its_task() -> None:
+    """The next request is served by another, that is not cancelled."""
+    app = Tasks()
+    cancelling: list[int] = []
+
+    async def swallows(scope: Message) -> None:
+        if scope["path"] == "/cancelled":
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        cancelling.append(app.kept[-1].cancelling())
+
+    app.what = swallows
+    peer = Peer(app)
+    await peer.sends(b"GET /cancelled HTTP/1.1\r\n\r\n")
+    app.kept[0].cancel()
+    await turns()
+    has_ended = app.kept[0].done()
+    await peer.sends(GET)
+
+    assert (OK * 2, True, 2, [1, 0]) == (peer.answered, has_ended, app.count, cancelling)
+
+
+async def test_a_cancellation_that_is_taken_back_is_nothing_to_the_next_request() -> None:
+    """That of a timeout, and one whose meaning the application knew."""
+    app = Tasks()
+
+    async def times_out(_: Message) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        task = app.kept[-1]
+        asyncio.get_running_loop().call_soon(task.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        task.uncancel()
+
+    app.what = times_out
+    peer = Peer(app)
+
+    assert (OK * 2, 1) == (await peer.sends(GET, GET), app.count)
+
+
+USER: ContextVar[str] = ContextVar("user", default="nobody")
+
+
+@pytest.mark.parametrize("requests", [(GET, GET, GET), (GET + GET + GET,)])
+async def test_a_context_variable_is_set_for_one_request(requests: tuple[bytes, ...]) -> None:
+    """Whether the others come later or have come ahead of their turn."""
+    seen: list[str] = []
+
+    async def app(_: Message, __: Receive, send: Send) -> None:
+        seen.append(USER.get())
+        USER.set("somebody")
+        await answer(send, b"ok")
+
+    assert OK * 3 == await Peer(app).sends(*requests)
+    assert ["nobody"] * 3 == seen
+
+
+async def test_a_context_variable_that_is_reset_keeps_the_task() -> None:
+    """It left nothing behind."""
+
+    async def resets(_: Message) -> None:
+        token = USER.set("somebody")
+        await asyncio.sleep(0)
+        USER.reset(token)
+
+    app = Tasks(resets)
+
+    assert (OK * 2, 1) == (await Peer(app).sends(GET, GET), app.count)
+
+
+async def test_after_a_stop_no_task_rests() -> None:
+    """Whoever waits for the tasks to end would wait for it."""
+    app = Streams()
+    peer = Peer(app)
+    await peer.sends(GET)
+    peer.connection.shutdown()
+    app.leave.release()
+
+    done, pending = await asyncio.wait(peer.opened.tasks, timeout=10)
+
+    assert (1, 0, True) == (len(done), len(pending), peer.is_open)
+
+
+async def test_a_task_that_was_cancelled_at_rest_is_not_asked_again() -> None:
+    """Another serves the next request."""
+    app = Tasks()
+    peer = Peer(app)
+    await peer.sends(GET)
+    app.kept[0].cancel()
+    peer.connection.data_received(GET)
+    await turns()
+
+    assert (OK * 2, 2) == (peer.answered, app.count)
 
 
 # What the application is given
@@ -1478,6 +1656,29 @@ async def test_nothing_of_a_request_stays() -> None:
     finally:
         gc.enable()
         logging.disable(logging.NOTSET)
+
+
+async def test_a_task_goes_with_its_connection() -> None:
+    """Without a word, and the collector has nothing to do, whether it rests or serves."""
+    app = Held()
+    before = asyncio.all_tasks()
+    gc.collect()
+    gc.disable()
+    connections = count(Connection)
+    try:
+        rests, serves = Peer(app), Peer(app)
+        app.leave.release()
+        await rests.sends(GET)
+        await serves.sends(GET)
+        tasks = [weakref.ref(task) for task in asyncio.all_tasks() - before]
+        rests.goes()
+        serves.goes()
+        app.leave.release()
+        await turns()
+        del rests, serves
+        assert ([None, None], connections) == ([task() for task in tasks], count(Connection))
+    finally:
+        gc.enable()
 
 
 async def test_an_answer_that_nobody_reads_is_cut() -> None:

@@ -1,12 +1,13 @@
 import asyncio
 import json
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gateway.server import App, Message, Receive, Send
-from gateway.server.cycle import Cycle
+from gateway.server.cycle import Cycle, serve
 from gateway.server.header_lines import HeaderLines
 
 Headers = list[tuple[bytes, bytes]]
@@ -22,6 +23,7 @@ class RecordingLine:
         self.completed_cycles: list[Cycle] = []
         self.is_cut = False
         self.is_last = False
+        self.follows: asyncio.Future[Cycle] | None = None
         self.writable = asyncio.Event()
         self.writable.set()
 
@@ -47,6 +49,9 @@ class RecordingLine:
 
     def cut(self) -> None:
         self.is_cut = True
+
+    def following(self) -> "asyncio.Future[Cycle] | None":
+        return self.follows
 
     @property
     def written(self) -> bytes:
@@ -102,7 +107,7 @@ async def test_head_and_first_body_leave_in_one_write() -> None:
     """A small answer costs one call of the system."""
     line = RecordingLine()
 
-    await cycle_on(line).run(sends(start(200, LENGTH_2), body(b"ok")))
+    await serve(cycle_on(line), sends(start(200, LENGTH_2), body(b"ok")))
 
     assert [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"] == line.writes
 
@@ -111,7 +116,7 @@ async def test_a_large_first_body_is_not_copied_to_its_head() -> None:
     """Above 64 KiB a second write costs less."""
     line = RecordingLine()
 
-    await cycle_on(line).run(sends(start(200, [(b"content-length", b"65537")]), body(b"a" * 65_537)))
+    await serve(cycle_on(line), sends(start(200, [(b"content-length", b"65537")]), body(b"a" * 65_537)))
 
     assert [b"HTTP/1.1 200 OK\r\ncontent-length: 65537\r\n\r\n", b"a" * 65_537] == line.writes
 
@@ -133,8 +138,9 @@ async def test_a_body_of_unknown_length_is_chunked() -> None:
     """An empty piece is none, for a chunk of no bytes would be the end."""
     line = RecordingLine()
 
-    await cycle_on(line).run(
-        sends(start(), body(b"hello", more=True), body(b"", more=True), body(b"0123456789abcdef", more=True), body())
+    await serve(
+        cycle_on(line),
+        sends(start(), body(b"hello", more=True), body(b"", more=True), body(b"0123456789abcdef", more=True), body()),
     )
 
     assert [
@@ -149,7 +155,7 @@ async def test_chunks_may_leave_together_but_the_last_waits_for_none() -> None:
     """Several events of a stream are one write under load; its end has nothing to wait for."""
     line = RecordingLine()
 
-    await cycle_on(line).run(sends(start(), body(b"a", more=True), body(b"b", more=True), body(b"c")))
+    await serve(cycle_on(line), sends(start(), body(b"a", more=True), body(b"b", more=True), body(b"c")))
 
     assert [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n", b"1\r\nb\r\n"] == line.not_urgent
     assert b"1\r\nc\r\n0\r\n\r\n" == line.writes[-1]
@@ -160,7 +166,7 @@ async def test_http_1_0_gets_no_chunks() -> None:
     line = RecordingLine()
     cycle = cycle_on(line, version="1.0", is_persistent=False)
 
-    await cycle.run(sends(start(), body(b"hel", more=True), body(b"lo")))
+    await serve(cycle, sends(start(), body(b"hel", more=True), body(b"lo")))
 
     assert b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello" == line.written
     assert not cycle.is_persistent
@@ -172,7 +178,7 @@ async def test_head_has_no_body(headers: Headers) -> None:
     line = RecordingLine()
     cycle = cycle_on(line, method="HEAD")
 
-    await cycle.run(sends(start(200, headers), body(b"hel", more=True), body(b"lo")))
+    await serve(cycle, sends(start(200, headers), body(b"hel", more=True), body(b"lo")))
 
     assert b"HTTP/1.1 200 OK\r\n" + b"content-length: 5\r\n" * len(headers) + b"\r\n" == line.written
     assert (True, [cycle]) == (cycle.is_persistent, line.completed_cycles)
@@ -183,7 +189,7 @@ async def test_a_status_without_body_is_not_framed(status: int, phrase: bytes) -
     """Such a response ends with its head, whatever a header says."""
     line = RecordingLine()
 
-    await cycle_on(line).run(sends(start(status), body()))
+    await serve(cycle_on(line), sends(start(status), body()))
 
     assert b"HTTP/1.1 %d %b\r\n\r\n" % (status, phrase) == line.written
 
@@ -192,7 +198,7 @@ async def test_a_304_keeps_the_length_of_what_it_does_not_send() -> None:
     """RFC 9110, 8.6."""
     line = RecordingLine()
 
-    await cycle_on(line).run(sends(start(304, [(b"content-length", b"5")]), body()))
+    await serve(cycle_on(line), sends(start(304, [(b"content-length", b"5")]), body()))
 
     assert b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n" == line.written
 
@@ -201,7 +207,7 @@ async def test_a_status_of_no_phrase_is_sent_without_one() -> None:
     """The space before the phrase stays (RFC 9112, 4)."""
     line = RecordingLine()
 
-    await cycle_on(line).run(sends(start(299, LENGTH_2), body(b"ok")))
+    await serve(cycle_on(line), sends(start(299, LENGTH_2), body(b"ok")))
 
     assert b"HTTP/1.1 299 \r\ncontent-length: 2\r\n\r\nok" == line.written
 
@@ -211,7 +217,7 @@ async def test_close_is_said_once() -> None:
     line = RecordingLine()
     cycle = cycle_on(line, is_persistent=False)
 
-    await cycle.run(sends(start(200, [(b"connection", b"Close"), *LENGTH_2]), body(b"ok")))
+    await serve(cycle, sends(start(200, [(b"connection", b"Close"), *LENGTH_2]), body(b"ok")))
 
     assert b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok" == line.written
 
@@ -220,7 +226,7 @@ async def test_the_application_may_end_the_connection() -> None:
     """By the header that says so."""
     cycle = cycle_on(RecordingLine())
 
-    await cycle.run(sends(start(200, [(b"connection", b"close"), *LENGTH_2]), body(b"ok")))
+    await serve(cycle, sends(start(200, [(b"connection", b"close"), *LENGTH_2]), body(b"ok")))
 
     assert not cycle.is_persistent
 
@@ -229,7 +235,7 @@ async def test_the_framing_is_ours() -> None:
     """An application's transfer-encoding is left out, as ASGI asks: said twice, the body would be chunked twice."""
     line = RecordingLine()
 
-    await cycle_on(line).run(sends(start(200, [(b"transfer-encoding", b"chunked")]), body(b"ok")))
+    await serve(cycle_on(line), sends(start(200, [(b"transfer-encoding", b"chunked")]), body(b"ok")))
 
     assert b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" == line.written
 
@@ -240,7 +246,7 @@ async def test_a_header_may_come_as_a_list() -> None:
     line = RecordingLine()
     cycle = cycle_on(line)
 
-    await cycle.run(sends(start(200, headers), body(b"ok")))
+    await serve(cycle, sends(start(200, headers), body(b"ok")))
 
     assert (
         b"HTTP/1.1 200 OK\r\nx: y\r\nx-request-id: 1\r\nconnection: x\r\ncontent-length: 2\r\na: b\r\n\r\nok"
@@ -265,7 +271,7 @@ async def test_lines_of_values_that_never_come_again_are_not_kept() -> None:
         )
     ]
 
-    await cycle.run(sends(start(200, [*never, (b"x", b"y"), *LENGTH_2]), body(b"ok")))
+    await serve(cycle, sends(start(200, [*never, (b"x", b"y"), *LENGTH_2]), body(b"ok")))
 
     assert {(b"x", b"y"): b"x: y\r\n"} == cycle._known._known
 
@@ -324,7 +330,7 @@ async def test_a_body_of_another_length_than_was_told_is_cut(pieces: list[bytes]
     line = RecordingLine()
     messages = [body(piece, more=True) for piece in pieces] + [body()]
 
-    await cycle_on(line).run(sends(start(200, LENGTH_2), *messages))
+    await serve(cycle_on(line), sends(start(200, LENGTH_2), *messages))
 
     assert (True, []) == (line.is_cut, line.completed_cycles)
     assert len(line.written.partition(b"\r\n\r\n")[2]) <= 2
@@ -361,7 +367,7 @@ async def test_a_header_with_a_line_end_is_answered_500(bad: tuple[bytes, bytes]
     """And nothing of it reaches the client."""
     line = RecordingLine()
 
-    await cycle_on(line).run(sends(start(200, [bad, *LENGTH_2]), body(b"ok")))
+    await serve(cycle_on(line), sends(start(200, [bad, *LENGTH_2]), body(b"ok")))
 
     assert_500(line)
 
@@ -383,7 +389,7 @@ async def test_an_application_that_fails_with_nothing_sent_is_answered_500(app: 
     line = RecordingLine()
     cycle = cycle_on(line)
 
-    await cycle.run(app)
+    await serve(cycle, app)
 
     assert_500(line)
     assert not cycle.is_persistent
@@ -394,7 +400,7 @@ async def test_an_application_that_fails_midway_is_cut(end: Callable[..., App]) 
     """Without the chunk that ends a body: the client can tell that it is not complete."""
     line = RecordingLine()
 
-    await cycle_on(line).run(end(start(), body(b"ok", more=True)))
+    await serve(cycle_on(line), end(start(), body(b"ok", more=True)))
 
     assert b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n" == line.written
     assert (True, []) == (line.is_cut, line.completed_cycles)
@@ -404,7 +410,7 @@ async def test_a_failure_after_the_response_disturbs_nobody() -> None:
     """The line may serve the next request by then."""
     line = RecordingLine()
 
-    await cycle_on(line).run(fails_after(start(200, LENGTH_2), body(b"ok")))
+    await serve(cycle_on(line), fails_after(start(200, LENGTH_2), body(b"ok")))
 
     assert (False, 1) == (line.is_cut, len(line.completed_cycles))
 
@@ -418,12 +424,60 @@ async def test_a_cancelled_request_is_cut(messages: list[Message], *, is_cut: bo
         await sends(*messages)(scope, receive, send)
         await asyncio.Event().wait()
 
-    task = asyncio.get_running_loop().create_task(cycle_on(line).run(hangs))
+    task = asyncio.get_running_loop().create_task(serve(cycle_on(line), hangs))
     await turns()
     task.cancel()
     await turns()
 
     assert (True, is_cut) == (task.cancelled(), line.is_cut)
+
+
+# The next request
+
+
+async def test_a_request_that_follows_is_served_by_the_same_task() -> None:
+    """Nothing is held of the one before while there is none."""
+    lines = RecordingLine(), RecordingLine(), RecordingLine()
+    loop = asyncio.get_running_loop()
+    scopes: list[Message] = []
+
+    async def app(scope: Message, _: Receive, send: Send) -> None:
+        scopes.append(scope)
+        await send(start(200, LENGTH_2))
+        await send(body(b"ok"))
+
+    lines[0].follows, lines[1].follows = following = loop.create_future(), loop.create_future()
+    first = cycle_on(lines[0])
+    first.scope["state"] = state = asyncio.Event()
+    held = weakref.ref(state)
+    task = loop.create_task(serve(first, app))
+    del first, state
+    await turns()
+    scopes.clear()
+    lines[0].completed_cycles.clear()
+    before = held()
+    following[0].set_result(cycle_on(lines[1], method="HEAD"))
+    await turns()
+    was_done = task.done()
+    following[1].set_result(cycle_on(lines[2]))
+    await task
+
+    assert (None, False) == (before, was_done)
+    assert ["HEAD", "GET"] == [scope["method"] for scope in scopes]
+    assert [True, False, True] == [line.written.endswith(b"\r\n\r\nok") for line in lines]
+
+
+async def test_a_task_ends_where_none_will_follow() -> None:
+    """As cancelled, and nothing is cut or logged: its requests are over."""
+    line = RecordingLine()
+    line.follows = asyncio.get_running_loop().create_future()
+    task = asyncio.get_running_loop().create_task(serve(cycle_on(line), sends(start(200, LENGTH_2), body(b"ok"))))
+    await turns()
+
+    line.follows.cancel()
+    await turns()
+
+    assert (True, False) == (task.cancelled(), line.is_cut)
 
 
 # What is received
@@ -495,7 +549,7 @@ async def test_what_is_sent_to_a_client_that_has_gone_is_swallowed() -> None:
     cycle = cycle_on(line)
     cycle.lost()
 
-    await cycle.run(sends(start(), body(b"hello", more=True), body()))
+    await serve(cycle, sends(start(), body(b"hello", more=True), body()))
 
     assert ([], False) == (line.writes, line.is_cut)
     assert {"type": "http.disconnect"} == await cycle.receive()
@@ -586,7 +640,7 @@ async def test_an_answer_without_the_body_that_waits_ends_the_connection() -> No
     line = RecordingLine()
     cycle = cycle_on(line, expects_continue=True)
 
-    await cycle.run(sends(start(413, LENGTH_2), body(b"no")))
+    await serve(cycle, sends(start(413, LENGTH_2), body(b"no")))
 
     assert b"\r\nconnection: close\r\n" in line.written
     assert not cycle.is_persistent
