@@ -67,7 +67,7 @@ REQUESTS = (
     "gateway/retries.py",
     "gateway/server/connection.py",
     "gateway/server/cycle.py",
-    "gateway/server/header_lines.py",
+    "gateway/server/header_names.py",
     "gateway/server/stop.py",
     "gateway/splice.py",
     "gateway/tally.py",

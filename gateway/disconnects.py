@@ -32,10 +32,13 @@ class Disconnects:
     def __init__(self, *, sweep_s: float = 0.2) -> None:
         self._sweep_s = sweep_s
         self._young: dict[Watch, None] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, receive: Receive) -> Watch:
         """Watch for the current task. The body must have been read: from here on *receive* is the watcher's."""
-        task = asyncio.current_task()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task(self._loop)  # to find the loop, Python 3.11 asks the kernel for the process's id
         assert task is not None, "requests are served in tasks"
         watch = Watch(receive, task)
         self._young[watch] = None

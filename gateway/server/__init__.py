@@ -7,7 +7,7 @@
     stop           how it comes: asked, told, due, forced
     collector      the cycle collector
     process        that, malloc, and how threads take turns
-    header_lines   names and lines of headers that came or went out before
+    header_names   names of headers that came before
     cycle          one request and its response, as the application sees them
     connection     one client's connection: HTTP/1.1, within limits
     on_uvicorn     under uvicorn's loop and life cycle, on those connections

@@ -30,7 +30,7 @@ import httptools
 from gateway.errors import GatewayError, HeadTooLarge, MalformedBody, TooManyConnections
 from gateway.server.asgi import App
 from gateway.server.cycle import Cycle, serve
-from gateway.server.header_lines import HeaderLines, HeaderNames
+from gateway.server.header_names import HeaderNames
 from gateway.server.stop import Stop
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,6 @@ class Open:
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
     stop: Stop = field(default_factory=lambda: Stop(delay_s=0.0, clock=time.monotonic))
     """While it is asked for, every answer is the last on its connection."""
-    known: HeaderLines = field(default_factory=HeaderLines)
     names: HeaderNames = field(default_factory=HeaderNames)
 
 
@@ -282,7 +281,6 @@ class Connection(asyncio.Protocol):
             scope,
             self,
             loop=self._loop,
-            known=self._open.known,
             is_persistent=is_current and parser.should_keep_alive(),
             expects_continue=is_current and self._expects_continue,
         )

@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 
 from gateway.server.asgi import App
 from gateway.server.connection import Connection, Limits, Open
-from gateway.server.header_lines import HeaderLines, HeaderNames
+from gateway.server.header_names import HeaderNames
 from gateway.server.listener import BACKLOG, ServerError
 from gateway.server.stop import CUT_S, Stop
 from gateway.server.stop_signals import handled_by
@@ -43,7 +43,7 @@ def uvicorn_config(
     """What uvicorn has to know to serve *app* on our connections; *stop* None: nobody asks for one by a signal."""
     limits = limits_of(server)
     asked = stop or Stop(delay_s=0.0, clock=time.monotonic)
-    known, names = HeaderLines(), HeaderNames()
+    names = HeaderNames()
 
     def connection(
         *, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any], **_: object
@@ -51,7 +51,7 @@ def uvicorn_config(
         return Connection(
             config.loaded_app,
             limits=limits,
-            opened=Open(server_state.connections, server_state.tasks, asked, known, names),
+            opened=Open(server_state.connections, server_state.tasks, asked, names),
             state=app_state,
             loop=asyncio.get_running_loop(),
         )

@@ -8,7 +8,6 @@ import pytest
 
 from gateway.server import App, Message, Receive, Send
 from gateway.server.cycle import Cycle, serve
-from gateway.server.header_lines import HeaderLines
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -69,7 +68,6 @@ def cycle_on(
     return Cycle(
         {"type": "http", "method": method, "http_version": version},
         line,
-        known=HeaderLines(),
         loop=asyncio.get_running_loop(),
         is_persistent=is_persistent,
         expects_continue=expects_continue,
@@ -255,28 +253,22 @@ async def test_a_header_may_come_as_a_list() -> None:
     assert cycle.is_persistent
 
 
-async def test_lines_of_values_that_never_come_again_are_not_kept() -> None:
-    """They would push out the others."""
-    cycle = cycle_on(RecordingLine())
-    never = [
-        (name, b"1")
-        for name in (
-            b"x-request-id",
-            b"request-id",
-            b"x-warmgate-hit-tokens",
-            b"x-ratelimit-remaining-requests",
-            b"x-ratelimit-remaining-tokens",
-            b"x-ratelimit-reset-requests",
-            b"x-ratelimit-reset-tokens",
-        )
-    ]
-
-    await serve(cycle, sends(start(200, [*never, (b"x", b"y"), *LENGTH_2]), body(b"ok")))
-
-    assert {(b"x", b"y"): b"x: y\r\n"} == cycle._known._known
-
-
 # What an application may not do
+
+
+@pytest.mark.parametrize(
+    "header", [(b"a", b"b\r\nc: d"), (b"a", b"b\n"), (b"a\r", b"b"), (b"a", b"\0"), (b"content-length", b"2\n")]
+)
+async def test_a_header_that_would_be_taken_for_more_than_one_is_an_error(header: tuple[bytes, bytes]) -> None:
+    """Nothing has left then, and another response may still be sent."""
+    line = RecordingLine()
+    cycle = cycle_on(line)
+
+    with pytest.raises(RuntimeError):
+        await cycle.send(start(200, [(b"server", b"warmgate"), header]))
+    await serve(cycle, sends(start(200, LENGTH_2), body(b"ok")))
+
+    assert b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok" == line.written
 
 
 @pytest.mark.parametrize(
