@@ -28,7 +28,7 @@ test-compiled: wheel
 	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest -n logical --dist loadfile tests/cache_index tests/routing tests/contracts tests/e2e \
 		tests/gateway/ledger tests/gateway/quota tests/gateway/teams tests/gateway/server tests/gateway/upstream \
 		$(foreach part,admission arrivals attempt body disconnects downstream endings exchange headers incoming keeper \
-		model_names models open_streams prompt request_log response_owners retries splice tally timestamp,tests/gateway/test_$(part).py)
+		model_names models open_streams prompt request_log response_owners retries splice tally timestamp usage,tests/gateway/test_$(part).py)
 
 # Looks for longer than a run of all tests can: 10,000 examples each, and schemathesis on /openapi.json.
 fuzz: $(VENV)/.test
