@@ -19,6 +19,8 @@ ROUNDS, SECONDS = 2, 2.0
 WARM_UP_S = 1.0
 MOST_SLOW_PER_S = 20
 JUDGED_PER_S = 500
+JUDGED_TURNS = 4
+"""In each round: a p99 of some seconds is that of a dozen requests, and differs more by turns than by routers."""
 EVENT_MS = 10
 """Between the events of a stream: one takes a second."""
 
@@ -31,12 +33,18 @@ class Rate:
     streams: bool = False
 
     @property
+    def turns(self) -> int:
+        """How often it is measured in a round."""
+        return JUDGED_TURNS if self == JUDGED else 1
+
+    @property
     def title(self) -> str:
         return f"{self.per_s:g} {'streams' if self.streams else 'requests'} per second"
 
 
 SLOW = Rate(MOST_SLOW_PER_S)
-RATES = (SLOW, Rate(100), Rate(JUDGED_PER_S), Rate(1000), Rate(50, streams=True))
+JUDGED = Rate(JUDGED_PER_S)
+RATES = (SLOW, Rate(100), JUDGED, Rate(1000), Rate(50, streams=True))
 Found = Mapping[Rate, Sequence[Reading]]
 
 
@@ -48,9 +56,10 @@ def run(setting: Setting) -> Report:
         missing = field.missing
     tell(report, found)
     report.notes += [
-        f"{wanted.rounds} rounds of {wanted.seconds:g} s. Requests of 1.2 kB at random times that are the same for all "
-        "(Poisson); a latency counts from when a request was due, so that a stall is in the figures of all that were "
-        "due meanwhile. Added: minus that of the worker without a proxy, same percentile, same round.",
+        f"{wanted.rounds} rounds of {wanted.seconds:g} s, {JUDGED_TURNS} times as many at {JUDGED_PER_S} per second. "
+        "Requests of 1.2 kB at random times that are the same for all (Poisson), and others in each round; a latency "
+        "counts from when a request was due, so that a stall is in the figures of all that were due meanwhile. Added: "
+        "minus that of the worker without a proxy, same percentile, same round.",
         f"A stream has an event each {EVENT_MS} ms. First byte: of the body.",
         f"The slow ones are asked {MOST_SLOW_PER_S} times a second and no more.",
         *set_up_notes(wanted, workers=f"{WORKERS} stub workers in one process"),
@@ -67,26 +76,35 @@ def measure(field: Field, wanted: Wanted) -> Found:
     direct = Target(STUB, stub.child, dict.fromkeys(LOADS, workers[0]))
     runners: list[tuple[Entrant | None, Target]] = [(None, direct), *field.start(workers)]
     found: dict[Rate, list[Reading]] = {rate: [] for rate in RATES}
-    for number in range(-1, wanted.rounds):  # the first is to warm up
+
+    def take_turns(rate: Rate, seconds: float, number: int) -> list[Reading]:
+        """Everybody once, at the same times."""
+        schedule = poisson(rate.per_s, seconds, random.Random(f"{wanted.seed} {number}"))
+        request = requests(rate, wanted.seed)
+        readings = []
+        for entrant, target in runners:
+            if not takes_part(entrant, rate) or not schedule:
+                continue
+            reading = timed.observe(
+                field.bench,
+                target,
+                request,
+                schedule,
+                round_number=number,
+                streams=rate.streams,
+                is_proxy=entrant is not None,
+            )
+            readings.append(reading)
+            shown = f"p99 {reading.last.p99_ms:.3g} ms" if reading.last else "nothing came whole"
+            say(f"round {number + 1}, {rate.title}: {target.name}: {shown}")
+        return readings
+
+    for rate in RATES:
+        take_turns(rate, WARM_UP_S, -1)
+    for number in range(wanted.rounds):
         for rate in RATES:
-            schedule = poisson(rate.per_s, wanted.seconds if number >= 0 else WARM_UP_S, random.Random(wanted.seed))
-            request = requests(rate, wanted.seed)
-            for entrant, target in runners:
-                if not takes_part(entrant, rate) or not schedule:
-                    continue
-                reading = timed.observe(
-                    field.bench,
-                    target,
-                    request,
-                    schedule,
-                    round_number=number,
-                    streams=rate.streams,
-                    is_proxy=entrant is not None,
-                )
-                if number >= 0:
-                    found[rate].append(reading)
-                    shown = f"p99 {reading.last.p99_ms:.3g} ms" if reading.last else "nothing came whole"
-                    say(f"round {number + 1}, {rate.title}: {target.name}: {shown}")
+            for turn in range(rate.turns):
+                found[rate] += take_turns(rate, wanted.seconds, number * rate.turns + turn)
     return found
 
 
@@ -133,7 +151,7 @@ def last_p99(reading: Reading) -> float | None:
 
 def tell(report: Report, found: Found) -> None:
     """A table for each rate; the bar on the added p99 at 500 requests per second."""
-    judged = found[Rate(JUDGED_PER_S)]
+    judged = found[JUDGED]
     routers = [name for name, entrant in ENTRANTS.items() if entrant.is_router]
     others = {name: spread.median for name in routers if (spread := added(judged, name, last_p99)) is not None}
     ours = added(judged, OURS, last_p99)

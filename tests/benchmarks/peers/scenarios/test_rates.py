@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.peers.entrants import ENTRANTS, LITELLM, NGINX, OURS, SGLANG
 from benchmarks.peers.scenarios.closed_loop import STUB
-from benchmarks.peers.scenarios.rates import RATES, SLOW, Rate, added, last_p99, requests, takes_part, tell
+from benchmarks.peers.scenarios.rates import JUDGED, RATES, SLOW, Rate, added, last_p99, requests, takes_part, tell
 from tests.benchmarks.peers.scenarios.made_up import a_report, reading
 
 SMG = "smg cache_aware"
@@ -46,3 +46,9 @@ def test_slow_ones_are_asked_at_the_lowest_rate_only() -> None:
 def test_streams_are_asked_for_where_the_rate_is_of_streams() -> None:
     assert b'"stream": true' in requests(Rate(50, streams=True), 1)(0)
     assert b'"stream"' not in requests(Rate(50), 1)(0)
+
+
+def test_the_judged_rate_is_measured_more_often() -> None:
+    """A dozen requests make a p99 otherwise."""
+    assert [4] == [rate.turns for rate in RATES if rate == JUDGED]
+    assert {1} == {rate.turns for rate in RATES if rate != JUDGED}
