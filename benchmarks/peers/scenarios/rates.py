@@ -31,11 +31,8 @@ class Rate:
 
     per_s: float
     streams: bool = False
-
-    @property
-    def turns(self) -> int:
-        """How often it is measured in a round."""
-        return JUDGED_TURNS if self == JUDGED else 1
+    turns: int = 1
+    """How often it is measured in a round."""
 
     @property
     def title(self) -> str:
@@ -43,7 +40,7 @@ class Rate:
 
 
 SLOW = Rate(MOST_SLOW_PER_S)
-JUDGED = Rate(JUDGED_PER_S)
+JUDGED = Rate(JUDGED_PER_S, turns=JUDGED_TURNS)
 RATES = (SLOW, Rate(100), JUDGED, Rate(1000), Rate(50, streams=True))
 Found = Mapping[Rate, Sequence[Reading]]
 
@@ -78,7 +75,7 @@ def measure(field: Field, wanted: Wanted) -> Found:
     found: dict[Rate, list[Reading]] = {rate: [] for rate in RATES}
 
     def take_turns(rate: Rate, seconds: float, number: int) -> list[Reading]:
-        """Everybody once, at the same times."""
+        """Everybody once, at the same times; -1 is to warm up."""
         schedule = poisson(rate.per_s, seconds, random.Random(f"{wanted.seed} {number}"))
         request = requests(rate, wanted.seed)
         readings = []
@@ -96,7 +93,7 @@ def measure(field: Field, wanted: Wanted) -> Found:
             )
             readings.append(reading)
             shown = f"p99 {reading.last.p99_ms:.3g} ms" if reading.last else "nothing came whole"
-            say(f"round {number + 1}, {rate.title}: {target.name}: {shown}")
+            say(f"{f'turn {number + 1}' if number >= 0 else 'warm-up'}, {rate.title}: {target.name}: {shown}")
         return readings
 
     for rate in RATES:
