@@ -45,7 +45,9 @@ class Clients:
 
     statuses: Counter[int] = field(default_factory=Counter)
     workers: list[str] = field(default_factory=list)
-    """Who answered, in order."""
+    """Who answered, in order, of the requests that began after someone last asked who answers: what was on its way
+    before may come from a worker that has been sent none since.
+    """
 
 
 @dataclass
@@ -94,9 +96,10 @@ class Cluster:
                 turn += 1
                 prompt = f"{number}-{turn % 5} " * 20
                 body = {"model": "tiny", "messages": [{"role": "user", "content": prompt}], "max_tokens": 2}
+                workers = clients.workers
                 response = await self.gateway.http.post("/v1/chat/completions", json=body)
                 clients.statuses[response.status_code] += 1
-                clients.workers.append(response.headers.get("x-warmgate-worker", ""))
+                workers.append(response.headers.get("x-warmgate-worker", ""))
                 await asyncio.sleep(0.02)
 
         async with asyncio.TaskGroup() as tasks:
@@ -106,13 +109,13 @@ class Cluster:
             is_over.set()
         assert {200} == set(clients.statuses)
 
-    async def answered(self, clients: Clients, more: int = 20) -> list[str]:
-        """Wait for so many answers more; who gave them."""
-        before = len(clients.workers)
+    async def answered(self, clients: Clients, requests: int = 20) -> list[str]:
+        """Wait for the answers to so many requests that begin from now on; who gave them."""
+        clients.workers = []
         async with asyncio.timeout(20):
-            while len(clients.workers) < before + more:
+            while len(clients.workers) < requests:
                 await asyncio.sleep(0.01)
-        return clients.workers[before:]
+        return clients.workers
 
 
 def pod(name: str, number: int, **more: Any) -> dict[str, Any]:
