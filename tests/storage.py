@@ -33,14 +33,15 @@ def program() -> str | None:
 class RedisServer:
     """One process and its folder. Not started by being made."""
 
-    def __init__(self, command: str, folder: Path, *, append_only: bool = False, port: int = 0) -> None:
-        """*port* 0: on the unix socket only. *append_only*: as ``appendfsync everysec`` has it.
+    def __init__(self, command: str, folder: Path, *, fsync: str | None = None, port: int = 0) -> None:
+        """*port* 0: on the unix socket only. *fsync*: as ``appendfsync`` has it; None: nothing is kept on disk.
 
-        Then what it answered is there after a kill, unless the disk was busy: up to two seconds of it may be missing.
+        With ``always`` what it answered is there after a kill. With ``everysec`` as well unless the disk was busy: then
+        up to two seconds of it may be missing.
         """
         self._command = command
         self._folder = folder
-        self._append_only = append_only
+        self._fsync = fsync
         self._process: subprocess.Popen[bytes] | None = None
         self.port = port
         self.arguments: tuple[str, ...] = ()
@@ -75,9 +76,7 @@ class RedisServer:
         """Start it, again on what it has on disk, and wait until it answers."""
         assert self._process is None, "it runs"
         self.socket_path.unlink(missing_ok=True)
-        durability = (
-            ("--appendonly", "yes", "--appendfsync", "everysec") if self._append_only else ("--appendonly", "no")
-        )
+        durability = ("--appendonly", "yes", "--appendfsync", self._fsync) if self._fsync else ("--appendonly", "no")
         listening = ("--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", str(self.socket_path))
         self._process = subprocess.Popen(
             [self._command, *listening, "--dir", str(self._folder), "--save", "", *durability, *self.arguments],
@@ -178,8 +177,8 @@ def redis_server(redis_servers: "RedisServers") -> RedisServer:
 
 @pytest.fixture
 def durable_redis_server(redis_servers: "RedisServers") -> RedisServer:
-    """Keeps an append-only file; may be killed and started again."""
-    return redis_servers.started(append_only=True)
+    """May be killed and started again: what it answered is there."""
+    return redis_servers.started(fsync="always")
 
 
 class RedisServers:
@@ -189,16 +188,16 @@ class RedisServers:
         self._command = command
         self._made: list[tuple[RedisServer, Path]] = []
 
-    def make(self, *, append_only: bool = False, port: int = 0) -> RedisServer:
+    def make(self, *, fsync: str | None = None, port: int = 0) -> RedisServer:
         """Not yet started, so that `RedisServer.arguments` may be given."""
         # Not tmp_path: the path of a unix socket has 108 bytes at most.
         folder = Path(tempfile.mkdtemp(prefix="wg"))
-        server = RedisServer(self._command, folder, append_only=append_only, port=port)
+        server = RedisServer(self._command, folder, fsync=fsync, port=port)
         self._made.append((server, folder))
         return server
 
-    def started(self, *, append_only: bool = False, port: int = 0) -> RedisServer:
-        server = self.make(append_only=append_only, port=port)
+    def started(self, *, fsync: str | None = None, port: int = 0) -> RedisServer:
+        server = self.make(fsync=fsync, port=port)
         server.start()
         return server
 

@@ -6,7 +6,7 @@ from tests.storage import RedisServer, RedisServers, free_port
 
 
 @pytest.mark.redis
-def test_an_append_only_server_has_after_a_kill_what_it_answered_before(durable_redis_server: RedisServer) -> None:
+def test_a_durable_server_has_after_a_kill_what_it_answered_before(durable_redis_server: RedisServer) -> None:
     """A kill of the process is no loss of power."""
     with durable_redis_server.client() as client:
         for number in range(1000):

@@ -25,7 +25,7 @@ from gateway.ledger.record import UsageRecord
 from gateway.ledger.redis_usage import RedisUsage
 from gateway.ledger.usage_store import Period, RecordQuery, SumQuery
 from gateway.storage.redis_link import redis_link
-from tests.storage import RedisServer
+from tests.storage import RedisServer, RedisServers
 
 pytestmark = pytest.mark.redis
 
@@ -128,9 +128,10 @@ def tokens_of(records: list[UsageRecord]) -> int:
 
 
 @pytest.fixture
-def stage(durable_redis_server: RedisServer) -> Iterator[Field]:
+def stage(redis_servers: RedisServers) -> Iterator[Field]:
+    """With a Redis that writes to disk as most do."""
     with Processes() as processes:
-        yield Field(processes, durable_redis_server)
+        yield Field(processes, redis_servers.started(fsync="everysec"))
 
 
 async def demand(stage: Field, seen: Seen, *, length_s: float) -> None:

@@ -119,7 +119,7 @@ async def test_rotation_with_grace_refuses_nobody(redis_servers: RedisServers, t
 @pytest.mark.redis
 async def test_known_keys_go_on_while_redis_is_away(redis_servers: RedisServers, tmp_path: Path) -> None:
     """Minutes by each gateway's share, budgets closed, unknown keys 503 and not 401; and all is well again after."""
-    server = redis_servers.started(append_only=True, port=free_port())
+    server = redis_servers.started(fsync="always", port=free_port())
     async with serving(quick()) as worker:
         store = {"url": server.tcp_url, "replicas": 2}
         async with gateway_process(tmp_path, configuration(worker, store=store)) as gateway:

@@ -296,7 +296,7 @@ async def test_nothing_secret_leaves_a_gateway_with_a_file(tmp_path: Path) -> No
 @pytest.mark.redis
 async def test_nothing_secret_leaves_a_gateway_with_redis(redis_servers: RedisServers, tmp_path: Path) -> None:
     """All that was ever written to it is in its append-only file; its own password is nowhere either."""
-    server = redis_servers.make(append_only=True, port=free_port())
+    server = redis_servers.make(fsync="always", port=free_port())
     server.arguments = ("--requirepass", OF_THE_STORE)
     server.start()
     url = server.tcp_url.replace("://", f"://:{OF_THE_STORE}@")

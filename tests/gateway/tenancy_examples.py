@@ -31,12 +31,14 @@ def a_tenancy(*teams: dict[str, Any], wall_clock: Callable[[], float] = lambda: 
 async def at_work(tenancy: Tenancy) -> AsyncIterator[Tenancy]:
     """*tenancy* from begin to end, with its loops."""
     await tenancy.begin()
-    async with asyncio.TaskGroup() as tasks:
-        loops = [tasks.create_task(loop) for loop in tenancy.loops()]
-        yield tenancy
-        for loop in loops:
-            loop.cancel()
-    await tenancy.aclose()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            loops = [tasks.create_task(loop) for loop in tenancy.loops()]
+            yield tenancy
+            for loop in loops:
+                loop.cancel()
+    finally:
+        await tenancy.aclose()
 
 
 async def booked(tenancy: Tenancy, records: int) -> list[UsageRecord]:

@@ -171,7 +171,7 @@ async def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path) -> Non
 @pytest.mark.redis
 async def test_redis_may_come_later(redis_servers: RedisServers, caplog: pytest.LogCaptureFixture) -> None:
     """Until then declared keys count, and others may be new. Then those count that were made, under its pepper."""
-    server = redis_servers.started(append_only=True)
+    server = redis_servers.started(fsync="always")
     async with at_work(a_tenancy(store={"url": server.url})) as earlier:
         await make_key(earlier)
     server.kill()
