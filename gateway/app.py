@@ -1,15 +1,15 @@
 """The composition root: the one place where the classes meet. Settings go in, an ASGI application comes out."""
 
 import asyncio
-import logging
 import random
 import secrets
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -78,15 +78,83 @@ from gateway.tenancy import Tenancy
 from gateway.tokenizers import Tokenizers
 from gateway.tracing.tracing import Tracing
 
-_log = logging.getLogger(__name__)
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Clock = Callable[[], float]
 
 TOKEN_THREADS = 1
 """That make tokens of long prompts: native code beside the event loop; more would take the core that it has."""
 BYTES_PER_TOKEN = 4.0
 """Until a model's own ratio is learnt; only the room of a worker that does not tell its size depends on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """What everybody reaches the world with, besides the sockets of callers."""
+
+    client: HttpClient
+    questions: WorkerClient
+    """For short questions to workers."""
+    executor: ThreadPoolExecutor
+    clock: Clock
+    wall_clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """Who serves, and what is known of them."""
+
+    models: Models
+    health: Health
+    knowledge: Knowledge
+    cascades: Cascades
+    roster: Roster
+    draining: Draining
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What requests are held to, and where what was seen of them goes."""
+
+    tenancy: Tenancy
+    tracing: Tracing
+    guardrails: Guardrails
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """Settings, as they change: by file, by discovery, by what engines tell of their ranks."""
+
+    census: Census
+    reloads: Reloads
+    discoveries: Discoveries
+    live: LiveSettings
+    reloader: Reloader[Reloaded] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """What requests go through."""
+
+    proxy: Proxy
+    endings: Endings
+    disconnects: Disconnects
+    keep_alive: KeepAlive
+    owners: ResponseOwners
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """All of the gateway but its APIs."""
+
+    outside: _Outside
+    fleet: _Fleet
+    rules: _Rules
+    followed: _Followed
+    replicas: Replicas
+    canary: Canary
+    start_checks: StartChecks | None
+    loop_watch: LoopWatch
+    metrics: Metrics
+    path: _Path
 
 
 def create_app(
@@ -97,14 +165,59 @@ def create_app(
     *settings* are those that *configuration* has loaded, which is followed; without one they stay as they are. Request
     lines go to *log_sink*, default stdout.
     """
-    clock, wall_clock = time.monotonic, time.time  # noqa: TID251
-    client = HttpClient(follow_redirects=False, limits=httpx.Limits(max_connections=None))
-    questions = WorkerClient()
-    models = Models()
-    health = Health(rules_of(settings), client=questions, clock=clock, rng=random.Random())
-    executor = ThreadPoolExecutor(max_workers=TOKEN_THREADS, thread_name_prefix="tokens")
-    knowledge = _knowledge(settings, Tokenizers(executor=executor, client=client, clock=clock), questions, clock)
-    cascades = Cascades(client, clock=clock)
+    parts = _parts(settings, configuration, log_sink)
+    api = _public(settings, parts)
+    return Gateway(
+        api,
+        parts.path.proxy,
+        admin=_admin(settings, parts),
+        admin_prefix=ADMIN_PREFIX,
+        is_admin_apart=settings.admin.port is not None,
+        probes=probes_api(api),
+    )
+
+
+def _parts(settings: Settings, configuration: Configuration | None, log_sink: Sink | None) -> _Parts:
+    outside = _Outside(
+        HttpClient(follow_redirects=False, limits=httpx.Limits(max_connections=None)),
+        WorkerClient(),
+        ThreadPoolExecutor(max_workers=TOKEN_THREADS, thread_name_prefix="tokens"),
+        clock=time.monotonic,
+        wall_clock=time.time,  # noqa: TID251
+    )
+    fleet = _fleet(settings, outside)
+    rules = _rules(settings, outside)
+    followed = _followed(settings, configuration, outside, fleet, rules)
+    replicas = _replicas(settings, fleet.models, fleet.knowledge, outside.clock)
+    team_metrics = TeamMetrics(lambda: rules.tenancy.is_degraded)
+    loop_watch = LoopWatch(clock=outside.clock)
+    metrics = _metrics(
+        settings,
+        fleet,
+        *(followed.reloads, followed.discoveries.sightings, replicas, _store_metrics(rules.tenancy), loop_watch),
+        *(rules.tracing, AdapterMetrics(fleet.roster.shelf), rules.guardrails.tally, team_metrics),
+    )
+    endings = Endings([metrics, team_metrics, rules.tracing, *_request_logs(settings, log_sink)])
+    return _Parts(
+        outside,
+        fleet,
+        rules,
+        followed,
+        replicas,
+        _canary(fleet, followed.live, outside.clock),
+        _start_checks(settings, fleet, outside),
+        loop_watch,
+        metrics,
+        _path(settings, outside, fleet, rules, endings),
+    )
+
+
+def _fleet(settings: Settings, outside: _Outside) -> _Fleet:
+    clock, models = outside.clock, Models()
+    health = Health(rules_of(settings), client=outside.questions, clock=clock, rng=random.Random())
+    tokenizers = Tokenizers(executor=outside.executor, client=outside.client, clock=clock)
+    knowledge = _knowledge(settings, tokenizers, outside)
+    cascades = Cascades(outside.client, clock=clock)
     roster = Roster(
         models,
         health,
@@ -115,111 +228,151 @@ def create_app(
     )
     draining = Draining(models, hand_over_after_s=settings.drain.hand_over_after_s, clock=clock)
     _man(roster, draining, spread(settings, nobody))
-    tenancy = Tenancy(settings, wall_clock=wall_clock)
-    tracing = _tracing(settings, clock)
-    guardrails = Guardrails(client, clock=clock)
-    guardrails.use(guardrails.of(settings))
+    return _Fleet(models, health, knowledge, cascades, roster, draining)
 
-    census = Census(
-        _taking(roster, draining, tenancy, tracing, guardrails),
-        _inquiry(settings, questions, client),
-    )
-    reloads = Reloads(wall_clock=wall_clock)
-    discoveries = Discoveries(settings.kubernetes, clock=clock, rng=random.Random())
+
+def _rules(settings: Settings, outside: _Outside) -> _Rules:
+    guardrails = Guardrails(outside.client, clock=outside.clock)
+    guardrails.use(guardrails.of(settings))
+    return _Rules(Tenancy(settings, wall_clock=outside.wall_clock), _tracing(settings, outside), guardrails)
+
+
+def _followed(
+    settings: Settings, configuration: Configuration | None, outside: _Outside, fleet: _Fleet, rules: _Rules
+) -> _Followed:
+    pairing = Pairing(outside.client, rng=random.Random())
+    inquiry = Inquiry(outside.questions, pairing, timeout_s=settings.health.timeout_s)
+    census = Census(_taking(fleet, rules), inquiry)
+    reloads = Reloads(wall_clock=outside.wall_clock)
+    discoveries = Discoveries(settings.kubernetes, clock=outside.clock, rng=random.Random())
     live = LiveSettings(settings, take=census.take, discover=discoveries.of, reloads=reloads)
     reloader = None if configuration is None else Reloader(configuration, live.reload)
-    team_metrics, loop_watch = TeamMetrics(lambda: tenancy.is_degraded), LoopWatch(clock=clock)
-    replicas = _replicas(settings, models, knowledge, clock)
-    metrics = _metrics(
-        settings,
-        models,
-        knowledge,
-        team_metrics,
-        *(reloads, discoveries.sightings, replicas, _store_metrics(tenancy), loop_watch, tracing),
-        *(AdapterMetrics(roster.shelf), guardrails.tally),
-    )
-    canary = Canary(
-        lambda: [model.cascade for model in models],
-        rules=lambda: canary_rules(live.configured),
-        catalogue=lambda key: cascades.catalogue(live.configured, key),
-        clock=clock,
-    )
-    start_checks = _start_checks(models, knowledge, client, clock)
-    endings = Endings([metrics, team_metrics, tracing, *_request_logs(settings, log_sink)])
+    return _Followed(census, reloads, discoveries, live, reloader)
+
+
+def _path(settings: Settings, outside: _Outside, fleet: _Fleet, rules: _Rules, endings: Endings) -> _Path:
     disconnects = Disconnects()
     keep_alive = KeepAlive(silence_s=settings.server.sse_keep_alive_s)
     owners = ResponseOwners()
     proxy = Proxy(
         ENDPOINTS,
-        models,
-        admission=tenancy.admission,
+        fleet.models,
+        admission=rules.tenancy.admission,
         owners=owners,
         endings=endings,
         disconnects=disconnects,
         keep_alive=keep_alive,
-        clock=clock,
+        clock=outside.clock,
         rng=random.Random(),
         max_body_bytes=settings.server.max_body_bytes,
         persistence=_persistence(settings),
-        tracers=tracing.tracers,
-        guarded=guardrails.in_force,
+        tracers=rules.tracing.tracers,
+        guarded=rules.guardrails.in_force,
     )
+    return _Path(proxy, endings, disconnects, keep_alive, owners)
 
-    def loops() -> list[Coroutine[Any, Any, None]]:
-        running = [health.run(), live.run(), knowledge.followers.run(), disconnects.run(), keep_alive.run()]
-        running += [draining.run(), canary.run(), loop_watch.run(), census.run(), roster.shelf.run()]
-        running += [*tenancy.loops(), *replicas.loops()]
-        return [*running, start_checks.run()] if settings.kv_events.check else running
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with client, questions:
-            for begin in (tenancy.begin, replicas.begin, live.find, census.ask, health.check):
-                await begin()
-            async with _running(loops, reloader):
-                yield
-            await _end(models, executor)
-        await replicas.aclose()
-        await tenancy.aclose()
-        endings.settle()
-        await asyncio.to_thread(tracing.close)
-
+def _public(settings: Settings, parts: _Parts) -> FastAPI:
+    fleet, tenancy, path = parts.fleet, parts.rules.tenancy, parts.path
+    stream_state = fleet.knowledge.followers.state
     api = public_api(
-        models,
-        metrics,
-        endings,
-        KeptResponses(models, owners, guardrails.in_force),
+        fleet.models,
+        parts.metrics,
+        path.endings,
+        KeptResponses(fleet.models, path.owners, parts.rules.guardrails.in_force),
         Explainer(
             ENDPOINTS,
-            models,
-            owners,
-            stream_state=knowledge.followers.state,
+            fleet.models,
+            path.owners,
+            stream_state=stream_state,
             max_body_bytes=settings.server.max_body_bytes,
         ),
-        stream_state=knowledge.followers.state,
-        sightings=discoveries.sightings,
-        replicas=replicas.told,
+        stream_state=stream_state,
+        sightings=parts.followed.discoveries.sightings,
+        replicas=parts.replicas.told,
         admin_access=_admin_access(settings),
         access=tenancy.access,
-        draining=draining,
-        lifespan=lifespan,
+        draining=fleet.draining,
+        lifespan=partial(_lifespan, parts),
     )
+    stores = tenancy.stores
     api.state.self_view = SelfView(
-        tenancy.stores.usage, tenancy.stores.quota, tenancy.plans, models, tenancy.zone, wall_clock
+        stores.usage, stores.quota, tenancy.plans, fleet.models, tenancy.zone, parts.outside.wall_clock
     )
-    admin = _admin(
-        settings,
-        tenancy,
-        AdminGateway(models, lambda: live.configured, None if reloader is None else reloader.reload, draining=draining),
+    return api
+
+
+def _admin(settings: Settings, parts: _Parts) -> FastAPI:
+    tenancy, followed = parts.rules.tenancy, parts.followed
+    reload = None if followed.reloader is None else followed.reloader.reload
+    return admin_api(
+        admin_keys(settings.admin),
+        store=tenancy.stores.teams,
+        directory=tenancy.directory,
+        digester=tenancy.digester,
+        usage_store=tenancy.stores.usage,
+        claims=tenancy.stores.claims,
+        wall_clock=parts.outside.wall_clock,
+        time_zone=settings.quota.time_zone,
+        gateway=AdminGateway(
+            parts.fleet.models, lambda: followed.live.configured, reload, draining=parts.fleet.draining
+        ),
     )
-    return Gateway(
-        api,
-        proxy,
-        admin=admin,
-        admin_prefix=ADMIN_PREFIX,
-        is_admin_apart=settings.admin.port is not None,
-        probes=probes_api(api),
-    )
+
+
+# ---- its life
+
+
+@asynccontextmanager
+async def _lifespan(parts: _Parts, _: FastAPI) -> AsyncIterator[None]:
+    outside, fleet, rules = parts.outside, parts.fleet, parts.rules
+    followed, replicas = parts.followed, parts.replicas
+    async with outside.client, outside.questions:
+        for begin in (rules.tenancy.begin, replicas.begin, followed.live.find, followed.census.ask, fleet.health.check):
+            await begin()
+        async with _running(parts):
+            yield
+        for model in fleet.models:
+            await model.aclose()
+        outside.executor.shutdown(wait=False, cancel_futures=True)
+    await replicas.aclose()
+    await rules.tenancy.aclose()
+    parts.path.endings.settle()
+    await asyncio.to_thread(rules.tracing.close)
+
+
+@asynccontextmanager
+async def _running(parts: _Parts) -> AsyncIterator[None]:
+    """Inside, all that goes on by itself does, and settings are followed."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(loop) for loop in _loops(parts)]
+        async with _reloading(parts.followed.reloader, tasks):
+            yield
+        for task in running:
+            task.cancel()
+
+
+def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
+    fleet, path = parts.fleet, parts.path
+    running = [fleet.health.run(), fleet.knowledge.followers.run(), fleet.draining.run(), fleet.roster.shelf.run()]
+    running += [parts.followed.live.run(), parts.followed.census.run(), path.disconnects.run(), path.keep_alive.run()]
+    running += [parts.canary.run(), parts.loop_watch.run(), *parts.rules.tenancy.loops(), *parts.replicas.loops()]
+    return running if parts.start_checks is None else [*running, parts.start_checks.run()]
+
+
+@asynccontextmanager
+async def _reloading(reloader: Reloader[Reloaded] | None, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
+    """Inside, changes of the configuration are put in force; None: there are none."""
+    if reloader is None:
+        yield
+        return
+    loop = tasks.create_task(reloader.run())
+    with told_of_hangups(reloader.ask):
+        yield
+    loop.cancel()
+
+
+# ---- its parts
 
 
 def _man(roster: Roster, draining: Draining, settings: Settings) -> None:
@@ -228,15 +381,14 @@ def _man(roster: Roster, draining: Draining, settings: Settings) -> None:
     draining.declare(settings)
 
 
-def _taking(
-    roster: Roster, draining: Draining, tenancy: Tenancy, tracing: Tracing, guardrails: Guardrails
-) -> Callable[[Settings], None]:
+def _taking(fleet: _Fleet, rules: _Rules) -> Callable[[Settings], None]:
     """Puts settings in force, all of them or none."""
+    tenancy, tracing, guardrails = rules.tenancy, rules.tracing, rules.guardrails
 
     def take(settings: Settings) -> None:
         declared, told = tenancy.declared(settings.teams), tracing.destinations(settings)  # may fail, change nothing
         guards = guardrails.of(settings)
-        _man(roster, draining, settings)
+        _man(fleet.roster, fleet.draining, settings)
         tenancy.declare(declared, settings.teams)
         tracing.use(told)
         guardrails.use(guards)
@@ -244,20 +396,8 @@ def _taking(
     return take
 
 
-async def _end(models: Models, executor: ThreadPoolExecutor) -> None:
-    for model in models:
-        await model.aclose()
-    executor.shutdown(wait=False, cancel_futures=True)
-
-
-def _inquiry(settings: Settings, questions: WorkerClient, client: httpx.AsyncClient) -> Inquiry:
-    return Inquiry(questions, Pairing(client, rng=random.Random()), timeout_s=settings.health.timeout_s)
-
-
-def _metrics(
-    settings: Settings, models: Models, knowledge: Knowledge, teams: TeamMetrics, *others: Collector
-) -> Metrics:
-    metrics = Metrics()
+def _metrics(settings: Settings, fleet: _Fleet, *others: Collector) -> Metrics:
+    metrics, models, knowledge = Metrics(), fleet.models, fleet.knowledge
     ProcessCollector(registry=metrics.registry)
     index_bytes, confirmed_bytes = settings.index.max_bytes, settings.kv_events.max_bytes
     for collector in (
@@ -266,7 +406,6 @@ def _metrics(
         CacheCollector(models, knowledge.followers, knowledge.confirmed, max_confirmed_bytes=confirmed_bytes),
         CascadeMetrics(lambda: [model.cascade for model in models], clock=time.monotonic),
         RouteMetrics(models),
-        teams,
     ):
         metrics.registry.register(collector)
     return metrics
@@ -288,9 +427,9 @@ def _persistence(settings: Settings) -> Persistence:
     )
 
 
-def _tracing(settings: Settings, clock: Callable[[], float]) -> Tracing:
+def _tracing(settings: Settings, outside: _Outside) -> Tracing:
     instance = f"{socket.gethostname()}-{secrets.token_hex(4)}"
-    return Tracing(settings, instance=instance, clock=clock, wall_clock=time.time, rng=random.Random())  # noqa: TID251
+    return Tracing(settings, instance=instance, clock=outside.clock, wall_clock=outside.wall_clock, rng=random.Random())
 
 
 def _request_logs(settings: Settings, sink: Sink | None) -> list[Observer]:
@@ -300,35 +439,18 @@ def _request_logs(settings: Settings, sink: Sink | None) -> list[Observer]:
     return [RequestLog(sink or sys.stdout.buffer, wall_clock=time.time)]  # noqa: TID251
 
 
-def _admin(settings: Settings, tenancy: Tenancy, gateway: AdminGateway) -> FastAPI:
-    stores = tenancy.stores
-    return admin_api(
-        admin_keys(settings.admin),
-        store=stores.teams,
-        directory=tenancy.directory,
-        digester=tenancy.digester,
-        usage_store=stores.usage,
-        claims=stores.claims,
-        wall_clock=time.time,  # noqa: TID251
-        time_zone=settings.quota.time_zone,
-        gateway=gateway,
-    )
-
-
 def _index(settings: Settings) -> RadixTree:
     room_bytes = settings.index.default_worker_blocks * settings.index.default_block_size * BYTES_PER_TOKEN
     return RadixTree(max_bytes=settings.index.max_bytes, default_capacity=int(room_bytes / settings.index.block_bytes))
 
 
-def _knowledge(
-    settings: Settings, tokenizers: Tokenizers, questions: WorkerClient, clock: Callable[[], float]
-) -> Knowledge:
+def _knowledge(settings: Settings, tokenizers: Tokenizers, outside: _Outside) -> Knowledge:
     events, sharing = settings.kv_events, sharing_of(settings)
     key = secrets.token_bytes(KEY_BYTES) if sharing is None else sharing.key
     token_hasher = TokenHasher(derived(key, "tokens"))
     residency = Residency(token_hasher, max_bytes=events.max_bytes)
     confirmed = Confirmed(residency, lifetime_s=events.prediction_s)
-    intake = Intake(bind=events.bind, client=questions, clock=clock, wall_clock=time.time)  # noqa: TID251
+    intake = Intake(bind=events.bind, client=outside.questions, clock=outside.clock, wall_clock=outside.wall_clock)
     return Knowledge(
         index=_index(settings),
         hasher=Hasher(derived(key, "text"), block_bytes=settings.index.block_bytes),
@@ -340,14 +462,25 @@ def _knowledge(
     )
 
 
-def _start_checks(
-    models: Models, knowledge: Knowledge, client: httpx.AsyncClient, clock: Callable[[], float]
-) -> StartChecks:
-    check = CacheCheck(client, knowledge.confirmed, clock=clock, nonce=partial(secrets.token_hex, 8))
-    return StartChecks(models, knowledge.followers, check, knowledge.tokenizers)
+def _canary(fleet: _Fleet, live: LiveSettings, clock: Clock) -> Canary:
+    return Canary(
+        lambda: [model.cascade for model in fleet.models],
+        rules=lambda: canary_rules(live.configured),
+        catalogue=lambda key: fleet.cascades.catalogue(live.configured, key),
+        clock=clock,
+    )
 
 
-def _replicas(settings: Settings, models: Models, knowledge: Knowledge, clock: Callable[[], float]) -> Replicas:
+def _start_checks(settings: Settings, fleet: _Fleet, outside: _Outside) -> StartChecks | None:
+    """None: nobody wants them."""
+    if not settings.kv_events.check:
+        return None
+    knowledge = fleet.knowledge
+    check = CacheCheck(outside.client, knowledge.confirmed, clock=outside.clock, nonce=partial(secrets.token_hex, 8))
+    return StartChecks(fleet.models, knowledge.followers, check, knowledge.tokenizers)
+
+
+def _replicas(settings: Settings, models: Models, knowledge: Knowledge, clock: Clock) -> Replicas:
     def rehash(key: bytes) -> None:
         knowledge.rehash(key, [model.fleet for model in models])
 
@@ -357,28 +490,3 @@ def _replicas(settings: Settings, models: Models, knowledge: Knowledge, clock: C
 def _admin_access(settings: Settings) -> AdminAccess:
     token = settings.server.admin_token
     return AdminAccess(token.get_secret_value() if token is not None else None)
-
-
-@asynccontextmanager
-async def _running(
-    loops: Callable[[], Iterable[Coroutine[Any, Any, None]]], reloader: Reloader[Reloaded] | None
-) -> AsyncIterator[None]:
-    """Inside, *loops* run and settings are followed."""
-    async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(loop) for loop in loops()]
-        async with _reloading(reloader, tasks):
-            yield
-        for task in running:
-            task.cancel()
-
-
-@asynccontextmanager
-async def _reloading(reloader: Reloader[Reloaded] | None, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
-    """Inside, changes of the configuration are put in force; None: there are none."""
-    if reloader is None:
-        yield
-        return
-    loop = tasks.create_task(reloader.run())
-    with told_of_hangups(reloader.ask):
-        yield
-    loop.cancel()
