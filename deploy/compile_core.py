@@ -56,6 +56,7 @@ REQUESTS = (
     "gateway/headers.py",
     "gateway/incoming.py",
     "gateway/keeper.py",
+    "gateway/model.py",
     "gateway/model_names.py",
     "gateway/models.py",
     "gateway/open_streams.py",
@@ -79,6 +80,7 @@ REQUESTS = (
     "gateway/upstream/reply.py",
     "gateway/upstream/request.py",
     "gateway/usage.py",
+    "gateway/wishes.py",
 )
 """The life of a request, under two rules.
 

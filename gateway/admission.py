@@ -16,7 +16,7 @@ from gateway.incoming import CallerGone, Incoming
 from gateway.ledger.entry import NANO, Entry
 from gateway.ledger.record import Outcome
 from gateway.ledger.recorder import Recorder, to_nano
-from gateway.models import Model
+from gateway.model import Model
 from gateway.quota.plan import Tokens
 from gateway.quota.quota import Ask, Quota, Reservation
 from gateway.teams.access import Access

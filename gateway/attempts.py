@@ -37,7 +37,7 @@ from gateway.errors import (
 )
 from gateway.exchange import Exchange
 from gateway.fallback_attempts import FallbackAttempts
-from gateway.models import Model
+from gateway.model import Model
 from gateway.persistence import Persistence
 from gateway.retries import Retries
 from gateway.sse import Tail

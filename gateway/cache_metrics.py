@@ -11,7 +11,7 @@ from cache_index import WorkerId
 from cache_index.confirmed import Confirmed
 from gateway.kv_events.counters import StreamCounters
 from gateway.kv_events.feed import Trust
-from gateway.models import Model
+from gateway.model import Model
 
 
 class Streams(Protocol):

@@ -18,7 +18,8 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from cache_index import WorkerId
-from gateway.models import Model, Models
+from gateway.model import Model
+from gateway.models import Models
 from gateway.settings import Settings
 
 _log = logging.getLogger(__name__)

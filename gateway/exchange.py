@@ -7,7 +7,7 @@ from typing import Literal
 
 from gateway.ledger.entry import Entry
 from gateway.ledger.price import Price
-from gateway.models import Model
+from gateway.model import Model
 from gateway.quota.plan import Tokens
 from gateway.quota.quota import Reservation
 from gateway.rollout.route import Choice

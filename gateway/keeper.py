@@ -5,7 +5,7 @@ from collections.abc import Callable
 from cache_index import WorkerId
 from gateway.body import Body
 from gateway.errors import UnknownResponse
-from gateway.models import Model
+from gateway.model import Model
 from gateway.response_owners import Owner
 
 

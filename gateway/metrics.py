@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from cache_index import CacheIndex
-from gateway.models import Model
+from gateway.model import Model
 from gateway.tally import Histogram, ModelCounts, Tally
 
 

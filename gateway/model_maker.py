@@ -19,7 +19,7 @@ from gateway.disaggregation.division import Division
 from gateway.exact_prompts import ExactPrompts
 from gateway.followers import Followers
 from gateway.ledger.price import Price
-from gateway.models import Model
+from gateway.model import Model
 from gateway.ranks.addresses import Addresses
 from gateway.ranks.place import base_id, place_of
 from gateway.replicas.replicas import Sharing

@@ -31,7 +31,8 @@ from gateway.guardrails.guards import GuardedModels
 from gateway.incoming import LONG_BODY_BYTES, CallerGone, Incoming, Receive, Scope
 from gateway.keep_alive import KeepAlive
 from gateway.keeper import keeper_of
-from gateway.models import Model, Models
+from gateway.model import Model
+from gateway.models import Models
 from gateway.persistence import Persistence
 from gateway.response_owners import Owner, ResponseOwners
 from gateway.rollout.chooser import Asking, Chooser

@@ -16,7 +16,7 @@ from gateway.errors import (
     WaitsTooLong,
 )
 from gateway.exchange import Exchange
-from gateway.models import Model
+from gateway.model import Model
 from gateway.persistence import Persistence
 from routing.request import Request
 from routing.worker import Worker

@@ -10,7 +10,7 @@ from gateway.cache_check import Examinee, Verdict
 from gateway.exact_prompts import ExactPrompts
 from gateway.followers import Subject
 from gateway.kv_events.feed import Trust
-from gateway.models import Model
+from gateway.model import Model
 from gateway.tokenizers import Tokenizers
 from gateway.tokenizing.agreement import agreement, distrusted
 from gateway.tokenizing.engine_question import EngineAddress

@@ -13,7 +13,8 @@ from gateway.errors import InvalidField
 from gateway.incoming import CallerGone, Incoming
 from gateway.keeper import keeper_of
 from gateway.kv_events.feed import Trust
-from gateway.models import Model, Models
+from gateway.model import Model
+from gateway.models import Models
 from gateway.response_owners import ResponseOwners
 from gateway.rollout.chooser import Asking, Chooser
 from gateway.rollout.route import BY_WEIGHT, Choice

@@ -12,7 +12,8 @@ from gateway.discovery.sightings import Sightings
 from gateway.endings import Endings
 from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
-from gateway.models import Model, Models
+from gateway.model import Model
+from gateway.models import Models
 from gateway.server.stop import SCOPE_KEY, Stop
 
 StreamState = Callable[[WorkerId], Trust | None]

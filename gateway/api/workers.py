@@ -8,7 +8,8 @@ from msgspec import UNSET, UnsetType
 from cache_index import WorkerId
 from gateway.draining import Draining
 from gateway.errors import UnknownModel, UnknownWorker
-from gateway.models import Model, Models
+from gateway.model import Model
+from gateway.models import Models
 from gateway.ranks.placed_worker import meant_by
 
 

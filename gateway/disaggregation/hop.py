@@ -11,7 +11,7 @@ from gateway.disaggregation.nixl import NixlHop
 from gateway.disaggregation.prefills import Asked, Prefills
 from gateway.endpoints.endpoint import Endpoint
 from gateway.exchange import Exchange
-from gateway.models import Model
+from gateway.model import Model
 from gateway.persistence import Persistence
 from gateway.sse import Tail
 from routing.candidate import Candidate

@@ -11,7 +11,7 @@ from gateway.backends.backend import Call, WorkerBackend
 from gateway.disaggregation.division import Division
 from gateway.errors import ConnectFailed, UpstreamError, UpstreamRefused, UpstreamTimeout
 from gateway.exchange import Exchange
-from gateway.models import Model
+from gateway.model import Model
 from gateway.persistence import Persistence
 from gateway.tracing.span import Span
 from gateway.usage import Usage

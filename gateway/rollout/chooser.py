@@ -12,7 +12,8 @@ import msgspec
 
 from gateway.body import Body
 from gateway.errors import Forbidden, UnknownModel
-from gateway.models import Model, Models
+from gateway.model import Model
+from gateway.models import Models
 from gateway.response_owners import Owner
 from gateway.rollout.route import BY_RESPONSE, BY_WEIGHT, Choice, Route
 from gateway.rollout.traits import Traits, abilities_in

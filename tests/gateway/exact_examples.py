@@ -1,7 +1,7 @@
 """Exact prompts without a tokenizer, for tests of what is done with them."""
 
 from gateway.exact_prompts import ExactPrompts
-from gateway.models import Model
+from gateway.model import Model
 from gateway.tokenizing.exactness import Exact, NotExact
 from gateway.tokenizing.rung import RawPrompt
 from tests.routing.confirmed_examples import MODEL, TOKEN_HASHER

@@ -13,8 +13,9 @@ from gateway.draining import Draining
 from gateway.endings import EndedRequest
 from gateway.exchange import Exchange
 from gateway.ledger.price import Price
+from gateway.model import Model
 from gateway.model_names import ModelNames
-from gateway.models import Model, Models
+from gateway.models import Models
 from gateway.turnstile import Turnstile
 from routing.booking import Booking, Ending, Outcome
 from routing.candidate import Candidate

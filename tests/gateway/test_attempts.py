@@ -20,7 +20,7 @@ from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import GatewayError, InvalidField, NoWorker, ReplyBroken, UpstreamRefused, UpstreamTimeout
 from gateway.exchange import Exchange
 from gateway.ledger.price import Price
-from gateway.models import Model
+from gateway.model import Model
 from gateway.persistence import Persistence
 from gateway.turnstile import Turnstile
 from gateway.usage import Usage

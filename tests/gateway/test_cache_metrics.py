@@ -11,7 +11,7 @@ from cache_index.residency import Residency
 from gateway.cache_metrics import CacheCollector
 from gateway.kv_events.counters import StreamCounters
 from gateway.kv_events.feed import Trust
-from gateway.models import Model
+from gateway.model import Model
 from gateway.tokenizing.exactness import Exact, NotExact
 from tests.fakes.backends import Answers
 from tests.fakes.intake import some_counters

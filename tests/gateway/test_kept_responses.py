@@ -9,7 +9,7 @@ from gateway.exchange import Exchange
 from gateway.guardrails.guards import GuardedModels, ModelGuards
 from gateway.guardrails.tally import GuardrailTally
 from gateway.kept_responses import KeptResponses
-from gateway.models import Model
+from gateway.model import Model
 from gateway.response_owners import Owner, ResponseOwners
 from tests.fakes.backends import Answers, Fake, Refuses
 from tests.gateway.examples import a_model, the_models

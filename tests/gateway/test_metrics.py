@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cache_index import WorkerId
 from gateway.engine_metrics import EngineReading, Observation
 from gateway.metrics import Metrics, StateCollector
-from gateway.models import Model
+from gateway.model import Model
 from gateway.usage import Usage
 from tests.fakes.backends import Answers
 from tests.gateway.examples import Clock, a_model, an_ended_request

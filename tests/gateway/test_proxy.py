@@ -26,7 +26,7 @@ from gateway.endpoints.endpoint import Endpoint
 from gateway.endpoints.table import ENDPOINTS
 from gateway.keep_alive import KeepAlive
 from gateway.metrics import Metrics
-from gateway.models import Model
+from gateway.model import Model
 from gateway.persistence import Persistence
 from gateway.proxy import Proxy
 from gateway.request_log import RequestLog

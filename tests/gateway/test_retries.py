@@ -6,7 +6,7 @@ import pytest
 
 from cache_index import WorkerId
 from gateway.errors import ConnectFailed, HandedOver, ReplyBroken, UpstreamRefused, UpstreamTimeout, WaitsTooLong
-from gateway.models import Model
+from gateway.model import Model
 from gateway.persistence import Persistence
 from gateway.retries import MOST_BROKEN, Retries
 from routing.request import Request

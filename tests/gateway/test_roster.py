@@ -28,8 +28,9 @@ from gateway.followers import Followers, Subject
 from gateway.health import Health
 from gateway.kv_events.feed import Feed
 from gateway.kv_events.sources import Source, Sources
+from gateway.model import Model
 from gateway.model_maker import Knowledge
-from gateway.models import Model, Models
+from gateway.models import Models
 from gateway.ranks.placed_worker import PlacedWorker
 from gateway.ranks.population import nobody, spread
 from gateway.roster import Roster, rules_of

@@ -16,7 +16,7 @@ from gateway.disaggregation.division import Flow
 from gateway.exact_prompts import ExactPrompts
 from gateway.followers import Subject
 from gateway.kv_events.feed import Trust
-from gateway.models import Model
+from gateway.model import Model
 from gateway.simulator.tokenizer_folder import write_tokenizer
 from gateway.start_checks import StartChecks
 from gateway.tokenizers import Tokenizers

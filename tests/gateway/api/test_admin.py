@@ -10,7 +10,7 @@ import pytest
 
 from cache_index import WorkerId
 from gateway.app import create_app
-from gateway.models import Model
+from gateway.model import Model
 from gateway.settings import build
 from tests.gateway.asgi import Caller
 from tests.routing.examples import ABORTED, a_request, book

@@ -14,7 +14,7 @@ from gateway.body import parse_chat
 from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import GatewayError
 from gateway.kv_events.feed import Trust
-from gateway.models import Model
+from gateway.model import Model
 from gateway.response_owners import Owner, ResponseOwners
 from routing.booking import Ending, Outcome
 from routing.dispatcher import Immediate

@@ -16,7 +16,7 @@ from gateway.discovery.source import Source
 from gateway.endings import Endings
 from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
-from gateway.models import Model
+from gateway.model import Model
 from gateway.server import Message, Receive, Send
 from gateway.server.stop import SCOPE_KEY, Stop
 from gateway.settings import ServiceSettings

@@ -4,7 +4,7 @@ from cache_index import WorkerId
 from gateway.attempts import Attempts
 from gateway.disaggregation.division import Division, Flow
 from gateway.endpoints.table import ENDPOINTS
-from gateway.models import Model
+from gateway.model import Model
 from gateway.persistence import Persistence
 from routing.disaggregation import ByDecodeLoad, Handover, Rule
 from routing.request import Request

@@ -1,0 +1,42 @@
+"""What callers say in headers of how they want to be served."""
+
+import pytest
+
+from gateway.errors import InvalidField
+from gateway.wishes import patience_s_in, strategy_in, wanted_s_in
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({b"x-stainless-read-timeout": "600.0"}, 600.0),
+        ({b"x-stainless-timeout": "30"}, 30.0),
+        ({b"x-stainless-read-timeout": "never"}, None),
+        ({b"x-stainless-read-timeout": "0"}, None),
+        ({b"x-stainless-read-timeout": "inf"}, None),
+        ({}, None),
+    ],
+)
+def test_the_sdks_say_how_long_they_wait(headers: dict[bytes, str], expected: float | None) -> None:
+    """Nobody wrote those headers by hand, so what cannot be understood is no fault."""
+    assert expected == patience_s_in(headers.get)
+
+
+@pytest.mark.parametrize(("said", "expected"), [("0", 0.0), ("1.5", 1.5), (None, None)])
+def test_a_caller_may_say_when_it_wants_the_first_token(said: str | None, expected: float | None) -> None:
+    assert expected == wanted_s_in({b"x-warmgate-wanted-s": said}.get)
+
+
+@pytest.mark.parametrize("said", ["soon", "", "-1", "inf", "nan"])
+def test_a_time_that_is_none_is_the_callers_fault(said: str) -> None:
+    """Somebody wrote it by hand, and the message names the header."""
+    with pytest.raises(InvalidField, match="must be a number of seconds") as caught:
+        wanted_s_in({b"x-warmgate-wanted-s": said}.get)
+
+    assert "x-warmgate-wanted-s" == caught.value.param
+
+
+def test_a_strategy_is_asked_for_by_its_name() -> None:
+    assert ["kv_aware", None] == [strategy_in({b"x-warmgate-strategy": said}.get) for said in ("kv_aware", None)]
+    with pytest.raises(InvalidField, match="must be one of round_robin"):
+        strategy_in({b"x-warmgate-strategy": "best"}.get)
