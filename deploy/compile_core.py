@@ -53,6 +53,7 @@ REQUESTS = (
     "gateway/endpoints/endpoint.py",
     "gateway/entrance.py",
     "gateway/exchange.py",
+    "gateway/failed_workers.py",
     "gateway/headers.py",
     "gateway/incoming.py",
     "gateway/keeper.py",

@@ -16,6 +16,7 @@ from gateway.errors import (
     WaitsTooLong,
 )
 from gateway.exchange import Exchange
+from gateway.failed_workers import FailedWorkers
 from gateway.model import Model
 from gateway.persistence import Persistence
 from routing.request import Request
@@ -23,8 +24,6 @@ from routing.worker import Worker
 
 MOST_BROKEN = 8
 """Workers that may break over one request: it may be the request that breaks them."""
-PATIENCE_SHARE = 0.5
-"""Of the time that its caller waits, what a request may wait for a worker: whoever answers then needs time as well."""
 FOUND_DOWN_S = 5.0
 """A worker that broke off because it died is known to be down after so long: two health checks by default."""
 
@@ -49,7 +48,7 @@ class Retries:
         self._clock = clock
         self.has_hurried = False
         """It has not waited as long as it might have."""
-        self._failed_in: dict[WorkerId, int] = {}  # the life in which a worker failed
+        self._failed = FailedWorkers(model.fleet)
         self._paused: list[WorkerId] = []  # of these, the ones that only stalled
         self._broken = 0
         self._wait_until: float | None = None
@@ -57,7 +56,7 @@ class Retries:
     @property
     def has_begun(self) -> bool:
         """Some worker has failed."""
-        return bool(self._failed_in)
+        return len(self._failed) > 0
 
     def begin_another_wait(self) -> None:
         """What it has waited until now was for its first token, perhaps, and counts no more."""
@@ -69,12 +68,11 @@ class Retries:
 
     def has_not_failed(self, worker: WorkerId) -> bool:
         """Not in the life that it is in."""
-        failed_in = self._failed_in.get(worker)
-        return failed_in is None or failed_in != self._model.fleet.life(worker)
+        return worker not in self._failed
 
     def failed(self, worker: WorkerId, error: UpstreamError) -> None:
         """Leave *worker* alone as long as it lives this life."""
-        self._failed_in[worker] = self._model.fleet.life(worker)
+        self._failed.add(worker)
         if isinstance(error, UpstreamTimeout) and error.phase == "idle":
             self._paused.append(worker)
         if not isinstance(error, UpstreamRefused | ConnectFailed | HandedOver | PrefillFailed | AdapterMissing):
@@ -84,7 +82,7 @@ class Retries:
         """Whether there is a worker that had only paused, which may be asked from now on: it is better than nobody."""
         forgiven = bool(self._paused)
         for worker in self._paused:
-            self._failed_in.pop(worker, None)
+            self._failed.forgive(worker)
         self._paused.clear()
         return forgiven
 
@@ -118,7 +116,7 @@ class Retries:
             if spill_in_s is not None and waited_s >= spill_in_s:
                 raise WaitsTooLong("No worker is there, and later than that is not wanted", retry_after_s=RETRY_AFTER_S)
             is_known = not self._broken or waited_s > FOUND_DOWN_S
-            if self._failed_in and is_known and not any(_is_away(worker) for worker in self._model.fleet):
+            if self.has_begun and is_known and not any(_is_away(worker) for worker in self._model.fleet):
                 return False  # all are there, and fail at it
             await self._model.arrivals.next()
             if any(self._may_answer(request, worker) for worker in self._model.fleet):
@@ -129,13 +127,11 @@ class Retries:
         """Whether there is time left of what a request may wait; it begins to count with the first wait."""
         now = asyncio.get_running_loop().time()
         if self._wait_until is None:
-            patience_s = request.deadline_s
-            wait_s = self._persistence.wait_s
             since = now
             if self._may_hurry and not any(worker.is_answering for worker in self._model.fleet):
                 since = self._model.arrivals.deserted_since(now)  # in a long outage not every request waits anew
                 self.has_hurried = since < now
-            self._wait_until = since + (wait_s if patience_s is None else min(wait_s, PATIENCE_SHARE * patience_s))
+            self._wait_until = since + self._persistence.wait_at_most_s(request.deadline_s)
         return now < self._wait_until
 
     def _may_answer(self, request: Request, worker: Worker) -> bool:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from cache_index import WorkerId
 from gateway.attempt import OVERLOADED, Attempt
 from gateway.backends.backend import Call, WorkerBackend
 from gateway.disaggregation.division import Division
 from gateway.errors import ConnectFailed, UpstreamError, UpstreamRefused, UpstreamTimeout
 from gateway.exchange import Exchange
+from gateway.failed_workers import FailedWorkers
 from gateway.model import Model
 from gateway.persistence import Persistence
 from gateway.tracing.span import Span
@@ -101,8 +101,7 @@ class Prefills:
         self._exchange = exchange
         self._persistence = persistence
         self._clock = clock
-        self._failed_in: dict[WorkerId, int] = {}  # the life in which one failed
-        self._fleet = model.fleet
+        self._failed = FailedWorkers(model.fleet)
         self._wait_until: float | None = None
         self._has_cost = False  # the last one that failed had been sent something
 
@@ -111,7 +110,7 @@ class Prefills:
         now = self._clock()
         if not self._may_try(now):
             return None
-        order = [each for each in self._division.order(self._request, now) if self._is_new(each.worker)]
+        order = [each for each in self._division.order(self._request, now) if each.worker not in self._failed]
         for candidate in order:
             if not self._division.by_load.pays(self._request, decode, candidate):
                 return None
@@ -128,19 +127,20 @@ class Prefills:
         """Whether there is a prefill worker to be asked, after a wait for one; all waits together are a request's."""
         loop = asyncio.get_running_loop()
         if self._wait_until is None:
-            patience_s = self._request.deadline_s
-            wait_s = self._persistence.wait_s
-            self._wait_until = loop.time() + (wait_s if patience_s is None else min(wait_s, 0.5 * patience_s))
-        while len(self._failed_in) < MOST_PREFILLS and loop.time() < self._wait_until:
+            self._wait_until = loop.time() + self._persistence.wait_at_most_s(self._request.deadline_s)
+        while len(self._failed) < MOST_PREFILLS and loop.time() < self._wait_until:
             await self._model.arrivals.next()
-            if any(worker.is_ready and worker.role == "prefill" and self._is_new(worker.id) for worker in self._fleet):
+            if any(
+                worker.is_ready and worker.role == "prefill" and worker.id not in self._failed
+                for worker in self._model.fleet
+            ):
                 return True
         return False
 
     @property
     def has_failed(self) -> bool:
         """Whether one was asked in vain."""
-        return bool(self._failed_in)
+        return len(self._failed) > 0
 
     def first_byte_s(self, place: Place) -> float | None:
         """How long to wait for it before another is asked; None: as long as the timeouts allow."""
@@ -149,21 +149,17 @@ class Prefills:
 
     def failed(self, place: Place, error: UpstreamError | None = None) -> None:
         """It was asked in vain: *error*, or an answer that is of no use."""
-        worker = place.booking.worker
-        self._failed_in[worker] = self._model.fleet.life(worker)
+        self._failed.add(place.booking.worker)
         self._has_cost = not isinstance(error, ConnectFailed)
         place.failed(error)
 
     def _may_try(self, now: float) -> bool:
         """A prompt may be computed anew as often as the retry budget allows; nothing was spent on who is not there."""
-        if not self._failed_in:
+        if not self.has_failed:
             return True
-        if len(self._failed_in) >= MOST_PREFILLS:
+        if len(self._failed) >= MOST_PREFILLS:
             return False
         return not self._has_cost or self._model.retry_budget.take(now)
-
-    def _is_new(self, worker: WorkerId) -> bool:
-        return self._failed_in.get(worker) != self._model.fleet.life(worker)
 
     def _note(self, candidate: Candidate, order: list[Candidate]) -> None:
         """The cache that counts is that of the worker that computes."""

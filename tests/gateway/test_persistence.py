@@ -3,6 +3,13 @@
 from gateway.persistence import Persistence
 
 
+def test_a_request_waits_for_half_of_its_callers_time_at_most() -> None:
+    """Whoever answers then needs time as well."""
+    persistence = Persistence(wait_s=60.0)
+
+    assert [60.0, 60.0, 15.0] == [persistence.wait_at_most_s(deadline_s) for deadline_s in (None, 600.0, 30.0)]
+
+
 def test_the_wait_for_a_first_byte_follows_from_the_prediction() -> None:
     assert 6.5 == Persistence(first_byte_factor=3.0, first_byte_margin_s=5.0).first_byte_s(0.5)
 
