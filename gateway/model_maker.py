@@ -33,7 +33,8 @@ from routing.disaggregation import ByDecodeLoad, Handover, Rule
 from routing.dispatcher import Dispatcher, Immediate
 from routing.fair_queue import Fairness
 from routing.fleet import Fleet
-from routing.late_binding import LateBinding, Patience
+from routing.late_binding import LateBinding
+from routing.patience import Patience
 from routing.retry_budget import RetryBudget
 from routing.strategies import STRATEGIES
 from routing.strategies.by_name import StrategiesByName

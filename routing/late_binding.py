@@ -22,7 +22,6 @@ Where workers are in pools, a home is sought in the next pool as well once the w
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -35,12 +34,13 @@ from routing.dispatcher import Dispatch, Immediate, Refusal, admitting_first
 from routing.explanation import Explanation
 from routing.fair_queue import Fairness, FairQueue
 from routing.fleet import Fleet
+from routing.fleet_view import ROUNDING_S, FleetView
+from routing.patience import Patience
 from routing.reason import reason_of
 from routing.rendezvous import Rendezvous
 from routing.request import Request
 from routing.sessions import Sessions
 from routing.strategies.by_name import StrategiesByName
-from routing.strategies.prefix_aware import DECODE_PRICE, externality
 from routing.waiting import Seconds, Waiting
 from routing.worker import Worker
 
@@ -60,60 +60,6 @@ times are wrong by and the way to an engine and back, and binds nobody to a work
 HEARTBEAT_S = 0.5
 """Between two looks at the queue where nothing says that anything has changed."""
 NOBODY: Final[list[Candidate]] = []
-ROUNDING_S = 1e-9
-"""When a backlog was to have reached the depth it may be a hair above."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long what is waited for. The defaults did best when real traces were replayed; none of them is critical."""
-
-    depth_s: float = 0.05
-    """A worker with no more backlog is about to be free: what is sent now begins when it is."""
-    max_wait_s: float = 120.0
-    """A session's first request that has waited so long comes before all others; so does whatever would be late for
-    when it is wanted.
-
-    Not so the requests that follow: those that wait so long are cold, and where many are they would cost the warm ones
-    their caches, until the queue is one of cold requests in the order in which they came. Their wait moves them up.
-    """
-    head_start_s: float = 30.0
-    """How much waiting counts little beside what a prompt costs."""
-    price: float = 3.0
-    """Most seconds of waiting that a second of prefill is worth when a home is sought: it delays those who come after.
-
-    Where the fleet idles half of the time it is 2, where it idles 1: as for `PrefixAware`. So below saturation nobody
-    waits long for a hot prefix; it spreads.
-    """
-    most_waiting: int = 4096
-    """With as many waiting, more are released at once."""
-    fresh_s: float = 0.5
-    """A prompt is looked up again in the caches when what was found is older, and always before its release."""
-    most_lookups: int = 32
-    """Of them at one look at the queue; the others keep what was found."""
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """Workers at one moment, by place, with what is believed to be sent to them."""
-
-    backlog_s: Seconds
-    """Without end where nothing can be sent."""
-    slower_s: Seconds
-    """What each output token of one more request costs the others."""
-    way_s: Seconds
-    """What each costs more than one that is near."""
-    room: Seconds
-    """How many more can be sent there, as far as that is known."""
-    is_open: npt.NDArray[np.bool_]
-    """Has room whatever its backlog is believed to be."""
-    depth_s: float
-    price: float
-    """Seconds of waiting that a second of prefill is worth."""
-
-    def takes(self) -> npt.NDArray[np.bool_]:
-        """Whether what is sent there is computed as soon as that is possible at all."""
-        return ((self.backlog_s <= self.depth_s) | self.is_open) & (self.room >= 1.0)
 
 
 class LateBinding:
@@ -130,7 +76,7 @@ class LateBinding:
         fleet: Fleet,
         strategies: StrategiesByName,
         rng: random.Random,
-        patience: Patience = Patience(),
+        patience: Patience | None = None,
         fairness: Fairness | None = None,
         *,
         ties: Rendezvous | None = None,
@@ -139,7 +85,7 @@ class LateBinding:
         self._fleet = fleet
         self._strategies = strategies
         self._immediate = Immediate(fleet, strategies)
-        self._patience = patience
+        self._patience = patience or Patience()
         self._fairness = fairness
         self._ties = ties
         self._rng = np.random.default_rng(rng.getrandbits(64))
@@ -305,7 +251,7 @@ class LateBinding:
             if refusal is not None:
                 self._refused.append(refusal)
 
-    def _release_to(self, view: _View, now: float) -> Iterator[Dispatch]:
+    def _release_to(self, view: FleetView, now: float) -> Iterator[Dispatch]:
         patience, lookups = self._patience, self._patience.most_lookups
         for each in self._in_order(now):
             takes = view.takes()
@@ -356,7 +302,7 @@ class LateBinding:
     def _is_taken(self, place: int, each: Waiting, takes: npt.NDArray[np.bool_]) -> bool:
         return bool(takes[place] and np.isfinite(each.prefill_s[place]))
 
-    def _place(self, each: Waiting, view: _View, takes: npt.NDArray[np.bool_]) -> int:
+    def _place(self, each: Waiting, view: FleetView, takes: npt.NDArray[np.bool_]) -> int:
         """The place where it stands, behind those who stand before it."""
         request, name = each.request, self._name(each.request)
         if request.pinned is not None:
@@ -408,24 +354,8 @@ class LateBinding:
             self._immediate.submit(request, since)
         yield from self._immediate.poll(now)
 
-    def _view(self, now: float) -> _View:
-        workers = self._note_workers()
-        depth_s = self._patience.depth_s + ROUNDING_S
-        backlog_s, slower_s = np.full(len(workers), np.inf), np.zeros(len(workers))
-        room, is_open = np.full(len(workers), np.inf), np.zeros(len(workers), np.bool_)
-        way_s = np.array([worker.way_s for worker in workers])
-        busy_shares = []
-        for place, worker in enumerate(workers):
-            if worker.is_ready:
-                load = worker.load(now)
-                backlog_s[place] = load.backlog_s
-                busy_shares.append(load.busy_share)
-                slower_s[place] = load.decode_s_per_token * load.in_flight * DECODE_PRICE
-                if self._fairness is not None:
-                    room[place] = worker.room(load.backlog_s, depth_s, now)
-                    is_open[place] = load.backlog_s > depth_s and room[place] >= 1.0
-        price = min(self._patience.price, 1.0 + externality(busy_shares))
-        return _View(backlog_s, slower_s, way_s, room, is_open, depth_s, price)
+    def _view(self, now: float) -> FleetView:
+        return FleetView.of(self._note_workers(), self._patience, now, counts_room=self._fairness is not None)
 
     def _note_workers(self) -> list[Worker]:
         """Everybody is looked up again when others are there than before."""
@@ -493,7 +423,7 @@ class LateBinding:
         if admitting:
             each.cost_s += request.output_tokens * admitting[0].load.decode_s_per_token
 
-    def _home(self, each: Waiting, view: _View) -> int:
+    def _home(self, each: Waiting, view: FleetView) -> int:
         """The place where it costs least; among equals any, or the one that replicas choose as well."""
         costs_s = view.backlog_s + view.price * (each.prefill_s + each.evicts_s)
         costs_s += view.slower_s * each.request.output_tokens + view.way_s

@@ -10,7 +10,7 @@ from benchmarks.replay.bench import FIRST_WAITS, Bench, lead_bar, mean_ttft_s, s
 from benchmarks.replay.setting import AGENTIC, CONVERSATION, RAG, SETTINGS, SYNTHETIC, Setting
 from benchmarks.replay.summary import Summary
 from benchmarks.report import Bar, Report
-from routing.late_binding import Patience
+from routing.patience import Patience
 from routing.strategies import NAMES
 
 EVERYBODY = tuple(dict.fromkeys((*NAMES, *POLICIES, *BOUNDS)))

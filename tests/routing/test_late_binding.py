@@ -13,7 +13,8 @@ from routing.booking import Booking
 from routing.dispatcher import Dispatch, Dispatcher, Immediate, Refusal
 from routing.fair_queue import Fairness
 from routing.fleet import Fleet
-from routing.late_binding import LateBinding, Patience
+from routing.late_binding import LateBinding
+from routing.patience import Patience
 from routing.rendezvous import Rendezvous
 from routing.request import NORMAL, Request
 from routing.strategies import NAMES, STRATEGIES
