@@ -12,7 +12,7 @@ from gateway.api.admin_v1.sqlite_claims import SqliteClaims
 from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import SqliteFile
 from tests.gateway.examples import Clock
-from tests.storage import RedisServer
+from tests.storage import PATIENCE_S, RedisServer
 
 ONE, OTHER = Claim("a", "one", "blue"), Claim("a", "other", "red")
 
@@ -25,7 +25,7 @@ async def claims(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         await file.aclose()
     else:
         server: RedisServer = request.getfixturevalue("redis_server")
-        link = redis_link(server.url)
+        link = redis_link(server.url, timeout_s=PATIENCE_S)
         yield RedisClaims(link)
         await link.aclose()
 

@@ -18,7 +18,7 @@ from gateway.ledger.sqlite_usage import SqliteUsage
 from gateway.ledger.usage_store import UsageStore
 from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import SqliteFile
-from tests.storage import RedisServer
+from tests.storage import PATIENCE_S, RedisServer
 
 A_RECORD = UsageRecord(
     time="2026-11-21T08:00:00.000Z",
@@ -75,7 +75,7 @@ async def sqlite_ledger(*, scanned: int = sqlite_usage.SCANNED) -> AsyncIterator
 
 @asynccontextmanager
 async def redis_ledger(server: RedisServer, *, scanned: int = redis_usage.SCANNED) -> AsyncIterator[Ledger]:
-    link = redis_link(server.url)
+    link = redis_link(server.url, timeout_s=PATIENCE_S)
     script = f"{redis_usage.LUA}\nledger_book(unpack(ARGV))"
 
     async def book(entries: Sequence[Entry]) -> None:

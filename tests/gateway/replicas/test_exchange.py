@@ -222,7 +222,7 @@ async def test_a_redis_that_hangs_is_one_that_is_away(redis_servers: RedisServer
 async def test_a_gateway_starts_without_redis(redis_servers: RedisServers, caplog: pytest.LogCaptureFixture) -> None:
     """`agree` says so, the log says it once, and the exchange begins when it is there."""
     redis = redis_servers.make()
-    async with replica(redis.url, b"1", timeout_s=0.3) as one:
+    async with replica(redis.url, b"1") as one:
         assert not await one.exchange.agree()
 
         await until(lambda: len(caplog.records) > 0)

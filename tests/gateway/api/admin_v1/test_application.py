@@ -14,7 +14,7 @@ from gateway.storage.redis_link import redis_link
 from gateway.teams.redis_teams import RedisTeamStore
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault
 from tests.gateway.examples import a_draining, the_models
-from tests.storage import RedisServer
+from tests.storage import PATIENCE_S, RedisServer
 
 OF_A_GATEWAY = {f"{PREFIX}/{path}" for path in ("workers", "workers/drain", "workers/undrain", "models", "reload")}
 
@@ -80,7 +80,7 @@ async def test_over_redis_everything_is_answered_as_over_sqlite(redis_server: Re
 
     async with administration() as embedded:
         expected = await answers(embedded)
-    link = redis_link(redis_server.url)
+    link = redis_link(redis_server.url, timeout_s=PATIENCE_S)
     stores = RedisTeamStore(link), RedisUsage(link), RedisClaims(link)
     async with administration(stores=stores) as shared:
         found = await answers(shared)

@@ -6,14 +6,14 @@ from redis.asyncio import Redis
 from gateway.api.admin_v1.claims import LIFETIME_S, Claim
 from gateway.api.admin_v1.redis_claims import RedisClaims
 from gateway.storage.redis_link import redis_link
-from tests.storage import RedisServer
+from tests.storage import PATIENCE_S, RedisServer
 
 pytestmark = pytest.mark.redis
 
 
 async def test_redis_forgets_a_claim_by_itself(redis_server: RedisServer) -> None:
     """After a day."""
-    link = redis_link(redis_server.url)
+    link = redis_link(redis_server.url, timeout_s=PATIENCE_S)
     await RedisClaims(link).take(Claim("a", "one", "blue"))
     await link.aclose()
     async with Redis.from_url(redis_server.url) as client:
