@@ -8,14 +8,13 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
-from prometheus_client import ProcessCollector
 from prometheus_client.registry import Collector
 
 from cache_index import Hasher, RadixTree
@@ -30,6 +29,7 @@ from gateway.api.admin_v1.application import admin_api
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.api.application import probes_api, public_api
 from gateway.api.explain import Explainer
+from gateway.api.first_use import OFTEN_ASKED, used_once
 from gateway.api.usage import SelfView
 from gateway.backends.client import WorkerClient
 from gateway.cache_check import CacheCheck
@@ -59,6 +59,7 @@ from gateway.metrics import Metrics, StateCollector
 from gateway.model_maker import Knowledge
 from gateway.models import Models
 from gateway.persistence import Persistence
+from gateway.process_metrics import ProcessMetrics
 from gateway.proxy import Proxy
 from gateway.ranks.census import Census
 from gateway.ranks.inquiry import Inquiry
@@ -79,6 +80,7 @@ from gateway.tokenizers import Tokenizers
 from gateway.tracing.tracing import Tracing
 
 Clock = Callable[[], float]
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 TOKEN_THREADS = 1
 """That make tokens of long prompts: native code beside the event loop; more would take the core that it has."""
@@ -166,14 +168,25 @@ def create_app(
     lines go to *log_sink*, default stdout.
     """
     parts = _parts(settings, configuration, log_sink)
-    api = _public(settings, parts)
+    admin = _admin(settings, parts)
+
+    @asynccontextmanager
+    async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+        async with _alive(parts):
+            for app in (api, probes):
+                await used_once(app, OFTEN_ASKED)
+            await used_once(admin)
+            yield
+
+    api = _public(settings, parts, lifespan)
+    probes = probes_api(api)
     return Gateway(
         api,
         parts.path.proxy,
-        admin=_admin(settings, parts),
+        admin=admin,
         admin_prefix=ADMIN_PREFIX,
         is_admin_apart=settings.admin.port is not None,
-        probes=probes_api(api),
+        probes=probes,
     )
 
 
@@ -272,7 +285,7 @@ def _path(settings: Settings, outside: _Outside, fleet: _Fleet, rules: _Rules, e
     return _Path(proxy, endings, disconnects, keep_alive, owners)
 
 
-def _public(settings: Settings, parts: _Parts) -> FastAPI:
+def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
     fleet, tenancy, path = parts.fleet, parts.rules.tenancy, parts.path
     stream_state = fleet.knowledge.followers.state
     api = public_api(
@@ -293,7 +306,7 @@ def _public(settings: Settings, parts: _Parts) -> FastAPI:
         admin_access=_admin_access(settings),
         access=tenancy.access,
         draining=fleet.draining,
-        lifespan=partial(_lifespan, parts),
+        lifespan=lifespan,
     )
     stores = tenancy.stores
     api.state.self_view = SelfView(
@@ -324,7 +337,8 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
 
 
 @asynccontextmanager
-async def _lifespan(parts: _Parts, _: FastAPI) -> AsyncIterator[None]:
+async def _alive(parts: _Parts) -> AsyncIterator[None]:
+    """Inside, requests can be served."""
     outside, fleet, rules = parts.outside, parts.fleet, parts.rules
     followed, replicas = parts.followed, parts.replicas
     async with outside.client, outside.questions:
@@ -398,7 +412,6 @@ def _taking(fleet: _Fleet, rules: _Rules) -> Callable[[Settings], None]:
 
 def _metrics(settings: Settings, fleet: _Fleet, *others: Collector) -> Metrics:
     metrics, models, knowledge = Metrics(), fleet.models, fleet.knowledge
-    ProcessCollector(registry=metrics.registry)
     index_bytes, confirmed_bytes = settings.index.max_bytes, settings.kv_events.max_bytes
     for collector in (
         *others,
@@ -406,6 +419,7 @@ def _metrics(settings: Settings, fleet: _Fleet, *others: Collector) -> Metrics:
         CacheCollector(models, knowledge.followers, knowledge.confirmed, max_confirmed_bytes=confirmed_bytes),
         CascadeMetrics(lambda: [model.cascade for model in models], clock=time.monotonic),
         RouteMetrics(models),
+        ProcessMetrics(),
     ):
         metrics.registry.register(collector)
     return metrics

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 
 from gateway.server.admin_port import listening, with_admin_port
 from gateway.server.asgi import App
-from gateway.server.descriptors import clients_within, raise_limit
+from gateway.server.descriptors import clients_within, make_room, raise_limit, room_for
 from gateway.server.listener import ServerError, address_of, bind
 from gateway.server.on_granian import run_on_granian
 from gateway.server.on_uvicorn import limits_of, run_on_uvicorn
@@ -85,9 +85,10 @@ def serve(
 
 
 def _within_descriptors(server: ServerSettings) -> ServerSettings:
-    """*server* with no more client connections than this process can have."""
+    """*server* with no more client connections than this process can have, and room for them."""
     limit, wanted = raise_limit(), server.max_connections
     fits = clients_within(limit, wanted)
+    make_room(room_for(fits, limit))
     if fits == wanted:
         return server
     # Who has set nothing has nothing to mend: the default is more than most machines see.

@@ -1,11 +1,14 @@
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.server.descriptors import PER_CLIENT, clients_within, raise_limit
+from gateway.server.descriptors import PER_CLIENT, clients_within, raise_limit, room_for
 
 
 @pytest.fixture
@@ -42,3 +45,47 @@ def test_what_is_let_in_never_takes_all(limit: int, wanted: int) -> None:
 
     assert 1 <= fits <= wanted
     assert fits == 1 or fits * PER_CLIENT <= limit
+
+
+@pytest.mark.parametrize(
+    ("clients", "limit", "room"),
+    [(200, None, 912), (200, 20_000, 912), (384, 1_024, 1_024), (10**6, None, 65_536), (10**6, 10**6, 65_536)],
+)
+def test_there_is_room_for_all_clients_and_what_else_there_is(clients: int, limit: int | None, room: int) -> None:
+    """Within the limit, and for half a MiB at most: who has more clients than that has them nevertheless."""
+    assert room == room_for(clients, limit)
+
+
+def room() -> int:
+    """Descriptors that the kernel's table of this process holds."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("FDSize:")[2].split(maxsplit=1)[0])
+
+
+def in_a_process(call: str) -> list[int]:
+    """Room and open descriptors before and after *call*, in a process that has few."""
+    told = "print(room(), len([*Path('/proc/self/fd').iterdir()]))"
+    imports = [
+        "import resource",
+        "from pathlib import Path",
+        "from gateway.server.descriptors import make_room",
+        "from tests.gateway.server.test_descriptors import room",
+    ]
+    code = "\n".join([*imports, told, call, told])
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
+    return [int(number) for number in ran.stdout.split()]
+
+
+def test_the_table_has_room_for_all_clients_from_the_start() -> None:
+    """Nothing stays open."""
+    before, opened, after, opened_after = in_a_process("make_room(912)")
+
+    assert before < 912 <= after
+    assert opened == opened_after
+
+
+def test_no_room_is_made_that_the_limit_forbids() -> None:
+    """Nor is that an error: the table grows then as it always did."""
+    before, _, after, _ = in_a_process("resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); make_room(912)")
+
+    assert before == after
