@@ -223,7 +223,7 @@ async def test_a_pod_whose_end_was_never_told_gets_no_requests_for_long(tmp_path
         await there.until(a="up")
         took_s = loop.time() - gone_at
         assert {"a"} == set(await there.answered(clients))
-        assert took_s < 1.0 + 2.0  # of a machine that has other things to do
+        assert took_s < 1.0 + 5.0  # of a machine that has other things to do
 
         # The same with a watch that is open, and says nothing at all.
         there.api.faults.hung_watches = True

@@ -127,7 +127,7 @@ async def test_what_was_used_beyond_an_estimate_survives_once_it_is_booked(stage
     budget = await stage.store.reserve("blue", "c", [usd(0.11)], partial(entry, "lost"))
 
     assert isinstance(tokens, Refused)
-    assert 45.0 <= tokens.wait_s <= 45.0 + 0.5
+    assert 45.0 <= tokens.wait_s <= 45.0 + 5.0
     assert isinstance(budget, Refused)
 
 
