@@ -27,8 +27,9 @@ test-compiled: wheel
 	cp -r tests benchmarks pyproject.toml README.md $(COMPILED)
 	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest -n logical --dist loadfile tests/cache_index tests/routing tests/contracts tests/e2e \
 		tests/gateway/ledger tests/gateway/quota tests/gateway/teams tests/gateway/server tests/gateway/upstream \
-		$(foreach part,admission arrivals attempt body disconnects downstream endings exchange headers incoming keeper \
-		model_names models open_streams prompt request_log response_owners retries splice tally timestamp usage,tests/gateway/test_$(part).py)
+		$(foreach part,admission arrivals attempt body disconnects downstream endings exchange failed_workers headers incoming \
+		keeper model model_names models open_streams persistence prompt request_log response_owners retries splice tally \
+		timestamp usage wishes,tests/gateway/test_$(part).py)
 
 # Looks for longer than a run of all tests can: 10,000 examples each, and schemathesis on /openapi.json.
 fuzz: $(VENV)/.test
