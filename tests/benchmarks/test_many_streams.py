@@ -3,7 +3,18 @@ from contextlib import suppress
 
 import pytest
 
-from benchmarks.many_streams import DIRECT, OURS, Events, Found, Stream, events_of, parse_arguments, tell, watch
+from benchmarks.many_streams import (
+    DIRECT,
+    OURS,
+    Events,
+    Found,
+    Stream,
+    counted_in_flight,
+    events_of,
+    parse_arguments,
+    tell,
+    watch,
+)
 from benchmarks.memory import Prompts, address
 from benchmarks.processes import ChildFailedError
 from benchmarks.report import Circumstances, Report
@@ -110,6 +121,26 @@ async def test_streams_that_are_all_refused_stop_the_run() -> None:
     async with listening(hang_up) as url:
         with pytest.raises(ChildFailedError, match="nobody: no stream began"):
             await watch(url, REQUESTS[:2], events=1, name="nobody", target=None)
+
+
+async def test_streams_under_way_are_counted_over_all_models() -> None:
+    """The gauge of that name, and no other."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        lines = (
+            b"# TYPE warmgate_requests_in_flight gauge",
+            b'warmgate_requests_in_flight{model="tiny"} 4999.0',
+            b'warmgate_requests_in_flight{model="other"} 1.0',
+            b'warmgate_worker_in_flight{model="tiny",worker="a"} 7.0',
+        )
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"\n".join(lines) + b"\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+
+        assert 5000.0 == await counted_in_flight(f"http://127.0.0.1:{port}")
 
 
 def test_only_what_comes_while_all_are_open_counts() -> None:
