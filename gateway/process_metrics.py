@@ -17,7 +17,7 @@ _PAGE_BYTES = resource.getpagesize()
 
 
 class ProcessMetrics(Collector):
-    """Tells nothing where there is no `/proc`."""
+    """Tells nothing where there is no `/proc`, or one that is not Linux's: all other metrics are told nevertheless."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
@@ -26,11 +26,11 @@ class ProcessMetrics(Collector):
         try:
             # Behind the name, which may hold anything: proc_pid_stat(5) counts from 1, and this is its third field.
             stat = (self._proc / "self/stat").read_bytes().rpartition(b")")[2].split()
+            user, system, started, virtual_bytes, resident_pages = (int(stat[at - 3]) for at in (14, 15, 22, 23, 24))
             booted_at = self._booted_at()
             open_fds = self._open_fds()
-        except OSError:
+        except (OSError, IndexError, ValueError):
             return
-        user, system, started, virtual_bytes, resident_pages = (int(stat[field - 3]) for field in (14, 15, 22, 23, 24))
         yield CounterMetricFamily(
             "process_cpu_seconds_total",
             "Total user and system CPU time spent in seconds.",

@@ -80,3 +80,14 @@ def test_without_proc_nothing_is_told(tmp_path: Path) -> None:
     registry.register(ProcessMetrics(tmp_path))
 
     assert [] == list(registry.collect())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("stat", "cpu  1 2 3\n"), ("self/stat", ""), ("self/stat", "7 (a) R x y\n")]
+)
+def test_a_proc_that_tells_something_else_is_none(tmp_path: Path, name: str, text: str) -> None:
+    """As a sandbox may have it: a scrape must not fail of it."""
+    proc = a_proc(tmp_path)
+    (proc / name).write_text(text)
+
+    assert {} == told(proc)
