@@ -8,7 +8,7 @@ Pure: messages and the time come in; `steps` come out, to be done in their order
 3. A replay shows what the engine's ring still has. If the ring begins after what was taken in last, all is begun anew
    from there: what it tells is true, only not everything.
 4. As long as replays bring something, they are asked for again. A batch that two of them in a row did not bring is
-   lost; it is never asked for again, and the stream goes on.
+   lost; it is never asked for again, and the stream goes on. A long replay is confirmed by one more.
 5. Nothing is taken in before the first replay of a connection has shown which life this is.
 
 A published message that claims to continue, but was made before what was taken in last, is left to the next replay: it
@@ -81,6 +81,10 @@ class Patience:
 
 FRUITLESS_ASKS = 2
 BROKEN_ASKS = 3
+LONG_REPLAY = 50
+"""Answers from which on a replay that ended is confirmed by another one from its last batch. The ROUTER of vLLM up to
+0.32 drops messages beyond its high-water mark (ZeroMQ's default is 1,000) and may still send the end marker, so an end
+alone does not prove that everything came. A replay shorter than every plausible mark cannot have been cut."""
 
 
 @dataclass(slots=True)
@@ -93,6 +97,7 @@ class _Running:
     taken_before: int | None
     heard_at: float
     has_begun: bool = False
+    answers: int = 0
 
 
 class Sequencer:
@@ -211,6 +216,7 @@ class Sequencer:
         if running is None:
             return
         running.heard_at = now
+        running.answers += 1
         self._has_ring = True
         if not running.has_begun:
             running.has_begun = True
@@ -438,6 +444,8 @@ class Sequencer:
         self._take_waiting()
         if not self._waiting:
             self._fruitless = 0
+            if running.answers >= LONG_REPLAY:
+                self._start_ask(now)
             return
         self._fruitless = self._fruitless + 1 if self._taken == running.taken_before else 0
         if self._fruitless >= FRUITLESS_ASKS:

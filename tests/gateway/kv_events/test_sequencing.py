@@ -263,6 +263,28 @@ def test_replays_go_on_as_long_as_they_bring_something() -> None:
     assert asked(sequencer) is None
 
 
+def test_a_long_replay_that_ended_is_confirmed() -> None:
+    """A ROUTER that dropped the tail of a long replay may still send its end marker."""
+    sequencer = a_sequencer()
+    replay(sequencer, *range(50))
+    assert Ask(2, 49) == asked(sequencer)
+    assert is_behind(sequencer)
+    replay(sequencer, 49, *range(50, 60))
+
+    assert [Begin("complete"), *range(60)] == drained(sequencer)
+    assert asked(sequencer) is None
+    assert not is_behind(sequencer)
+
+
+def test_a_replay_of_49_batches_is_not_confirmed() -> None:
+    """No engine has so small a high-water mark, so nothing of it can have been dropped."""
+    sequencer = a_sequencer()
+    replay(sequencer, *range(49))
+
+    assert asked(sequencer) is None
+    assert not is_behind(sequencer)
+
+
 def test_a_ring_that_begins_after_what_is_known() -> None:
     """What was not heard are also removals: so all begins anew, from what is surely true."""
     sequencer = caught_up(0, 1)

@@ -260,17 +260,18 @@ async def test_a_client_that_goes_frees_the_engine(slow_worker: httpx.AsyncClien
 
 
 async def test_a_preempted_request_has_the_same_answer() -> None:
-    """Six answers that do not fit in the cache together are those that each gets alone."""
-    bodies = [{"prompt": f"Story {number}: {LONG[:400]}", "max_tokens": 150, "ignore_eos": True} for number in range(6)]
+    """Six prompts of one request, whose answers do not fit in the cache together, get what each gets alone."""
+    prompts = [f"Story {number}: {LONG[:400]}" for number in range(6)]
+    body = {"max_tokens": 150, "ignore_eos": True}
     async with (
         serving(SimulatorOptions(port=0, speed=200, blocks=40)) as url,
         httpx.AsyncClient(base_url=url, timeout=20, verify=False) as worker,
     ):
-        together = await asyncio.gather(*(answer(worker, "/v1/completions", body) for body in bodies))
+        together = await answer(worker, "/v1/completions", {**body, "prompt": prompts})
         metrics = (await worker.get("/metrics")).text
-        alone = [await answer(worker, "/v1/completions", body) for body in bodies]
+        alone = [await answer(worker, "/v1/completions", {**body, "prompt": prompt}) for prompt in prompts]
 
-    assert [one["choices"][0]["text"] for one in alone] == [one["choices"][0]["text"] for one in together]
+    assert [one["choices"][0]["text"] for one in alone] == [choice["text"] for choice in together["choices"]]
     assert 'vllm:num_preemptions_total{engine="0",model_name="tiny"} 0.0' not in metrics
 
 
