@@ -22,6 +22,7 @@ from gateway.body_fields import (
     decode_chats,
     decode_text,
 )
+from gateway.engine_fields import engine_fields_of
 from gateway.errors import InvalidField, MalformedBody
 from gateway.prompt import chat_prompt, embeds_prompt, joined, text_prompt, token_prompt
 
@@ -46,6 +47,7 @@ class Body(Value):
         "previous_response_id",
         "user",
         "imposes_salt",
+        "engine_fields",
     )
     __slots__ = __match_args__
 
@@ -65,6 +67,7 @@ class Body(Value):
         previous_response_id: str | None = None,
         user: str | None = None,
         imposes_salt: bool = False,
+        engine_fields: tuple[str, ...] = (),
     ) -> None:
         self.model: Final = model
         self.streams: Final = streams
@@ -92,6 +95,8 @@ class Body(Value):
         """The end user that the caller names: ``safety_identifier``, else ``user``."""
         self.imposes_salt: Final = imposes_salt
         """`cache_salt` is the gateway's: the worker has to be told."""
+        self.engine_fields: Final = engine_fields
+        """Names of the fields that it was sent with and that are an engine's own, see `gateway.engine_fields`."""
 
 
 Completion = Body
@@ -143,7 +148,9 @@ def parsed(raw: bytes, read: Callable[[bytes], Body]) -> Body:
         raise MalformedBody("JSON is nested too deeply") from error
 
 
-def without_prompt(model: str | None, *, streams: bool = False, max_tokens: int | None = 0) -> Body:
+def without_prompt(
+    model: str | None, *, streams: bool = False, max_tokens: int | None = 0, engine_fields: tuple[str, ...] = ()
+) -> Body:
     """A body with nothing in it to route by: any worker can serve it as well as another.
 
     Raises:
@@ -161,6 +168,7 @@ def without_prompt(model: str | None, *, streams: bool = False, max_tokens: int 
         n=1,
         reads_cache=False,
         writes_cache=False,
+        engine_fields=engine_fields,
     )
 
 
@@ -229,6 +237,7 @@ def _completion(body: CommonFields, *, prompt: bytes, prompts: int = 1) -> Body:
         n=prompts if n is None else n * prompts,
         reads_cache=body.prompt_logprobs is None and not echoes_logprobs,
         user=body.safety_identifier or body.user or None,
+        engine_fields=engine_fields_of(body),
     )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from gateway.engine_fields import EngineFields
+
 Part = str | dict[str, Any]
 """Of a message's content."""
 
@@ -27,7 +29,7 @@ class StreamOptions(msgspec.Struct, gc=False):
     include_usage: bool | None = None
 
 
-class CommonFields(msgspec.Struct, gc=False):
+class CommonFields(EngineFields, gc=False):
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | UnsetType | None = UNSET

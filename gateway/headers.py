@@ -13,6 +13,25 @@ CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 REPLACED = frozenset({b"host", b"content-length", b"x-request-id", b"expect", b"accept-encoding", b"content-type"})
 """Said anew on the way up. Compression is not asked for: usage is read in passing."""
 
+STEERING: Final = (
+    b"x-data-parallel-",
+    b"x-dynamo-",
+    b"x-override-",
+    b"x-smg-",
+    b"x-sglext-",
+    b"x-vllm-",
+    b"x-prefiller-",
+    b"x-encoder-",
+    b"x-gateway-destination-",
+    b"x-worker-instance-id",
+    b"x-dp-rank",
+    b"x-tenant-id",
+    b"target-pod",
+    b"routing-strategy",
+)
+"""How the names of headers begin that tell an engine, or a router before it, who is to answer, how early, or from where
+to fetch a prompt: vLLM's, SGLang's, Dynamo's, llm-d's and AIBrix's. A caller's own never pass: the gateway chooses."""
+
 _STOPPED: Final = HOP_BY_HOP | CREDENTIALS | REPLACED
 _OURS: Final = frozenset(
     {
@@ -49,7 +68,7 @@ _PLAIN: Final = re.compile(rb"[!-~]{1,128}")
 
 def upstream(headers: Headers, request_id: bytes, content_type: bytes) -> Headers:
     """The caller's headers as a worker gets them; their names are in lower case, as ASGI has them."""
-    kept = [header for header in headers if header[0] not in _STOPPED]
+    kept = [header for header in headers if header[0] not in _STOPPED and not header[0].startswith(STEERING)]
     if any(header[0] == b"connection" for header in headers):
         passing = {name for name, _ in end_to_end(headers)}  # without those that `connection` names
         kept = [header for header in kept if header[0] in passing]

@@ -81,6 +81,7 @@ class Model:
         price: Price | None = None,
         gpu_hour_usd: float | None = None,
         max_output_tokens: int | None = None,
+        allowed_engine_fields: frozenset[str] = frozenset(),
         division: Division | None = None,
         former: "Model | None" = None,
     ) -> None:
@@ -99,6 +100,8 @@ class Model:
         """How its requests are divided; None: each is one worker's."""
         self.context_tokens = context_tokens
         """Longest prompt and output together that its workers take; None: not known."""
+        self.allowed_engine_fields = allowed_engine_fields
+        """Fields of an engine's own that callers may send, see `gateway.engine_fields`."""
         self.has_fleet = True
         """Workers may serve it, be they there or not; if not, nobody is waited for."""
         self.adapter: Placement | None = None

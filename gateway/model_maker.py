@@ -153,6 +153,7 @@ class ModelMaker:
             price=_price(model.price),
             gpu_hour_usd=model.price.gpu_hour_usd,
             max_output_tokens=model.max_output_tokens,
+            allowed_engine_fields=frozenset(model.allowed_engine_fields),
             division=division,
             former=None if former is None else former.model,
         )

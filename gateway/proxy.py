@@ -24,6 +24,7 @@ from gateway.disconnects import Disconnects, Watch
 from gateway.downstream import Downstream, Send
 from gateway.endings import Endings
 from gateway.endpoints.endpoint import Endpoint
+from gateway.engine_fields import check_engine_fields
 from gateway.errors import GatewayError, ReplyBroken, Stopping, UpstreamError
 from gateway.exchange import Exchange
 from gateway.guardrails.guard import Guard
@@ -148,6 +149,8 @@ class Proxy:
         exchange.model, exchange.streams = model.name, body.streams
         choice = exchange.choice
         self._admission.check_model(caller, body.model, model.name if choice is None else choice.route)
+        if body.engine_fields:
+            check_engine_fields(body.engine_fields, model.allowed_engine_fields)
         guard: Guard | None = None
         if self._guarded.by_model is not None:
             guard, raw, body = await self._redacted(exchange, endpoint, incoming, caller, raw, body)

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse, Response
 from cache_index import WorkerId
 from gateway.api.admin_access import require_admin
 from gateway.endpoints.endpoint import Endpoint
+from gateway.engine_fields import check_engine_fields
 from gateway.errors import InvalidField
 from gateway.incoming import CallerGone, Incoming
 from gateway.keeper import keeper_of
@@ -74,6 +75,7 @@ class Explainer:
         body = endpoint.parse(raw, incoming.content_type)
         asking = Asking(path, raw, body, incoming.text_of, key=key, team=team)
         model, choice = await self._chooser.model(asking, peeks=True)
+        check_engine_fields(body.engine_fields, model.allowed_engine_fields)
         exact = await model.exact_prompt(path, raw, body)
         request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.peek), exact)
         if model.division is None:

@@ -4,6 +4,7 @@ import msgspec
 
 from gateway.body import Body, without_prompt
 from gateway.endpoints.multipart import Part, parts_of, replaced
+from gateway.engine_fields import engine_fields_among
 from gateway.errors import InvalidField
 from gateway.unreadable import UNREADABLE
 from gateway.usage import Usage
@@ -23,7 +24,12 @@ def parse_audio(raw: bytes, content_type: bytes) -> Body:
     stream = (_text(raw, parts, "stream") or "").strip().lower()
     if stream not in _TRUE | _FALSE:
         raise InvalidField("'stream' must be true or false", param="stream")
-    return without_prompt(_text(raw, parts, "model"), streams=stream in _TRUE, max_tokens=None)
+    return without_prompt(
+        _text(raw, parts, "model"),
+        streams=stream in _TRUE,
+        max_tokens=None,
+        engine_fields=engine_fields_among({part.name for part in parts}),
+    )
 
 
 def audio_upstream_body(raw: bytes, content_type: bytes, body: Body, upstream_name: str) -> bytes:

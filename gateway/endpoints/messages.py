@@ -7,6 +7,7 @@ from msgspec import Raw
 
 from gateway.body import Body, count, named, parsed
 from gateway.body_fields import Message
+from gateway.engine_fields import EngineFields, engine_fields_of
 from gateway.errors import InvalidField
 from gateway.prompt import Item, messages_prompt, without_cache_marks
 from gateway.sse import NO_ERROR, NamedTail
@@ -77,7 +78,7 @@ def usage_of_message(body: bytes) -> Usage | None:
     return usage.to_usage() if usage is not None else None
 
 
-class _Messages(msgspec.Struct, gc=False):
+class _Messages(EngineFields, gc=False):
     model: str | None = None
     messages: list[Message] | None = None
     system: str | list[Item] | None = None
@@ -139,6 +140,7 @@ def _read(raw: bytes) -> Body:
         n=1,
         reads_cache=True,
         user=user,
+        engine_fields=engine_fields_of(body),
     )
 
 

@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from gateway.body import Body, named, parsed
 from gateway.body_fields import Message
+from gateway.engine_fields import EngineFields, engine_fields_of
 from gateway.prompt import chat_prompt, embeds_prompt, text_prompt, token_prompt
 from gateway.unreadable import UNREADABLE
 from gateway.usage import Usage
@@ -44,7 +45,7 @@ def usage_of_pooling(body: bytes) -> Usage | None:
     return Usage(tokens, 0) if tokens is not None else None
 
 
-class _Pooling(msgspec.Struct, gc=False):
+class _Pooling(EngineFields, gc=False):
     model: str | None = None
     user: str | None = None
     cache_salt: str | None = None
@@ -110,6 +111,7 @@ def _body(body: _Pooling, *, has_cache: bool) -> Body:
         reads_cache=has_cache,
         writes_cache=has_cache,
         user=body.user or None,
+        engine_fields=engine_fields_of(body),
     )
 
 

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from gateway.body import Body, count, named, parsed
+from gateway.engine_fields import EngineFields, engine_fields_of
 from gateway.errors import InvalidField
 from gateway.prompt import Item, responses_prompt
 from gateway.sse import NO_ERROR, NamedTail
@@ -88,7 +89,7 @@ _LONGEST_ID = 256
 """Characters; vLLM's have 37."""
 
 
-class _Responses(msgspec.Struct, gc=False):
+class _Responses(EngineFields, gc=False):
     model: str | None = None
     input: str | list[Item] | None = None
     instructions: str | None = None
@@ -151,6 +152,7 @@ def _read(raw: bytes) -> Body:
         writes_cache=is_whole,
         previous_response_id=body.previous_response_id or None,
         user=body.safety_identifier or body.user or None,
+        engine_fields=engine_fields_of(body),
     )
 
 

@@ -3,6 +3,7 @@
 import msgspec
 
 from gateway.body import Body, parsed, without_prompt
+from gateway.engine_fields import EngineFields, engine_fields_of
 
 
 def parse_tokens(raw: bytes) -> Body:
@@ -14,7 +15,7 @@ def parse_tokens(raw: bytes) -> Body:
     return parsed(raw, _read)
 
 
-class _Tokens(msgspec.Struct, gc=False):
+class _Tokens(EngineFields, gc=False):
     model: str | None = None
 
 
@@ -22,4 +23,5 @@ _decode = msgspec.json.Decoder(_Tokens).decode
 
 
 def _read(raw: bytes) -> Body:
-    return without_prompt(_decode(raw).model)
+    body = _decode(raw)
+    return without_prompt(body.model, engine_fields=engine_fields_of(body))

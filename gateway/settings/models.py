@@ -21,6 +21,7 @@ from gateway.settings.rules import (
     Alias,
     Contradiction,
     Count,
+    EngineField,
     FileName,
     HeaderName,
     ModelName,
@@ -175,6 +176,10 @@ class ModelSettings(Group):
     )
     max_output_tokens: Count | None = Field(
         default=None, description="most tokens that an answer can have; what is reserved is no more than that"
+    )
+    allowed_engine_fields: Annotated[tuple[EngineField, ...], Field(strict=False)] = Field(
+        default=(),
+        description="fields internal to engines that callers may send, e.g. priority; all others are answered 400",
     )
     guardrails: GuardrailNames = Field(
         default=(), description="names of guardrails that look at its requests and answers"

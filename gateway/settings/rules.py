@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
+from gateway.engine_fields import ENGINE_FIELDS
 from gateway.settings.names import Place, did_you_mean, dotted, listed
 from routing.strategies import NAMES
 
@@ -31,6 +32,12 @@ def _is_printable_ascii(text: str) -> bool:
 def _check_strategy(value: str) -> str:
     if value not in NAMES:
         raise _rule(f"allowed are {listed(NAMES)}{did_you_mean(value, NAMES)}")
+    return value
+
+
+def _check_engine_field(value: str) -> str:
+    if value not in ENGINE_FIELDS:
+        raise _rule(f"allowed are {listed(ENGINE_FIELDS)}{did_you_mean(value, ENGINE_FIELDS)}")
     return value
 
 
@@ -185,6 +192,7 @@ WorkerUrl = Annotated[Url, AfterValidator(_check_worker_url)]
 Token = Annotated[str, AfterValidator(_check_token)]
 Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
 StrategyName = Annotated[str, AfterValidator(_check_strategy)]
+EngineField = Annotated[str, AfterValidator(_check_engine_field)]
 ModelName = Annotated[str, AfterValidator(_check_model_name)]
 Alias = Annotated[str, AfterValidator(_check_alias)]
 HeaderName = Annotated[str, AfterValidator(_check_header)]
