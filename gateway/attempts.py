@@ -172,6 +172,9 @@ class Attempts:
         if call is None or continuation is None or self._booking is None:
             raise error
         tail = None if self._attempt is None else self._attempt.tail
+        exchange = self.exchange
+        is_predicted = exchange.hit_source is not None and exchange.prompt_tokens > 0.0
+        hit_share = exchange.hit_tokens / exchange.prompt_tokens if is_predicted else None
         self._retries.begin_another_wait()
         await self._has_failed(self._booking.worker, error)
         try:
@@ -180,9 +183,9 @@ class Attempts:
             raise error from failure.with_traceback(None)
         if attempt.tail is None:
             raise error  # it refuses what the former took
-        continuation.resumed()
-        self.exchange.continued += 1
-        self.exchange.streamed_events += 0 if tail is None else tail.events
+        continuation.resumed(hit_share=hit_share)
+        exchange.continued += 1
+        exchange.streamed_events += 0 if tail is None else tail.events
         return attempt
 
     def answered(self, attempt: Attempt) -> None:
@@ -459,7 +462,10 @@ class Attempts:
         usage = self.exchange.usage if ending is Ending.ANSWERED else None
         outcome = Outcome(ending)
         if usage is not None:
-            outcome = Outcome(ending, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+            # Of a spliced answer the cached tokens are those of the worker that began it.
+            is_spliced = self.continuation is not None and self.continuation.is_spliced
+            cached_tokens = None if is_spliced else usage.cached_tokens
+            outcome = Outcome(ending, usage.prompt_tokens, cached_tokens, usage.completion_tokens)
         self._model.fleet.release(booking, outcome, self._clock())
         self._model.turnstile.turn()
 

@@ -5,6 +5,7 @@ first choice (completions), those of an event in ``choices[].token_ids``. Where 
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from msgspec import Raw
 
 from gateway.sse import NO_ERROR, data_of
 from gateway.unreadable import UNREADABLE
+from gateway.usage import Usage
+from gateway.usage_fields import UsageFields
 
 CHAT = "chat.completion.chunk"
 TEXT = "text_completion"
@@ -65,20 +68,13 @@ class Choice(msgspec.Struct, gc=False):
         return self.delta == Delta() and self.finish_reason is None
 
 
-class Counts(msgspec.Struct, gc=False):
-    """Usage, in tokens."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int | None = None
-
-
 class Chunk(msgspec.Struct, gc=False):
     id: str | None = None
     created: int | None = None
     model: str | None = None
     object: str | None = None
     choices: list[Choice] | None = None
-    usage: Counts | None = None
+    usage: UsageFields | None = None
     error: Raw = Raw()
     prompt_token_ids: list[int] | None = None
 
@@ -118,6 +114,20 @@ def without_ids(event: bytes) -> bytes:
     return _prompt_ids_of(b'"prompt_token_ids":null', event) if b'"prompt_token_ids"' in event else event
 
 
+def usage_json(usage: Usage, said: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return *usage* in OpenAI's form, with all else that an engine has *said* beside its own counts."""
+    counts: dict[str, Any] = {
+        **(said or {}),
+        "prompt_tokens": usage.prompt_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "completion_tokens": usage.completion_tokens,
+    }
+    if usage.cached_tokens is not None:
+        details = counts.get("prompt_tokens_details") or {}
+        counts["prompt_tokens_details"] = {**details, "cached_tokens": usage.cached_tokens}
+    return counts
+
+
 _decode = msgspec.json.Decoder(Chunk).decode
 # A pattern that begins with plain letters is looked for ten times as fast, so what stands before them is asked later.
 _ids_of = re.compile(rb'"token_ids"(?<!\\"token_ids")\s*:\s*\[[0-9,\s]*\]').sub
@@ -142,14 +152,16 @@ class Head(msgspec.Struct, frozen=True):
         says: dict[str, Any] = {"delta": {}} if self.is_chat else {"text": ""}
         return self.event(choices=[{"index": 0, **says, "logprobs": None, "finish_reason": reason}])
 
-    def rewritten(self, data: bytes, content: str, usage: Any, *, keeps_ids: bool) -> bytes:
+    def rewritten(self, data: bytes, content: str, usage: Usage | None, *, keeps_ids: bool) -> bytes:
         """The event with *data* as one of this answer, which has begun already: it adds *content*, and no role.
 
-        *usage* stands in for the one that is told; None: that one is right.
+        The counts of *usage* replace those in the event; None: those are right.
         """
         told: dict[str, Any] = msgspec.json.decode(data)
         choices = [self._choice(choice, content, keeps_ids=keeps_ids) for choice in told.get("choices") or ()]
-        counts = {"usage": usage if usage and told["usage"] else told["usage"]} if "usage" in told else {}
+        counts: dict[str, Any] = {"usage": told["usage"]} if "usage" in told else {}
+        if usage is not None and isinstance(counts.get("usage"), dict):
+            counts["usage"] = usage_json(usage, counts["usage"])
         return self.event(choices=choices, **counts)
 
     def _choice(self, told: dict[str, Any], content: str, *, keeps_ids: bool) -> dict[str, Any]:

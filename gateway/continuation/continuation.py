@@ -20,13 +20,15 @@ from msgspec import Raw
 from gateway.backends.backend import Call
 from gateway.body import Body
 from gateway.continuation.calls import CHAT_PATH, DEFAULT_TOKENS, KEPT, TEXT_PATH, by_text, by_tokens, telling_ids
-from gateway.continuation.chunk import Choice, Chunk, Counts, Head, chunk_of, payload_of, without_ids
+from gateway.continuation.chunk import Choice, Chunk, Head, chunk_of, payload_of, usage_json, without_ids
 from gateway.continuation.eligibility import Fields, is_exact_by_tokens, is_possible_by_text
 from gateway.continuation.overlap import Overlap
+from gateway.continuation.prompt_cache import PromptCache
 from gateway.continuation.transcript import MOST_IDS, Transcript
 from gateway.errors import ReplyBroken
 from gateway.sse import StreamTail, events_in
-from gateway.usage import Usage
+from gateway.usage import Usage, usage_told
+from gateway.usage_fields import UsageFields
 
 Mode = Literal["off", "tokens", "text"]
 
@@ -99,6 +101,7 @@ class Continuation:
         "_may_by_tokens",
         "_most",
         "_overlap",
+        "_prompt_cache",
         "_transcript",
         "_way",
         "call",
@@ -124,6 +127,7 @@ class Continuation:
         self._may_by_tokens = may_by_tokens
         self._may_by_text = may_by_text
         self._transcript = Transcript(keeps_text=may_by_text)
+        self._prompt_cache = PromptCache()
         self._head: Head | None = None
         self._held: list[bytes] = []
         self._is_content_due = False  # some has come, but may be kept back
@@ -174,10 +178,17 @@ class Continuation:
             return by_text(self.call, self._fields, transcript.text, most=most, least=least)
         return self.call if way is Way.AS_ASKED else None
 
-    def resumed(self) -> None:
-        """The next events come from the worker that got `next_call`, which was one."""
+    def resumed(self, *, hit_share: float | None = None) -> None:
+        """The next events come from the worker that got `next_call`, which was one.
+
+        *hit_share* is the share of the prompt that the lost worker was predicted to have; None: nothing was predicted.
+        """
         way, transcript = self._next_way(), self._transcript
         assert way is not None, "it could not be gone on with"
+        if way is Way.AS_ASKED:
+            self._prompt_cache.restart()
+        elif hit_share is not None and not self.is_spliced:
+            self._prompt_cache.predicted(hit_share)
         self._held.clear()
         self._is_content_due = False
         self._overlap = None
@@ -214,26 +225,34 @@ class Continuation:
             pieces.append(head.finish("length"))
         usage = self.usage(None)
         if self._asks_usage and not self._is_usage_told and usage is not None:
-            pieces.append(head.event(choices=[], usage=_told(usage)))
+            pieces.append(head.event(choices=[], usage=usage_json(usage)))
         self._is_finished = self._is_done = True
         return b"".join([*pieces, b"data: [DONE]\n\n"])
 
     def usage(self, usage: Usage | None) -> Usage | None:
         """Of the whole answer so far; *usage* is what the tail of the present worker has seen.
 
-        None where nobody told: without token ids, before the end. What was cached is not known of a spliced answer.
+        None where nobody told: without token ids, before the end.
         """
         transcript = self._transcript
-        if self._way is Way.AS_ASKED and usage is not None:
+        if usage is not None and not self.is_spliced:
             return usage
         prompt_tokens = transcript.prompt_tokens
         if prompt_tokens is None and usage is not None:
             prompt_tokens = max(0, usage.prompt_tokens - self._kept_tokens)
         if prompt_tokens is None:
             return None
+        cached = self._prompt_cache.tokens(prompt_tokens, None if usage is None else usage.cached_tokens)
         if transcript.tells_ids:
-            return Usage(prompt_tokens, transcript.tokens)
-        return Usage(prompt_tokens, self._kept_tokens + usage.completion_tokens) if usage is not None else None
+            return Usage(prompt_tokens, transcript.tokens, cached)
+        if usage is None:
+            return None
+        return Usage(prompt_tokens, self._kept_tokens + usage.completion_tokens, cached)
+
+    @property
+    def is_spliced(self) -> bool:
+        """The present worker goes on with what others began: its own usage is not that of the answer."""
+        return self._way is not Way.AS_ASKED
 
     def _next_way(self) -> Way | None:
         """How another worker can go on from here."""
@@ -271,6 +290,8 @@ class Continuation:
             return self._let_out(event)  # none of OpenAI's
         if self._head is None:
             self._head = Head(chunk.id, chunk.created, chunk.model, self._is_chat)
+        if chunk.usage is not None and not self.is_spliced:
+            self._note_cached(chunk.usage)
         if len(chunk.choices) != 1:
             self._is_lost = self._is_lost or bool(chunk.choices)
             self._is_usage_told = self._is_usage_told or chunk.usage is not None
@@ -299,6 +320,11 @@ class Continuation:
             self._is_proved = True
         if not self._is_proved and self._most is None and not choice.only_names_role:
             self._refuse()
+
+    def _note_cached(self, told: UsageFields) -> None:
+        cached = usage_told(told).cached_tokens
+        if cached is not None:
+            self._prompt_cache.reported(cached)
 
     def _refuse(self) -> None:
         self._is_stopped = True
@@ -357,28 +383,15 @@ class Continuation:
             return head.rewritten(data, content, self._whole_usage(chunk.usage), keeps_ids=self._asks_ids)
         return event if self._asks_ids or not self._may_by_tokens else without_ids(event)
 
-    def _whole_usage(self, told: Counts | None) -> dict[str, int] | None:
+    def _whole_usage(self, told: UsageFields | None) -> Usage | None:
         """What stands in for the usage that a worker *told* which went on; None: what it told is right."""
-        if self._way is Way.AS_ASKED or told is None:
-            return None
-        usage = self.usage(Usage(told.prompt_tokens, told.completion_tokens or 0))
-        return _told(usage) if usage is not None else None
+        return None if told is None or not self.is_spliced else self.usage(usage_told(told))
 
 
 def _number(value: Raw | None) -> int:
     """*value*, or 0 where it is none: what an engine refuses need not be understood here."""
     number = None if value is None else msgspec.json.decode(value)
     return int(number) if isinstance(number, int | float) else 0
-
-
-def _told(usage: Usage) -> dict[str, int]:
-    """*usage* in OpenAI's words."""
-    total = usage.prompt_tokens + usage.completion_tokens
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "total_tokens": total,
-        "completion_tokens": usage.completion_tokens,
-    }
 
 
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode

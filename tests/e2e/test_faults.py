@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,9 @@ import pytest
 
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
+from gateway.simulator.tokenizer_folder import write_tokenizer
 from tests.e2e.stack import Stack, gateway, quick
+from tests.e2e.test_kv_aware import heard, kv_aware, telling, told
 from tests.fault_proxy import BOTH, FREE, FaultProxy, Passage, fault_proxy
 
 CHAT = "/v1/chat/completions"
@@ -160,6 +163,35 @@ async def test_a_stream_that_the_network_cuts_goes_on_elsewhere(passage: Passage
     text = "".join(event["choices"][0]["delta"].get("content", "") for event in events if event["choices"])
     assert whole["choices"][0]["message"]["content"] == text
     assert "data: [DONE]" in lines
+
+
+async def test_a_stream_that_went_on_elsewhere_has_the_usage_of_an_uncut_one(tmp_path: Path) -> None:
+    """With the cached tokens of the worker that began, in the stream and in the log; the other one had nothing."""
+    prompt = body("Tell me all " * 100, max_tokens=60, ignore_eos=True, stream=True)
+    prompt["stream_options"] = {"include_usage": True}
+    write_tokenizer(tmp_path)
+    model = kv_aware(tmp_path, continuation="tokens")
+    async with faulty(2, options=telling(), model=model) as served:
+        await told(served.stack, 2)
+        await served.stack.http.post(CHAT, json=prompt)
+        await heard(served.stack)
+        uncut = (await served.stack.http.post(CHAT, json=prompt)).text
+        for proxy in served.proxies:
+            proxy.set(Passage(cut_after=4000))
+        async with served.stack.http.stream("POST", CHAT, json=prompt) as reply:
+            pieces = reply.aiter_lines()
+            first = await anext(pieces)
+            for proxy in served.proxies:
+                if proxy.url != reply.headers["x-warmgate-worker"]:
+                    proxy.set(FREE)
+            spliced = "\n".join([first] + [line async for line in pieces])
+        logged = (await served.stack.lines(3))[1:]
+
+    usages = [json.loads(text.split("data: ")[-2])["usage"] for text in (uncut, spliced)]
+    assert usages[0] == usages[1]
+    assert usages[0]["prompt_tokens_details"]["cached_tokens"] > 200
+    assert [usages[0]["prompt_tokens_details"]["cached_tokens"]] * 2 == [line["cached_tokens"] for line in logged]
+    assert [0, 1] == [line["continued"] for line in logged]
 
 
 async def test_a_slow_drip_is_no_failure() -> None:

@@ -219,7 +219,9 @@ def a_continuation(call: Call, *, mode: Mode = "tokens") -> Continuation | None:
     return continuation_of(path, call, body, mode=mode)
 
 
-def relayed(continuation: Continuation, engine: Engine, *cuts: int, packet: int | None = None) -> bytes:
+def relayed(
+    continuation: Continuation, engine: Engine, *cuts: int, packet: int | None = None, hit_share: float | None = None
+) -> bytes:
     """What the caller gets where each worker's bytes end after one of *cuts*, and the last one's do not.
 
     As the gateway does it: what was lost with the connection is asked of another worker, unless it was only the end.
@@ -239,6 +241,6 @@ def relayed(continuation: Continuation, engine: Engine, *cuts: int, packet: int 
             return out + closing
         following = continuation.next_call()
         assert following is not None, "it cannot be gone on with"
-        continuation.resumed()
+        continuation.resumed(hit_share=hit_share)
         call = following
     raise AssertionError("the last stream has not ended")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.continuation.chunk import Choice, Delta, Head, chunk_of, payload_of, without_ids
+from gateway.usage import Usage
 
 CHAT_HEAD = Head("a", 1, "tiny", is_chat=True)
 TEXT_HEAD = Head("a", 1, "tiny", is_chat=False)
@@ -141,16 +142,25 @@ def test_a_text_stays_one() -> None:
     assert expected == TEXT_HEAD.rewritten(data, "b", None, keeps_ids=False)
 
 
+COUNTS = {"prompt_tokens": 3, "total_tokens": 7, "completion_tokens": 4}
+
+
 @pytest.mark.parametrize(
     ("told", "usage", "expected"),
     [
         ("{}", None, {}),
-        ('{"usage":null}', {"a": 1}, {"usage": None}),
-        ('{"usage":{"b":2}}', {"a": 1}, {"usage": {"a": 1}}),
+        ('{"usage":null}', Usage(3, 4), {"usage": None}),
+        ('{"usage":{"prompt_tokens":2,"seen":1}}', Usage(3, 4), {"usage": COUNTS | {"seen": 1}}),
+        ('{"usage":{"prompt_tokens_details":null}}', Usage(3, 4), {"usage": COUNTS | {"prompt_tokens_details": None}}),
+        (
+            '{"usage":{"prompt_tokens_details":{"cached_tokens":6,"multimodal_tokens":1}}}',
+            Usage(3, 4, 2),
+            {"usage": COUNTS | {"prompt_tokens_details": {"cached_tokens": 2, "multimodal_tokens": 1}}},
+        ),
     ],
 )
-def test_usage_is_put_right_where_it_is_told(told: str, usage: dict[str, int] | None, expected: Any) -> None:
-    """And nowhere else; without another the one that was told stays."""
+def test_usage_is_put_right_where_it_is_told(told: str, usage: Usage | None, expected: Any) -> None:
+    """Only the counts change, and only in events that have usage."""
     head = {"id": "a", "object": "chat.completion.chunk", "created": 1, "model": "tiny", "choices": []}
     event = CHAT_HEAD.rewritten(told.encode(), "", usage, keeps_ids=False)
 

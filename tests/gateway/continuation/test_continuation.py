@@ -261,15 +261,42 @@ class TestByTokens:
 
         assert uncut.usages == told.usages
 
-    def test_what_was_cached_is_not_known_of_a_spliced_answer(self) -> None:
-        """The second worker's hits are not those of the prompt."""
+    @pytest.mark.parametrize(("hit_share", "hit_tokens"), [(0.0, 0), (2 / 3, 2)])
+    def test_cached_tokens_are_those_of_the_worker_that_began(self, hit_share: float, hit_tokens: int) -> None:
+        """Its predicted hit, where its engine did not report one: the second worker's hit is on another prompt."""
         options = {"include_usage": True}
         cut = event_ends(an_engine().stream(going_on(stream_options=options).call))[5]
         continuation = going_on(stream_options=options)
-        told = seen(relayed(continuation, an_engine(details=True), cut))
+        told = seen(relayed(continuation, an_engine(details=True), cut, hit_share=hit_share))
+
+        expected = {"prompt_tokens": 3, "total_tokens": 16, "completion_tokens": 13}
+        assert [expected | {"prompt_tokens_details": {"cached_tokens": hit_tokens}}] == told.usages
+        assert Usage(3, 13, hit_tokens) == continuation.usage(Usage(8, 8, 7))
+
+    def test_without_a_prediction_they_are_those_of_the_worker_that_went_on(self) -> None:
+        """Of the prompt at most."""
+        continuation = going_on()
+        cut = event_ends(an_engine().stream(continuation.call))[5]
+        relayed(continuation, an_engine(), cut)
+
+        assert (Usage(3, 13, 2), Usage(3, 13, 3)) == tuple(continuation.usage(Usage(8, 8, told)) for told in (2, 7))
+
+    def test_engines_that_report_no_cached_tokens_get_none_invented(self) -> None:
+        """A prediction alone is not reported as usage."""
+        options = {"include_usage": True}
+        cut = event_ends(an_engine().stream(going_on(stream_options=options).call))[5]
+        told = seen(relayed(going_on(stream_options=options), an_engine(), cut, hit_share=0.5))
 
         assert [{"prompt_tokens": 3, "total_tokens": 16, "completion_tokens": 13}] == told.usages
-        assert Usage(3, 13) == continuation.usage(Usage(8, 8, 2))
+
+    def test_cached_tokens_that_the_first_engine_reported_itself_count(self) -> None:
+        """Engines that send usage with every event report them before they are lost."""
+        options = {"include_usage": True, "continuous_usage_stats": True}
+        uncut = seen(an_engine(details=True).stream(a_call(stream_options=options)))
+        cut = event_ends(an_engine(details=True).stream(going_on(stream_options=options).call))[5]
+        told = seen(relayed(going_on(stream_options=options), an_engine(details=True), cut, hit_share=0.5))
+
+        assert uncut.usages == told.usages
 
     def test_splices_are_counted(self) -> None:
         """None, one and two."""
