@@ -30,6 +30,7 @@ from gateway.api.admin_v1.parts import AdminGateway
 from gateway.api.application import probes_api, public_api
 from gateway.api.explain import Explainer
 from gateway.api.first_use import OFTEN_ASKED, used_once
+from gateway.api.refused_logins import RefusedLogins
 from gateway.api.usage import SelfView
 from gateway.backends.client import WorkerClient
 from gateway.cache_check import CacheCheck
@@ -119,6 +120,7 @@ class _Rules:
     tenancy: Tenancy
     tracing: Tracing
     guardrails: Guardrails
+    refused_logins: RefusedLogins
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +249,10 @@ def _fleet(settings: Settings, outside: _Outside) -> _Fleet:
 def _rules(settings: Settings, outside: _Outside) -> _Rules:
     guardrails = Guardrails(outside.client, clock=outside.clock)
     guardrails.use(guardrails.of(settings))
-    return _Rules(Tenancy(settings, wall_clock=outside.wall_clock), _tracing(settings, outside), guardrails)
+    tenancy = Tenancy(settings, wall_clock=outside.wall_clock)
+    proxies = settings.server.trusted_proxies
+    refused = RefusedLogins(tenancy.stores.teams, wall_clock=outside.wall_clock, trusted_proxies=proxies)
+    return _Rules(tenancy, _tracing(settings, outside), guardrails, refused)
 
 
 def _followed(
@@ -308,6 +313,7 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
         draining=fleet.draining,
         lifespan=lifespan,
     )
+    api.state.refused_logins = parts.rules.refused_logins
     stores = tenancy.stores
     api.state.self_view = SelfView(
         stores.usage, stores.quota, tenancy.plans, fleet.models, tenancy.zone, parts.outside.wall_clock
@@ -330,6 +336,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
         gateway=AdminGateway(
             parts.fleet.models, lambda: followed.live.configured, reload, draining=parts.fleet.draining
         ),
+        refused_logins=parts.rules.refused_logins,
     )
 
 
@@ -371,6 +378,7 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
     running = [fleet.health.run(), fleet.knowledge.followers.run(), fleet.draining.run(), fleet.roster.shelf.run()]
     running += [parts.followed.live.run(), parts.followed.census.run(), path.disconnects.run(), path.keep_alive.run()]
     running += [parts.canary.run(), parts.loop_watch.run(), *parts.rules.tenancy.loops(), *parts.replicas.loops()]
+    running.append(parts.rules.refused_logins.run())
     return running if parts.start_checks is None else [*running, parts.start_checks.run()]
 
 

@@ -7,6 +7,7 @@ import hmac
 
 from fastapi import Request
 
+from gateway.api.refused_logins import RefusedLogins
 from gateway.errors import AdminClosed, AdminRefused
 
 
@@ -34,4 +35,11 @@ class AdminAccess:
 def require_admin(request: Request) -> None:
     """A dependency of every route under `/warmgate`."""
     access: AdminAccess = request.app.state.admin_access
-    access.check(request.headers.get("authorization", ""))
+    authorization = request.headers.get("authorization", "")
+    try:
+        access.check(authorization)
+    except AdminRefused:
+        refused: RefusedLogins | None = getattr(request.app.state, "refused_logins", None)
+        if refused is not None:
+            refused.count_request(request, has_key=bool(authorization))
+        raise

@@ -42,6 +42,9 @@ def add_key(commands: Subcommands) -> None:
         default=0,
         help="for how long the former secret counts as well, e.g. 24h (default: not at all)",
     )
+    command.add_argument(
+        "--end-graces", action="store_true", help="secrets of earlier rotations, whose grace still runs, end at once"
+    )
     _add_quiet(command)
 
     command = key.command("revoke", _revoke, help="delete a key: every gateway refuses it within a second")
@@ -69,7 +72,10 @@ async def _update(client: AdminClient, arguments: argparse.Namespace, output: Ou
 
 
 async def _rotate(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
-    rotated = await client.post("keys", arguments.id, "rotate", body={"grace_s": arguments.grace_s})
+    body: Json = {"grace_s": arguments.grace_s}
+    if arguments.end_graces:
+        body["end_graces"] = True
+    rotated = await client.post("keys", arguments.id, "rotate", body=body)
     output.secret(rotated, is_quiet=arguments.quiet)
 
 

@@ -7,8 +7,8 @@ import msgspec
 
 from gateway.ledger.cursor import Page
 
-Action = Literal["create", "update", "rotate", "delete", "drain", "undrain", "reload"]
-Kind = Literal["team", "key", "worker", "settings"]
+Action = Literal["create", "update", "rotate", "delete", "drain", "undrain", "reload", "refuse"]
+Kind = Literal["team", "key", "worker", "settings", "login"]
 
 HIDDEN = frozenset({"digest", "former_digest", "secret", "secret_sha256", "secret_env", "pepper", "api_key"})
 """Names of fields whose values are left out, wherever they stand."""

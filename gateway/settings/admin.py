@@ -17,7 +17,7 @@ from gateway.settings.rules import (
 
 class AdminKeySettings(Group):
     role: Literal["viewer", "operator", "owner"] = Field(
-        description="viewer reads; operator changes limits, blocks and drains; owner also makes teams and keys"
+        description="viewer reads; operator changes limits, blocks, drains; owner also makes teams and keys and rotates"
     )
     id: EntityName = Field(
         default_factory=lambda fields: fields["role"], description="who it is, in the audit log; default: its role"

@@ -151,7 +151,7 @@ class Access:
         """Of a key whose secret is right, or was."""
         key = caller.key
         now = self._wall_clock()
-        if not is_same(digest, key.digest) and not (key.former_until is not None and now < key.former_until):
+        if not is_same(digest, key.digest) and not any(is_same(digest, each.digest) for each in key.formers(now)):
             raise InvalidKey(f"The API key {key.id!r} has another secret now: this one counts no more")
         if key.expires_at is not None and now >= key.expires_at:
             raise InvalidKey(f"The API key {key.id!r} has expired")

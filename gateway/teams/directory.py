@@ -115,7 +115,7 @@ class Directory:
         # Should two keys have one secret, the declared one has it; and a present one before a former one.
         keys = [key for key in self._keys.values() if key.team in self._teams]
         keys.sort(key=lambda key: self.is_declared_key(key.id))
-        ids = {key.former_digest: key.id for key in keys if key.former_digest is not None}
+        ids = {former.digest: key.id for key in keys for former in key.all_formers()}
         ids.update((key.digest, key.id) for key in keys)
         return ids
 

@@ -6,6 +6,13 @@ from gateway.teams.limits import Limits
 from gateway.teams.team import Priority
 
 
+class Former(msgspec.Struct, frozen=True):
+    """A secret from before a rotation that still counts."""
+
+    digest: str
+    until: float
+
+
 class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     """Times are seconds since 1970. None: as the team has it."""
 
@@ -15,7 +22,7 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str
     """HMAC-SHA-256 of the whole secret, hexadecimal."""
     former_digest: str | None = None
-    """That of the secret before the last rotation, which counts until `former_until`."""
+    """Digest of the latest former secret whose grace runs until `former_until`."""
     former_until: float | None = None
     created_at: float = 0.0
     expires_at: float | None = None
@@ -31,6 +38,18 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     weight: float | None = None
     limits: Limits = Limits()
     model_limits: dict[str, Limits] = {}
+    earlier: tuple[Former, ...] = ()
+    """Secrets before the one of `former_digest` whose graces still run, latest first."""
+
+    def formers(self, now: float) -> tuple[Former, ...]:
+        """Return the former secrets that count at *now*, in seconds since 1970, latest first."""
+        return tuple(former for former in self.all_formers() if now < former.until)
+
+    def all_formers(self) -> tuple[Former, ...]:
+        """Return the former secrets, whether or not they still count, latest first."""
+        if self.former_digest is None:
+            return self.earlier
+        return (Former(self.former_digest, self.former_until or 0.0), *self.earlier)
 
     def __repr__(self) -> str:
         """Without the digests: a log has no use for them."""

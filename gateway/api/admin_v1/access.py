@@ -15,6 +15,7 @@ from typing import Annotated, Literal, get_args
 
 from fastapi import Depends, Request
 
+from gateway.api.refused_logins import RefusedLogins
 from gateway.errors import AdminClosed, AdminKeyRefused, Forbidden
 from gateway.settings.admin import AdminSettings
 
@@ -72,9 +73,10 @@ class AdminAccess:
         if not self._keys:
             raise AdminClosed("The routes under /admin/v1 are closed: set admin.keys to open them")
         brought = {secret for secret in (_bearer(authorization), (api_key or "").strip()) if secret}
-        if len(brought) != 1:
-            text = "brings two different keys" if brought else "needs an admin key: authorization: Bearer <admin key>"
-            raise AdminKeyRefused(f"The request {text}")
+        if not brought:
+            raise AdminKeyRefused("The request needs an admin key: authorization: Bearer <admin key>")
+        if len(brought) > 1:
+            raise AdminKeyRefused("The request brings two different keys")
         given = _digest(brought.pop())
         found = None
         for digest, key in self._keys:  # to the end, so that the time it takes does not tell which one matched
@@ -88,7 +90,14 @@ class AdminAccess:
 def who(request: Request) -> AdminKey:
     """The admin key that this request came with."""
     access: AdminAccess = request.app.state.access
-    return access.check(request.headers.get("authorization"), request.headers.get("x-api-key"))
+    authorization, api_key = request.headers.get("authorization"), request.headers.get("x-api-key")
+    try:
+        return access.check(authorization, api_key)
+    except AdminKeyRefused:
+        refused: RefusedLogins | None = request.app.state.refused_logins
+        if refused is not None:
+            refused.count_request(request, has_key=bool(authorization or api_key))
+        raise
 
 
 Who = Annotated[AdminKey, Depends(who)]

@@ -8,11 +8,13 @@ from fastapi import FastAPI
 
 from gateway.api.admin_v1 import audit, keys, models, reload, teams, usage, workers
 from gateway.api.admin_v1.access import AdminAccess, AdminKey
+from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.description import describe
 from gateway.api.admin_v1.entities import Entities
 from gateway.api.admin_v1.parts import AdminGateway, Parts
 from gateway.api.admin_v1.told import tell_errors
+from gateway.api.refused_logins import RefusedLogins
 from gateway.ledger.usage_store import UsageStore
 from gateway.teams.directory import Directory
 from gateway.teams.secret import Digester
@@ -33,11 +35,13 @@ def admin_api(
     wall_clock: Callable[[], float],
     time_zone: str = "UTC",
     gateway: AdminGateway | None = None,
+    refused_logins: RefusedLogins | None = None,
 ) -> FastAPI:
     """The application, which has no lifespan: whoever made its parts closes them.
 
     *admin_keys* may use it; none: nobody. *digester* is asked when a secret is made. *time_zone* is that of the
-    ledger's days. Without a *gateway* there are no routes for workers, models and reloading.
+    ledger's days. Without a *gateway* there are no routes for workers, models and reloading. *refused_logins* counts
+    requests without one of the keys; None: nobody does.
     """
     api = FastAPI(
         title="Warmgate administration",
@@ -48,8 +52,17 @@ def admin_api(
         redirect_slashes=False,
     )
     api.state.access = AdminAccess(admin_keys)
+    api.state.refused_logins = refused_logins
     api.state.parts = Parts(
-        Entities(store, directory), store, usage_store, claims, digester, wall_clock, ZoneInfo(time_zone), gateway
+        Entities(store, directory),
+        store,
+        usage_store,
+        claims,
+        Answers(wall_clock=wall_clock),
+        digester,
+        wall_clock,
+        ZoneInfo(time_zone),
+        gateway,
     )
     routers = [teams.router, keys.router, usage.router, audit.router]
     if gateway is not None:

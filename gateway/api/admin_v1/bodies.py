@@ -127,6 +127,9 @@ class RotationBody(Body):
     grace_s: Annotated[float, Field(ge=0, le=LONGEST_GRACE_S)] = Field(
         default=0, description="for how long the former secret counts as well"
     )
+    end_graces: bool = Field(
+        default=False, description="whether secrets of earlier rotations, whose grace still runs, end at once"
+    )
 
 
 class WorkerBody(Body):

@@ -27,7 +27,7 @@ class KeyCard(KeyState):
     created_at: str | None = Field(description="RFC 3339 in UTC; null: it is declared")
     expires_at: str | None = Field(description="RFC 3339 in UTC; null: never")  # type: ignore[assignment]  # shown
     expired: bool
-    former_until: str | None = Field(description="until then the secret before the last rotation counts as well")
+    former_until: str | None = Field(description="until then a secret from before a rotation counts as well")
     declared: bool = Field(description="by the configuration, which is where it can be changed")
 
 
@@ -76,7 +76,7 @@ def team_card(team: Team, *, declared: bool) -> Json:
 
 def key_card(key: Key, *, declared: bool, now: float) -> Json:
     """*now* is in seconds since 1970."""
-    former_counts = key.former_digest is not None and key.former_until is not None and key.former_until > now
+    formers_until = [former.until for former in key.formers(now)]
     return {
         "object": "key",
         "id": key.id,
@@ -84,7 +84,7 @@ def key_card(key: Key, *, declared: bool, now: float) -> Json:
         **key_state(key),
         "created_at": _time(key.created_at or None),
         "expired": key.expires_at is not None and key.expires_at <= now,
-        "former_until": _time(key.former_until) if former_counts else None,
+        "former_until": _time(max(formers_until, default=None)),
         "declared": declared,
     }
 

@@ -2,9 +2,10 @@
 
 import hashlib
 import re
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
+from fastapi import Header
 
 from gateway.api.admin_v1.bodies import Body
 from gateway.errors import InvalidField
@@ -14,6 +15,9 @@ LIFETIME_S = 86400
 
 HEADER = "idempotency-key"
 
+IdempotencyKey = Annotated[str | None, Header(alias=HEADER)]
+"""The header of a request, for its route."""
+
 
 class Claim(msgspec.Struct, frozen=True):
     """*id* is the header's, of one admin key and one route; it holds nothing of either in clear."""
@@ -22,7 +26,9 @@ class Claim(msgspec.Struct, frozen=True):
     body: str
     """A digest of what was asked, whichever way it was spelt."""
     made: str
-    """Name of the team, or id of the key, that the first request made or was to make."""
+    """Name of the team, or id of the key, that the first request made or was to make. Behind a space may stand the
+    seed of the secret that goes with it, and behind another one the state that a change began from.
+    """
 
 
 class Claims(Protocol):

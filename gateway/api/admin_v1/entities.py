@@ -87,7 +87,7 @@ async def retried(change: Callable[[], Awaitable[T]]) -> T:
     for _ in range(ATTEMPTS - 1):
         try:
             return await change()
-        except DeclaredElsewhere:
+        except (DeclaredElsewhere, Overtaken):
             raise
         except Conflict:
             continue
@@ -96,6 +96,10 @@ async def retried(change: Callable[[], Awaitable[T]]) -> T:
 
 class DeclaredElsewhere(Conflict):
     """It stands in the configuration, which is where it can be changed."""
+
+
+class Overtaken(Conflict):
+    """Another request has changed it in between, and to try again would not help."""
 
 
 def unknown_team(name: str, *, param: str | None = None) -> UnknownEntity:

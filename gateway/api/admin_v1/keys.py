@@ -1,21 +1,22 @@
 """`/admin/v1/keys`."""
 
+import hashlib
 import secrets
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from gateway.api.admin_v1.access import AdminKey, Who, needs
 from gateway.api.admin_v1.bodies import OPERATOR_FIELDS, KeyBody, KeyState, RotationBody
 from gateway.api.admin_v1.cards import Json, KeyCard, NewKeyCard, key_card, key_of, key_state
-from gateway.api.admin_v1.claims import HEADER, claim_of
-from gateway.api.admin_v1.entities import retried, unknown_team
+from gateway.api.admin_v1.claims import HEADER, IdempotencyKey, claim_of
+from gateway.api.admin_v1.entities import Overtaken, retried, unknown_team
 from gateway.api.admin_v1.json_body import body, patch_body, patched, takes
 from gateway.api.admin_v1.paging import Listed, Page, listing, page_of
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
-from gateway.api.admin_v1.repetition import made_once
+from gateway.api.admin_v1.repetition import REPLAYED, kept_claim, made_once, new_seed, repeatable_secret
 from gateway.errors import Conflict, InvalidField
 from gateway.ledger.audit import Action
 from gateway.teams.key import Key
@@ -54,8 +55,8 @@ async def read_key(key_id: str, parts: PartsOfApp) -> Response:
 @router.post(
     "",
     summary="Make a key; its secret is shown this once",
-    description="Repeated with the same `idempotency-key` within 24 hours, it makes no second key, and is answered 409 "
-    "with the id of the first: its secret is not kept, so it cannot be shown again. Rotate the key to get another.",
+    description="Repeated with the same `idempotency-key` within 24 hours, it makes no second key and has the same "
+    "answer, with the same secret, which is derived again and not kept; 409 once the key has another secret.",
     status_code=201,
     response_model=NewKeyCard,
     openapi_extra=takes(KeyBody),
@@ -65,32 +66,38 @@ async def make_key(
     who: Who,
     parts: PartsOfApp,
     wanted: Annotated[KeyBody, Depends(body(KeyBody))],
-    idempotency_key: Annotated[str | None, Header(alias=HEADER)] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     now = parts.wall_clock()
     if wanted.expires_at is not None and wanted.expires_at.timestamp() <= now:
         raise InvalidField("'expires_at' is over already.", param="expires_at")
     key_id = wanted.id or f"k{secrets.token_hex(ID_BYTES)}"
-    claim = claim_of(idempotency_key, admin=who.id, route="keys", body=wanted, makes=key_id)
+    claim = claim_of(idempotency_key, admin=who.id, route="keys", body=wanted, makes=f"{key_id} {new_seed()}")
     digester = await parts.digester()
-    made: list[tuple[Key, str]] = []
 
     async def exists(name: str) -> bool:
         return name in (await parts.entities.look()).keys
 
-    async def make(name: str) -> None:
-        secret = new_secret(name)
-        key = key_of(Key(id=name, team=wanted.team, digest=digester.digest(secret), created_at=now), wanted)
-        await _make(parts, who, key)
-        made.append((key, secret))
+    def secret_of(name: str, seed: str) -> str:
+        if idempotency_key is None or not seed:
+            return new_secret(name)
+        return repeatable_secret(name, seed=seed, header=idempotency_key, admin_secret=who.secret)
+
+    async def make(name: str, seed: str) -> None:
+        digest = digester.digest(secret_of(name, seed))
+        await _make(parts, who, key_of(Key(id=name, team=wanted.team, digest=digest, created_at=now), wanted))
 
     if claim is None:
-        await make(key_id)
-    elif (done := await made_once(claim, parts.claims, exists=exists, make=make)).repeats:
-        text = f"The key {done.name!r} was made when this request came first, and its secret was shown then. "
-        raise Conflict(f"{text}It is not kept: for another one, POST /admin/v1/keys/{done.name}/rotate", param=HEADER)
-    ((key, secret),) = made
-    return JSONResponse(_card(parts, key) | {"secret": secret}, 201, NO_STORE)
+        secret = new_secret(key_id)
+        key = key_of(Key(id=key_id, team=wanted.team, digest=digester.digest(secret), created_at=now), wanted)
+        await _make(parts, who, key)
+        return JSONResponse(_card(parts, key) | {"secret": secret}, 201, NO_STORE)
+    done = await made_once(claim, parts.claims, exists=exists, make=make)
+    key, secret = await parts.entities.key(done.name), secret_of(done.name, done.seed)
+    if digester.digest(secret) != key.digest:
+        text = f"The key {done.name!r} was made when this request came first, and has another secret now. "
+        raise Conflict(f"{text}For a new one, POST /admin/v1/keys/{done.name}/rotate", param=HEADER)
+    return JSONResponse(_card(parts, key) | {"secret": secret}, 201, NO_STORE | (REPLAYED if done.repeats else {}))
 
 
 @router.patch(
@@ -121,23 +128,36 @@ async def change_key(
 @router.post(
     "/{key_id}/rotate",
     summary="Give a key another secret, which is shown this once",
+    description="Graces of earlier rotations run on, unless `end_graces`. Repeated with the same `idempotency-key` "
+    "within 24 hours, it changes nothing and has the same answer; 409 once somebody else has rotated the key.",
     response_model=NewKeyCard,
     openapi_extra=takes(RotationBody, required=False),
-    dependencies=[Depends(needs("operator"))],
+    dependencies=[Depends(needs("owner"))],
 )
 async def rotate_key(
-    key_id: str, who: Who, parts: PartsOfApp, how: Annotated[RotationBody, Depends(body(RotationBody))]
+    key_id: str,
+    who: Who,
+    parts: PartsOfApp,
+    how: Annotated[RotationBody, Depends(body(RotationBody))],
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     digester = await parts.digester()
-    secret = new_secret(key_id)
+    first = await parts.entities.key(key_id, to_change=True)
+    secret, began = await _secret_to_come(parts, who, first, how, idempotency_key)
+    digest = digester.digest(secret)
 
-    async def rotate() -> Key:
+    async def rotate() -> tuple[Key, bool]:
         former = await parts.entities.key(key_id, to_change=True)
-        key = rotated(former, digester.digest(secret), how.grace_s, parts.wall_clock())
+        if former.digest == digest:
+            return former, True
+        if began is not None and began != _fingerprint(former):
+            raise Overtaken(f"The key {key_id!r} has been rotated by another request since this one came first")
+        key = rotated(former, digest, how.grace_s, parts.wall_clock(), end_graces=how.end_graces)
         await _replace(parts, who, "rotate", key, former)
-        return key
+        return key, False
 
-    return JSONResponse(_card(parts, await retried(rotate)) | {"secret": secret}, headers=NO_STORE)
+    key, repeats = await retried(rotate)
+    return JSONResponse(_card(parts, key) | {"secret": secret}, headers=NO_STORE | (REPLAYED if repeats else {}))
 
 
 @router.delete(
@@ -151,6 +171,29 @@ async def delete_key(key_id: str, who: Who, parts: PartsOfApp) -> Response:
     entry = parts.audit(who, "delete", "key", key_id, team=key.team, before=_shown(parts, key))
     await parts.entities.write(DeleteKey(key_id), entry)
     return Response(status_code=204)
+
+
+async def _secret_to_come(
+    parts: Parts, who: AdminKey, key: Key, how: RotationBody, header: str | None
+) -> tuple[str, str | None]:
+    """Return the secret that a rotation of *key* gives it, and the state that it begins from; None: from any.
+
+    Of a repeated request both are those of the first one.
+
+    Raises:
+        Conflict, InvalidField, StoreAway: as `claim_of` and `kept_claim`.
+    """
+    seed = f"{key.id} {new_seed()} {_fingerprint(key)}"
+    claim = claim_of(header, admin=who.id, route=f"keys/{key.id}/rotate", body=how, makes=seed)
+    if claim is None or header is None:
+        return new_secret(key.id), None
+    _, seed, began = (await kept_claim(claim, parts.claims)).made.split(" ")
+    return repeatable_secret(key.id, seed=seed, header=header, admin_secret=who.secret), began
+
+
+def _fingerprint(key: Key) -> str:
+    """Return text that is another one after a rotation of *key*."""
+    return hashlib.sha256(key.digest.encode()).hexdigest()[:16]
 
 
 async def _make(parts: Parts, who: AdminKey, key: Key) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from fastapi import Depends, Request
 
 from gateway.api.admin_v1.access import AdminKey
+from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.entities import Entities
 from gateway.api.admin_v1.times import to_the_millisecond
@@ -46,6 +47,8 @@ class Parts:
     store: TeamStore
     usage: UsageStore
     claims: Claims
+    answers: Answers
+    """To repeated requests that concern this gateway alone."""
     digester: Callable[[], Awaitable[Digester]]
     """Of the settings' pepper, or of the store's own."""
     wall_clock: Callable[[], float]

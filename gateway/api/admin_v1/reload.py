@@ -6,9 +6,11 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from gateway.api.admin_v1.access import Who, needs
+from gateway.api.admin_v1.access import AdminKey, Who, needs
+from gateway.api.admin_v1.bodies import Body
+from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
 from gateway.api.admin_v1.json_body import raw_body
-from gateway.api.admin_v1.parts import GatewayOfApp, PartsOfApp
+from gateway.api.admin_v1.parts import AdminGateway, GatewayOfApp, Parts, PartsOfApp
 from gateway.errors import Conflict
 
 router = APIRouter(prefix="/admin/v1/reload", tags=["gateway"])
@@ -27,7 +29,14 @@ class ReloadCard(BaseModel):
     response_model=ReloadCard,
     dependencies=[Depends(needs("operator")), Depends(raw_body)],
 )
-async def reload(who: Who, parts: PartsOfApp, gateway: GatewayOfApp) -> Response:
+async def reload(
+    who: Who, parts: PartsOfApp, gateway: GatewayOfApp, idempotency_key: IdempotencyKey = None
+) -> Response:
+    claim = claim_of(idempotency_key, admin=who.id, route="reload", body=Body(), makes="configuration")
+    return await parts.answers.once(claim, lambda: _reload(who, parts, gateway))
+
+
+async def _reload(who: AdminKey, parts: Parts, gateway: AdminGateway) -> Response:
     if gateway.reload is None:
         raise Conflict("This gateway has no configuration that could be read again")
     reloaded = await gateway.reload()

@@ -2,19 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response
 
 from gateway.api.admin_v1 import paging
 from gateway.api.admin_v1.access import AdminKey, Who, needs
 from gateway.api.admin_v1.bodies import OPERATOR_FIELDS, TeamBody, TeamPut, TeamState
 from gateway.api.admin_v1.cards import Json, TeamCard, team_card, team_of, team_state
-from gateway.api.admin_v1.claims import HEADER, claim_of
+from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
 from gateway.api.admin_v1.entities import retried
 from gateway.api.admin_v1.json_body import body, parsed, patch_body, patched, takes
 from gateway.api.admin_v1.paging import Listed, Page, listing, page_of
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
-from gateway.api.admin_v1.repetition import made_once
+from gateway.api.admin_v1.repetition import REPLAYED, made_once
 from gateway.errors import Conflict, InvalidField
 from gateway.teams.team import Team
 from gateway.teams.team_store import DeleteTeam, PutTeam
@@ -43,10 +43,9 @@ async def read_team(name: str, parts: PartsOfApp) -> Response:
 @router.post(
     "",
     summary="Make a team",
-    description="Repeated with the same `idempotency-key` within 24 hours, it answers 200 with the team that it made.",
+    description="Repeated with the same `idempotency-key` within 24 hours, it makes nothing and answers with the team.",
     status_code=201,
     response_model=TeamCard,
-    responses={200: {"model": TeamCard, "description": "It was made by an earlier request that this one repeats"}},
     openapi_extra=takes(TeamBody),
     dependencies=[Depends(needs("owner"))],
 )
@@ -54,12 +53,12 @@ async def make_team(
     who: Who,
     parts: PartsOfApp,
     wanted: Annotated[TeamBody, Depends(body(TeamBody))],
-    idempotency_key: Annotated[str | None, Header(alias=HEADER)] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     async def exists(name: str) -> bool:
         return name in (await parts.entities.look()).teams
 
-    async def make(name: str) -> None:
+    async def make(name: str, _seed: str = "") -> None:
         if await exists(name):
             raise Conflict(f"There is a team {name!r} already", param="name")
         await _put(parts, who, team, None)
@@ -69,7 +68,7 @@ async def make_team(
     if claim is None:
         await make(team.name)
     elif (await made_once(claim, parts.claims, exists=exists, make=make)).repeats:
-        return JSONResponse(team_card(await parts.entities.team(team.name), declared=False))
+        return JSONResponse(team_card(await parts.entities.team(team.name), declared=False), 201, REPLAYED)
     return JSONResponse(team_card(team, declared=False), 201)
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from gateway.api.admin_v1.access import AdminKey, Who, needs
 from gateway.api.admin_v1.bodies import DrainBody, WorkerBody
+from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
 from gateway.api.admin_v1.json_body import body, takes
 from gateway.api.admin_v1.parts import GatewayOfApp, Parts, PartsOfApp
 from gateway.api.workers import drain as drain_worker
@@ -56,10 +57,16 @@ async def list_workers(gateway: GatewayOfApp) -> Response:
     openapi_extra=takes(DrainBody),
     dependencies=[Depends(needs("operator"))],
 )
-async def drain(who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Drained) -> Response:
-    after_s = wanted.hand_over_after_s if "hand_over_after_s" in wanted.model_fields_set else UNSET
-    cards = drain_worker(gateway.models, gateway.draining, wanted.worker, wanted.model, hand_over_after_s=after_s)
-    return await _noted(who, parts, "drain", wanted.worker, cards)
+async def drain(
+    who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Drained, idempotency_key: IdempotencyKey = None
+) -> Response:
+    async def act() -> Response:
+        after_s = wanted.hand_over_after_s if "hand_over_after_s" in wanted.model_fields_set else UNSET
+        cards = drain_worker(gateway.models, gateway.draining, wanted.worker, wanted.model, hand_over_after_s=after_s)
+        return await _noted(who, parts, "drain", wanted.worker, cards)
+
+    claim = claim_of(idempotency_key, admin=who.id, route="workers/drain", body=wanted, makes=wanted.worker)
+    return await parts.answers.once(claim, act)
 
 
 @router.post(
@@ -69,9 +76,15 @@ async def drain(who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Drai
     openapi_extra=takes(WorkerBody),
     dependencies=[Depends(needs("operator"))],
 )
-async def undrain(who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Undrained) -> Response:
-    cards = undrain_worker(gateway.models, gateway.draining, wanted.worker, wanted.model)
-    return await _noted(who, parts, "undrain", wanted.worker, cards)
+async def undrain(
+    who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Undrained, idempotency_key: IdempotencyKey = None
+) -> Response:
+    async def act() -> Response:
+        cards = undrain_worker(gateway.models, gateway.draining, wanted.worker, wanted.model)
+        return await _noted(who, parts, "undrain", wanted.worker, cards)
+
+    claim = claim_of(idempotency_key, admin=who.id, route="workers/undrain", body=wanted, makes=wanted.worker)
+    return await parts.answers.once(claim, act)
 
 
 async def _noted(who: AdminKey, parts: Parts, action: Action, worker: str, cards: list[dict[str, Any]]) -> Response:

@@ -14,6 +14,7 @@ from gateway.api.admin_v1.application import admin_api
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.api.admin_v1.sqlite_claims import SqliteClaims
+from gateway.api.refused_logins import RefusedLogins
 from gateway.ledger import sqlite_book, sqlite_usage
 from gateway.ledger.entry import Entry
 from gateway.ledger.sqlite_usage import SqliteUsage
@@ -44,6 +45,7 @@ class Administration:
     directory: Directory
     digester: Digester
     clock: Clock
+    refused_logins: RefusedLogins
 
     async def ask(self, method: str, path: str, body: Any = None, *, who: str = "ow", **headers: str) -> httpx.Response:
         """As the admin key *who*; *path* is behind ``/admin/v1``, names of headers may have _ for -."""
@@ -102,6 +104,7 @@ async def administration(
         async def digesting() -> Digester:
             return digester
 
+        refused = RefusedLogins(store, wall_clock=clock, trusted_proxies=["10.0.0.0/8"])
         api = admin_api(
             keys,
             store=store,
@@ -112,8 +115,9 @@ async def administration(
             wall_clock=clock,
             time_zone=time_zone,
             gateway=gateway,
+            refused_logins=refused,
         )
-        yield Administration(api, file, store, directory, digester, clock)
+        yield Administration(api, file, store, directory, digester, clock, refused)
     finally:
         await file.aclose()
 

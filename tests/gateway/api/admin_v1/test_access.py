@@ -101,7 +101,7 @@ ROUTES = [
     ("DELETE", "/teams/x", "owner"),
     ("POST", "/keys", "owner"),
     ("PATCH", "/keys/x", "operator"),
-    ("POST", "/keys/x/rotate", "operator"),
+    ("POST", "/keys/x/rotate", "owner"),
     ("DELETE", "/keys/x", "owner"),
 ]
 

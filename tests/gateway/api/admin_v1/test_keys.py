@@ -1,5 +1,6 @@
 """/admin/v1/keys."""
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.teams.declared import Declared
-from gateway.teams.key import Key
+from gateway.teams.key import Former, Key
 from gateway.teams.team import Team
 from tests.gateway.api.admin_v1.administration import NOW, Administration, administration, fault, message
 
@@ -38,6 +39,11 @@ async def blue(admin: Administration) -> Administration:
     """There is a team blue."""
     await admin.make("teams", name="blue")
     return admin
+
+
+async def dumped(admin: Administration) -> str:
+    """Everything that the store holds."""
+    return await admin.file.run(lambda connection: "\n".join(connection.iterdump()))
 
 
 async def stored(admin: Administration, key_id: str = "ci") -> Key:
@@ -115,14 +121,36 @@ async def test_an_id_is_given_once_over_all_teams(blue: Administration) -> None:
 
 @pytest.mark.parametrize("body", [{"team": "blue"}, {"team": "blue", "id": "ci"}])
 async def test_a_repeated_request_makes_no_second_key(blue: Administration, body: dict[str, str]) -> None:
-    """Its secret cannot be shown again; the answer says which key it is, and how to get another secret."""
-    first = (await blue.ask("POST", "/keys", body, idempotency_key="k-1")).json()
+    """Its answer is that of the first one, with the same secret, which the store does not hold."""
+    first = await blue.ask("POST", "/keys", body, idempotency_key="k-1")
     second = await blue.ask("POST", "/keys", body, idempotency_key="k-1")
 
+    assert [(201, first.json())] * 2 == [(each.status_code, each.json()) for each in (first, second)]
+    assert [None, "true"] == [each.headers.get("idempotent-replayed") for each in (first, second)]
+    assert [first.json()["id"]] == [key["id"] for key in (await blue.get("/keys"))["data"]]
+    assert first.json()["secret"].removeprefix(f"wg-{first.json()['id']}-") not in await dumped(blue)
+
+
+async def test_a_secret_that_has_been_replaced_is_not_shown_again(blue: Administration) -> None:
+    """The answer says how to get another one."""
+    first = (await blue.ask("POST", "/keys", {"team": "blue", "id": "ci"}, idempotency_key="k-1")).json()
+    await blue.ask("POST", "/keys/ci/rotate")
+    second = await blue.ask("POST", "/keys", {"team": "blue", "id": "ci"}, idempotency_key="k-1")
+
     assert (409, "conflict", "idempotency-key") == fault(second)
-    assert f"POST /admin/v1/keys/{first['id']}/rotate" in message(second)
+    assert "POST /admin/v1/keys/ci/rotate" in message(second)
     assert first["secret"] not in second.text
-    assert [first["id"]] == [key["id"] for key in (await blue.get("/keys"))["data"]]
+
+
+async def test_the_same_header_of_another_day_gives_another_secret(blue: Administration) -> None:
+    secrets = []
+    for _ in range(2):
+        made = await blue.ask("POST", "/keys", {"team": "blue", "id": "ci"}, idempotency_key="k-1")
+        secrets.append(made.json()["secret"])
+        await blue.ask("DELETE", "/keys/ci")
+        blue.clock.now += 86_400
+
+    assert secrets[0] != secrets[1]
 
 
 async def test_a_header_is_forgotten_after_a_day(blue: Administration) -> None:
@@ -160,7 +188,7 @@ async def test_no_answer_holds_a_secret_or_a_digest(blue: Administration) -> Non
 async def test_a_rotation_replaces_the_secret(blue: Administration) -> None:
     """Without a grace the former one counts no more."""
     first = (await blue.make("keys", team="blue", id="ci"))["secret"]
-    response = await blue.ask("POST", "/keys/ci/rotate", who="op")
+    response = await blue.ask("POST", "/keys/ci/rotate")
     second = response.json()["secret"]
     key = await stored(blue)
 
@@ -177,6 +205,55 @@ async def test_during_the_grace_both_secrets_count(blue: Administration) -> None
 
     assert (blue.digester.digest(first), NOW + 90) == (key.former_digest, key.former_until)
     assert "2026-11-21T08:01:30Z" == second["former_until"]
+
+
+async def test_a_repeated_rotation_changes_nothing(blue: Administration) -> None:
+    """It has the answer of the first one, and the original secret keeps its grace."""
+    first = (await blue.make("keys", team="blue", id="ci"))["secret"]
+    answers = [await blue.ask("POST", "/keys/ci/rotate", {"grace_s": 90}, idempotency_key="r-1") for _ in range(2)]
+    key = await stored(blue)
+
+    assert [(200, answers[0].json())] * 2 == [(each.status_code, each.json()) for each in answers]
+    assert [None, "true"] == [each.headers.get("idempotent-replayed") for each in answers]
+    assert (blue.digester.digest(first), NOW + 90, ()) == (key.former_digest, key.former_until, key.earlier)
+    assert ["rotate", "create"] == [entry["action"] for entry in await blue.audited() if entry["kind"] == "key"]
+    assert answers[0].json()["secret"].removeprefix("wg-ci-") not in await dumped(blue)
+
+
+async def test_rotations_with_one_header_at_the_same_time_are_one(blue: Administration) -> None:
+    await blue.make("keys", team="blue", id="ci")
+    answers = await asyncio.gather(
+        *(blue.ask("POST", "/keys/ci/rotate", {"grace_s": 90}, idempotency_key="r-1") for _ in range(5))
+    )
+
+    assert 1 == len({answer.json()["secret"] for answer in answers})
+    assert 1 == len([entry for entry in await blue.audited() if entry["action"] == "rotate"])
+
+
+async def test_a_header_stands_for_one_rotation_only(blue: Administration) -> None:
+    """Another body is another request; and after somebody else's rotation the answer of the first is not true."""
+    await blue.make("keys", team="blue", id="ci")
+    await blue.ask("POST", "/keys/ci/rotate", {"grace_s": 90}, idempotency_key="r-1")
+    other = await blue.ask("POST", "/keys/ci/rotate", {"grace_s": 91}, idempotency_key="r-1")
+    await blue.ask("POST", "/keys/ci/rotate", {"grace_s": 90})
+    late = await blue.ask("POST", "/keys/ci/rotate", {"grace_s": 90}, idempotency_key="r-1")
+
+    assert (409, "conflict", "idempotency-key") == fault(other)
+    assert (409, "conflict", None) == fault(late)
+    assert "has been rotated by another request" in message(late)
+
+
+async def test_a_second_rotation_shortens_no_grace(blue: Administration) -> None:
+    """The answer to the first one was lost, and the header forgotten: the original secret counts as promised."""
+    first = (await blue.make("keys", team="blue", id="ci"))["secret"]
+    await blue.ask("POST", "/keys/ci/rotate", {"grace_s": 90})
+    card = (await blue.ask("POST", "/keys/ci/rotate", {"grace_s": 30})).json()
+    key = await stored(blue)
+    ended = (await blue.ask("POST", "/keys/ci/rotate", {"end_graces": True})).json()
+
+    assert Former(blue.digester.digest(first), NOW + 90) in key.formers(NOW + 89)
+    assert ("2026-11-21T08:01:30Z", None) == (card["former_until"], ended["former_until"])
+    assert () == (await stored(blue)).all_formers()
 
 
 async def test_a_grace_is_over_at_last(blue: Administration) -> None:
@@ -277,12 +354,12 @@ async def test_a_declared_team_can_have_more_keys() -> None:
 
 async def test_every_change_is_in_the_audit_log(blue: Administration) -> None:
     await blue.make("keys", team="blue", id="ci")
-    await blue.ask("POST", "/keys/ci/rotate", {"grace_s": 60}, who="op")
+    await blue.ask("POST", "/keys/ci/rotate", {"grace_s": 60})
     await blue.ask("PATCH", "/keys/ci", {"blocked": True}, who="op")
     await blue.ask("DELETE", "/keys/ci")
     deleted, updated, rotated, created, _ = await blue.audited()
 
-    assert [("ow", "delete"), ("op", "update"), ("op", "rotate"), ("ow", "create")] == [
+    assert [("ow", "delete"), ("op", "update"), ("ow", "rotate"), ("ow", "create")] == [
         (entry["who"], entry["action"]) for entry in (deleted, updated, rotated, created)
     ]
     assert {("key", "ci", "blue")} == {

@@ -26,13 +26,13 @@ class Things:
     async def exists(self, name: str) -> bool:
         return name in self.there
 
-    async def make(self, name: str) -> None:
+    async def make(self, name: str, seed: str) -> None:
         if self.before is not None:
             await self.before()
         if name in self.there:
             raise Conflict("it is there")
         self.there.add(name)
-        self.made.append(name)
+        self.made.append(f"{name} {seed}".rstrip())
 
     async def once(self, claim: Claim = ONE) -> Made:
         return await made_once(claim, self.claims, exists=self.exists, make=self.make)

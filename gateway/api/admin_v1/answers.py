@@ -1,0 +1,76 @@
+"""Answers of requests with an `Idempotency-Key` that concern this gateway alone, which needs no store for them."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from fastapi.responses import Response
+
+from gateway.api.admin_v1.claims import HEADER, LIFETIME_S, Claim
+from gateway.api.admin_v1.repetition import REPLAYED
+from gateway.errors import Conflict
+
+MAX_BYTES = 1024 * 1024
+"""Size of all answers that are kept; the oldest ones are dropped first."""
+
+
+class _Answer:
+    __slots__ = ("content", "is_there", "of", "until")
+
+    def __init__(self, of: str, until: float) -> None:
+        self.of = of
+        self.until = until
+        self.content = b""
+        self.is_there = False
+
+
+class Answers:
+    """Answers of the last `LIFETIME_S`, as far as they fit. *wall_clock* gives seconds since 1970."""
+
+    def __init__(self, *, wall_clock: Callable[[], float], max_bytes: int = MAX_BYTES) -> None:
+        self._wall_clock = wall_clock
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[str, _Answer] = OrderedDict()
+        self._bytes = 0
+
+    async def once(self, claim: Claim | None, act: Callable[[], Awaitable[Response]]) -> Response:
+        """Return what *act* answers, or what it answered when *claim* came first. What fails may be tried again.
+
+        Raises:
+            Conflict: the header was used for another request, or the first one is still being carried out.
+        """
+        if claim is None:
+            return await act()
+        self._forget()
+        known = self._kept.get(claim.id)
+        if known is not None:
+            return _again(known, claim)
+        answer = self._kept[claim.id] = _Answer(claim.body, self._wall_clock() + LIFETIME_S)
+        try:
+            response = await act()
+        except BaseException:
+            del self._kept[claim.id]
+            raise
+        answer.content, answer.is_there = bytes(response.body), True
+        self._bytes += _size(answer)
+        return response
+
+    def _forget(self) -> None:
+        now = self._wall_clock()
+        for claim_id, answer in list(self._kept.items()):  # the oldest first
+            if answer.until > now and self._bytes <= self._max_bytes:
+                return
+            if answer.is_there:
+                del self._kept[claim_id]
+                self._bytes -= _size(answer)
+
+
+def _again(answer: _Answer, claim: Claim) -> Response:
+    if answer.of != claim.body:
+        raise Conflict("This idempotency-key was used for another request within the last 24 hours", param=HEADER)
+    if not answer.is_there:
+        raise Conflict("The first request with this idempotency-key is still being carried out", param=HEADER)
+    return Response(answer.content, media_type="application/json", headers=REPLAYED)
+
+
+def _size(answer: _Answer) -> int:
+    return len(answer.content) + 512  # with the digests and what holds it

@@ -1,0 +1,98 @@
+"""Requests that came with a wrong admin key or none, in the audit log: counted, so that strangers cannot fill it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from fastapi import Request
+
+from gateway.api.admin_v1.times import to_the_millisecond
+from gateway.errors import StoreAway
+from gateway.ledger.audit import AuditEntry
+from gateway.teams.networks import Networks, source_of
+from gateway.teams.team_store import TeamStore
+
+_log = logging.getLogger(__name__)
+
+Reason = Literal["no key", "wrong key"]
+
+SHORTEST_S = 60.0
+"""Between two entries at first; it doubles with each entry of an attack that goes on."""
+LONGEST_S = 3600.0
+MAX_ADDRESSES = 8
+"""Addresses that one entry names; requests from others are only counted."""
+LOOK_S = 1.0
+
+
+class RefusedLogins:
+    """Writes at most one entry per interval to *store*. *wall_clock* gives seconds since 1970.
+
+    Of requests that *trusted_proxies* bring, ``x-forwarded-for`` says where they come from.
+    """
+
+    def __init__(
+        self, store: TeamStore, *, wall_clock: Callable[[], float], trusted_proxies: Sequence[str] = ()
+    ) -> None:
+        self._store = store
+        self._proxies = Networks(trusted_proxies)
+        self._wall_clock = wall_clock
+        self._interval_s = SHORTEST_S
+        self._noted_at = float("-inf")
+        self._since = 0.0
+        self._reasons: dict[str, int] = {}
+        self._addresses: dict[str, int] = {}
+
+    def count_request(self, request: Request, *, has_key: bool) -> None:
+        """Count *request*, which was refused."""
+        peer = None if request.client is None else request.client.host
+        forwarded = request.headers.getlist("x-forwarded-for")
+        source = source_of(peer, ",".join(forwarded) if forwarded else None, self._proxies)
+        self.count("wrong key" if has_key else "no key", None if source is None else str(source))
+
+    def count(self, reason: Reason, address: str | None) -> None:
+        """Count a request that was refused, from *address*."""
+        if not self._reasons:
+            self._since = self._wall_clock()
+        self._reasons[reason] = self._reasons.get(reason, 0) + 1
+        known = address or "unknown"
+        if known in self._addresses or len(self._addresses) < MAX_ADDRESSES:
+            self._addresses[known] = self._addresses.get(known, 0) + 1
+
+    async def settle(self) -> None:
+        """Write what has been counted, if the time for an entry has come."""
+        now = self._wall_clock()
+        if not self._reasons or now - self._noted_at < self._interval_s:
+            return
+        is_quiet = now - self._noted_at >= 2 * self._interval_s
+        self._interval_s = SHORTEST_S if is_quiet else min(2 * self._interval_s, LONGEST_S)
+        self._noted_at = now
+        entry = self._entry(now)
+        self._reasons, self._addresses = {}, {}
+        try:
+            await self._store.note(entry)
+        except StoreAway:
+            _log.warning("requests with wrong admin keys were refused, and the store is unavailable: %s", entry.after)
+
+    async def run(self) -> None:
+        """Settle now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self.settle()
+
+    def _entry(self, now: float) -> AuditEntry:
+        after: dict[str, Any] = {
+            "requests": sum(self._reasons.values()),
+            "since": to_the_millisecond(self._since),
+            "reasons": dict(self._reasons),
+            "addresses": dict(self._addresses),
+        }
+        return AuditEntry(
+            time=to_the_millisecond(now),
+            who="unknown",
+            role="none",
+            action="refuse",
+            kind="login",
+            id="admin",
+            after=after,
+        )
