@@ -337,6 +337,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             parts.fleet.models, lambda: followed.live.configured, reload, draining=parts.fleet.draining
         ),
         refused_logins=parts.rules.refused_logins,
+        guardrails=lambda: {each.name for each in followed.live.configured.guardrails},
     )
 
 

@@ -35,7 +35,7 @@ class KeptResponses:
         Raises:
             GuardrailAway: a guardrail of its team is not known.
         """
-        if self._guarded is None or self._guarded.by_model is None:
+        if self._guarded is None or not self._guarded.looks_at(caller):
             return []
         owner = self._owners.find(response_id)
         names = [model.name for model in self._models] if owner is None else [owner.model]

@@ -152,7 +152,7 @@ class Proxy:
         if body.engine_fields:
             check_engine_fields(body.engine_fields, model.allowed_engine_fields)
         guard: Guard | None = None
-        if self._guarded.by_model is not None:
+        if self._guarded.looks_at(caller):
             guard, raw, body = await self._redacted(exchange, endpoint, incoming, caller, raw, body)
         call = Call(
             method=b"POST",

@@ -70,6 +70,7 @@ async def _client(settings: Settings, stores: Stores, url: str, wall_clock: Call
         claims=stores.claims,
         wall_clock=wall_clock,
         time_zone=settings.quota.time_zone,
+        guardrails=lambda: {each.name for each in settings.guardrails},
     )
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(application), base_url=BASE_URL, headers={"x-api-key": owner.secret}

@@ -38,7 +38,7 @@ class Guardrails:
     def __init__(self, client: httpx.AsyncClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         """*client* is shared, and closed by its owner."""
         self.tally = GuardrailTally()
-        self.in_force = GuardedModels()
+        self.in_force = GuardedModels(self.tally)
         self._client = client
         self._clock = clock
         self._signers = Signers()

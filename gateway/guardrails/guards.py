@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from gateway.endpoints.endpoint import Endpoint
-from gateway.errors import GuardrailAway
 from gateway.exchange import Exchange
 from gateway.guardrails.bedrock_filter import BedrockFilter
 from gateway.guardrails.guard import Chain, Guard, Rule
@@ -39,20 +38,20 @@ class ModelGuards:
         Raises:
             GuardrailAway: its team names a guardrail that there is not: nobody knows what that was to keep.
         """
-        names = () if caller is None else caller.team.guardrails
+        names = _named_by(caller)
         if names in self._chains:
             chain = self._chains[names]
         else:
-            chain = self._chains[names] = self._chain(names)
+            chain = self._chains[names] = self._chain(names, caller)
         if chain is None:
             return None
         return Guard(chain, endpoint, exchange, model=self._model, tally=self._tally)
 
-    def _chain(self, names: tuple[str, ...]) -> Chain | None:
+    def _chain(self, names: tuple[str, ...], caller: Caller | None = None) -> Chain | None:
         wanted = {*self._names, *names}
         missing = sorted(wanted - self._rules.keys())
         if missing:
-            raise GuardrailAway(f"The guardrail {missing[0]!r} is not configured")
+            raise self._tally.missing(missing[0], None if caller is None else caller.team.name)
         rules = tuple(rule for name, rule in self._rules.items() if name in wanted)
         if not rules:
             return None
@@ -64,11 +63,16 @@ class ModelGuards:
 class GuardedModels:
     """The guardrails that are in force."""
 
-    __slots__ = ("by_model",)
+    __slots__ = ("_tally", "by_model")
 
-    def __init__(self) -> None:
+    def __init__(self, tally: GuardrailTally | None = None) -> None:
         self.by_model: Mapping[str, ModelGuards] | None = None
-        """None where the settings have no guardrail at all, and no request has to look."""
+        """None where the settings have no guardrail at all, and only requests of teams that name one have to look."""
+        self._tally = tally or GuardrailTally()
+
+    def looks_at(self, caller: Caller | None) -> bool:
+        """Whether a request of *caller* needs `guard`."""
+        return self.by_model is not None or bool(_named_by(caller))
 
     def use(self, by_model: Mapping[str, ModelGuards] | None) -> None:
         """Have these from this moment on; a request ends under those that it began with."""
@@ -77,4 +81,12 @@ class GuardedModels:
     def guard(self, model: str, caller: Caller | None, exchange: Exchange, endpoint: Endpoint) -> Guard | None:
         """What guards a request for *model*, as configured; None: nothing does. Raises as `ModelGuards.of`."""
         guards = None if self.by_model is None else self.by_model.get(model)
-        return None if guards is None else guards.of(caller, exchange, endpoint)
+        if guards is not None:
+            return guards.of(caller, exchange, endpoint)
+        if caller is not None and caller.team.guardrails:
+            raise self._tally.missing(caller.team.guardrails[0], caller.team.name)
+        return None
+
+
+def _named_by(caller: Caller | None) -> tuple[str, ...]:
+    return () if caller is None else caller.team.guardrails

@@ -1,12 +1,19 @@
 """What guardrails have done: never what they found."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gateway.errors import GuardrailAway
 from gateway.guardrails.filter import Action, Direction
+
+_log = logging.getLogger(__name__)
+
+MAX_TEAMS = 1000
+"""Teams whose requests are counted as refused for a guardrail that is missing."""
 
 
 class GuardrailTally(Collector):
@@ -15,6 +22,8 @@ class GuardrailTally(Collector):
     def __init__(self) -> None:
         self._actions: Counter[tuple[str, Direction, Action]] = Counter()
         self._failures: Counter[str] = Counter()
+        self._missing: Counter[str] = Counter()
+        """Refused requests, by team."""
 
     def acted(self, guardrail: str, direction: Direction, action: Action) -> None:
         self._actions[guardrail, direction, action] += 1
@@ -22,6 +31,18 @@ class GuardrailTally(Collector):
     def failed(self, guardrail: str) -> None:
         """Nobody could say what it makes of a request or an answer."""
         self._failures[guardrail] += 1
+
+    def missing(self, guardrail: str, team: str | None) -> GuardrailAway:
+        """Return the refusal of a request whose team names *guardrail*, which is not configured: an alarm."""
+        if len(self._missing) < MAX_TEAMS or (team or "") in self._missing:
+            if (team or "") not in self._missing:
+                _log.error(
+                    "requests of the team %r are refused: it names the guardrail %r, which is not configured",
+                    team,
+                    guardrail,
+                )
+            self._missing[team or ""] += 1
+        return GuardrailAway(f"The guardrail {guardrail!r} of this team is not configured: tell the administrator")
 
     def collect(self) -> Iterator[Metric]:
         actions = CounterMetricFamily(
@@ -40,3 +61,11 @@ class GuardrailTally(Collector):
         for guardrail, count in self._failures.items():
             failures.add_metric((guardrail,), count)
         yield failures
+        missing = CounterMetricFamily(
+            "warmgate_guardrail_missing",
+            "Requests refused because their team names a guardrail that is not configured.",
+            labels=("team",),
+        )
+        for team, count in self._missing.items():
+            missing.add_metric((team,), count)
+        yield missing

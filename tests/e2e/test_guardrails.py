@@ -396,3 +396,29 @@ def test_the_example_of_the_readme_is_one() -> None:
 
     assert made is not None
     assert ["pii", "secrets", "projects", "dlp"] == [each.name for each in settings.guardrails]
+
+
+async def test_a_team_whose_guardrail_is_gone_is_refused_everything(tmp_path: Path) -> None:
+    """It was made by the admin API; then the settings lost all guardrails, as a file or between two starts."""
+    speaker = Speaker(whole=lambda _: message("fine"))
+    store = {"url": f"sqlite:///{tmp_path / 'warmgate.db'}", "pepper": "p" * 32}
+    owner = {"authorization": "Bearer owner-of-the-tests"}
+    groups: dict[str, Any] = {"admin": {"keys": [{"role": "owner", "secret": "owner-of-the-tests"}]}, "store": store}
+    async with speaking(speaker):
+        async with gateway([speaker.url], guardrails=[PII], **groups) as served:
+            team = {"name": "blue", "guardrails": ["pii"]}
+            made = await served.http.post("/admin/v1/teams", json=team, headers=owner)
+            unknown = await served.http.post(
+                "/admin/v1/teams", json={"name": "red", "guardrails": ["pi"]}, headers=owner
+            )
+            key = await served.http.post("/admin/v1/keys", json={"team": "blue"}, headers=owner)
+            secret = {"authorization": f"Bearer {key.json()['secret']}"}
+            first = await served.http.post("/v1/chat/completions", json=body(MAIL), headers=secret)
+        async with gateway([speaker.url], **groups) as served:
+            second = await served.http.post("/v1/chat/completions", json=body(MAIL), headers=secret)
+            counted = await served.metric("warmgate_guardrail_missing_total")
+
+    assert [201, 400, 200, 503] == [each.status_code for each in (made, unknown, first, second)]
+    assert "guardrail_unavailable" == second.json()["error"]["code"]
+    assert ["[EMAIL]"] == [asked["messages"][0]["content"] for asked in speaker.asked]
+    assert {'{team="blue"}': 1.0} == counted

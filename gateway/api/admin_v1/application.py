@@ -1,6 +1,6 @@
 """`/admin/v1` as an ASGI application of its own: beside the gateway, on a port of its own, or inside a command."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from importlib.metadata import version
 from zoneinfo import ZoneInfo
 
@@ -36,12 +36,13 @@ def admin_api(
     time_zone: str = "UTC",
     gateway: AdminGateway | None = None,
     refused_logins: RefusedLogins | None = None,
+    guardrails: Callable[[], Collection[str]] = frozenset,
 ) -> FastAPI:
     """The application, which has no lifespan: whoever made its parts closes them.
 
     *admin_keys* may use it; none: nobody. *digester* is asked when a secret is made. *time_zone* is that of the
     ledger's days. Without a *gateway* there are no routes for workers, models and reloading. *refused_logins* counts
-    requests without one of the keys; None: nobody does.
+    requests without one of the keys; None: nobody does. *guardrails* are the names that teams may name.
     """
     api = FastAPI(
         title="Warmgate administration",
@@ -63,6 +64,7 @@ def admin_api(
         wall_clock,
         ZoneInfo(time_zone),
         gateway,
+        guardrails,
     )
     routers = [teams.router, keys.router, usage.router, audit.router]
     if gateway is not None:

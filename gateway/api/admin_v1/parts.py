@@ -1,7 +1,7 @@
 """What the routes of the admin API are made of: handed in by the composition root, found by every route."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -56,6 +56,19 @@ class Parts:
     zone: ZoneInfo
     """Whose days and months the ledger has."""
     gateway: AdminGateway | None
+    guardrails: Callable[[], Collection[str]]
+    """Names of those that are configured at this moment."""
+
+    def check_guardrails(self, team: Team, former: Team | None = None) -> None:
+        """Check that guardrails which are new in *team* are configured: requests of the team would be refused.
+
+        Raises:
+            InvalidField: one is not.
+        """
+        unknown = set(team.guardrails) - set(() if former is None else former.guardrails) - set(self.guardrails())
+        if unknown:
+            text = "'guardrails' names a guardrail that is not configured: declare it under guardrails in the settings."
+            raise InvalidField(text, param="guardrails")
 
     def check_models(self, entity: Team | Key, former: Team | Key | None = None) -> None:
         """That what is new in *entity* are limits of models that there are: others would come to nothing.

@@ -142,6 +142,7 @@ async def _put(parts: Parts, who: AdminKey, team: Team, former: Team | None) -> 
     if team == former:
         return
     parts.check_models(team, former)
+    parts.check_guardrails(team, former)
     entry = parts.audit(
         who,
         "create" if former is None else "update",

@@ -44,7 +44,9 @@ class Terminal:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = folder / "warmgate.db"
         self.config = folder / "warmgate.yaml"
-        self.config.write_text(f"{SETTINGS}store: {{url: 'sqlite:///{self.store}'}}\n")
+        self.config.write_text(
+            f"{SETTINGS}guardrails: [{{name: pii, kind: pii}}]\nstore: {{url: 'sqlite:///{self.store}'}}\n"
+        )
         self.monkeypatch = monkeypatch
         for name in ("WARMGATE_ADMIN_URL", "WARMGATE_ADMIN_KEY"):
             monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,5 @@
 import pytest
+from prometheus_client import CollectorRegistry
 
 from gateway.errors import GuardrailAway
 from gateway.exchange import Exchange
@@ -52,3 +53,36 @@ def test_what_is_in_force_can_be_replaced() -> None:
     assert guarded.guard("other", None, EXCHANGE, CHAT) is None
     guarded.use(None)
     assert guarded.by_model is None
+
+
+def test_where_no_guardrail_is_configured_a_team_that_names_one_is_refused() -> None:
+    """It is counted and logged; teams without one are not looked at."""
+    tally = GuardrailTally()
+    guarded = GuardedModels(tally)
+    for _ in range(2):
+        with pytest.raises(GuardrailAway, match=r"'gone' of this team is not configured"):
+            guarded.guard("tiny", caller("gone"), EXCHANGE, CHAT)
+    registry = CollectorRegistry()
+    registry.register(tally)
+
+    assert [True, False, False] == [guarded.looks_at(each) for each in (caller("gone"), caller(), None)]
+    assert 2.0 == registry.get_sample_value("warmgate_guardrail_missing_total", {"team": "blue"})
+
+
+def test_a_missing_guardrail_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    guarded = guards("first")
+    for _ in range(2):
+        with pytest.raises(GuardrailAway):
+            guarded.of(caller("gone"), EXCHANGE, CHAT)
+
+    assert ["requests of the team 'blue' are refused: it names the guardrail 'gone', which is not configured"] == [
+        record.getMessage() for record in caplog.records
+    ]
+
+
+def test_a_model_without_guards_refuses_a_team_that_names_one() -> None:
+    guarded = GuardedModels()
+    guarded.use({"tiny": guards()})
+
+    with pytest.raises(GuardrailAway):
+        guarded.guard("other", caller("first"), EXCHANGE, CHAT)

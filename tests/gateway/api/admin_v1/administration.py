@@ -88,6 +88,7 @@ async def administration(
     keys: tuple[AdminKey, ...] = KEYS,
     declared: Declared | None = None,
     gateway: AdminGateway | None = None,
+    guardrails: tuple[str, ...] = ("pii",),
     time_zone: str = "UTC",
     stores: tuple[TeamStore, UsageStore, Claims] | None = None,
 ) -> AsyncIterator[Administration]:
@@ -116,6 +117,7 @@ async def administration(
             time_zone=time_zone,
             gateway=gateway,
             refused_logins=refused,
+            guardrails=lambda: guardrails,
         )
         yield Administration(api, file, store, directory, digester, clock, refused)
     finally:

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from gateway.ledger.audit import AuditEntry
 from gateway.teams.declared import Declared
 from gateway.teams.limits import Limits
 from gateway.teams.team import Team
+from gateway.teams.team_store import PutTeam
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault, message
 
 BLUE = {
@@ -267,3 +269,33 @@ async def test_every_change_is_in_the_audit_log(admin: Administration) -> None:
     assert {("team", "blue", "blue", "2026-11-21T08:00:00.000Z")} == {
         (entry["kind"], entry["id"], entry["team"], entry["time"]) for entry in entries
     }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/teams", {"name": "red", "guardrails": ["pii", "gone"]}),
+        ("PUT", "/teams/red", {"guardrails": ["gone"]}),
+        ("PATCH", "/teams/blue", {"guardrails": ["gone"]}),
+    ],
+)
+async def test_a_guardrail_that_is_not_configured_is_refused(
+    admin: Administration, method: str, path: str, body: dict[str, Any]
+) -> None:
+    """It would do nothing, and the requests of the team would be refused."""
+    await admin.make("teams", name="blue", guardrails=["pii"])
+    response = await admin.ask(method, path, body)
+
+    assert (400, None, "guardrails") == fault(response)
+    assert "is not configured: declare it under guardrails" in message(response)
+
+
+async def test_a_team_whose_guardrail_is_gone_can_be_changed_otherwise() -> None:
+    async with administration(guardrails=()) as admin:
+        team = Team(name="blue", guardrails=("pii",))
+        await admin.store.write(
+            PutTeam(team), AuditEntry(time="", who="", role="", action="create", kind="team", id="")
+        )
+
+        assert 200 == (await admin.ask("PATCH", "/teams/blue", {"blocked": True})).status_code
+        assert 200 == (await admin.ask("PATCH", "/teams/blue", {"guardrails": None})).status_code
