@@ -200,7 +200,7 @@ def _chat(raw: bytes) -> Body:
     chat = decode_chat(raw)
     if not chat.messages:
         raise InvalidField("'messages' must be a list of at least one message", param="messages")
-    return _completion(chat, prompt=chat_prompt(chat.messages, head=_head(chat)))
+    return _completion(chat, prompt=chat_prompt(chat.messages, head=_head(chat)), zero_is_none=True)
 
 
 def _chats(raw: bytes) -> Body:
@@ -209,7 +209,7 @@ def _chats(raw: bytes) -> Body:
         raise InvalidField("'messages' must be a list of at least one chat", param="messages")
     head = _head(chats)
     prompts = [chat_prompt(messages, head=head) for messages in chats.messages]
-    return _completion(chats, prompt=joined(prompts), prompts=len(prompts))
+    return _completion(chats, prompt=joined(prompts), prompts=len(prompts), zero_is_none=True)
 
 
 def _text(raw: bytes) -> Body:
@@ -219,16 +219,18 @@ def _text(raw: bytes) -> Body:
     return _completion(text, prompt=_prompt(text), prompts=len(text.prompt or ()) if several else 1)
 
 
-def _completion(body: CommonFields, *, prompt: bytes, prompts: int = 1) -> Body:
+def _completion(body: CommonFields, *, prompt: bytes, prompts: int = 1, zero_is_none: bool = False) -> Body:
+    """*zero_is_none*: engines take a limit of 0 tokens for no limit, and generate what their context has room for."""
     options = body.stream_options
     max_tokens = count(body.max_tokens, "max_tokens", least=0)
     max_completion_tokens = count(body.max_completion_tokens, "max_completion_tokens", least=0)
+    longest = _larger(max_tokens, max_completion_tokens)
     n = count(body.n, "n", least=1)
     echoes_logprobs = bool(body.echo) and body.logprobs is not None and body.logprobs is not False
     return Body(
         model=named(body.model),
         streams=bool(body.stream),
-        max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
+        max_tokens=(longest or None) if zero_is_none else longest,
         asks_usage=isinstance(options, StreamOptions) and options.include_usage is True,
         has_stream_options=options is not UNSET,
         prompt=prompt,
@@ -239,6 +241,13 @@ def _completion(body: CommonFields, *, prompt: bytes, prompts: int = 1) -> Body:
         user=body.safety_identifier or body.user or None,
         engine_fields=engine_fields_of(body),
     )
+
+
+def _larger(max_tokens: int | None, max_completion_tokens: int | None) -> int | None:
+    """What an answer may have, whichever of both the engine goes by: vLLM by the second, SGLang by the first."""
+    if max_tokens is None or max_completion_tokens is None:
+        return max_tokens if max_completion_tokens is None else max_completion_tokens
+    return max(max_tokens, max_completion_tokens)
 
 
 def _head(chat: ChatFields) -> dict[str, Any]:

@@ -111,7 +111,8 @@ class Model:
         self._gpu_hour_usd = gpu_hour_usd
         # A price that never changes is asked itself: limits ask it for every request.
         cost_usd = self._price.cost_usd if gpu_hour_usd is None else self._cost_usd
-        self.metered = Metered(name, cost_usd, max_output_tokens)
+        longest = min(filter(None, (max_output_tokens, context_tokens)), default=None)
+        self.metered = Metered(name, cost_usd, longest, self._most_usd if self.cascade else None)
         """As limits know it."""
         self._traffic = _Traffic(retry_budget or RetryBudget(1.0, 10.0))
         self._successor: Model | None = None
@@ -346,6 +347,11 @@ class Model:
         await self.cascade.aclose()
         if self.division is not None:
             await self.division.aclose()
+
+    def _most_usd(self, prompt: float, cached: float, completion: float) -> float:
+        """What it costs at whoever may answer, the dearest of them: until it is answered nobody knows who that is."""
+        own = self.price.cost_usd(prompt, cached, completion)
+        return max(own, *(each.price().cost_usd(prompt, cached, completion) for each in self.cascade.fallbacks))
 
     def _cost_usd(self, prompt: float, cached: float, completion: float) -> float:
         return self.price.cost_usd(prompt, cached, completion)

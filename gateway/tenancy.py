@@ -67,9 +67,21 @@ class Tenancy:
             catch_up=self._following.catch_up,
         )
         quota = settings.quota
-        self.plans = Plans(burst=quota.burst, cached_weight=quota.cached_weight, calendar=Calendar(zone))
+        self.plans = Plans(
+            burst=quota.burst,
+            cached_weight=quota.cached_weight,
+            calendar=Calendar(zone),
+            unreserved_minutes=quota.max_unreserved_minutes,
+        )
         lengths = OutputLengths(default=quota.default_output_tokens)
-        self.quota = Quota(self.stores.quota, self.plans, lengths=lengths, clock=wall_clock, time_zone=zone)
+        self.quota = Quota(
+            self.stores.quota,
+            self.plans,
+            lengths=lengths,
+            clock=wall_clock,
+            time_zone=zone,
+            most_output_tokens=quota.max_output_tokens,
+        )
         self.admission = Admission(
             self.access,
             self.quota,

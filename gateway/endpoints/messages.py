@@ -131,7 +131,7 @@ def _read(raw: bytes) -> Body:
     return Body(
         model=named(body.model),
         streams=bool(body.stream),
-        max_tokens=count(body.max_tokens, "max_tokens", least=0),
+        max_tokens=count(body.max_tokens, "max_tokens", least=0) or None,
         asks_usage=True,
         has_stream_options=False,
         prompt=messages_prompt(body.system, body.messages, head=_head(body)),

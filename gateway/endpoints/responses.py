@@ -141,7 +141,7 @@ def _read(raw: bytes) -> Body:
     return Body(
         model=named(body.model),
         streams=bool(body.stream),
-        max_tokens=count(body.max_output_tokens, "max_output_tokens", least=0),
+        max_tokens=count(body.max_output_tokens, "max_output_tokens", least=0) or None,
         asks_usage=True,
         has_stream_options=False,
         prompt=responses_prompt(body.instructions, body.input, head=_head(body)),

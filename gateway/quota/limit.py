@@ -24,13 +24,18 @@ class Limit(Value):
 
 
 class Charge(Value):
-    __match_args__ = ("limit", "units", "period", "period_left_s")
+    __match_args__ = ("limit", "units", "period", "period_left_s", "likely")
     __slots__ = __match_args__
 
-    def __init__(self, limit: Limit, units: float, period: str = "", period_left_s: float = 0.0) -> None:
+    def __init__(
+        self, limit: Limit, units: float, period: str = "", period_left_s: float = 0.0, likely: float = -1.0
+    ) -> None:
+        """*likely* below 0: as *units*."""
         self.limit = limit
         self.units = units
         """concurrent: 1."""
+        self.likely = likely if likely >= 0.0 else units
+        """Settled where the outcome is never known: a budget reserves the most that a request may use, not this."""
         self.period = period
         """period: its name, e.g. ``2026-11-21`` or ``2026-11``: another name begins at nought."""
         self.period_left_s = period_left_s

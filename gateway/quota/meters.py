@@ -21,7 +21,7 @@ import msgspec
 from gateway.ledger.entry import Draft
 from gateway.quota.limit import Charge, Granted, Level, Refused
 from gateway.quota.meter import Meter
-from gateway.quota.seats import BOTH, ONE, PROMPT, USD, Taken
+from gateway.quota.seats import BOTH, MOST, ONE, PROMPT, USD, Taken
 
 SKEW_S: Final = 60.0
 """How far ahead of the store's clock that of a gateway may be: a new period begins no sooner before the end of the old
@@ -144,6 +144,8 @@ class Meters:
                 continue
             if what == BOTH:
                 more = both - taken.both
+            elif what == MOST:
+                more = both - taken.most_both
             elif what == USD:
                 more = usd - taken.usd
             elif what == ONE:
@@ -159,7 +161,9 @@ class Meters:
         """As `expire`, of what was taken by numbers."""
         ended = [taken for taken in self._taken if taken.until <= now]
         for each in ended:
-            self.give_back(each, one=1.0, prompt=each.prompt, completion=each.completion, both=each.both, usd=each.usd)
+            self.give_back(
+                each, one=1.0, prompt=each.prompt, completion=each.completion, both=each.both, usd=each.likely_usd
+            )
         return ended
 
     def settle(self, reservation: str, charges: Sequence[Charge]) -> Held | None:
@@ -190,9 +194,11 @@ class Meters:
         return self.settle(reservation, [Charge(charge.limit, 0.0) for charge in held.charges])
 
     def expire(self, now: float) -> list[Held]:
-        """Settle at what was reserved those whose lease has ended. Costs a look at every reservation."""
-        ended = [reservation for reservation, held in self._held.items() if held.until <= now]
-        return [held for held in [self.settle(each, self._held[each].charges) for each in ended] if held is not None]
+        """Settle at what was likely those whose lease has ended. Costs a look at every reservation."""
+        ended = [(reservation, held) for reservation, held in self._held.items() if held.until <= now]
+        for reservation, held in ended:
+            self.settle(reservation, [Charge(charge.limit, charge.likely) for charge in held.charges])
+        return [held for _, held in ended]
 
     def charge(self, team: str, charges: Sequence[Charge], now: float) -> None:
         """Count *charges*, room or no room: what was granted elsewhere. Concurrent ones are over and count nothing."""

@@ -1,6 +1,7 @@
-"""How long answers are, per team and model: what is reserved for one before it is there."""
+"""How long answers are, per team, model and size of what was asked for: what is reserved for one before it is there."""
 
 import math
+from array import array
 from typing import Final
 
 WINDOW: Final = 64
@@ -9,28 +10,27 @@ QUANTILE: Final = 0.9
 """One answer of ten is longer than what was reserved; it is settled like all others."""
 EVERY: Final = 8
 """Answers after which they are looked at anew; before that many, nothing is known."""
+SIZES: Final = 9
+"""Kinds of requests that are told apart by their `max_tokens`: none, below 4, 16, 64 ... 16,384, and more. Answers to
+requests for one token say nothing of those to requests for thousands."""
 MOST_PAIRS = 4096
-"""Of teams and models; those not heard of for longest are forgotten. About 3 KiB each."""
+"""Of teams and models; those not heard of for longest are forgotten. About 1 KiB each, and 5 KiB of all sizes."""
 FORGOTTEN = 64
 """At once."""
 
 
-class Lengths:
-    """Of one team and model."""
+class Window:
+    """The latest answers to requests of one size."""
 
-    __slots__ = ("expected", "heard", "is_forgotten", "last", "next", "unseen")
+    __slots__ = ("expected", "last", "next", "unseen")
 
     def __init__(self) -> None:
-        self.last: list[float] = []
+        self.last = array("d")
         """Once it is full, the oldest stands at `next`."""
         self.next = 0
         self.unseen = 0
-        self.heard = 0
-        """The number of the answer that was the latest, among those of all pairs."""
         self.expected = -1.0
         """Tokens; below 0: nothing is known."""
-        self.is_forgotten = False
-        """There was no room for it: another is kept by now, or none."""
 
     def learn(self, tokens: float) -> None:
         if len(self.last) < WINDOW:
@@ -42,6 +42,20 @@ class Lengths:
         if self.unseen == EVERY:
             self.unseen = 0
             self.expected = sorted(self.last)[math.ceil(QUANTILE * len(self.last)) - 1]
+
+
+class Lengths:
+    """Of one team and model."""
+
+    __slots__ = ("heard", "is_forgotten", "sizes")
+
+    def __init__(self) -> None:
+        self.sizes: list[Window | None] = [None] * SIZES
+        """None: nothing was heard of it."""
+        self.heard = 0
+        """The number of the answer that was the latest, among those of all pairs."""
+        self.is_forgotten = False
+        """There was no room for it: another is kept by now, or none."""
 
 
 class OutputLengths:
@@ -68,23 +82,33 @@ class OutputLengths:
 
     def expected(self, of: Lengths, *, asked: int | None = None, cap: int | None = None, choices: int = 1) -> float:
         """Tokens of all answers to one request, none longer than the caller *asked* for and than the model's *cap*."""
-        tokens = of.expected
-        if tokens < 0.0:
-            tokens = self._default
+        window = of.sizes[_size(asked)]
+        tokens = self._default if window is None or window.expected < 0.0 else window.expected
         if asked is not None and asked < tokens:
             tokens = float(asked)
         if cap is not None and cap < tokens:
             tokens = float(cap)
         return tokens * choices
 
-    def learn(self, of: Lengths, tokens: float, *, choices: int = 1) -> None:
-        """A request was answered with *tokens*, those of all its *choices* together."""
+    def learn(self, of: Lengths, tokens: float, *, asked: int | None = None, choices: int = 1) -> None:
+        """A request for *asked* tokens was answered with *tokens*, those of all its *choices* together."""
         self._answers += 1
         of.heard = self._answers
-        of.learn(tokens / choices if choices > 1 else tokens)
+        size = _size(asked)
+        window = of.sizes[size]
+        if window is None:
+            window = of.sizes[size] = Window()
+        window.learn(tokens / choices if choices > 1 else tokens)
 
     def _forget(self) -> None:
         """Some at once, as all have to be looked at."""
         pairs = sorted(self._lengths, key=lambda pair: self._lengths[pair].heard)
         for pair in pairs[:FORGOTTEN]:
             self._lengths.pop(pair).is_forgotten = True
+
+
+def _size(asked: int | None) -> int:
+    """Its place among `SIZES`."""
+    if asked is None:
+        return 0
+    return min(SIZES - 1, max(1, (asked.bit_length() + 1) // 2))

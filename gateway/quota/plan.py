@@ -1,5 +1,6 @@
 """Which limits a caller's requests to one model meet, and what they take of each: worked out once, not per request."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
@@ -10,13 +11,15 @@ from gateway.quota.limit import Charge, Limit
 from gateway.quota.output_length import Lengths
 from gateway.quota.rate_headers import RateHeads
 from gateway.quota.scope import Scoped
-from gateway.quota.seats import BOTH, COMPLETION, DAY, MONTH, NEVER, ONE, PROMPT, USD, Counted, Seats
+from gateway.quota.seats import BOTH, COMPLETION, DAY, MONTH, MOST, NEVER, ONE, PROMPT, USD, Counted, Seats
 from gateway.teams.caller import Caller
 from gateway.teams.limits import Limits, Measure
 
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 MOST_PLANS = 65_536
 """Pairs of callers and models that are remembered; each is worked out again when it is needed again."""
+FIRST_REQUESTS: Final = 5.0
+"""Of a small limit of requests that may come at once: a tenth of 10 a minute would refuse the second."""
 PARTS: Final = 1_000_000.0
 """Of a token that are counted: weights make fractions."""
 
@@ -26,7 +29,7 @@ _COUNTS: dict[Measure, int] = {
     "output_tokens_per_minute": COMPLETION,
     "tokens_per_minute": BOTH,
     "concurrent": ONE,
-    "tokens_per_day": BOTH,
+    "tokens_per_day": MOST,
     "usd_per_day": USD,
     "usd_per_month": USD,
 }
@@ -49,6 +52,9 @@ class Metered:
     """Configured name."""
     cost_usd: CostUsd
     max_output_tokens: int | None = None
+    """Of one answer; None: not known."""
+    most_usd: CostUsd | None = None
+    """What whoever may answer costs at most; None: as *cost_usd*."""
 
 
 class Tokens(Value):
@@ -103,10 +109,18 @@ class Plan:
 
     __slots__ = (
         *("_cached_weight", "_calendar", "_has_periods"),
-        *("counted", "counts_usd", "heads", "lengths", "limits", "scoped", "seats"),
+        *("counted", "counts_most", "counts_usd", "heads", "lengths", "limits", "scoped", "seats", "unreserved"),
     )
 
-    def __init__(self, scoped: Sequence[Scoped], *, cached_weight: float, calendar: Calendar) -> None:
+    def __init__(
+        self,
+        scoped: Sequence[Scoped],
+        *,
+        cached_weight: float,
+        calendar: Calendar,
+        unreserved_minutes: float = math.inf,
+    ) -> None:
+        """*unreserved_minutes*: see `Plans`."""
         self.scoped = tuple(scoped)
         self.limits = tuple(each.limit for each in scoped)
         self.heads = RateHeads(scoped)
@@ -117,20 +131,38 @@ class Plan:
         ]
         self.counts_usd = any(each.what == USD for each in self.counted)
         """Whether it matters what a request costs."""
+        self.counts_most = any(each.what in {USD, MOST} for each in self.counted)
+        """Whether it matters how long an answer can be at most."""
+        per_minute = [each.limit.amount for each in self.counted if each.what in {COMPLETION, BOTH}]
+        self.unreserved = unreserved_minutes * min(per_minute, default=math.inf)
+        """Tokens of answers that its team may have on their way beyond what is reserved for them."""
         self._has_periods = any(each.period for each in self.counted)
         self.seats: Seats | None = None
         """Where all of it is counted; None: not known yet, or not by this process."""
         self.lengths: Lengths | None = None
         """Of the answers that its caller's team gets from its model; None: not looked up yet."""
 
-    def charges(self, tokens: Tokens, cost_usd: float, now: float) -> list[Charge]:
+    def charges(
+        self,
+        tokens: Tokens,
+        cost_usd: float,
+        now: float,
+        *,
+        most_completion: float = -1.0,
+        most_usd: float = 0.0,
+    ) -> list[Charge]:
         """What one request takes that is expected to use, or has used, *tokens* and *cost_usd*.
 
-        *now*, in seconds since 1970, says which day it is. Cached tokens weigh less than others in all limits of
-        tokens; in US dollars they are worth what the price says.
+        Where it may use more, *most_completion* says what its answers have at most, and *most_usd* what all of it costs
+        then: budgets are charged with that. *now*, in seconds since 1970, says which day it is. Cached tokens weigh
+        less than others in all limits of tokens; in US dollars they are worth what the price says.
         """
         completion = tokens.completion
         prompt, both = self.weighted(tokens.prompt, tokens.cached, completion)
+        most_both, likely_usd = both, cost_usd
+        if most_completion >= 0.0:
+            _, most_both = self.weighted(tokens.prompt, tokens.cached, most_completion)
+            cost_usd = most_usd
         calendar = self._calendar
         if self._has_periods:
             calendar.look(now)
@@ -141,18 +173,16 @@ class Plan:
                 charges.append(each.one)
                 continue
             if what == PROMPT:
-                units = prompt
-            elif what == COMPLETION:
-                units = completion
+                charges.append(Charge(each.limit, prompt))
+                continue
+            if what in {COMPLETION, BOTH}:
+                charges.append(Charge(each.limit, completion if what == COMPLETION else both))
+                continue
+            units, likely = (cost_usd, likely_usd) if what == USD else (most_both, both)
+            if each.period == DAY:
+                charges.append(Charge(each.limit, units, calendar.day, calendar.day_ends - now, likely))
             else:
-                units = cost_usd if what == USD else both
-            period = each.period
-            if period == DAY:
-                charges.append(Charge(each.limit, units, calendar.day, calendar.day_ends - now))
-            elif period == MONTH:
-                charges.append(Charge(each.limit, units, calendar.month, calendar.month_ends - now))
-            else:
-                charges.append(Charge(each.limit, units))
+                charges.append(Charge(each.limit, units, calendar.month, calendar.month_ends - now, likely))
         return charges
 
     def weighted(self, prompt: float, cached: float, completion: float) -> tuple[float, float]:
@@ -180,9 +210,16 @@ class Plan:
 class Plans:
     """The plan of every caller and model. What changes is another object, and has another plan."""
 
-    def __init__(self, *, burst: float, cached_weight: float, calendar: Calendar) -> None:
-        """*burst* is the share of a minute's amount that may be used at once, above 0 and at most 1."""
+    def __init__(
+        self, *, burst: float, cached_weight: float, calendar: Calendar, unreserved_minutes: float = math.inf
+    ) -> None:
+        """*burst* is the share of a minute's amount that may be used at once, above 0 and at most 1.
+
+        *unreserved_minutes*: of a limit of tokens per minute so many minutes' amounts may be on their way to a team
+        beyond what was reserved.
+        """
         self._burst = burst
+        self._unreserved_minutes = unreserved_minutes
         self._cached_weight = cached_weight
         self._calendar = calendar
         # Both are equal to themselves only: comparing all that a caller is would take longer than the rest.
@@ -205,7 +242,12 @@ class Plans:
         if self._size >= MOST_PLANS:
             self._plans.clear()
             self._size = 0
-        plan = Plan(self._scoped(caller, model), cached_weight=self._cached_weight, calendar=self._calendar)
+        plan = Plan(
+            self._scoped(caller, model),
+            cached_weight=self._cached_weight,
+            calendar=self._calendar,
+            unreserved_minutes=self._unreserved_minutes,
+        )
         self._plans.setdefault(caller, {})[model] = plan
         self._size += 1
         return plan
@@ -233,5 +275,6 @@ class Plans:
             return Limit(id_, "concurrent", amount)
         if measure in _PERIODS:
             return Limit(id_, "period", amount)
-        # At least one request, or one token: less would say that there is no room where there is some.
-        return Limit(id_, "rate", amount, burst=min(amount, max(1.0, amount * self._burst)))
+        # At least one token: less would say that there is no room where there is some.
+        least = FIRST_REQUESTS if measure == "requests_per_minute" else 1.0
+        return Limit(id_, "rate", amount, burst=min(amount, max(least, amount * self._burst)))

@@ -9,7 +9,7 @@ from gateway.quota.seats import Counted, Seats
 
 
 class QuotaStore(Protocol):
-    """Counts by its own clock. What was reserved and never settled is settled at what was reserved when its lease ends.
+    """Counts by its own clock. What was reserved and never settled is settled when its lease ends, at what was likely.
 
     A *reservation* is an id that the caller made, unique for ever; all of its limits belong to one *team*.
     """

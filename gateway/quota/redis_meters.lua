@@ -10,10 +10,10 @@
 --   ended   sorted set: id of a reservation that was lost, or settled without having been held -> until when to know
 --   writer  number of the last operation of one gateway that was carried out
 -- ARGV: what to do; msgpack of {now (0: ask Redis), lease_s}; more, as the functions at the end say.
--- A charge is {id, kind ('r', 'p', 'c'), amount, burst, units, period, period_left_s}.
+-- A charge is {id, kind ('r', 'p', 'c'), amount, burst, units, period, period_left_s, units should it be lost}.
 
 local METERS, HELD, ENDS, ENDED, WRITER = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local ID, KIND, AMOUNT, BURST, UNITS, PERIOD, LEFT_S = 1, 2, 3, 4, 5, 6, 7
+local ID, KIND, AMOUNT, BURST, UNITS, PERIOD, LEFT_S, LIKELY = 1, 2, 3, 4, 5, 6, 7, 8
 local SLACK_S, SLACK_UNITS, SKEW_S, CONCURRENT_WAIT_S = 1e-6, 1e-9, 60, 1 -- as in meters.py
 local KEPT_S = 35 * 86400 -- what nobody touches: longer than any month
 local ENDED_KEPT_S = 3600 -- longer than a command can be on its way
@@ -214,6 +214,15 @@ local function by_id(charges)
   return units
 end
 
+-- What a budget reserves is the most that is possible: of a request that is lost, what was likely is charged.
+local function likely_by_id(charges)
+  local units = {}
+  for _, charge in ipairs(charges) do
+    units[charge[ID]] = charge[LIKELY] or charge[UNITS] -- a former gateway said no more than the latter
+  end
+  return units
+end
+
 -- Gateways that are alive come every third of a lease. Where none came for longer, Redis was away, and they get a lease
 -- to say that they are there.
 local function reap()
@@ -234,7 +243,7 @@ local function reap()
   for _, reservation in ipairs(lost) do
     local charges, booking = let_go(reservation)
     if charges then
-      settle(charges, by_id(charges))
+      settle(charges, likely_by_id(charges))
       ledger_book(unpack(booking))
       remember_ended(reservation)
     end

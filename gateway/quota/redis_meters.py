@@ -145,9 +145,12 @@ def _booking(entry: Entry) -> list[msgspec.Raw]:
     return [msgspec.Raw(b"\xdb" + len(field).to_bytes(4, "big") + field) for field in booking_of(entry)]
 
 
-def _charges(charges: Sequence[Charge]) -> list[tuple[str, str, float, float, float, str, float]]:
+def _charges(charges: Sequence[Charge]) -> list[tuple[str, str, float, float, float, str, float, float]]:
     return [
-        (limit.id, _KINDS[limit.kind], limit.amount, limit.burst, each.units, each.period, each.period_left_s)
+        (
+            *(limit.id, _KINDS[limit.kind], limit.amount, limit.burst),
+            *(each.units, each.period, each.period_left_s, each.likely),
+        )
         for each in charges
         for limit in (each.limit,)
     ]

@@ -1,6 +1,6 @@
 """The limits of one plan beside the meters that count them: found once, so that a request only adds up numbers.
 
-What a request takes of all its limits follows from four numbers, `Taken`; charges and levels of each limit would be
+What a request takes of all its limits follows from five numbers, `Taken`; charges and levels of each limit would be
 some twenty objects per request. A short cut of `Meters.reserve` and `Meters.settle`, it decides as they do: where it
 cannot grant, nothing has happened, and they are asked.
 """
@@ -18,6 +18,8 @@ PROMPT: Final = 1
 COMPLETION: Final = 2
 BOTH: Final = 3
 USD: Final = 4
+MOST: Final = 5
+"""As BOTH, with the longest answer that is possible, as in USD: budgets are never passed by an answer that was long."""
 
 NEVER: Final = 0
 DAY: Final = 1
@@ -100,7 +102,17 @@ class Seats:
 class Taken:
     """What a request takes of the limits of a plan, until it is settled. Told from others by identity alone."""
 
-    __slots__ = ("both", "completion", "is_held", "prompt", "seats", "until", "usd")
+    __slots__ = (
+        "both",
+        "completion",
+        "is_held",
+        "likely_usd",
+        "most_both",
+        "prompt",
+        "seats",
+        "until",
+        "usd",
+    )
 
     def __init__(self) -> None:
         self.seats: Seats | None = None
@@ -111,7 +123,12 @@ class Taken:
         self.completion = 0.0
         """Of limits of what is written."""
         self.both = 0.0
+        self.most_both = 0.0
+        """Both with the longest answer that is possible."""
         self.usd = 0.0
+        """With the longest answer that is possible."""
+        self.likely_usd = 0.0
+        """Settled where the outcome is never known; of tokens that is `both`."""
         self.until = 0.0
         """The end of its lease, seconds since 1970."""
 
@@ -123,6 +140,8 @@ class Taken:
             return self.both
         if what == USD:
             return self.usd
+        if what == MOST:
+            return self.most_both
         return self.prompt if what == PROMPT else self.completion
 
     def __call__(self) -> Entry:

@@ -90,7 +90,7 @@ class Share:
     def _shared(self, charge: Charge) -> Charge:
         limit = charge.limit
         share = Limit(limit.id, limit.kind, limit.amount / self._replicas, limit.burst / self._replicas)
-        return Charge(share, charge.units, charge.period, charge.period_left_s)
+        return Charge(share, charge.units, charge.period, charge.period_left_s, charge.likely)
 
 
 def _with(charge: Charge, units: float) -> Charge:

@@ -21,6 +21,13 @@ class QuotaSettings(Group):
     default_output_tokens: Count = Field(
         default=512, description="reserved for an answer until a model's lengths are learnt, where a request sets none"
     )
+    max_output_tokens: Count = Field(
+        default=16_384, description="reserved of budgets for an answer that neither its request nor its model limits"
+    )
+    max_unreserved_minutes: Positive = Field(
+        default=60,
+        description="amounts of a limit of tokens per minute that answers of a team may have beyond what was reserved",
+    )
 
 
 class QueueSettings(Group):

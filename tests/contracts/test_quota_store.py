@@ -13,7 +13,7 @@ from gateway.ledger.entry import Entry
 from gateway.quota.limit import Charge, Granted, Limit, Refused
 from gateway.quota.meters import Meters
 from tests.contracts.embedded_quota import embedded
-from tests.contracts.quota_stage import NOW, QuotaStage, entry
+from tests.contracts.quota_stage import LEASE_S, NOW, QuotaStage, entry
 from tests.contracts.redis_quota import redis
 
 DAY_S = 86_400.0
@@ -394,6 +394,20 @@ async def test_a_gateway_that_ends_leaves_everything_written(stage: QuotaStage) 
     assert isinstance(granted, Granted)
     assert [0.0, 0.0] == pytest.approx([level.remaining for level in granted.levels], abs=0.001)
     assert [reserve.last] == [each.record.request_id for each in await stage.booked()]
+
+
+async def test_what_is_lost_is_charged_as_was_likely(stage: QuotaStage) -> None:
+    """A budget reserves the most that is possible; a gateway that died has not used that of all its requests."""
+    reserve = Numbers(stage)
+    most = Charge(BUDGET, 0.75, "2026-11-18", DAY_S, 0.25)
+    assert isinstance(await reserve(most), Granted)
+    assert isinstance(await reserve(most), Refused)
+    await stage.advance(LEASE_S + 60.0)
+
+    granted = await reserve(most)
+
+    assert isinstance(granted, Granted)
+    assert 0.0 == pytest.approx(granted.levels[0].remaining, abs=1e-6)
 
 
 async def test_what_a_gateway_that_died_had_reserved_stays_charged(stage: QuotaStage) -> None:

@@ -40,10 +40,18 @@ class TestWhatIsRead:
 
         assert chat() == chat(**nulls)
 
-    def test_max_completion_tokens_wins(self) -> None:
-        """Of both limits the one of today's OpenAI API counts."""
-        assert 7 == chat(max_tokens=100, max_completion_tokens=7).max_tokens
+    def test_of_both_limits_the_larger_counts(self) -> None:
+        """vLLM goes by the one, SGLang by the other: less must not be reserved than the engine may generate."""
+        assert 100 == chat(max_tokens=100, max_completion_tokens=7).max_tokens
+        assert 100 == chat(max_tokens=7, max_completion_tokens=100).max_tokens
         assert 100 == chat(max_tokens=100).max_tokens
+        assert 7 == chat(max_completion_tokens=7).max_tokens
+
+    def test_no_tokens_are_no_limit_of_a_chat(self) -> None:
+        """As engines have it; of a text completion they are none, which only echoes."""
+        assert None is chat(max_tokens=0).max_tokens
+        assert None is chat(max_completion_tokens=0).max_tokens
+        assert 50_000 == chat(max_completion_tokens=0, max_tokens=50_000).max_tokens
         assert 0 == completion(max_tokens=0, echo=True).max_tokens
 
     def test_a_text_completion_knows_max_tokens_only(self) -> None:

@@ -26,7 +26,7 @@ from gateway.quota.limit import Charge, Granted, Level, Limit, Refused
 from gateway.quota.meters import MeterState
 from gateway.quota.output_length import Lengths
 from gateway.quota.plan import Calendar, Plan
-from gateway.quota.quota import Reservation
+from gateway.quota.quota import Exposure, Reservation
 from gateway.quota.seats import BOTH, DAY, NEVER, ONE, USD, Counted, Seats, Taken
 from gateway.storage.sqlite_file import SqliteFile
 from tests.contracts.embedded_quota import EmbeddedStage, book, booked, create_book
@@ -415,7 +415,16 @@ def sitting(seats: Seats, name: str) -> Reservation:
     plan = Plan([], cached_weight=1.0, calendar=Calendar(UTC))
     lost = partial(entry, f"lost-{name}")
     taken = Reservation(
-        "r", 1, team="blue", model="tiny", plan=plan, lengths=Lengths(), choices=1, lost=lambda _: lost()
+        "r",
+        1,
+        team="blue",
+        model="tiny",
+        plan=plan,
+        lengths=Lengths(),
+        exposure=Exposure(),
+        asked=None,
+        choices=1,
+        lost=lambda _: lost(),
     )
     taken.seats = seats
     taken.both, taken.usd = 10.0, 0.5

@@ -51,6 +51,22 @@ def test_each_of_several_answers_counts() -> None:
     assert 200.0 == lengths.expected(lengths.of("blue", "tiny"), asked=50, choices=4)
 
 
+def test_answers_to_short_requests_say_nothing_of_long_ones() -> None:
+    """Or 70 answers of one token would have a hundred of 50,000 look as short."""
+    lengths = OutputLengths(default=512.0)
+    pair = lengths.of("blue", "tiny")
+    for _ in range(70):
+        lengths.learn(pair, 1, asked=1)
+    for _ in range(8):
+        lengths.learn(pair, 900, asked=1000)
+
+    assert 1 == lengths.expected(pair, asked=1)
+    assert 512.0 == lengths.expected(pair, asked=50_000)
+    assert 512.0 == lengths.expected(pair)
+    assert 900 == lengths.expected(pair, asked=1023)
+    assert 800 == lengths.expected(pair, asked=1023, cap=800)
+
+
 def test_teams_and_models_are_learnt_apart() -> None:
     lengths = OutputLengths(default=512.0)
     for _ in range(8):

@@ -46,10 +46,16 @@ def test_a_plan_has_the_limits_of_key_and_team_and_of_the_model_within_either() 
 
 
 @pytest.mark.parametrize(
-    ("amount", "share", "burst"), [(5, 0.1, 1.0), (600, 0.1, 60.0), (600, 1.0, 600.0), (1, 0.1, 1.0)]
+    ("amount", "share", "burst"),
+    [(3, 0.1, 3.0), (5, 0.1, 5.0), (10, 0.1, 5.0), (600, 0.1, 60.0), (600, 1.0, 600.0), (1, 0.1, 1.0)],
 )
-def test_a_burst_has_room_for_one_at_least(amount: int, share: float, burst: float) -> None:
+def test_a_burst_has_room_for_the_first_requests(amount: int, share: float, burst: float) -> None:
+    """Five, or as many as there are: a client that begins with a few beside each other is not refused."""
     assert burst == plan_of(caller(key=Limits(requests_per_minute=amount)), burst=share).limits[0].burst
+
+
+def test_a_burst_of_tokens_has_room_for_one_at_least() -> None:
+    assert 1.0 == plan_of(caller(key=Limits(tokens_per_minute=5))).limits[0].burst
 
 
 def test_each_limit_takes_what_it_counts() -> None:
@@ -92,6 +98,22 @@ def test_cached_tokens_weigh_less_and_money_is_what_the_price_says() -> None:
     free = plan_of(who, cached_weight=0.0).charges(Tokens(100.0, 70.0, 20.0), 0.25, NOON)
     assert 120.0 == units_of(whole)["key:ci/tokens_per_minute"]
     assert 50.0 == units_of(free)["key:ci/tokens_per_minute"]
+
+
+def test_budgets_take_the_longest_answer_and_minutes_the_expected_one() -> None:
+    """Should the outcome never be known, budgets are charged with what was expected as well."""
+    who = caller(
+        key=Limits(output_tokens_per_minute=1000, tokens_per_minute=1000, tokens_per_day=1000, usd_per_day=1.0)
+    )
+    charges = plan_of(who).charges(Tokens(100.0, 0.0, 20.0), 0.25, NOON, most_completion=500.0, most_usd=0.75)
+
+    assert {
+        "key:ci/output_tokens_per_minute": 20.0,
+        "key:ci/tokens_per_minute": 120.0,
+        "key:ci/tokens_per_day": 600.0,
+        "key:ci/usd_per_day": 0.75,
+    } == units_of(charges)
+    assert [20.0, 120.0, 120.0, 0.25] == [charge.likely for charge in charges]
 
 
 def test_a_request_that_failed_takes_nothing_of_anything() -> None:

@@ -216,6 +216,57 @@ async def test_a_refusal_names_scope_limit_what_is_left_and_when_to_come_again(d
     assert 1 == sum(name == b"retry-after" for name, _ in error.response_headers)
 
 
+async def test_parts_of_a_token_are_not_told(desk: Desk) -> None:
+    """A prompt without a tokenizer is estimated, and has fractions."""
+    who = caller(key=Limits(tokens_per_minute=50_000))
+    await desk.reserve(who, 4400.5, max_tokens=100)
+
+    error = await desk.refusal(who, 1200.25, max_tokens=300)
+
+    assert "Limit 50000, Remaining 499, Requested 1501." in error.message
+
+
+async def test_ten_requests_a_minute_let_the_first_five_in(desk: Desk) -> None:
+    who = caller(key=Limits(requests_per_minute=10))
+    for _ in range(5):
+        await desk.reserve(who)
+
+    assert "6000" == told(await desk.refusal(who))["retry-after-ms"]
+
+
+async def test_budgets_reserve_the_longest_answer_that_is_possible(desk: Desk) -> None:
+    """Minutes reserve what is expected. 100 dollars are 50,000 tokens of answers, and the model gives 1,000 at once."""
+    who = caller(team=Limits(usd_per_day=100.0, tokens_per_minute=10_000_000))
+    for _ in range(16):
+        desk.settle(await desk.reserve(who, 0.0, max_tokens=50_000), prompt=0, completion=1, cost_usd=0.0)
+    let_in = [await desk.reserve(who, 0.0, max_tokens=50_000) for _ in range(50)]
+
+    assert isinstance(await desk.refusal(who, 0.0, max_tokens=50_000), QuotaSpent)
+    assert 1_000_000 - 16 - 50 == remaining(let_in[-1])
+
+
+async def test_a_price_of_whoever_may_answer_is_reserved(desk: Desk) -> None:
+    """A fallback may cost more than workers do, and it is not known before who answers."""
+    dear = Metered("tiny", PRICE.cost_usd, max_output_tokens=1000, most_usd=lambda *_: 0.6)
+    who = caller(team=Limits(usd_per_day=1.0))
+    ask = Ask(1.0, max_tokens=1)
+
+    await desk.quota.reserve(who, dear, ask, lambda _: entry("lost"))
+    with pytest.raises(QuotaSpent, match=r"Remaining 0\.4, Requested 0\.6"):
+        await desk.quota.reserve(who, dear, ask, lambda _: entry("lost"))
+
+
+async def test_an_answer_that_nothing_limits_is_taken_to_be_long(desk: Desk) -> None:
+    free = Metered("tiny", PRICE.cost_usd)
+    who = caller(team=Limits(usd_per_day=40.0))
+
+    first = await desk.quota.reserve(who, free, Ask(0.0), lambda _: entry("lost"))
+    with pytest.raises(QuotaSpent, match=r"Requested 32\.768"):
+        await desk.quota.reserve(who, free, Ask(0.0), lambda _: entry("lost"))
+
+    assert 16_384.0 == first.most_completion
+
+
 async def test_who_waits_as_told_is_served(desk: Desk) -> None:
     who = caller(key=Limits(tokens_per_minute=50_000), team=Limits(requests_per_minute=60))
     waits_s = []

@@ -25,15 +25,19 @@ LIMITS = Limits(
     usd_per_day=3.0,
     usd_per_month=5.0,
 )
+PER_TOKEN = 1e-5
+"""US dollars, of answers that are longer than expected."""
 
 
-def request_of(plan: Plan, tokens: Tokens, cost_usd: float, until: float) -> Taken:
-    """*tokens* at *cost_usd*."""
+def request_of(plan: Plan, tokens: Tokens, cost_usd: float, until: float, *, longer: float = 0.0) -> Taken:
+    """*tokens* at *cost_usd*; its answer may be *longer*, at `PER_TOKEN`."""
     request = Taken()
     request.seats = plan.seats
     request.prompt, request.both = plan.weighted(tokens.prompt, tokens.cached, tokens.completion)
     request.completion = tokens.completion
-    request.usd = cost_usd
+    request.most_both = plan.weighted(tokens.prompt, tokens.cached, tokens.completion + longer)[1]
+    request.usd = cost_usd + longer * PER_TOKEN
+    request.likely_usd = cost_usd
     request.until = until
     return request
 
@@ -57,15 +61,21 @@ class Twins:
         assert held is not None
         self.plan.seats = Seats(DESK, self.plan.counted, held.meters)
 
-    def reserve(self, tokens: Tokens, cost_usd: float, *, lease_s: float = 1e9) -> bool:
+    def reserve(self, tokens: Tokens, cost_usd: float, *, longer: float = 0.0, lease_s: float = 1e9) -> bool:
         self.number += 1
         name, until = f"r{self.number}", self.now + lease_s
-        charges = self.plan.charges(tokens, cost_usd, self.now)
+        charges = self.plan.charges(
+            tokens,
+            cost_usd,
+            self.now,
+            most_completion=tokens.completion + longer,
+            most_usd=cost_usd + longer * PER_TOKEN,
+        )
         expected = self.long.reserve("blue", name, charges, self.now, until=until)
         seats = self.plan.seats
         if seats is not None:
             self.plan.look(seats, self.now)
-        request = None if seats is None else request_of(self.plan, tokens, cost_usd, until)
+        request = None if seats is None else request_of(self.plan, tokens, cost_usd, until, longer=longer)
         if seats is not None and request is not None and self.short.take(request, self.now):
             assert seats.granted == expected
         else:
@@ -123,7 +133,8 @@ def test_numbers_decide_as_charges_do(seed: int) -> None:
     for _ in range(150):
         step = rng.random()
         if step < 0.5:
-            twins.reserve(some_tokens(rng), rng.uniform(0.0, 0.1), lease_s=rng.choice([30.0, 1e9]))
+            longer, lease_s = rng.choice([0.0, 0.0, 5000.0]), rng.choice([30.0, 1e9])
+            twins.reserve(some_tokens(rng), rng.uniform(0.0, 0.1), longer=longer, lease_s=lease_s)
         elif step < 0.8 and twins.live:
             is_nothing = rng.random() < 0.2
             cost_usd = 0.0 if is_nothing else rng.uniform(0.0, 0.2)
