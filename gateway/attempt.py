@@ -71,7 +71,7 @@ async def ask(
             await _raise_refusal(backend.id, reply)
         if call.streams and reply.status == OK:
             return await _begun(backend, reply, endpoint, tail())
-        return _answer(backend, reply, await whole(reply), endpoint)
+        return _answer(backend, reply, await whole(reply), endpoint, call.model)
     except BaseException as error:  # noqa: BLE001  # raised again below
         failure = error
     try:
@@ -85,7 +85,7 @@ async def _raise_refusal(backend_id: str, reply: Reply) -> Never:
     raise await refusal(backend_id, reply)
 
 
-def _answer(backend: Backend, reply: Reply, body: bytes, endpoint: Endpoint) -> Attempt:
+def _answer(backend: Backend, reply: Reply, body: bytes, endpoint: Endpoint, model: str) -> Attempt:
     """An answer that came whole.
 
     Raises:
@@ -99,7 +99,7 @@ def _answer(backend: Backend, reply: Reply, body: bytes, endpoint: Endpoint) -> 
     if status not in CLIENT_ERRORS:
         return Attempt(reply, status, headers, body, None, endpoint.response_id_of(body))
     if not header_rules.is_compressed(headers):
-        told = endpoint.normalised(status, body)
+        told = endpoint.normalised(status, body, model=model)
         if told is not body:
             body, headers = told, header_rules.of_another_body(headers, JSON)
     return Attempt(reply, status, headers, body, None, None)

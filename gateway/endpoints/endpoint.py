@@ -8,6 +8,7 @@ import msgspec
 
 from gateway.body import Body
 from gateway.endpoints.faults import OPENAI, ErrorShape, fault_of, normalised
+from gateway.endpoints.missing import missing_endpoint
 from gateway.errors import GatewayError
 from gateway.splice import asking_usage, spliced
 from gateway.sse import StreamTail, Tail
@@ -93,6 +94,10 @@ class Endpoint:
         """The gateway's own *error* as the last event of a stream that had begun."""
         return self.errors.event(fault_of(error, request_id=request_id), sequence_number)
 
-    def normalised(self, status: int, body: bytes) -> bytes:
-        """A worker's error *body* in the shape of this endpoint; as it came if it has that shape."""
-        return normalised(self.errors, status, body)
+    def normalised(self, status: int, body: bytes, *, model: str | None = None) -> bytes:
+        """A worker's error *body* in the shape of this endpoint; as it came if it has that shape.
+
+        Where the engine of *model* does not have this endpoint the error says so.
+        """
+        missing = None if model is None else missing_endpoint(self.path, model, status, body)
+        return normalised(self.errors, status, body) if missing is None else self.errors.body(missing)

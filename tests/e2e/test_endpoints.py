@@ -165,6 +165,21 @@ async def test_pooled_numbers_reach_the_sdk(served: Stack) -> None:
     assert embeddings.data[0].embedding != embeddings.data[1].embedding
 
 
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v1/score"])
+async def test_an_endpoint_that_the_model_does_not_have_is_named(path: str) -> None:
+    """With what a model of that kind has instead; the engine itself says no more than "Not Found"."""
+    async with stack(1, options=quick(dialect="sglang", health_delay_s=0.0)) as served:
+        answer = await served.http.post(path, json={"model": "gpt-4o", **BODIES[path]})
+
+    message = (
+        f"The model 'gpt-4o' does not serve {path}: its engine has no such endpoint. A model that generates text has "
+        "/v1/chat/completions and /v1/completions; embeddings, rankings, scores and classes need a pooling model of "
+        "that kind."
+    )
+    expected = {"message": message, "type": "invalid_request_error", "param": None, "code": "endpoint_not_supported"}
+    assert (404, {"error": expected}) == (answer.status_code, answer.json())
+
+
 async def test_a_text_survives_the_tokenizer(served: Stack) -> None:
     """What one of the endpoints makes, the other takes."""
     tokens = (await ask(served, "/tokenize")).json()["tokens"]

@@ -4,7 +4,7 @@ import pytest
 from openai import BadRequestError, NotFoundError, OpenAI
 
 from tests.engine.examples import chat
-from tests.engine.stack import WORKER_HEADER
+from tests.engine.stack import MODEL, WORKER_HEADER
 
 
 def test_a_model_that_nobody_has_is_refused_by_the_gateway(openai: OpenAI) -> None:
@@ -32,6 +32,14 @@ def test_a_field_that_is_wrong_is_named(openai: OpenAI) -> None:
         openai.chat.completions.create(**chat(temperature=-1))
     with pytest.raises(BadRequestError, match="max_tokens"):
         openai.chat.completions.create(**chat(max_tokens=1_000_000))
+
+
+def test_a_text_model_says_that_it_has_no_embeddings(openai: OpenAI) -> None:
+    """The engine itself says no more than that there is no such route."""
+    with pytest.raises(NotFoundError, match=r"does not serve /v1/embeddings.*has /v1/chat/completions") as told:
+        openai.embeddings.create(model=MODEL, input="seat")
+
+    assert "endpoint_not_supported" == told.value.code
 
 
 def test_an_answer_follows_a_refusal(openai: OpenAI) -> None:
