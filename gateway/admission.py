@@ -143,6 +143,17 @@ class Admission:
             asked.exchange.refused_by = refusal.refused_by
             raise
 
+    async def reserve_look(self, exchange: Exchange, caller: Caller, model: Model) -> None:
+        """Take one request of all limits of *caller*, and no tokens: for a look at what a worker of *model* keeps.
+
+        Raises:
+            RateLimited, QuotaSpent: a limit has no room.
+            StoreAway: limits cannot be counted.
+        """
+        exchange.model_asked = model.name
+        ask = Ask(0.0, max_tokens=0, choices=1, generates=False)
+        await self.reserve(Asked(self._recorder, exchange, caller, model, ask))
+
     def settle(self, exchange: Exchange, now: float) -> None:
         """*exchange* ended at *now* (monotonic): count and book what it used, if anything is due."""
         account = exchange.account

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -46,12 +46,14 @@ from gateway.dynamo.pairing import Pairing
 from gateway.endings import Endings, Observer
 from gateway.endpoints.table import ENDPOINTS
 from gateway.entrance import Gateway
+from gateway.errors import StoreAway
 from gateway.followers import Followers
 from gateway.guardrails.assembly import Guardrails
 from gateway.hangup import told_of_hangups
 from gateway.health import Health
 from gateway.http_client import HttpClient
 from gateway.keep_alive import KeepAlive
+from gateway.kept_looks import KeptLooks
 from gateway.kept_responses import KeptResponses
 from gateway.kv_events.intake import Intake
 from gateway.live_settings import LiveSettings
@@ -143,6 +145,7 @@ class _Path:
     disconnects: Disconnects
     keep_alive: KeepAlive
     owners: ResponseOwners
+    kept_looks: KeptLooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,8 @@ def _parts(settings: Settings, configuration: Configuration | None, log_sink: Si
         *(followed.reloads, followed.discoveries.sightings, replicas, _store_metrics(rules.tenancy), loop_watch),
         *(rules.tracing, AdapterMetrics(fleet.roster.shelf), rules.guardrails.tally, team_metrics),
     )
-    endings = Endings([metrics, team_metrics, rules.tracing, *_request_logs(settings, log_sink)])
+    logs = _request_logs(settings, log_sink)
+    endings = Endings([metrics, team_metrics, rules.tracing, *logs])
     return _Parts(
         outside,
         fleet,
@@ -223,7 +227,7 @@ def _parts(settings: Settings, configuration: Configuration | None, log_sink: Si
         _start_checks(settings, fleet, outside),
         loop_watch,
         metrics,
-        _path(settings, outside, fleet, rules, endings),
+        _path(settings, outside, fleet, rules, endings, Endings(logs)),
     )
 
 
@@ -268,10 +272,12 @@ def _followed(
     return _Followed(census, reloads, discoveries, live, reloader)
 
 
-def _path(settings: Settings, outside: _Outside, fleet: _Fleet, rules: _Rules, endings: Endings) -> _Path:
+def _path(  # noqa: PLR0917  # in the order in which they are made
+    settings: Settings, outside: _Outside, fleet: _Fleet, rules: _Rules, endings: Endings, looks: Endings
+) -> _Path:
     disconnects = Disconnects()
     keep_alive = KeepAlive(silence_s=settings.server.sse_keep_alive_s)
-    owners = ResponseOwners()
+    owners = ResponseOwners(rules.tenancy.stores.owners)
     proxy = Proxy(
         ENDPOINTS,
         fleet.models,
@@ -287,7 +293,8 @@ def _path(settings: Settings, outside: _Outside, fleet: _Fleet, rules: _Rules, e
         tracers=rules.tracing.tracers,
         guarded=rules.guardrails.in_force,
     )
-    return _Path(proxy, endings, disconnects, keep_alive, owners)
+    kept_looks = KeptLooks(rules.tenancy.admission, looks, clock=outside.clock)
+    return _Path(proxy, endings, disconnects, keep_alive, owners, kept_looks)
 
 
 def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
@@ -305,6 +312,7 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
             stream_state=stream_state,
             max_body_bytes=settings.server.max_body_bytes,
         ),
+        kept_looks=path.kept_looks,
         stream_state=stream_state,
         sightings=parts.followed.discoveries.sightings,
         replicas=parts.replicas.told,
@@ -358,8 +366,11 @@ async def _alive(parts: _Parts) -> AsyncIterator[None]:
             await model.aclose()
         outside.executor.shutdown(wait=False, cancel_futures=True)
     await replicas.aclose()
+    with suppress(StoreAway):
+        await parts.path.owners.write()
     await rules.tenancy.aclose()
     parts.path.endings.settle()
+    parts.path.kept_looks.settle()
     await asyncio.to_thread(rules.tracing.close)
 
 
@@ -380,6 +391,7 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
     running += [parts.followed.live.run(), parts.followed.census.run(), path.disconnects.run(), path.keep_alive.run()]
     running += [parts.canary.run(), parts.loop_watch.run(), *parts.rules.tenancy.loops(), *parts.replicas.loops()]
     running.append(parts.rules.refused_logins.run())
+    running.append(path.owners.run())
     return running if parts.start_checks is None else [*running, parts.start_checks.run()]
 
 

@@ -9,8 +9,9 @@ from gateway.errors import NoWorker, UnknownResponse, UpstreamError
 from gateway.exchange import Exchange
 from gateway.guardrails.guard import Guard
 from gateway.guardrails.guards import GuardedModels
+from gateway.model import Model
 from gateway.models import Models
-from gateway.response_owners import Owner, ResponseOwners
+from gateway.response_owners import Owner, ResponseOwners, check_response_id
 from gateway.teams.caller import Caller
 
 _NOT_FOUND = 404
@@ -20,14 +21,35 @@ _RETRY_AFTER_S = 2.0
 class KeptResponses:
     """Passes calls about one response to the worker that keeps it.
 
-    Whose it is, is known for what this gateway passed on. Of others (from before a restart, or from another replica)
-    every worker is asked in turn: all but one say that they know nothing of it.
+    Whose it is, is known for what this gateway passed on, and for what the store knows of others. What is not known is
+    nobody's where there are teams. Where there are none every worker is asked in turn: all but one know nothing of it.
     """
 
     def __init__(self, models: Models, owners: ResponseOwners, guarded: GuardedModels | None = None) -> None:
         self._models = models
         self._owners = owners
         self._guarded = guarded
+
+    async def owner(self, response_id: str, caller: Caller | None) -> Owner | None:
+        """Whose it is; None: nobody knows, and there are no teams.
+
+        Raises:
+            UnknownResponse: it is not the caller's team's, or nobody knows whose it is.
+            InvalidField: it cannot be the id of a response.
+            Forbidden: the caller's key may not use its model.
+            StoreAway: it cannot be told.
+        """
+        check_response_id(response_id, "response_id")
+        owner = await self._owners.look(response_id)
+        if (None if owner is None else owner.team) != (None if caller is None else caller.team_name):
+            raise _unknown(response_id)
+        if caller is not None and owner is not None:
+            caller.permits.check_model(owner.asked or owner.model, owner.model)
+        return owner
+
+    def model_of(self, owner: Owner) -> Model | None:
+        """The model that made it; None if that is no more."""
+        return {model.name: model for model in self._models}.get(owner.model)
 
     def guards(self, response_id: str, caller: Caller | None, exchange: Exchange) -> list[Guard]:
         """What looks at the response before *caller* gets it: a worker keeps it as the model made it.
@@ -43,18 +65,17 @@ class KeptResponses:
         found = [self._guarded.guard(name, caller, exchange, endpoint) for name in names]
         return [guard for guard in found if guard is not None]
 
-    async def ask(self, response_id: str, call: Call, team: str | None = None) -> Reply:
-        """The answer of whoever keeps the response of *team*; to be closed by the caller.
+    async def ask(self, response_id: str, call: Call, owner: Owner | None) -> Reply:
+        """The answer of whoever keeps the response of *owner*; to be closed by the caller.
 
         Raises:
-            UnknownResponse: nobody keeps it, or it is another team's.
+            UnknownResponse: nobody keeps it.
             NoWorker: nobody who answered keeps it, but somebody did not answer.
             UpstreamError: the worker that keeps it failed.
         """
-        owner = self._owners.find(response_id)
         if owner is None:
             return await self._search(response_id, call)
-        keeper = self._worker_of(owner) if owner.team == team else None
+        keeper = self._worker_of(owner)
         if keeper is None:
             raise _unknown(response_id)
         return await _asked(keeper, call)

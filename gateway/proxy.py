@@ -35,7 +35,7 @@ from gateway.keeper import keeper_of
 from gateway.model import Model
 from gateway.models import Models
 from gateway.persistence import Persistence
-from gateway.response_owners import Owner, ResponseOwners
+from gateway.response_owners import LONGEST_NAME, Owner, ResponseOwners
 from gateway.rollout.chooser import Asking, Chooser
 from gateway.teams.caller import Caller
 from gateway.tracing.tracer import Tracers
@@ -142,6 +142,8 @@ class Proxy:
         body = self._admission.isolated(endpoint.parse(raw, incoming.content_type), caller)
         if len(raw) > LONG_BODY_BYTES:
             await asyncio.sleep(0)
+        if body.previous_response_id is not None:
+            await self._owners.look(body.previous_response_id)  # for all who ask below what is known of it
         if self._models.routes is None:
             model = self._models.find(body.model)
         else:
@@ -295,7 +297,9 @@ class Proxy:
 
     def _remember(self, response_id: str, exchange: Exchange) -> None:
         if exchange.model is not None and exchange.backend is not None and not exchange.fell_back:
-            self._owners.remember(response_id, Owner(exchange.model, WorkerId(exchange.backend), exchange.team))
+            asked = exchange.model_asked or ""
+            asked = asked if len(asked) <= LONGEST_NAME else ""
+            self._owners.remember(response_id, Owner(exchange.model, WorkerId(exchange.backend), exchange.team, asked))
 
     def _exchange(self, incoming: Incoming) -> Exchange:
         request_id = incoming.request_id or b"%032x" % self._rng.getrandbits(128)

@@ -16,7 +16,10 @@ from gateway.quota.embedded_store import EmbeddedQuotaStore
 from gateway.quota.quota_store import QuotaStore
 from gateway.quota.redis_store import RedisQuotaStore
 from gateway.quota.share import Policy
+from gateway.redis_owners import RedisOwners
+from gateway.response_owners import OwnerStore
 from gateway.settings import Settings, SettingsError
+from gateway.sqlite_owners import SqliteOwners
 from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import MEMORY, SqliteFile
 from gateway.teams.redis_teams import RedisTeamStore
@@ -24,6 +27,7 @@ from gateway.teams.sqlite_teams import SqliteTeamStore
 from gateway.teams.team_store import TeamStore
 
 SQLITE = "sqlite:///"
+_DAY_S = 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class Stores:
     usage: UsageStore
     claims: Claims
     quota: QuotaStore
+    owners: OwnerStore
     open: Callable[[], Awaitable[None]]
     """Makes what has to be there, and goes on from what is. Raises StoreAway where that cannot be done later."""
     loops: Callable[[], Sequence[Coroutine[Any, Any, None]]]
@@ -69,6 +74,7 @@ def _embedded(path: Path, settings: Settings, wall_clock: Callable[[], float]) -
         usage=SqliteUsage(file),
         claims=SqliteClaims(file, wall_clock=wall_clock),
         quota=quota,
+        owners=SqliteOwners(file, lifetime_s=settings.store.response_days * _DAY_S, wall_clock=wall_clock),
         open=opened,
         loops=lambda: [quota.run()],
         aclose=file.aclose,
@@ -102,6 +108,7 @@ def _shared(url: str, settings: Settings, wall_clock: Callable[[], float]) -> St
         usage=RedisUsage(link),
         claims=RedisClaims(link),
         quota=quota,
+        owners=RedisOwners(link, lifetime_s=store.response_days * _DAY_S),
         open=opened,
         loops=lambda: [link.run(), quota.run()],
         aclose=link.aclose,

@@ -22,6 +22,7 @@ from gateway.endings import Endings
 from gateway.endpoints.table import ENDPOINTS
 from gateway.endpoints.unserved import INSTEAD
 from gateway.errors import ClientError, GatewayError, MethodNotAllowed, UnknownRoute
+from gateway.kept_looks import KeptLooks
 from gateway.kept_responses import KeptResponses
 from gateway.metrics import Metrics
 from gateway.models import Models
@@ -35,6 +36,7 @@ def public_api(
     kept_responses: KeptResponses,
     explainer: Explainer,
     *,
+    kept_looks: KeptLooks,
     stream_state: probes.StreamState,
     sightings: Sightings,
     replicas: probes.ToldOfReplicas,
@@ -52,6 +54,7 @@ def public_api(
     api.state.metrics = metrics
     api.state.endings = endings
     api.state.kept_responses = kept_responses
+    api.state.kept_looks = kept_looks
     api.state.explainer = explainer
     api.state.admin_access = admin_access
     api.state.access = access

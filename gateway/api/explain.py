@@ -77,7 +77,7 @@ class Explainer:
         model, choice = await self._chooser.model(asking, peeks=True)
         check_engine_fields(body.engine_fields, model.allowed_engine_fields)
         exact = await model.exact_prompt(path, raw, body)
-        request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.peek), exact)
+        request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.peek, team), exact)
         if model.division is None:
             return {"route": self._route(choice), **self._told(model, model.turnstile.explain(request))}
         explanation = model.turnstile.explain(model.division.divided(request, path, body))

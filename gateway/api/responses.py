@@ -1,6 +1,7 @@
 """``/v1/responses/{id}`` and what hangs below it. Making a response is the proxy's, like every completion."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
@@ -12,10 +13,13 @@ from gateway.attempt import CLIENT_ERRORS, Attempt, whole
 from gateway.backends.backend import Call, Headers, Reply
 from gateway.endpoints.endpoint import JSON
 from gateway.endpoints.table import ENDPOINTS
-from gateway.errors import UpstreamError
+from gateway.errors import GatewayError, UpstreamError
 from gateway.exchange import Exchange
 from gateway.guardrails.guard import Guard
+from gateway.incoming import CallerGone
+from gateway.kept_looks import KeptLooks
 from gateway.kept_responses import KeptResponses
+from gateway.teams.caller import Caller
 
 router = APIRouter(tags=["responses"])
 
@@ -28,12 +32,39 @@ _EVENTS = b"text/event-stream"
 @router.get("/v1/responses/{response_id}/input_items", summary="What a response answered")
 @router.post("/v1/responses/{response_id}/cancel", summary="End a response that is made in the background")
 async def kept_response(request: Request, response_id: str, caller: AnyCaller) -> Response:
-    """Passed on as the worker tells it, to the team that asked for it."""
+    """Passed on as the worker tells it, to the team that asked for it. Each call counts as a request."""
+    looks: KeptLooks = request.app.state.kept_looks
+    request_id = header_rules.request_id_of(header_rules.fields(request.headers.raw))
+    assert request_id is not None, "the gateway names every request"
+    exchange = looks.begin(request_id, request.scope["route"].path, caller)
+    try:
+        response = await _response(request, response_id, caller, exchange)
+    except GatewayError as error:
+        exchange.status, exchange.error = error.status, error.reason
+        looks.end(exchange)
+        raise
+    except BaseException:
+        exchange.error = CallerGone.__name__
+        looks.end(exchange)
+        raise
+    exchange.status = response.status_code
+    if isinstance(response, _Relayed):
+        response.ended = partial(looks.end, exchange)
+    else:
+        looks.end(exchange)
+    return response
+
+
+async def _response(request: Request, response_id: str, caller: Caller | None, exchange: Exchange) -> Response:
     kept: KeptResponses = request.app.state.kept_responses
-    call = _call(request)
-    team = None if caller is None else caller.team.name
-    guards = kept.guards(response_id, caller, _exchange(team))
-    reply = await kept.ask(response_id, call, team)
+    looks: KeptLooks = request.app.state.kept_looks
+    owner = await kept.owner(response_id, caller)
+    model = None if owner is None else kept.model_of(owner)
+    if owner is not None and model is not None:
+        await looks.reserve(exchange, caller, model)
+        exchange.backend = owner.worker
+    guards = kept.guards(response_id, caller, exchange)
+    reply = await kept.ask(response_id, _call(request, response_id, exchange.request_id), owner)
     headers = header_rules.downstream(reply.headers)
     if any(name == b"content-type" and value.startswith(_EVENTS) for name, value in headers):
         return _Relayed(reply, headers, guards)
@@ -61,11 +92,15 @@ class _Relayed(StreamingResponse):
         super().__init__(_guarded(_events(reply), guards), reply.status)
         self._reply = reply
         self.raw_headers += headers
+        self.ended: Callable[[], None] | None = None
+        """Called when nothing more of it is passed on."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
+            if self.ended is not None:
+                self.ended()
             await self._reply.aclose()  # not in the iterator: of a caller who left early it is never begun
 
 
@@ -100,19 +135,13 @@ async def _guarded(events: AsyncIterator[bytes], guards: Sequence[Guard]) -> Asy
         yield data
 
 
-def _exchange(team: str | None) -> Exchange:
-    """For guardrails to write on; of a look at a kept response there is no log line."""
-    exchange = Exchange(request_id=b"", path=_ENDPOINT.path, started=0.0)
-    exchange.team = team
-    return exchange
+def _call(request: Request, response_id: str, request_id: bytes) -> Call:
+    """The caller's request as the worker gets it: none of these has a body.
 
-
-def _call(request: Request) -> Call:
-    """The caller's request as the worker gets it: none of these has a body."""
-    fields = header_rules.fields(request.headers.raw)
-    request_id = header_rules.request_id_of(fields)
-    assert request_id is not None, "the gateway names every request"
-    path, query = request.scope["raw_path"], request.scope["query_string"]
+    Its path is made anew, for what a caller has encoded in one might mean another path to a worker.
+    """
+    template: str = request.scope["route"].path
+    path, query = template.format(response_id=response_id).encode("ascii"), request.scope["query_string"]
     return Call(
         method=request.method.encode("ascii"),
         path=path + b"?" + query if query else path,

@@ -1,6 +1,6 @@
 """Chooses the model of a request that asked for a name which stands for several.
 
-1. What goes on from a kept response goes to the model that keeps it.
+1. What goes on from a kept response of its team goes to the model that keeps it, if its key may use that.
 2. Else the first rule that is true of it decides, be its model ready or not: the others are not what it needs.
 3. Else the weights do: the variant of its key, user or session, or the one whose turn it is; where nobody could answer
    for that, the next one.
@@ -69,9 +69,11 @@ class Chooser:
     async def _choice(self, route: Route, asking: Asking, *, peeks: bool) -> Choice:
         response_id = asking.body.previous_response_id
         owner = None if response_id is None else self._owner_of(response_id)
-        if owner is not None and owner.model in route.models:
-            return Choice(route.name, owner.model, BY_RESPONSE)
         permits = asking.permits if route.checks_variants else None
+        if owner is not None and owner.team == asking.team and owner.model in route.models:
+            if permits is not None:
+                permits.check_model(owner.model, owner.model)
+            return Choice(route.name, owner.model, BY_RESPONSE)
         if route.rules:
             traits = await self._traits(route, asking)
             for rule in route.rules:

@@ -34,6 +34,9 @@ class StoreSettings(Group):
         default=30, description="a gateway that says nothing for so long is dead; what it had reserved is settled"
     )
     retention_days: Count = Field(default=400, description="how long lines of the ledger are kept")
+    response_days: Count = Field(
+        default=30, description="how long it is known whose a kept response is; then nobody can get it"
+    )
 
 
 class ReplicasSettings(Group):

@@ -2,7 +2,7 @@ import pytest
 
 from cache_index import WorkerId
 from gateway.endpoints.responses import parse_responses
-from gateway.errors import UnknownResponse
+from gateway.errors import InvalidField, UnknownResponse
 from gateway.keeper import keeper_of
 from gateway.response_owners import Owner
 from tests.fakes.backends import Answers
@@ -37,6 +37,19 @@ def test_a_response_whose_worker_left_is_lost() -> None:
         keeper_of(body, a_model(Answers()), OWNERS.get)
 
     assert "previous_response_id" == caught.value.param
+
+
+def test_a_response_that_nobody_knows_is_no_teams() -> None:
+    """Where there are teams, a worker is not asked to go on with what may be another's."""
+    body = parse_responses(b'{"model":"tiny","input":"x","previous_response_id":"resp_unknown"}')
+    with pytest.raises(UnknownResponse, match="is not kept by any worker"):
+        keeper_of(body, a_model(Answers()), OWNERS.get, "blue")
+
+
+def test_what_cannot_be_an_id_is_refused() -> None:
+    body = parse_responses(b'{"model":"tiny","input":"x","previous_response_id":"../x"}')
+    with pytest.raises(InvalidField, match="'previous_response_id' must be an id"):
+        keeper_of(body, a_model(Answers()), OWNERS.get)
 
 
 @pytest.mark.parametrize(("team", "is_known"), [("blue", True), ("red", False), (None, False)])

@@ -11,11 +11,15 @@ from gateway.guardrails.tally import GuardrailTally
 from gateway.kept_responses import KeptResponses
 from gateway.model import Model
 from gateway.response_owners import Owner, ResponseOwners
+from gateway.teams.caller import Caller
+from gateway.teams.key import Key
+from gateway.teams.team import Team
 from tests.fakes.backends import Answers, Fake, Refuses
 from tests.gateway.examples import a_model, the_models
 from tests.gateway.guardrails.examples import a_filter, a_rule
 
 ID = "resp_1"
+A_KEY = Key(id="ci", team="blue", digest="0" * 64)
 CALL = Call(b"GET", b"/v1/responses/resp_1", [], b"", streams=False, model="")
 KEPT = b'{"id":"resp_1"}'
 
@@ -34,13 +38,11 @@ class Trial:
     def __init__(self, *workers: Fake, owner: Owner | None = None, others: Model | None = None) -> None:
         self.workers = workers
         self.model = a_model(*workers)
-        owners = ResponseOwners()
-        if owner is not None:
-            owners.remember(ID, owner)
-        self.kept = KeptResponses(the_models(self.model, *([others] if others else [])), owners)
+        self.owner = owner
+        self.kept = KeptResponses(the_models(self.model, *([others] if others else [])), ResponseOwners())
 
     async def answer(self) -> bytes:
-        reply = await self.kept.ask(ID, CALL)
+        reply = await self.kept.ask(ID, CALL, self.owner)
         try:
             return await reply.read()
         finally:
@@ -48,7 +50,7 @@ class Trial:
 
     async def failure(self) -> GatewayError:
         with pytest.raises(GatewayError) as caught:
-            await self.kept.ask(ID, CALL)
+            await self.kept.ask(ID, CALL, self.owner)
         return caught.value
 
     @property
@@ -169,15 +171,58 @@ async def test_a_worker_that_sleeps_or_drains_is_asked() -> None:
     assert [1, 1] == trial.asked
 
 
-async def test_another_teams_response_is_unknown() -> None:
-    """No worker is asked."""
-    trial = Trial(keeps(), owner=Owner("tiny", WorkerId("a"), "blue"))
-    with pytest.raises(UnknownResponse):
-        await trial.kept.ask(ID, CALL, "red")
+class Whose:
+    """Whose responses are, as three callers ask: of team blue, of red, and nobody's; red may use one model only."""
 
-    assert [0] == trial.asked
-    await (await trial.kept.ask(ID, CALL, "blue")).aclose()
-    assert [1] == trial.asked
+    def __init__(self) -> None:
+        owners = ResponseOwners()
+        owners.remember(ID, Owner("tiny", WorkerId("a"), "blue"))
+        owners.remember("resp_2", Owner("tiny", WorkerId("a"), "red", "nickname"))
+        owners.remember("resp_3", Owner("tiny", WorkerId("a"), "red"))
+        owners.remember("resp_4", Owner("tiny", WorkerId("a")))
+        self.kept = KeptResponses(the_models(a_model(keeps())), owners)
+        self.blue = Caller(Team(name="blue"), A_KEY)
+        self.red = Caller(Team(name="red", models=("nickname",)), A_KEY)
+
+    async def seen(self, response_id: str, caller: Caller | None) -> str:
+        """The team of its owner, or why that is not told."""
+        try:
+            owner = await self.kept.owner(response_id, caller)
+        except GatewayError as error:
+            return error.code or error.reason
+        return "nobody" if owner is None else str(owner.team)
+
+
+async def test_a_response_is_its_own_teams() -> None:
+    """To others, and to those who have none, it is as if there were none; unknown ones are nobody's."""
+    whose = Whose()
+
+    assert "blue" == await whose.seen(ID, whose.blue)
+    assert "response_not_found" == await whose.seen(ID, whose.red)
+    assert "response_not_found" == await whose.seen(ID, None)
+    assert "response_not_found" == await whose.seen("resp_9", whose.blue)
+    assert "response_not_found" == await whose.seen("resp_4", whose.blue)
+    assert "None" == await whose.seen("resp_4", None)
+    assert "nobody" == await whose.seen("resp_9", None)
+
+
+async def test_a_key_sees_what_models_made_that_it_may_use() -> None:
+    """By the name that the model was asked for, or its own."""
+    whose = Whose()
+
+    assert "red" == await whose.seen("resp_2", whose.red)
+    assert "model_not_allowed" == await whose.seen("resp_3", whose.red)
+
+
+async def test_what_cannot_be_an_id_is_refused() -> None:
+    assert "InvalidField" == await Whose().seen("..", None)
+
+
+def test_the_model_of_an_owner_may_be_gone() -> None:
+    kept = KeptResponses(the_models(model := a_model(keeps())), ResponseOwners())
+
+    assert model is kept.model_of(Owner("tiny", WorkerId("a")))
+    assert kept.model_of(Owner("former", WorkerId("a"))) is None
 
 
 def test_a_kept_response_is_guarded_as_the_model_that_made_it() -> None:

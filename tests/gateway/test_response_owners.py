@@ -1,10 +1,18 @@
 """Who keeps which response."""
 
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
 from cache_index import WorkerId
-from gateway.response_owners import Owner, ResponseOwners
+from gateway.errors import InvalidField, StoreAway
+from gateway.response_owners import MOST_UNWRITTEN, Owner, ResponseOwners, check_response_id, digest
 
 OF_A = Owner("tiny", WorkerId("a"))
 OF_B = Owner("tiny", WorkerId("b"))
+OF_BLUE = Owner("tiny", WorkerId("a"), "blue")
+OF_RED = Owner("tiny", WorkerId("b"), "red")
 
 
 def test_what_was_remembered_is_found() -> None:
@@ -16,13 +24,13 @@ def test_what_was_remembered_is_found() -> None:
     assert (OF_A, OF_B, None) == (owners.find("resp_1"), owners.find("resp_2"), owners.find("resp_3"))
 
 
-def test_what_was_told_last_counts() -> None:
-    """An id that comes twice is the later worker's."""
+def test_what_was_told_first_counts() -> None:
+    """An id that comes twice stays whose it was."""
     owners = ResponseOwners()
     owners.remember("resp_1", OF_A)
     owners.remember("resp_1", OF_B)
 
-    assert OF_B == owners.find("resp_1")
+    assert OF_A == owners.find("resp_1")
 
 
 def test_the_least_recently_used_are_forgotten() -> None:
@@ -49,3 +57,108 @@ def test_a_peek_is_no_use() -> None:
     owners.remember("resp_3", OF_A)
 
     assert owners.peek("resp_1") is None
+
+
+class Memory:
+    """A store that may be away; implements `OwnerStore`."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Owner] = {}
+        self.is_away = False
+        self.asked = 0
+
+    async def find(self, digest: str) -> Owner | None:
+        self._ask()
+        return self.kept.get(digest)
+
+    async def keep(self, owners: Mapping[str, Owner]) -> Mapping[str, Owner]:
+        self._ask()
+        earlier = {key: self.kept[key] for key in owners if key in self.kept}
+        self.kept = {**owners, **self.kept}
+        return earlier
+
+    def _ask(self) -> None:
+        self.asked += 1
+        if self.is_away:
+            raise StoreAway("The store does not answer")
+
+
+async def test_others_find_in_the_store_what_one_has_passed_on() -> None:
+    """The next time it is known without asking."""
+    store = Memory()
+    one, other = ResponseOwners(store), ResponseOwners(store)
+    one.remember("resp_1", OF_BLUE)
+    await one.write()
+
+    assert OF_BLUE == await other.look("resp_1")
+    asked = store.asked
+    assert OF_BLUE == await other.look("resp_1")
+    assert asked == store.asked
+    assert await other.look("resp_9") is None
+
+
+async def test_what_the_store_says_stays_so() -> None:
+    """Who comes second finds out when it is written."""
+    store = Memory()
+    one, other = ResponseOwners(store), ResponseOwners(store)
+    one.remember("resp_1", OF_BLUE)
+    other.remember("resp_1", OF_RED)
+    await one.write()
+    await other.write()
+
+    assert OF_BLUE == other.find("resp_1")
+    assert [OF_BLUE] == list(store.kept.values())
+
+
+async def test_nothing_is_written_where_there_are_no_teams() -> None:
+    """There is nobody from whom it would have to be kept."""
+    store = Memory()
+    owners = ResponseOwners(store)
+    owners.remember("resp_1", OF_A)
+    await owners.write()
+
+    assert {} == store.kept
+
+
+async def test_what_a_store_that_is_away_misses_is_written_later() -> None:
+    """As much as there is room for."""
+    store = Memory()
+    owners = ResponseOwners(store)
+    store.is_away = True
+    for number in range(MOST_UNWRITTEN + 5):
+        owners.remember(f"resp_{number}", OF_BLUE)
+    with pytest.raises(StoreAway):
+        await owners.write()
+    with pytest.raises(StoreAway):
+        await owners.look("resp_unknown")
+    store.is_away = False
+    await owners.write()
+
+    assert MOST_UNWRITTEN == len(store.kept)
+    assert await ResponseOwners(store).look("resp_0") is None
+    assert OF_BLUE == await ResponseOwners(store).look("resp_5")
+
+
+async def test_it_is_written_behind_the_requests() -> None:
+    store = Memory()
+    owners = ResponseOwners(store)
+    running = asyncio.ensure_future(owners.run())
+    owners.remember("resp_1", OF_BLUE)
+    async with asyncio.timeout(10):
+        while not store.kept:
+            await asyncio.sleep(0)
+    running.cancel()
+
+    assert [digest("resp_1")] == list(store.kept)
+
+
+@pytest.mark.parametrize("response_id", ["resp_1", "a.b:c~d-e", "_", "r" * 256])
+def test_what_can_be_an_id(response_id: str) -> None:
+    check_response_id(response_id, "response_id")
+
+
+@pytest.mark.parametrize("response_id", ["", ".", "..", "a/b", "a b", "a\n", "a%2e", "\x00", "é", "r" * 257, "\ud800"])
+def test_what_cannot(response_id: str) -> None:
+    """It would be another path to a worker, or is too long."""
+    with pytest.raises(InvalidField, match="'response_id' must be an id"):
+        check_response_id(response_id, "response_id")

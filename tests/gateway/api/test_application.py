@@ -15,6 +15,7 @@ from gateway.api.explain import Explainer
 from gateway.discovery.sightings import Sightings
 from gateway.draining import Draining
 from gateway.endings import Endings
+from gateway.kept_looks import KeptLooks
 from gateway.kept_responses import KeptResponses
 from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
@@ -51,6 +52,7 @@ async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
                 Endings([metrics]),
                 kept,
                 explainer,
+                kept_looks=KeptLooks(a_tenancy().admission, Endings([]), clock=Clock()),
                 stream_state=streams.get,
                 sightings=Sightings(clock=Clock()),
                 replicas=dict,

@@ -3,21 +3,24 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import unquote
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
 from gateway.api.responses import router
-from gateway.errors import ReplyBroken, UnknownResponse
+from gateway.endings import Endings
+from gateway.errors import InvalidField, ReplyBroken, UnknownResponse
 from gateway.guardrails.filter import Action
 from gateway.guardrails.guards import GuardedModels, ModelGuards
 from gateway.guardrails.tally import GuardrailTally
+from gateway.kept_looks import KeptLooks
 from gateway.kept_responses import KeptResponses
 from gateway.response_owners import ResponseOwners
 from tests.fakes.backends import JSON, Answers, BreaksAfter, Fake, Hangs, Streams
 from tests.gateway.asgi import Caller
-from tests.gateway.examples import a_model, the_models
+from tests.gateway.examples import Clock, a_model, the_models
 from tests.gateway.guardrails.examples import a_filter, a_rule
 from tests.gateway.tenancy_examples import a_tenancy
 
@@ -31,6 +34,7 @@ def the_api(*workers: Fake) -> FastAPI:
     api.include_router(router)
     api.state.access = a_tenancy().access
     api.state.kept_responses = KeptResponses(the_models(a_model(*workers)), ResponseOwners())
+    api.state.kept_looks = KeptLooks(a_tenancy().admission, Endings([]), clock=Clock())
     return api
 
 
@@ -64,7 +68,6 @@ async def test_a_response_is_told_as_its_worker_tells_it() -> None:
         ("DELETE", "/v1/responses/resp_1"),
         ("GET", "/v1/responses/resp_1/input_items?limit=2"),
         ("POST", "/v1/responses/resp_1/cancel"),
-        ("GET", "/v1/responses/r%20s"),
     ],
 )
 async def test_the_call_goes_on_as_it_came(method: str, path: str) -> None:
@@ -79,6 +82,26 @@ async def test_the_call_goes_on_as_it_came(method: str, path: str) -> None:
     assert (method, path, b"", False) == (call.method.decode(), call.path.decode(), call.body, call.streams)
     assert {(b"x-request-id", b"r-1"), (b"x-tenant", b"blue")} <= set(call.headers)
     assert not {b"authorization", b"content-length", b"host"} & {name for name, _ in call.headers}
+
+
+@pytest.mark.parametrize("spelt", ["..", "%2e%2e", "r%20s", "resp_1%00", "r%0d%0aX", "%c3%a9", "r" * 257, "-r"])
+async def test_what_cannot_be_an_id_goes_nowhere(spelt: str) -> None:
+    """A worker might take its path for another."""
+    worker = Answers(200, KEPT)
+    caller = Caller(method="GET", path=f"/v1/responses/{unquote(spelt)}", headers=[(b"x-request-id", b"r-1")])
+    with pytest.raises(InvalidField, match="'response_id' must be an id"):
+        await caller.call(the_api(worker))
+
+    assert [] == worker.calls
+
+
+async def test_the_path_is_made_anew_from_the_id() -> None:
+    """However the caller has encoded it."""
+    worker = Answers(200, KEPT)
+    async with client(worker) as asking:
+        await asking.get("/v1/responses/%72esp%5F1/input_items?limit=2")
+
+    assert b"/v1/responses/resp_1/input_items?limit=2" == worker.calls[0].path
 
 
 async def test_an_unknown_response_is_unknown() -> None:

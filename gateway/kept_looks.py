@@ -1,0 +1,47 @@
+"""Calls about kept responses as requests: counted by their caller's limits, booked in the ledger, and logged."""
+
+from collections.abc import Callable
+
+from gateway.admission import Admission
+from gateway.endings import Endings
+from gateway.exchange import Exchange
+from gateway.model import Model
+from gateway.teams.caller import Caller
+
+
+class KeptLooks:
+    """Begins and ends them. They use no tokens, so that all that they take of limits is one request."""
+
+    def __init__(self, admission: Admission, log: Endings, *, clock: Callable[[], float]) -> None:
+        """*log* has the observers that are shown them: their times are not those of completions."""
+        self._admission = admission
+        self._log = log
+        self._clock = clock
+
+    def begin(self, request_id: bytes, path: str, caller: Caller | None) -> Exchange:
+        """A call to *path*, which names no response; to be ended once."""
+        exchange = Exchange(request_id=request_id, path=path, started=self._clock())
+        if caller is not None:
+            exchange.team, exchange.key = caller.team_name, caller.key_id
+        return exchange
+
+    async def reserve(self, exchange: Exchange, caller: Caller | None, model: Model) -> None:
+        """Take what it uses of the limits of *caller*.
+
+        Raises:
+            RateLimited, QuotaSpent: a limit has no room.
+            StoreAway: limits cannot be counted.
+        """
+        exchange.model = model.name
+        if caller is not None:
+            await self._admission.reserve_look(exchange, caller, model)
+
+    def end(self, exchange: Exchange) -> None:
+        """It is over; its status and error are set."""
+        now = self._clock()
+        self._admission.settle(exchange, now)
+        self._log.add(exchange, now)
+
+    def settle(self) -> None:
+        """Have those that have ended logged at once."""
+        self._log.settle()
