@@ -69,6 +69,7 @@ REQUESTS = (
     "gateway/retries.py",
     "gateway/server/connection.py",
     "gateway/server/cycle.py",
+    "gateway/server/date_line.py",
     "gateway/server/header_names.py",
     "gateway/server/stop.py",
     "gateway/splice.py",

@@ -16,6 +16,7 @@
     |   +-- UnknownRoute        404
     |   +-- UnknownEntity       404, a team or a key
     |   +-- MethodNotAllowed    405
+    |   +-- RequestTooSlow      408, its head or body did not come in time
     |   +-- Conflict            409, another state of things than the caller thought
     |   +-- BodyTooLarge        413
     |   +-- UnsupportedMedia    415
@@ -219,6 +220,13 @@ class UnknownRoute(ClientError):
 class MethodNotAllowed(ClientError):
     status = 405
     code = "method_not_allowed"
+
+
+class RequestTooSlow(ClientError):
+    """The head or the body of the request did not come in time, or not fast enough."""
+
+    status = 408
+    code = "request_timeout"
 
 
 class BodyTooLarge(ClientError):

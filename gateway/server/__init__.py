@@ -8,6 +8,9 @@
     collector      the cycle collector
     process        that, malloc, and how threads take turns
     header_names   names of headers that came before
+    date_line      the header date, once a second
+    addresses      connections by their addresses
+    request_rules  what the specification asks of a head, and the parser does not
     cycle          one request and its response, as the application sees them
     connection     one client's connection: HTTP/1.1, within limits
     on_uvicorn     under uvicorn's loop and life cycle, on those connections

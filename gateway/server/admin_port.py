@@ -11,6 +11,7 @@ import socket
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any
 
+from gateway.server.addresses import Addresses
 from gateway.server.asgi import App, Message, Receive, Send
 from gateway.server.connection import Connection, Limits, Open
 from gateway.server.listener import BACKLOG, ServerError, bind
@@ -78,7 +79,7 @@ class _Port:
         self._listener = listener
         self._limits = limits
         self._state = state
-        self._opened = Open()
+        self._opened = Open(addresses=Addresses(limits.max_per_address, limits.unlimited))
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:

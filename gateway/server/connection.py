@@ -11,7 +11,9 @@ are, how large a head is, and how long a client may take to send what it has beg
 4. A task that has served a request waits for the next one on its connection: to make one costs more than all else that
    is done here for a request. It ends instead where its request left something behind that the next would see: a
    cancellation that nobody took back, a context variable.
-5. At a stop no connection is closed under a request: whatever has come is answered, and the answer says that it was the
+5. What the parser lets pass and RFC 9112 does not is refused here, by `request_rules`.
+6. Of a body that nobody wants 64 KiB are read, then the connection ends: a refusal must not cost more than that.
+7. At a stop no connection is closed under a request: whatever has come is answered, and the answer says that it was the
    last. One that has been idle for a moment is closed.
 """
 
@@ -27,15 +29,28 @@ from urllib.parse import unquote
 
 import httptools
 
-from gateway.errors import GatewayError, HeadTooLarge, MalformedBody, TooManyConnections
+from gateway.errors import GatewayError, HeadTooLarge, MalformedBody, RequestTooSlow, TooManyConnections
+from gateway.server.addresses import Addresses
 from gateway.server.asgi import App
 from gateway.server.cycle import Cycle, serve
+from gateway.server.date_line import DateLine
 from gateway.server.header_names import HeaderNames
+from gateway.server.request_rules import (
+    announced_bytes,
+    authority_of,
+    check_head,
+    check_host,
+    check_line,
+)
 from gateway.server.stop import Stop
 
 _log = logging.getLogger(__name__)
 
 _MAX_UNREAD_BYTES: Final = 65_536  # of a body that the application has not asked for; asyncio's own default for writing
+_MAX_UNWANTED_BYTES: Final = 65_536  # of a body that is read although its request has been answered
+_MAX_FIELDS: Final = 100  # headers of one request; Apache's LimitRequestFields and nginx's practice are the same
+_BODY_GRACE_S: Final = 20.0  # before its rate counts; as Apache's mod_reqtimeout has it: body=20,MinRate=500
+_FRAMING_PER_BYTE: Final = 16  # bytes of chunk framing for each of a body; a chunk of one byte needs five
 _MAX_WAITING = 100  # requests of a few bytes each; one piece of 256 KiB would else become thousands of cycles
 _MAX_HELD: Final = 16  # pieces of a response: an application that never suspends would else never meet back-pressure
 _MAX_HELD_BYTES: Final = 4096  # of one of them
@@ -44,7 +59,7 @@ _LAST_S = 0.5  # how long an idle connection stays open at a stop: a busy client
 _LAST_LOOK_S = 0.01  # between two looks at it: what was there at the first has been read at the second
 _LONGEST_KEPT: Final = 256  # bytes of a target that is kept with its connection; those of APIs have less
 _FRAGMENT: Final = ord(b"#")  # looked for as a number: for `bytes in bytes` CPython raises an error, and drops it
-_NOTED: Final = frozenset({b"expect", b"transfer-encoding"})
+_NOTED: Final = frozenset({b"expect", b"host", b"transfer-encoding"})
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -64,6 +79,12 @@ class Limits:
     """To read some of an answer of which all buffers on the way are full."""
     body_idle_s: float = 60.0
     """Between two pieces of a body."""
+    min_body_bytes_per_s: float = 0.0
+    """Of a body as a whole, once it has taken 20 s; 0: it may come as slowly as it likes."""
+    max_per_address: int | None = None
+    """Connections of one address; None: no limit of its own."""
+    unlimited: tuple[str, ...] = ()
+    """Networks that have no such limit: proxies before this server."""
 
 
 @dataclass(slots=True)
@@ -75,28 +96,41 @@ class Open:
     stop: Stop = field(default_factory=lambda: Stop(delay_s=0.0, clock=time.monotonic))
     """While it is asked for, every answer is the last on its connection."""
     names: HeaderNames = field(default_factory=HeaderNames)
+    addresses: Addresses = field(default_factory=Addresses)
+    """The connections by their addresses."""
+    dates: DateLine = field(default_factory=DateLine)
 
 
 class Connection(asyncio.Protocol):
     """A protocol for ``loop.create_server``; *state* goes into the scope of every request."""
 
     __slots__ = (
+        "_address",
         "_app",
+        "_begun",
+        "_body_bytes",
+        "_body_from",
         "_client",
         "_context",
+        "_dates",
         "_due",
         "_ends",
         "_expects_continue",
         "_fault",
         "_following",
         "_former",
+        "_has_line",
         "_head_bytes",
         "_headers",
         "_held",
+        "_hosts",
         "_in_head",
+        "_is_coded",
         "_is_moving",
         "_is_over",
         "_is_paused",
+        "_is_unwanted",
+        "_known_host",
         "_limits",
         "_line",
         "_loop",
@@ -104,8 +138,10 @@ class Connection(asyncio.Protocol):
         "_open",
         "_parser",
         "_parsing",
+        "_paused_at",
         "_piece",
         "_piece_begins",
+        "_piece_body",
         "_resting",
         "_scheme",
         "_server",
@@ -113,6 +149,7 @@ class Connection(asyncio.Protocol):
         "_state",
         "_timer",
         "_transport",
+        "_unwanted_bytes",
         "_url",
         "_waiting",
         "_writable",
@@ -132,6 +169,7 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._open = opened
         self._names = opened.names
+        self._dates = opened.dates
         self._state = state
         self._loop = loop
         self._transport: asyncio.Transport
@@ -139,7 +177,9 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._due: float | None = None
         self._is_paused = False
+        self._paused_at = 0.0
         self._is_over = False  # nothing more is taken from the client
+        self._address: str | None = None  # under which it is counted
         self._ends = False  # the server takes no connections more
         self._fault: GatewayError | None = None
         self.is_writable = True
@@ -148,8 +188,18 @@ class Connection(asyncio.Protocol):
         # The request being parsed
         self._in_head = False
         self._head_bytes = 0  # in earlier pieces: of the head, then of what is no body (chunk extensions, trailers)
-        self._is_moving = False  # the end of the head, or some of the body, came in this piece
+        self._is_moving = False  # the end of the head came in this piece
         self._piece = b""  # that is being parsed
+        self._piece_body = 0  # bytes of a body in it
+        self._begun = b""  # earlier pieces, in which the line of this request is
+        self._has_line = False  # all of it
+        self._hosts = 0  # headers of that name
+        self._known_host: bytes | None = None  # the last that was in order
+        self._is_coded = False  # there is a transfer-encoding
+        self._body_bytes = 0  # that came of it
+        self._body_from = -1.0  # when it was first waited for, and later by as long as we paused it
+        self._unwanted_bytes = 0  # that came of a body after its answer, or of anything after the end
+        self._is_unwanted = False  # more than may
         self._piece_begins = False  # with the head of the request being parsed
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -182,14 +232,21 @@ class Connection(asyncio.Protocol):
             # Not counted while it lingers: many refusals would else be the reason for more.
             self._refuse(TooManyConnections("The gateway has too many open connections.", retry_after_s=1))
             return
+        if not self._open.addresses.enter(self._client):
+            text = "Your address has too many open connections (server.max_connections_per_address)."
+            self._refuse(TooManyConnections(text, retry_after_s=1))
+            return
+        self._address = None if self._client is None else self._client[0]
         connections.add(self)
         self._due = self._loop.time() + self._limits.keep_alive_s
         self._look()
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
+            self._drop(len(data))
             return
         self._piece = data
+        self._piece_body = 0
         self._piece_begins = self._parsing is None and not self._in_head
         try:
             self._parser.feed_data(data)
@@ -197,10 +254,15 @@ class Connection(asyncio.Protocol):
             self._pass_over(offer)
             return
         except httptools.HttpParserError as error:
-            self._refuse(self._fault or _fault_behind(error))
+            if self._is_unwanted:
+                self._piece = b""
+                self._linger()
+            else:
+                self._refuse(self._fault or _fault_behind(error))
             return
         self._piece = b""
         if self._in_head:
+            self._keep_line(data)
             self._head_goes_on(len(data))
         elif self._parsing is not None:
             self._body_goes_on(self._parsing, len(data))
@@ -210,6 +272,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._open.connections.discard(self)
+        self._open.addresses.leave(self._address)
+        self._address = None
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -254,6 +318,8 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers = []
         self._expects_continue = False
+        self._hosts = 0
+        self._is_coded = False
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -271,18 +337,24 @@ class Connection(asyncio.Protocol):
         limit = self._limits.max_header_bytes
         if self._head_bytes + len(self._piece) > limit and self._size_of_head() > limit:
             self._stop_parsing(self._head_too_large())
+        if len(self._headers) > _MAX_FIELDS:
+            self._stop_parsing(HeadTooLarge(f"The request has more than {_MAX_FIELDS} header fields."))
         parser = self._parser
+        if self._hosts != 1 or self._is_coded:
+            self._check(check_head(parser.get_http_version(), hosts=self._hosts, is_coded=self._is_coded))
         if parser.should_upgrade():
+            self._check_line(parser.get_method(), parser.get_http_version())
             return
         self._is_moving = True
+        self._body_bytes = 0
+        self._body_from = -1.0
         scope = self._scope()
-        is_current = scope["http_version"] == "1.1"
         cycle = Cycle(
             scope,
             self,
             loop=self._loop,
-            is_persistent=is_current and parser.should_keep_alive(),
-            expects_continue=is_current and self._expects_continue,
+            is_persistent=parser.should_keep_alive(),
+            expects_continue=self._expects_continue and scope["http_version"] == "1.1",
         )
         self._headers = []  # for trailers, which nobody reads: the application has the other list
         if self._serving is None:
@@ -292,9 +364,17 @@ class Connection(asyncio.Protocol):
         self._parsing = cycle
 
     def on_body(self, body: bytes) -> None:
-        self._is_moving = True
+        size = len(body)
+        self._piece_body += size
+        self._body_bytes += size
         cycle = self._parsing
-        if cycle is None or cycle.response_complete:
+        if cycle is None:
+            return
+        if cycle.response_complete:
+            self._unwanted_bytes += size
+            if self._unwanted_bytes > _MAX_UNWANTED_BYTES:
+                self._is_unwanted = True
+                raise _Unreadable
             return
         cycle.body_came(body)
         if cycle.unread_bytes > _MAX_UNREAD_BYTES:
@@ -304,6 +384,7 @@ class Connection(asyncio.Protocol):
         cycle = self._parsing
         if cycle is not None:
             self._parsing = None
+            self._unwanted_bytes = 0
             self._due = None if self.is_writable else self._loop.time() + self._limits.unread_s
             cycle.body_ended()
             if cycle.response_complete:
@@ -314,6 +395,12 @@ class Connection(asyncio.Protocol):
     @property
     def is_last(self) -> bool:
         return self._ends or self._open.stop.is_asked
+
+    def date_line(self) -> bytes:
+        return self._dates.line(self._loop.time())
+
+    def wants_close(self, cycle: Cycle) -> bool:
+        return announced_bytes(cycle.scope["headers"]) - self._body_bytes > _MAX_UNWANTED_BYTES
 
     async def drained(self) -> None:
         while not self.is_writable:
@@ -410,10 +497,35 @@ class Connection(asyncio.Protocol):
             self._resume()
 
     def _note(self, name: bytes, value: bytes) -> None:
-        if name == b"expect":
+        if name == b"host":
+            self._hosts += 1
+            if value != self._known_host:
+                self._check(check_host(value))
+                self._known_host = value
+        elif name == b"expect":
             self._expects_continue = value == b"100-continue"
-        elif value != b"chunked":  # the application would take the coded body for the body
-            self._stop_parsing(MalformedBody("The one transfer-encoding that is read here is chunked."))
+        else:
+            self._is_coded = True
+            if value != b"chunked":  # the application would take the coded body for the body
+                self._stop_parsing(MalformedBody("The one transfer-encoding that is read here is chunked."))
+
+    def _check(self, fault: str | None) -> None:
+        if fault is not None:
+            self._stop_parsing(MalformedBody(fault))
+
+    def _check_line(self, method: bytes, version: str) -> None:
+        """Whether the line of the request came as the specification has it."""
+        begins = self._piece_begins and self._head_bytes == 0
+        self._check(check_line(method, self._url, version, self._begun + self._piece, begins=begins))
+        self._begun = b""
+
+    def _keep_line(self, data: bytes) -> None:
+        """Of a head that is not complete: what its line will be looked for in."""
+        if self._head_bytes == 0:
+            self._begun = data[-self._limits.max_header_bytes :]
+        elif not self._has_line:
+            self._begun += data
+        self._has_line = bool(self._headers)
 
     def _stop_parsing(self, fault: GatewayError) -> NoReturn:
         self._fault = fault
@@ -437,9 +549,13 @@ class Connection(asyncio.Protocol):
     def _said_by_line(self) -> dict[str, Any]:
         method: bytes = self._parser.get_method()
         version: str = self._parser.get_http_version()
+        self._check_line(method, version)
         raw_path, query = self._url, b""
-        if raw_path[:1] != b"/" or _FRAGMENT in raw_path:  # an absolute URL, as to a proxy; or what no client sends
+        is_absolute = raw_path[:1] != b"/"
+        if is_absolute or _FRAGMENT in raw_path:  # an absolute URL, as to a proxy; or what no client sends
             parts: Any = httptools.parse_url(raw_path)  # what its stubs call bytes may be None
+            if is_absolute and raw_path != b"*":
+                self._host_is(parts)
             raw_path, query = parts.path or b"/", parts.query or b""
         else:
             raw_path, _, query = raw_path.partition(b"?")
@@ -457,10 +573,17 @@ class Connection(asyncio.Protocol):
             "client": self._client,
             "server": self._server,
         }
-        if len(self._url) <= _LONGEST_KEPT:
+        if len(self._url) <= _LONGEST_KEPT and not is_absolute:
             self._line = method + b" " + self._url + b" HTTP/" + version.encode("ascii") + b"\r\n"
             self._former = scope.copy()
         return scope
+
+    def _host_is(self, parts: Any) -> None:
+        """Let the application see the host of an absolute target, which counts instead of the header's."""
+        authority = authority_of(parts)
+        if authority is None:
+            self._stop_parsing(MalformedBody("The request target is not a path, nor an http:// or https:// URL."))
+        self._headers = [(b"host", authority), *[each for each in self._headers if each[0] != b"host"]]
 
     def _pass_over(self, offer: httptools.HttpParserUpgrade) -> None:
         """Serve the request as if no upgrade had been offered (RFC 9110, 7.8 allows it).
@@ -498,9 +621,9 @@ class Connection(asyncio.Protocol):
 
     def _body_goes_on(self, cycle: Cycle, came: int) -> None:
         """A body that is not complete: the client has to go on with it, unless it waits for us."""
-        self._head_bytes = 0 if self._is_moving else self._head_bytes + came
+        self._head_bytes = 0 if self._is_moving else self._head_bytes + came - self._piece_body
         self._is_moving = False
-        if self._head_bytes > self._limits.max_header_bytes:
+        if self._head_bytes > self._limits.max_header_bytes + _FRAMING_PER_BYTE * self._body_bytes:
             self._refuse(MalformedBody("The chunk extensions or trailers are too large."))
         else:
             self._due = self._body_due(cycle)
@@ -508,17 +631,27 @@ class Connection(asyncio.Protocol):
     def _body_due(self, cycle: Cycle) -> float | None:
         if self._is_paused or cycle.expects_continue:
             return None
-        return self._loop.time() + self._limits.body_idle_s
+        now = self._loop.time()
+        due = now + self._limits.body_idle_s
+        rate = self._limits.min_body_bytes_per_s
+        if rate == 0.0:
+            return due
+        if self._body_from < 0.0:
+            self._body_from = now
+        return min(due, self._body_from + _BODY_GRACE_S + self._body_bytes / rate)
 
     def _pause(self) -> None:
         if not self._is_paused:
             self._is_paused = True
+            self._paused_at = self._loop.time()
             self._due = None
             self._transport.pause_reading()
 
     def _resume(self) -> None:
         if self._is_paused:
             self._is_paused = False
+            if self._body_from >= 0.0:
+                self._body_from += self._loop.time() - self._paused_at
             if not self._transport.is_closing():
                 self._transport.resume_reading()
                 if self._parsing is not None:
@@ -532,11 +665,28 @@ class Connection(asyncio.Protocol):
             if self._is_over:
                 self._transport.abort()
                 return
-            self._close()
+            self._is_late()
             due = self._due
         limits = self._limits
-        next_look = now + min(limits.keep_alive_s, limits.body_idle_s, limits.unread_s)
+        next_look = now + min(limits.keep_alive_s, limits.body_idle_s, limits.unread_s, _BODY_GRACE_S)
         self._timer = self._loop.call_at(next_look if due is None else min(due, next_look), self._look)
+
+    def _is_late(self) -> None:
+        """Say so where a request has begun, and close."""
+        cycle = self._parsing
+        if cycle is not None and self.is_writable and not cycle.response_complete:
+            self._refuse(RequestTooSlow("The body came too slowly: send it faster, or in a request of its own."))
+        elif self._in_head and self._serving is None:
+            self._refuse(RequestTooSlow("The request line and headers came too slowly."))
+        else:
+            self._close()
+
+    def _drop(self, came: int) -> None:
+        """After the end: a client that does not stop sending is not read any more."""
+        self._unwanted_bytes += came
+        if self._unwanted_bytes > _MAX_UNWANTED_BYTES and not self._is_paused and not self._transport.is_closing():
+            self._is_paused = True
+            self._transport.pause_reading()
 
     # The end
 
@@ -581,9 +731,9 @@ class Connection(asyncio.Protocol):
         retry = f"retry-after: {fault.retry_after_s:g}\r\n" if fault.retry_after_s is not None else ""
         head = (
             f"HTTP/1.1 {fault.status} {HTTPStatus(fault.status).phrase}\r\ncontent-type: application/json\r\n{retry}"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n"
         )
-        self.write(head.encode("ascii") + body)
+        self.write(head.encode("ascii") + self.date_line() + b"\r\n" + body)
         self._linger()
 
     def _linger(self) -> None:

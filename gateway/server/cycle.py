@@ -23,6 +23,7 @@ _STATUS_LINES: Final = {
 }
 _BODILESS: Final = frozenset({204, 304})
 _CONNECTION: Final = len(b"connection")
+_DATE: Final = len(b"date")
 _CONTENT_LENGTH: Final = len(b"content-length")
 _TRANSFER_ENCODING: Final = len(b"transfer-encoding")
 _NUL: Final = 0
@@ -41,6 +42,14 @@ class Line(Protocol):
     @property
     def is_last(self) -> bool:
         """Whether a response that begins at this moment has to be the last one."""
+        ...
+
+    def date_line(self) -> bytes:
+        """The header `date` of a response that begins now, as a line."""
+        ...
+
+    def wants_close(self, cycle: "Cycle") -> bool:
+        """Whether more of its body is to come than is read of one that nobody wants."""
         ...
 
     async def drained(self) -> None:
@@ -242,10 +251,12 @@ class Cycle:
     def _start(self, status: int, headers: Iterable[Any]) -> None:
         """Put the head together of pairs, names in lower case as ASGI has them. It tells how the body is framed."""
         pieces = [_STATUS_LINES.get(status) or _status_line(status)]
-        ends = 1
+        ends = 2
         length: int | None = None
         is_persistent = self.is_persistent and not self._line.is_last
         is_persistent = is_persistent and not self.expects_continue  # a body not asked for may come or not
+        if is_persistent and not self.body_complete and self._line.wants_close(self):
+            is_persistent = False
         for each in headers:
             header: tuple[Any, ...] = each if isinstance(each, tuple) else tuple(each)
             name: bytes = header[0]
@@ -257,6 +268,8 @@ class Cycle:
                 continue
             elif size == _CONNECTION and name == b"connection" and b"close" in value.lower():
                 is_persistent = False
+                continue
+            elif size == _DATE and name == b"date":  # there is one already
                 continue
             pieces.append(name)
             pieces.append(b": ")
@@ -276,6 +289,10 @@ class Cycle:
         if not is_persistent:
             pieces.append(b"connection: close\r\n")
             ends += 1
+        elif self.scope["http_version"] != "1.1":
+            pieces.append(b"connection: keep-alive\r\n")
+            ends += 1
+        pieces.append(self._line.date_line())
         pieces.append(b"\r\n")
         self._head = _checked(b"".join(pieces), ends + 1)
         self._is_chunked = is_chunked

@@ -14,8 +14,10 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
+from gateway.server.addresses import Addresses
 from gateway.server.asgi import App
 from gateway.server.connection import Connection, Limits, Open
+from gateway.server.date_line import DateLine
 from gateway.server.header_names import HeaderNames
 from gateway.server.listener import BACKLOG, ServerError
 from gateway.server.stop import CUT_S, Stop
@@ -34,6 +36,9 @@ def limits_of(server: ServerSettings) -> Limits:
         keep_alive_s=server.keep_alive_s,
         body_idle_s=server.body_idle_s,
         unread_s=server.unread_s,
+        min_body_bytes_per_s=server.min_body_bytes_per_s,
+        max_per_address=server.max_connections_per_address or -(-9 * server.max_connections // 10),
+        unlimited=tuple(str(network) for network in server.trusted_proxies),
     )
 
 
@@ -43,7 +48,7 @@ def uvicorn_config(
     """What uvicorn has to know to serve *app* on our connections; *stop* None: nobody asks for one by a signal."""
     limits = limits_of(server)
     asked = stop or Stop(delay_s=0.0, clock=time.monotonic)
-    names = HeaderNames()
+    names, addresses, dates = HeaderNames(), Addresses(limits.max_per_address, limits.unlimited), DateLine()
 
     def connection(
         *, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any], **_: object
@@ -51,7 +56,7 @@ def uvicorn_config(
         return Connection(
             config.loaded_app,
             limits=limits,
-            opened=Open(server_state.connections, server_state.tasks, asked, names),
+            opened=Open(server_state.connections, server_state.tasks, asked, names, addresses, dates),
             state=app_state,
             loop=asyncio.get_running_loop(),
         )

@@ -34,12 +34,20 @@ class ServerSettings(Group):
     )
     max_body_bytes: Count = Field(default=32 * 2**20, description="largest request body; more is answered 413")
     max_connections: Count = Field(default=10_000, description="client connections open at once")
+    max_connections_per_address: Count | None = Field(
+        default=None,
+        description="of one address (IPv6: one /64), trusted_proxies apart; null: nine tenths of all (uvicorn only)",
+    )
     max_header_bytes: int = Field(
         default=64 * 2**10, ge=8192, description="largest request line and headers together; more is answered 431"
     )
     keep_alive_s: Count = Field(default=75, description="how long an idle client connection stays open")
     body_idle_s: Positive = Field(
         default=60, description="how long a client may pause while it sends a body (uvicorn only)"
+    )
+    min_body_bytes_per_s: NotNegative = Field(
+        default=500,
+        description="slowest body, after 20 s; a slower one is answered 408, 0: any rate will do (uvicorn only)",
     )
     unread_s: Positive = Field(
         default=300, description="how long a client may leave an answer unread, all buffers being full (uvicorn only)"

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import json
 import logging
+import re
 import signal
 import socket
 import time
@@ -19,8 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.server import App, Message, Receive, Send
+from gateway.server.addresses import Addresses
 from gateway.server.connection import Connection, Limits, Open
 from gateway.server.cycle import Cycle
+from gateway.server.date_line import DateLine
 from gateway.server.stop import Stop
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -144,11 +147,15 @@ class Clock:
         self._now = end
 
 
-class RecordingTransport(asyncio.Transport):
-    """Keeps what is done to it; a closed one tells its protocol in the loop's next turn, unless *is_stuck*."""
+def undated(answered: bytes) -> bytes:
+    return re.sub(rb"\r\ndate: [^\r]+", b"", answered)
 
-    def __init__(self) -> None:
-        super().__init__({"peername": ("10.0.0.1", 5000), "sockname": ("10.0.0.2", 8000)})
+
+class RecordingTransport(asyncio.Transport):
+    """Keeps what is done to it, without dates; a closed one tells its protocol in the next turn, unless *is_stuck*."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__({"peername": (host, 5000), "sockname": ("10.0.0.2", 8000)})
         self.protocol: asyncio.Protocol
         self.writes: list[bytes] = []
         self.is_reading_paused = False
@@ -160,7 +167,7 @@ class RecordingTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.has_ended
-        self.writes.append(bytes(data))
+        self.writes.append(undated(bytes(data)))
 
     def write_eof(self) -> None:
         self.has_ended = True
@@ -193,10 +200,12 @@ class RecordingTransport(asyncio.Transport):
 class Peer:
     """A client of *app*."""
 
-    def __init__(self, app: App, *, limits: Limits | None = None, opened: Open | None = None) -> None:
+    def __init__(
+        self, app: App, *, limits: Limits | None = None, opened: Open | None = None, host: str = "10.0.0.1"
+    ) -> None:
         self.clock = Clock()
         self.opened = opened or Open()
-        self.transport = RecordingTransport()
+        self.transport = RecordingTransport(host)
         self.connection = self.transport.protocol = Connection(
             app,
             limits=limits or Limits(),
@@ -227,7 +236,8 @@ class Peer:
 
     @property
     def is_open(self) -> bool:
-        return not self.transport.is_closed
+        """The server has not ended its side."""
+        return not (self.transport.is_closed or self.transport.has_ended)
 
 
 async def turns(count: int = 12) -> None:
@@ -249,9 +259,11 @@ REFUSED = (b"HTTP/1.1 400 Bad Request", "invalid_request_error")
 
 
 @contextlib.asynccontextmanager
-async def listening(app: App, *, limits: Limits | None = None) -> AsyncIterator[tuple[str, int]]:
+async def listening(
+    app: App, *, limits: Limits | None = None, opened: Open | None = None
+) -> AsyncIterator[tuple[str, int]]:
     loop = asyncio.get_running_loop()
-    opened = Open()
+    opened = opened or Open()
     server = await loop.create_server(
         lambda: Connection(app, limits=limits or Limits(), opened=opened, state={}, loop=loop), "127.0.0.1", 0
     )
@@ -293,8 +305,9 @@ async def test_a_connection_serves_many_requests() -> None:
         for body in (b"one", b"", b"three" * 100_000):
             writer.write(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
 
-            expected = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body
-            assert expected == await reader.readexactly(len(expected))
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) == undated(head)
+            assert body == await reader.readexactly(len(body))
 
 
 @over_sockets
@@ -307,7 +320,10 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
     async with listening(echo) as address, connected(address) as (reader, writer):
         writer.write(b"".join(requests))
 
-        assert answers == await reader.readexactly(len(answers))
+        came = b""
+        while len(undated(came)) < len(answers):
+            came += await reader.read(65_536)
+        assert answers == undated(came)
 
 
 async def test_pipelined_requests_are_served_one_at_a_time() -> None:
@@ -358,11 +374,34 @@ async def test_nothing_is_served_after_the_last_request() -> None:
     app.leave.release()
     app.leave.release()
 
-    assert OK_LAST == await peer.sends(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n" + GET)
+    assert OK_LAST == await peer.sends(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n" + GET)
     assert (1, False) == (len(app.scopes), peer.is_open)
 
 
-async def test_http_1_0_closes_the_connection() -> None:
+async def test_a_client_of_http_1_0_may_go_on() -> None:
+    """If it asks for that, and the answer has a length."""
+    once = b"GET / HTTP/1.0\r\nconnection: Keep-Alive\r\n\r\n"
+    kept = OK.replace(b"\r\n\r\n", b"\r\nconnection: keep-alive\r\n\r\n")
+
+    assert kept + kept + OK_LAST == await Peer(ok).sends(once, once, b"GET / HTTP/1.0\r\n\r\n", once)
+
+
+@over_sockets
+async def test_every_answer_has_the_date() -> None:
+    """Also a refusal; the date of an application does not stand beside it."""
+
+    async def dated(_: Message, __: Receive, send: Send) -> None:
+        await answer(send, b"ok", (b"date", b"yesterday"))
+
+    opened = Open(dates=DateLine(lambda: 784_111_777.5))
+    async with listening(dated, opened=opened) as address, connected(address) as (reader, writer):
+        writer.write(GET + b"nonsense\r\n\r\n")
+        answers = await reader.read()
+
+    assert 2 == answers.count(b"\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n") == answers.count(b"date: ")
+
+
+async def test_http_1_0_without_a_length_closes_the_connection() -> None:
     """Also for a client that would go on: it reads no chunks, so the end of the body is that of the connection."""
     app = Streams()
     peer = Peer(app)
@@ -382,7 +421,7 @@ async def test_the_connection_is_the_end_of_an_http_1_0_body() -> None:
     async with listening(echo) as address, connected(address) as (reader, writer):
         writer.write(b"POST / HTTP/1.0\r\ncontent-length: 4\r\n\r\nbody")
 
-        assert b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody" == await reader.read()
+        assert b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody" == undated(await reader.read())
 
 
 async def test_head_is_answered_without_a_body() -> None:
@@ -484,7 +523,7 @@ async def test_a_cancellation_that_an_application_swallows_ends_its_task() -> No
 
     app.what = swallows
     peer = Peer(app)
-    await peer.sends(b"GET /cancelled HTTP/1.1\r\n\r\n")
+    await peer.sends(b"GET /cancelled HTTP/1.1\r\nhost: a\r\n\r\n")
     app.kept[0].cancel()
     await turns()
     has_ended = app.kept[0].done()
@@ -591,7 +630,7 @@ async def test_a_target_is_taken_apart(target: bytes, path: str, raw_path: bytes
     """Path, decoded and as it came, and query; of an absolute URL as well, as to a proxy."""
     app = Held()
 
-    await Peer(app).sends(b"OPTIONS " + target + b" HTTP/1.1\r\n\r\n")
+    await Peer(app).sends(b"OPTIONS " + target + b" HTTP/1.1\r\nhost: a\r\n\r\n")
 
     (scope,) = app.scopes
     assert (path, raw_path, query) == (scope["path"], scope["raw_path"], scope["query_string"])
@@ -628,7 +667,7 @@ async def test_what_a_request_line_says_is_said_of_each_request() -> None:
     """Of one that came before as of another; a version that came before is not taken for that of the next."""
     app = Held()
     peer = Peer(app)
-    again = b"POST /a?b HTTP/1.1\r\ncontent-length: 1\r\n\r\n"
+    again = b"POST /a?b HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\n"
     one_piece = again + b"x" + again.replace(b"POST", b"PATCH") + b"x"
     for piece in (
         again + b"x",
@@ -646,12 +685,12 @@ async def test_what_a_request_line_says_is_said_of_each_request() -> None:
     await peer.sends(b"POST /a HTTP/1.0\r\n\r\n")
 
     assert [
-        ("POST", "1.1", "/a", b"/a", b"b", [(b"content-length", b"1")]),
-        ("POST", "1.1", "/a", b"/a", b"b", [(b"content-length", b"1")]),
-        ("POST", "1.1", "/a", b"/a", b"b", [(b"content-length", b"1")]),
-        ("PATCH", "1.1", "/a", b"/a", b"b", [(b"content-length", b"1")]),
-        ("POST", "1.1", "/a", b"/a", b"b", [(b"content-length", b"1")]),
-        ("POST", "1.1", "/a", b"/a", b"", [(b"content-length", b"1")]),
+        ("POST", "1.1", "/a", b"/a", b"b", [(b"host", b"a"), (b"content-length", b"1")]),
+        ("POST", "1.1", "/a", b"/a", b"b", [(b"host", b"a"), (b"content-length", b"1")]),
+        ("POST", "1.1", "/a", b"/a", b"b", [(b"host", b"a"), (b"content-length", b"1")]),
+        ("PATCH", "1.1", "/a", b"/a", b"b", [(b"host", b"a"), (b"content-length", b"1")]),
+        ("POST", "1.1", "/a", b"/a", b"b", [(b"host", b"a"), (b"content-length", b"1")]),
+        ("POST", "1.1", "/a", b"/a", b"", [(b"host", b"a"), (b"content-length", b"1")]),
         ("POST", "1.0", "/a", b"/a", b"", []),
     ] == [
         tuple(scope[name] for name in ("method", "http_version", "path", "raw_path", "query_string", "headers"))
@@ -682,7 +721,9 @@ async def test_a_body_that_reads_like_a_request_is_a_body() -> None:
         app.leave.release()
 
     answered = await peer.sends(
-        GET, b"PUT /x HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(GET), GET + b"GET /y HTTP/1.1\r\n\r\n"
+        GET,
+        b"PUT /x HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(GET),
+        GET + b"GET /y HTTP/1.1\r\nhost: a\r\n\r\n",
     )
 
     assert (["/", "/x", "/y"], OK * 3) == (app.paths, answered)
@@ -692,7 +733,7 @@ async def test_a_long_target_is_not_kept() -> None:
     """It would be held for as long as its connection lasts."""
     app = Held()
     peer = Peer(app)
-    long = b"GET /%b HTTP/1.1\r\n\r\n" % (b"a" * 256)
+    long = b"GET /%b HTTP/1.1\r\nhost: a\r\n\r\n" % (b"a" * 256)
     for request in (GET, long, GET, long):
         app.leave.release()
         await peer.sends(request)
@@ -744,7 +785,7 @@ def test_requests_are_the_same_wherever_their_bytes_are_cut(cuts: set[int]) -> N
 async def test_chunked_may_be_written_in_any_way_that_http_allows() -> None:
     """In capitals, with a tab before it and a space behind."""
     answered = await Peer(echo).sends(
-        b"POST / HTTP/1.1\r\nTransfer-Encoding:\tChunked \r\n\r\n002\r\nok\r\n0\r\n\r\n" + GET
+        b"POST / HTTP/1.1\r\nhost: a\r\nTransfer-Encoding:\tChunked \r\n\r\n002\r\nok\r\n0\r\n\r\n" + GET
     )
 
     assert OK + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n" == answered
@@ -754,9 +795,11 @@ async def test_trailers_are_not_headers() -> None:
     """Who may set the one need not be who may set the other: a front proxy checks headers only."""
     app = Held()
 
-    await Peer(app).sends(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\nauthorization: Bearer x\r\n\r\n")
+    await Peer(app).sends(
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\nauthorization: Bearer x\r\n\r\n"
+    )
 
-    assert [[(b"transfer-encoding", b"chunked")]] == [scope["headers"] for scope in app.scopes]
+    assert [[(b"host", b"a"), (b"transfer-encoding", b"chunked")]] == [scope["headers"] for scope in app.scopes]
 
 
 # Expect
@@ -783,7 +826,7 @@ async def test_what_else_is_expected_is_passed_over(version: bytes, value: bytes
     peer = Peer(echo)
 
     answered = await peer.sends(
-        b"POST / HTTP/" + version + b"\r\nexpect: " + value + b"\r\ncontent-length: 4\r\n\r\n", b"body"
+        b"POST / HTTP/" + version + b"\r\nhost: a\r\nexpect: " + value + b"\r\ncontent-length: 4\r\n\r\n", b"body"
     )
 
     assert answered.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -823,7 +866,7 @@ async def test_an_offer_of_another_protocol_is_passed_over(offer: bytes, pieces:
 
 async def test_an_offer_may_come_ahead_of_its_turn() -> None:
     """Behind another request, with its body, and with a request and another offer behind."""
-    offer = b"POST / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\nok"
+    offer = b"POST / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\nok"
 
     assert OK * 4 == await Peer(ok).sends(GET + offer + GET + offer)
 
@@ -831,7 +874,7 @@ async def test_an_offer_may_come_ahead_of_its_turn() -> None:
 async def test_many_offers_at_once_are_bounded_as_other_requests_are() -> None:
     """Each is parsed twice, and the bound is on those that wait."""
     peer = Peer(ok)
-    await peer.sends(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n" * 3000)
+    await peer.sends(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n" * 3000)
     await turns(500)
 
     assert 101 == peer.answered.count(OK)
@@ -860,10 +903,28 @@ async def test_connect_is_refused(before: bytes) -> None:
     "request_",
     [
         b"nonsense\r\n\r\n",
-        b"GET /a b HTTP/1.1\r\n\r\n",
-        b"GET /\xff HTTP/1.1\r\n\r\n",
-        b"GET /\0 HTTP/1.1\r\n\r\n",
-        b"GET http://a:99999/ HTTP/1.1\r\n\r\n",
+        b"GET /a b HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET /\0 HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET  / HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET /  HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/0.9\r\nhost: a\r\n\r\n",
+        b"GET / HTTP/2.0\r\nhost: a\r\n\r\n",
+        b"DESCRIBE / RTSP/1.0\r\nhost: a\r\n\r\n",
+        b"GET ftp://a/ HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET http://me@a/ HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET  / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
+        # The host
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\nhost: a\r\n\r\n",
+        b"GET / HTTP/1.0\r\nhost: a\r\nhost: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost:\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a/b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: me@a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a:80:81\r\n\r\n",
+        b"GET http://a:99999/ HTTP/1.1\r\nhost: a\r\n\r\n",
         b"GET / HTTP/1.2\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         # Line ends
@@ -871,33 +932,33 @@ async def test_connect_is_refused(before: bytes) -> None:
         b"GET / HTTP/1.1\r\nhost: a\nx: y\r\n\r\n",
         b"GET / HTTP/1.1\r\nhost: a\rx: y\r\n\r\n",
         # Headers
-        b"GET / HTTP/1.1\r\nx: a\r\n b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n",
         b"GET / HTTP/1.1\r\n x: a\r\n\r\n",
-        b"GET / HTTP/1.1\r\nx : a\r\n\r\n",
-        b"GET / HTTP/1.1\r\nx y: a\r\n\r\n",
-        b"GET / HTTP/1.1\r\n: a\r\n\r\n",
-        b"GET / HTTP/1.1\r\nx: a\0b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\nx : a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\nx y: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\n: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\nx: a\0b\r\n\r\n",
         # Two lengths of one body
-        b"POST / HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
-        b"POST / HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\ncontent-length: 3, 3\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\ncontent-length: +3\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\ncontent-length: 0x3\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\ncontent-length: -3\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\ncontent-length:\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\ncontent-length: 18446744073709551617\r\n\r\na",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3, 3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: +3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0x3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: -3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length:\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 18446744073709551617\r\n\r\na",
         # Encodings that a body would keep: some of these the parser lets through
-        b"POST / HTTP/1.1\r\ntransfer-encoding: identity\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: identity, chunked\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\ntransfer-encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: identity\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: identity, chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
     ],
 )
 async def test_what_is_no_request_is_refused(request_: bytes) -> None:
@@ -932,19 +993,40 @@ async def test_chunks_in_disorder_are_refused(body: bytes) -> None:
     for _ in range(3):
         app.ask.release()
 
-    answered = await peer.sends(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", body, GET)
+    answered = await peer.sends(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n", body, GET)
 
     assert REFUSED == refusal(answered)
     assert {"type": "http.disconnect"} == app.received[-1]
 
 
-async def test_http_1_0_with_chunks_is_the_last_request() -> None:
+async def test_http_1_0_with_chunks_is_refused() -> None:
     """Nothing behind a framing that HTTP/1.0 has not is taken for a request (RFC 9112, 6.1)."""
     answered = await Peer(echo).sends(
         b"POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + GET, GET
     )
 
-    assert OK_LAST == answered
+    assert REFUSED == refusal(answered)
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+async def test_a_line_with_two_spaces_is_refused_wherever_it_is_cut(cut: int) -> None:
+    """Also behind another request; and a line that is in order is served, also behind empty lines."""
+    wrong = GET.replace(b"GET ", b"GET  ")
+
+    assert REFUSED == refusal(await Peer(ok).sends(wrong[:cut], wrong[cut:]))
+    assert REFUSED == refusal((await Peer(ok).sends(GET + wrong[:cut], wrong[cut:])).removeprefix(OK))
+    assert OK == await Peer(ok).sends((b"\r\n" + GET)[:cut], (b"\r\n" + GET)[cut:])
+
+
+async def test_an_absolute_target_says_which_host_is_meant() -> None:
+    """Whatever the header says (RFC 9112, 3.2.2)."""
+    app = Held()
+    peer = Peer(app)
+    for _ in range(3):
+        app.leave.release()
+        await peer.sends(b"GET http://a:80/b HTTP/1.1\r\nx: y\r\nhost: localhost\r\n\r\n")
+
+    assert [[(b"host", b"a:80"), (b"x", b"y")]] * 3 == [scope["headers"] for scope in app.scopes]
 
 
 async def test_a_refusal_waits_for_its_turn() -> None:
@@ -967,7 +1049,7 @@ async def test_a_request_whose_body_is_broken_is_not_served_when_its_turn_comes(
     peer = Peer(app)
     app.leave.release()
 
-    answered = await peer.sends(GET + b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nnonsense")
+    answered = await peer.sends(GET + b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nnonsense")
 
     assert 1 == len(app.scopes)
     assert REFUSED == refusal(answered.removeprefix(OK))
@@ -977,7 +1059,7 @@ async def test_a_broken_body_cuts_a_response_that_has_begun() -> None:
     """There is no place left to say why."""
     peer = Peer(Streams())
 
-    answered = await peer.sends(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", b"nonsense\r\n")
+    answered = await peer.sends(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n", b"nonsense\r\n")
 
     assert b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n" == answered
     assert not peer.is_open
@@ -1009,7 +1091,7 @@ async def test_a_refused_client_can_read_why() -> None:
         await asyncio.sleep(0.05)
         writer.write(b"a" * 1_000_000)
 
-        assert REFUSED == refusal(await reader.read())
+        assert REFUSED == refusal(undated(await reader.read()))
 
 
 # How large
@@ -1021,18 +1103,18 @@ TOO_LARGE = (b"HTTP/1.1 431 Request Header Fields Too Large", "invalid_request_e
 
 async def test_a_head_may_be_as_large_as_the_limit() -> None:
     """Request line and headers are counted, each header with four bytes around it."""
-    exact = b"GET / HTTP/1.1\r\nx: %b\r\n\r\n"
+    exact = b"GET / HTTP/1.1\r\nhost: a\r\nx: %b\r\n\r\n"
 
-    assert OK == await Peer(ok, limits=LIMITED).sends(exact % (b"a" * 8186))
-    assert TOO_LARGE == refusal(await Peer(ok, limits=LIMITED).sends(exact % (b"a" * 8187)))
+    assert OK == await Peer(ok, limits=LIMITED).sends(exact % (b"a" * 8177))
+    assert TOO_LARGE == refusal(await Peer(ok, limits=LIMITED).sends(exact % (b"a" * 8178)))
 
 
 @pytest.mark.parametrize("cut", [20, 8000, 100_000])
 @pytest.mark.parametrize(
     "head",
     [
-        b"GET / HTTP/1.1\r\nx: " + b"a" * 60_000,
-        b"GET / HTTP/1.1\r\nx: " + b"a" * 60_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 60_000,
+        b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 60_000 + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"x:\r\n" * 3000,
         b"GET /" + b"a" * 9000,
     ],
@@ -1046,8 +1128,8 @@ async def test_a_head_above_the_limit_is_refused(head: bytes, cut: int) -> None:
 
 async def test_a_body_is_not_a_head() -> None:
     """Neither what follows a head in the same piece nor what comes before it counts."""
-    body = b"a" * 100_000
-    head = b"POST / HTTP/1.1\r\ncontent-length: 100000\r\n\r\n"
+    body = b"a" * 60_000
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 60000\r\n\r\n"
     peer = Peer(ok, limits=LIMITED)
 
     assert OK * 3 == await peer.sends(head + body, head, body + GET[:10], GET[10:])
@@ -1060,7 +1142,7 @@ async def test_what_stands_beside_a_body_is_bounded(flood: bytes) -> None:
     peer = Peer(app, limits=LIMITED)
 
     answered = await peer.sends(
-        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", flood, *[b"a" * 1000] * 9
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", flood, *[b"a" * 1000] * 9
     )
 
     assert REFUSED == refusal(answered)
@@ -1081,6 +1163,50 @@ async def test_one_connection_too_many_is_refused() -> None:
     assert [OK, OK] == [await second.sends(GET), await third.sends(GET)]
 
 
+async def test_one_address_cannot_take_all_connections() -> None:
+    """What one has too many is refused, others and trusted proxies are not; a place that is left is free again."""
+    limits = Limits(max_connections=10)
+    opened = Open(addresses=Addresses(2, ["10.0.0.9/32"]))
+
+    def comes(host: str) -> Peer:
+        return Peer(ok, limits=limits, opened=opened, host=host)
+
+    first, _, third = comes("10.0.0.1"), comes("10.0.0.1"), comes("10.0.0.1")
+    other, *proxies = comes("10.0.0.2"), *[comes("10.0.0.9") for _ in range(3)]
+    first.goes()
+    await turns()
+    fourth = comes("10.0.0.1")
+
+    assert (b"HTTP/1.1 503 Service Unavailable", "service_unavailable_error") == refusal(third.answered)
+    assert b"max_connections_per_address" in third.answered
+    assert [OK] * 5 == [await peer.sends(GET) for peer in (other, fourth, *proxies)]
+
+
+@pytest.mark.parametrize("cut", [17, 1_000_000])
+async def test_a_request_may_have_100_header_fields(cut: int) -> None:
+    """And no more, in one piece or in many."""
+
+    async def answered(count: int) -> bytes:
+        head = b"GET / HTTP/1.1\r\nhost: a\r\n" + b"x: y\r\n" * (count - 1) + b"\r\n"
+        return await Peer(ok).sends(*[head[i : i + cut] for i in range(0, len(head), cut)])
+
+    assert OK == await answered(100)
+    assert TOO_LARGE == refusal(await answered(101))
+
+
+async def test_chunks_have_no_more_framing_than_a_client_needs() -> None:
+    """Chunks of one byte are served; those with an extension of 4 kB each are not read for long."""
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+    plain = [b"1\r\na\r\n"] * 3000
+    padded = [b"1;%b\r\na\r\n" % (b"x" * 4096)] * 3000
+
+    served, refused = Peer(echo), Peer(echo)
+
+    assert b"a" * 3000 == (await served.sends(head, *plain, b"0\r\n\r\n"))[-3000:]
+    assert REFUSED == refusal(await refused.sends(head, *padded, b"0\r\n\r\n"))
+    assert refused.connection._body_bytes < 30
+
+
 # Back-pressure
 
 
@@ -1090,7 +1216,7 @@ async def test_reading_stops_above_64_kib_that_nobody_asks_for() -> None:
     peer = Peer(app)
     paused: list[bool] = []
 
-    await peer.sends(b"POST / HTTP/1.1\r\ncontent-length: 200000\r\n\r\n", b"a" * 65_536)
+    await peer.sends(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 200000\r\n\r\n", b"a" * 65_536)
     paused.append(peer.transport.is_reading_paused)
     await peer.sends(b"a")
     paused.append(peer.transport.is_reading_paused)
@@ -1126,7 +1252,7 @@ async def test_a_client_that_does_not_read_suspends_send() -> None:
             await asyncio.sleep(0.05)
         assert 0 < before < 500
         assert 50_000_000 == len(await reader.readexactly(50_000_000))
-        assert (b"HTTP/1.1 200 OK\r\ncontent-length: 50000000\r\n\r\n", 500) == (head, sent)
+        assert (b"HTTP/1.1 200 OK\r\ncontent-length: 50000000\r\n\r\n", 500) == (undated(head), sent)
 
 
 @over_sockets
@@ -1163,7 +1289,7 @@ async def test_chunks_of_one_turn_leave_in_one_write() -> None:
 
     whole, cut = Peer(pours), Peer(pours)
     await whole.sends(GET)
-    await cut.sends(b"GET /fails HTTP/1.1\r\n\r\n")
+    await cut.sends(b"GET /fails HTTP/1.1\r\nhost: a\r\n\r\n")
 
     chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n1\r\nc\r\n"
     assert [chunks + b"0\r\n\r\n"] == whole.transport.writes
@@ -1228,7 +1354,7 @@ async def test_a_client_that_ends_its_side_has_gone() -> None:
         writer.write(GET)
         writer.write_eof()
 
-        assert b"" == await reader.read()
+        assert b"" == undated(await reader.read())
 
 
 async def test_all_requests_of_a_lost_connection_end() -> None:
@@ -1251,17 +1377,44 @@ async def test_the_rest_of_an_unwanted_body_is_read_and_forgotten() -> None:
     """The next request on the connection is served when it is over."""
     peer = Peer(ok)
 
-    first = await peer.sends(b"POST / HTTP/1.1\r\ncontent-length: 100000\r\n\r\n")
-    second = await peer.sends(b"a" * 99_999, b"a" + GET)
+    first = await peer.sends(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 60000\r\n\r\n")
+    second = await peer.sends(b"a" * 59_999, b"a" + GET)
 
     assert (OK, OK * 2) == (first, second)
+
+
+@pytest.mark.parametrize(
+    "framing", [b"transfer-encoding: chunked\r\n\r\nffffff\r\n", b"content-length: 16777215\r\n\r\n"]
+)
+async def test_no_more_than_64_kib_of_an_unwanted_body_are_read(framing: bytes) -> None:
+    """Then the connection ends, whether or not the client said how much would come."""
+    peer = Peer(ok)
+    await peer.sends(b"POST / HTTP/1.1\r\nhost: a\r\n" + framing)
+
+    pieces = 0
+    while not peer.transport.is_reading_paused:
+        await peer.sends(b"a" * 16_384)
+        pieces += 1
+    ended = peer.transport.has_ended
+    await peer.waits(1.0)
+
+    assert (True, True) == (pieces <= 10, ended)
+    assert (True, b"HTTP/1.1 200 OK\r\n") == (peer.transport.is_closed, peer.answered[:17])
+
+
+async def test_an_answer_to_a_long_body_that_nobody_read_is_the_last() -> None:
+    """And says so, for a client that looks before it sends on."""
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n"
+
+    assert OK == await Peer(ok).sends(head % 65_536)
+    assert OK_LAST == await Peer(ok).sends(head % 65_537)
 
 
 async def test_an_answer_to_a_paused_body_goes_on_reading() -> None:
     """It could not end else."""
     app = Held()
     peer = Peer(app)
-    await peer.sends(b"POST / HTTP/1.1\r\ncontent-length: 100000\r\n\r\n", b"a" * 70_000)
+    await peer.sends(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n", b"a" * 70_000)
     paused = peer.transport.is_reading_paused
     app.leave.release()
     await turns()
@@ -1273,17 +1426,18 @@ async def test_an_answer_to_a_paused_body_goes_on_reading() -> None:
 async def test_a_last_answer_to_an_unfinished_body_can_be_read() -> None:
     """The client, which is still sending, is not answered by a reset."""
     async with listening(ok) as address, connected(address) as (reader, writer):
-        writer.write(b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: 9000000\r\n\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 9000000\r\n\r\n")
         writer.write(b"a" * 3_000_000)
         await asyncio.sleep(0.05)
         writer.write(b"a" * 3_000_000)
 
-        assert OK_LAST == await reader.read()
+        assert OK_LAST == undated(await reader.read())
 
 
 # How long
 
 KEPT = Limits(keep_alive_s=75, body_idle_s=60)
+TOO_SLOW = (b"HTTP/1.1 408 Request Timeout", "invalid_request_error")
 
 
 @pytest.mark.parametrize("limits", [KEPT, Limits(keep_alive_s=2, body_idle_s=60)])
@@ -1329,7 +1483,7 @@ async def test_a_head_that_trickles_is_cut() -> None:
     before = peer.is_open
     await peer.waits(0.2)
 
-    assert (True, False, b"") == (before, peer.is_open, peer.answered)
+    assert (True, False, TOO_SLOW) == (before, peer.is_open, refusal(peer.answered))
 
 
 @pytest.mark.parametrize("limits", [KEPT, Limits(keep_alive_s=75, body_idle_s=5)])
@@ -1347,7 +1501,7 @@ async def test_a_body_that_stops_is_cut(limits: Limits) -> None:
     before = peer.is_open
     await peer.waits(0.01)
 
-    assert (True, False) == (before, peer.is_open)
+    assert (True, False, TOO_SLOW) == (before, peer.is_open, refusal(peer.answered))
     assert {"type": "http.disconnect"} == app.received[-1]
 
 
@@ -1366,11 +1520,47 @@ async def test_who_has_sent_a_whole_body_may_wait_for_the_answer(pieces: tuple[b
     assert (True, OK) == (waited, peer.answered)
 
 
+async def test_a_body_has_to_come_at_a_rate() -> None:
+    """20 s are free; then each second needs as many bytes as the limit says, however often one comes."""
+    app = Takes()
+    peer = Peer(app, limits=Limits(min_body_bytes_per_s=100))
+    for _ in range(100):
+        app.ask.release()
+    await peer.sends(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n")
+    for _ in range(23):
+        await peer.waits(1)
+        await peer.sends(b"a" * 20)
+    before = peer.is_open
+    for _ in range(3):
+        await peer.waits(1)
+        await peer.sends(b"a" * 20)
+
+    assert (True, False, TOO_SLOW) == (before, peer.is_open, refusal(peer.answered))
+
+
+async def test_a_body_that_comes_fast_enough_may_take_long() -> None:
+    """An hour at the rate of the limit is in order, and so is the time in which we did not read."""
+    app = Takes()
+    peer = Peer(app, limits=Limits(min_body_bytes_per_s=100))
+    await peer.sends(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 460000\r\n\r\n", b"a" * 70_000)
+    await peer.waits(5000)
+    app.ask.release()
+    await turns()
+    for _ in range(390):
+        app.ask.release()
+        await peer.waits(10)
+        await peer.sends(b"a" * 1000)
+    app.ask.release()
+    await turns()
+
+    assert OK == peer.answered
+
+
 async def test_a_body_that_we_have_paused_is_not_late() -> None:
     """Its time begins when we read on."""
     app = Takes()
     peer = Peer(app, limits=KEPT)
-    await peer.sends(b"POST / HTTP/1.1\r\ncontent-length: 200000\r\n\r\n", b"a" * 70_000)
+    await peer.sends(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 200000\r\n\r\n", b"a" * 70_000)
     await peer.waits(1000)
     paused = peer.is_open
     app.ask.release()
@@ -1435,12 +1625,12 @@ async def test_a_stop_closes_what_is_idle() -> None:
     before = [peer.transport.has_ended for peer in peers]
     for peer in peers:
         await peer.waits(0.1)
-    ended = [peer.transport.has_ended and peer.is_open for peer in peers]
+    ended = [peer.transport.has_ended and not peer.transport.is_closed for peer in peers]
     await begun.sends(b"TP/1.1\r\nhost: a\r\n\r\n")  # too late, and no reason for a reset
     for peer in peers:
         await peer.waits(1.0)
 
-    assert ([False] * 3, [True] * 3, [False] * 3) == (before, ended, [peer.is_open for peer in peers])
+    assert ([False] * 3, [True] * 3, [True] * 3) == (before, ended, [peer.transport.is_closed for peer in peers])
     assert b"" == begun.answered
 
 
@@ -1474,12 +1664,12 @@ async def test_what_came_while_nobody_looked_is_answered() -> None:
             client.sendall(GET)
             while not opened.connections:
                 await asyncio.sleep(0)
-            answers.append(await asyncio.to_thread(client.recv, 1000))
+            answers.append(undated(await asyncio.to_thread(client.recv, 1000)))
             for connection in opened.connections:
                 connection.shutdown()
             time.sleep(0.6)  # noqa: ASYNC251  # it is busy
             client.sendall(GET)
-            answers.append(await asyncio.to_thread(client.recv, 1000))
+            answers.append(undated(await asyncio.to_thread(client.recv, 1000)))
 
     assert [OK, OK_LAST] == answers
 
@@ -1643,7 +1833,12 @@ async def test_nothing_of_a_request_stays() -> None:
         peer.goes()
         await turns()
         del peer
-        for last in (b"GET / HTTP/1.0\r\n\r\n", b"GET /fails HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n", GET * 300):
+        for last in (
+            b"GET / HTTP/1.0\r\n\r\n",
+            b"GET /fails HTTP/1.1\r\nhost: a\r\n\r\n",
+            b"nonsense\r\n\r\n",
+            GET * 300,
+        ):
             ended = Peer(app)
             await ended.sends(last)
             await turns(500)
@@ -1685,7 +1880,7 @@ async def test_an_answer_that_nobody_reads_is_cut() -> None:
     """unread_s after the buffers were full; one that is read again in time is not, however slowly."""
     app = Takes()
     peer = Peer(app, limits=Limits(keep_alive_s=75, unread_s=100))
-    await peer.sends(b"GET / HTTP/1.1\r\n\r\n")
+    await peer.sends(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
     for _ in range(3):
         peer.connection.pause_writing()
         await peer.waits(99)

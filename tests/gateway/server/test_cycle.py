@@ -12,6 +12,9 @@ from gateway.server.cycle import Cycle, serve
 Headers = list[tuple[bytes, bytes]]
 
 
+DATE = b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+
+
 class RecordingLine:
     """Keeps what a cycle asks for; writable until it is said not to be."""
 
@@ -22,6 +25,7 @@ class RecordingLine:
         self.completed_cycles: list[Cycle] = []
         self.is_cut = False
         self.is_last = False
+        self.much_is_to_come = False
         self.follows: asyncio.Future[Cycle] | None = None
         self.writable = asyncio.Event()
         self.writable.set()
@@ -30,15 +34,21 @@ class RecordingLine:
     def is_writable(self) -> bool:
         return self.writable.is_set()
 
+    def date_line(self) -> bytes:
+        return DATE
+
+    def wants_close(self, cycle: Cycle) -> bool:
+        return self.much_is_to_come
+
     async def drained(self) -> None:
         await self.writable.wait()
 
     def write(self, data: bytes) -> None:
-        self.writes.append(data)
+        self.writes.append(data.replace(DATE, b""))
 
     def write_soon(self, data: bytes) -> None:
-        self.writes.append(data)
-        self.not_urgent.append(data)
+        self.writes.append(data.replace(DATE, b""))
+        self.not_urgent.append(data.replace(DATE, b""))
 
     def wants_body(self) -> None:
         self.wanted += 1

@@ -34,20 +34,22 @@ def test_a_head_above_the_limit_is_answered_431(limited: str) -> None:
 
 
 def test_a_connection_that_sends_no_request_is_closed(limited: str) -> None:
-    """After keep_alive_s, and without an answer: nothing was asked, or not to the end."""
+    """After keep_alive_s: without an answer where nothing was asked, with 408 where that did not come to its end."""
     before = time.monotonic()
     with connected(limited) as silent, connected(limited) as slow:
         slow.sendall(b"GET / HT")
 
-        assert (b"", b"") == (silent.recv(1), slow.recv(1))
+        assert (b"", b"HTTP/1.1 408 Request Timeout\r\n") == (silent.recv(1), slow.recv(30))
     assert 1.9 < time.monotonic() - before < 15
 
 
 def test_a_body_that_stops_is_cut(limited: str) -> None:
-    """After body_idle_s."""
+    """After body_idle_s, with 408."""
     before = time.monotonic()
 
-    assert b"" == answer_to(limited, b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbo")
+    answer = answer_to(limited, b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbo")
+
+    assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert 0.9 < time.monotonic() - before < 15
 
 

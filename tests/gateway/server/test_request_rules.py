@@ -1,0 +1,60 @@
+import httptools
+import pytest
+
+from gateway.server.request_rules import announced_bytes, authority_of, check_head, check_host, check_line
+
+
+@pytest.mark.parametrize("value", [b"a", b"A.example:80", b"10.0.0.1", b"[::1]", b"[::1]:8080", b"a:", b"a_b-c~d"])
+def test_a_host_is_a_name_or_an_address(value: bytes) -> None:
+    """With or without a port."""
+    assert check_host(value) is None
+
+
+@pytest.mark.parametrize("value", [b"", b"a b", b"a/b", b"a,b c", b"u@a", b"a:b", b"::1", b"[a", b"a:123456", b"\xff"])
+def test_what_else_stands_there_is_named(value: bytes) -> None:
+    assert "The header host is not a host name or address, with or without a port." == check_host(value)
+
+
+def test_a_head_has_one_host_and_no_coding_of_another_version() -> None:
+    """HTTP/1.0 may be without a host."""
+    assert check_head("1.1", hosts=1, is_coded=True) is None
+    assert check_head("1.0", hosts=0, is_coded=False) is None
+    assert "The header host is missing: HTTP/1.1 needs it." == check_head("1.1", hosts=0, is_coded=False)
+    assert "There must be one header host, not several." == check_head("1.0", hosts=2, is_coded=False)
+    assert "HTTP/1.0 has no transfer-encoding" in (check_head("1.0", hosts=1, is_coded=True) or "")
+
+
+def test_a_line_stands_where_it_should_as_it_should() -> None:
+    """At the begin of what came, behind empty lines, or anywhere where its place is not known."""
+    line = b"GET / HTTP/1.1\r\n"
+
+    def fault(came: bytes, *, begins: bool, version: str = "1.1") -> str | None:
+        return check_line(b"GET", b"/", version, came, begins=begins)
+
+    assert fault(line + b"x", begins=True) is None
+    assert fault(b"\r\n" + line, begins=True) is None
+    assert fault(b"0\r\n\r\n" + line, begins=False) is None
+    assert fault(b"GET  / HTTP/1.1\r\n" + line, begins=True) is not None
+    assert fault(line + b"\r\nGET  / HTTP/1.1\r\n", begins=False) is not None
+    assert fault(line + b"\r\nGET /   HTTP/1.1\r\n", begins=False) is not None
+    assert fault(b"GET / HTTP/2.0\r\n", begins=True, version="2.0") is not None
+
+
+@pytest.mark.parametrize(
+    ("target", "authority"),
+    [
+        (b"http://a/b", b"a"),
+        (b"HTTPS://a:80/b", b"a:80"),
+        (b"http://[::1]:80/b", b"[::1]:80"),
+        (b"ftp://a/b", None),
+        (b"http://me@a/b", None),
+    ],
+)
+def test_an_absolute_target_has_a_host(target: bytes, authority: bytes | None) -> None:
+    """Of HTTP only, and without a user."""
+    assert authority == authority_of(httptools.parse_url(target))
+
+
+def test_a_length_is_told_or_it_is_not() -> None:
+    assert 12 == announced_bytes([(b"host", b"a"), (b"content-length", b"12")])
+    assert 0 == announced_bytes([(b"host", b"a")])
