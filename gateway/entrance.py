@@ -20,9 +20,9 @@ class Gateway:
         self._proxy = proxy
         self._admin = admin
         self._admin_prefix = admin_prefix
-        self.admin = admin if is_admin_apart else None
+        self.admin: App | None = _named(admin) if is_admin_apart else None
         """For a port of its own."""
-        self.probes = probes
+        self.probes = _named(probes)
         """The same, where ``server.probes_port`` wants it; *api* serves them too."""
 
     def __call__(self, scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
@@ -34,6 +34,15 @@ class Gateway:
         if self.admin is None and scope["path"].startswith(self._admin_prefix):
             return self._admin(*_naming_request(scope, receive, send))
         return self._api(*_naming_request(scope, receive, send))
+
+
+def _named(app: App) -> App:
+    """Return *app* on a port of its own, with a request id in requests and responses, as those here have."""
+
+    def naming(scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        return app(*_naming_request(scope, receive, send))
+
+    return naming
 
 
 def _naming_request(scope: Message, receive: Receive, send: Send) -> tuple[Message, Receive, Send]:

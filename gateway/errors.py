@@ -18,6 +18,7 @@
     |   +-- MethodNotAllowed    405
     |   +-- RequestTooSlow      408, its head or body did not come in time
     |   +-- Conflict            409, another state of things than the caller thought
+    |   +-- PreconditionFailed  412, it has been changed since the caller read it
     |   +-- BodyTooLarge        413
     |   +-- UnsupportedMedia    415
     |   +-- RateLimited         429 rate_limit_exceeded + retry-after: a limit has no room now
@@ -173,6 +174,13 @@ class Conflict(ClientError):
 
     status = 409
     code = "conflict"
+
+
+class PreconditionFailed(ClientError):
+    """What is to be changed is not as the caller says that it must be."""
+
+    status = 412
+    code = "precondition_failed"
 
 
 class AdminRefused(ClientError):

@@ -60,7 +60,27 @@ async def test_administration_on_a_port_of_its_own_is_not_found_here() -> None:
     site = Site(is_admin_apart=True)
 
     assert b"api" == (await site.ask("/admin/v1/teams"))[b"served-by"]
-    assert site.admin is site.gateway.admin
+    assert site.gateway.admin is not None
+
+
+async def test_ports_of_their_own_name_requests_as_well() -> None:
+    """In request and answer."""
+    gateway = Site(is_admin_apart=True).gateway
+    assert gateway.admin is not None
+
+    for app in (gateway.admin, gateway.probes):
+        told: list[Message] = []
+
+        async def send(message: Message, told: list[Message] = told) -> None:
+            told.append(message)
+
+        async def receive() -> Message:
+            raise NotImplementedError
+
+        scope = {"type": "http", "path": "/admin/v1/teams", "headers": [(b"x-request-id", b"mine")]}
+        await app(scope, receive, send)
+
+        assert (b"x-request-id", b"mine") in told[0]["headers"]
 
 
 async def test_the_lifespan_is_the_apis() -> None:

@@ -13,6 +13,7 @@ from gateway.api.admin_v1.bodies import OPERATOR_FIELDS, KeyBody, KeyState, Rota
 from gateway.api.admin_v1.cards import Json, KeyCard, NewKeyCard, key_card, key_of, key_state
 from gateway.api.admin_v1.claims import HEADER, IdempotencyKey, claim_of
 from gateway.api.admin_v1.entities import Overtaken, retried, unknown_team
+from gateway.api.admin_v1.etag import IfMatch, check_match, tagged
 from gateway.api.admin_v1.json_body import body, patch_body, patched, takes
 from gateway.api.admin_v1.paging import Listed, Page, listing, page_of
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
@@ -49,7 +50,8 @@ async def list_keys(parts: PartsOfApp, page: Annotated[KeysPage, Query()]) -> Re
 
 @router.get("/{key_id}", summary="One key", response_model=KeyCard, dependencies=[Depends(needs("viewer"))])
 async def read_key(key_id: str, parts: PartsOfApp) -> Response:
-    return JSONResponse(_card(parts, await parts.entities.key(key_id)))
+    key = await parts.entities.key(key_id)
+    return JSONResponse(_card(parts, key), headers=tagged(key))
 
 
 @router.post(
@@ -91,13 +93,13 @@ async def make_key(
         secret = new_secret(key_id)
         key = key_of(Key(id=key_id, team=wanted.team, digest=digester.digest(secret), created_at=now), wanted)
         await _make(parts, who, key)
-        return JSONResponse(_card(parts, key) | {"secret": secret}, 201, NO_STORE)
+        return JSONResponse(_card(parts, key) | {"secret": secret}, 201, NO_STORE | tagged(key))
     done = await made_once(claim, parts.claims, exists=exists, make=make)
     key, secret = await parts.entities.key(done.name), secret_of(done.name, done.seed)
     if digester.digest(secret) != key.digest:
         text = f"The key {done.name!r} was made when this request came first, and has another secret now. "
         raise Conflict(f"{text}For a new one, POST /admin/v1/keys/{done.name}/rotate", param=HEADER)
-    return JSONResponse(_card(parts, key) | {"secret": secret}, 201, NO_STORE | (REPLAYED if done.repeats else {}))
+    return JSONResponse(_card(parts, key) | {"secret": secret}, 201, _headers(key, repeats=done.repeats))
 
 
 @router.patch(
@@ -110,19 +112,25 @@ async def make_key(
     dependencies=[Depends(needs("operator"))],
 )
 async def change_key(
-    key_id: str, who: Who, parts: PartsOfApp, patch: Annotated[Json, Depends(patch_body(KeyState))]
+    key_id: str,
+    who: Who,
+    parts: PartsOfApp,
+    patch: Annotated[Json, Depends(patch_body(KeyState))],
+    if_match: IfMatch = None,
 ) -> Response:
     if not OPERATOR_FIELDS.issuperset(patch):
         who.require("owner", f"Changing {', '.join(sorted(patch.keys() - OPERATOR_FIELDS))}")
 
     async def change() -> Key:
         former = await parts.entities.key(key_id, to_change=True)
+        check_match(if_match, former)
         key = key_of(former, patched(KeyState, key_state(former), patch))
         if key != former:
             await _replace(parts, who, "update", key, former)
         return key
 
-    return JSONResponse(_card(parts, await retried(change)))
+    key = await retried(change)
+    return JSONResponse(_card(parts, key), headers=tagged(key))
 
 
 @router.post(
@@ -139,7 +147,9 @@ async def rotate_key(
     who: Who,
     parts: PartsOfApp,
     how: Annotated[RotationBody, Depends(body(RotationBody))],
+    *,
     idempotency_key: IdempotencyKey = None,
+    if_match: IfMatch = None,
 ) -> Response:
     digester = await parts.digester()
     first = await parts.entities.key(key_id, to_change=True)
@@ -150,6 +160,7 @@ async def rotate_key(
         former = await parts.entities.key(key_id, to_change=True)
         if former.digest == digest:
             return former, True
+        check_match(if_match, former)
         if began is not None and began != _fingerprint(former):
             raise Overtaken(f"The key {key_id!r} has been rotated by another request since this one came first")
         key = rotated(former, digest, how.grace_s, parts.wall_clock(), end_graces=how.end_graces)
@@ -157,7 +168,7 @@ async def rotate_key(
         return key, False
 
     key, repeats = await retried(rotate)
-    return JSONResponse(_card(parts, key) | {"secret": secret}, headers=NO_STORE | (REPLAYED if repeats else {}))
+    return JSONResponse(_card(parts, key) | {"secret": secret}, headers=_headers(key, repeats=repeats))
 
 
 @router.delete(
@@ -166,8 +177,9 @@ async def rotate_key(
     status_code=204,
     dependencies=[Depends(needs("owner"))],
 )
-async def delete_key(key_id: str, who: Who, parts: PartsOfApp) -> Response:
+async def delete_key(key_id: str, who: Who, parts: PartsOfApp, if_match: IfMatch = None) -> Response:
     key = await parts.entities.key(key_id, to_change=True)
+    check_match(if_match, key)
     entry = parts.audit(who, "delete", "key", key_id, team=key.team, before=_shown(parts, key))
     await parts.entities.write(DeleteKey(key_id), entry)
     return Response(status_code=204)
@@ -222,6 +234,11 @@ async def _replace(parts: Parts, who: AdminKey, action: Action, key: Key, former
         who, action, "key", key.id, team=key.team, before=_shown(parts, former), after=_shown(parts, key)
     )
     await parts.entities.write(PutKey(key, former=former, is_team_declared=is_team_declared), entry)
+
+
+def _headers(key: Key, *, repeats: bool) -> dict[str, str]:
+    """Of an answer that shows *key* with its secret."""
+    return NO_STORE | tagged(key) | (REPLAYED if repeats else {})
 
 
 def _card(parts: Parts, key: Key) -> Json:

@@ -11,6 +11,7 @@ from gateway.api.admin_v1.bodies import OPERATOR_FIELDS, TeamBody, TeamPut, Team
 from gateway.api.admin_v1.cards import Json, TeamCard, team_card, team_of, team_state
 from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
 from gateway.api.admin_v1.entities import retried
+from gateway.api.admin_v1.etag import IfMatch, check_match, tagged
 from gateway.api.admin_v1.json_body import body, parsed, patch_body, patched, takes
 from gateway.api.admin_v1.paging import Listed, Page, listing, page_of
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
@@ -37,7 +38,8 @@ async def list_teams(parts: PartsOfApp, page: Annotated[Page, Query()]) -> Respo
 @router.get("/{name}", summary="One team", response_model=TeamCard, dependencies=[Depends(needs("viewer"))])
 async def read_team(name: str, parts: PartsOfApp) -> Response:
     team = await parts.entities.team(name)
-    return JSONResponse(team_card(team, declared=parts.entities.directory.is_declared_team(name)))
+    is_declared = parts.entities.directory.is_declared_team(name)
+    return JSONResponse(team_card(team, declared=is_declared), headers=tagged(team))
 
 
 @router.post(
@@ -68,8 +70,9 @@ async def make_team(
     if claim is None:
         await make(team.name)
     elif (await made_once(claim, parts.claims, exists=exists, make=make)).repeats:
-        return JSONResponse(team_card(await parts.entities.team(team.name), declared=False), 201, REPLAYED)
-    return JSONResponse(team_card(team, declared=False), 201)
+        team = await parts.entities.team(team.name)
+        return JSONResponse(team_card(team, declared=False), 201, REPLAYED | tagged(team))
+    return JSONResponse(team_card(team, declared=False), 201, tagged(team))
 
 
 @router.put(
@@ -81,7 +84,11 @@ async def make_team(
     dependencies=[Depends(needs("owner"))],
 )
 async def put_team(
-    name: str, who: Who, parts: PartsOfApp, wanted: Annotated[TeamPut, Depends(body(TeamPut))]
+    name: str,
+    who: Who,
+    parts: PartsOfApp,
+    wanted: Annotated[TeamPut, Depends(body(TeamPut))],
+    if_match: IfMatch = None,
 ) -> Response:
     if wanted.name not in (None, name):
         raise InvalidField("'name' must be that of the path, or left out.", param="name")
@@ -91,11 +98,12 @@ async def put_team(
     async def put() -> bool:
         directory = await parts.entities.look()
         former = await parts.entities.team(name, to_change=True) if name in directory.teams else None
+        check_match(if_match, former)
         await _put(parts, who, team, former)
         return former is None
 
     is_new = await retried(put)
-    return JSONResponse(team_card(team, declared=False), 201 if is_new else 200)
+    return JSONResponse(team_card(team, declared=False), 201 if is_new else 200, tagged(team))
 
 
 @router.patch(
@@ -108,18 +116,24 @@ async def put_team(
     dependencies=[Depends(needs("operator"))],
 )
 async def change_team(
-    name: str, who: Who, parts: PartsOfApp, patch: Annotated[Json, Depends(patch_body(TeamState))]
+    name: str,
+    who: Who,
+    parts: PartsOfApp,
+    patch: Annotated[Json, Depends(patch_body(TeamState))],
+    if_match: IfMatch = None,
 ) -> Response:
     if not OPERATOR_FIELDS.issuperset(patch):
         who.require("owner", f"Changing {', '.join(sorted(patch.keys() - OPERATOR_FIELDS))}")
 
     async def change() -> Team:
         former = await parts.entities.team(name, to_change=True)
+        check_match(if_match, former)
         team = team_of(name, patched(TeamState, team_state(former), patch))
         await _put(parts, who, team, former)
         return team
 
-    return JSONResponse(team_card(await retried(change), declared=False))
+    team = await retried(change)
+    return JSONResponse(team_card(team, declared=False), headers=tagged(team))
 
 
 @router.delete(
@@ -129,8 +143,11 @@ async def change_team(
     status_code=204,
     dependencies=[Depends(needs("owner"))],
 )
-async def delete_team(name: str, who: Who, parts: PartsOfApp, how: Annotated[Deletion, Query()]) -> Response:
+async def delete_team(
+    name: str, who: Who, parts: PartsOfApp, how: Annotated[Deletion, Query()], if_match: IfMatch = None
+) -> Response:
     team = await parts.entities.team(name, to_change=True)
+    check_match(if_match, team)
     keys = [key.id for key in parts.entities.directory.keys.values() if key.team == name]
     entry = parts.audit(who, "delete", "team", name, team=name, before=_shown(team) | {"keys": keys})
     await parts.entities.write(DeleteTeam(name, with_keys=how.cascade), entry)
