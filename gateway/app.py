@@ -33,6 +33,10 @@ from gateway.api.first_use import OFTEN_ASKED, used_once
 from gateway.api.refused_logins import RefusedLogins
 from gateway.api.usage import SelfView
 from gateway.backends.client import WorkerClient
+from gateway.bodies.bodies import Bodies
+from gateway.bodies.budget import BodyBudget
+from gateway.bodies.memory_guard import MemoryGuard, memory_limit, rss_bytes_of, trimmed
+from gateway.bodies.reader import BodyReader
 from gateway.cache_check import CacheCheck
 from gateway.cache_metrics import CacheCollector
 from gateway.cascade.assembly import Cascades, canary_rules
@@ -146,6 +150,9 @@ class _Path:
     keep_alive: KeepAlive
     owners: ResponseOwners
     kept_looks: KeptLooks
+    bodies: Bodies
+    body_reader: BodyReader
+    memory_guard: MemoryGuard | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +285,12 @@ def _path(  # noqa: PLR0917  # in the order in which they are made
     disconnects = Disconnects()
     keep_alive = KeepAlive(silence_s=settings.server.sse_keep_alive_s)
     owners = ResponseOwners(rules.tenancy.stores.owners)
+    server = settings.server
+    reader = BodyReader(max_values=server.max_body_values, max_cpu_s=server.max_body_cpu_s)
+    guard = _memory_guard(settings, reader)
+    bodies = Bodies(
+        max_body_bytes=server.max_body_bytes, budget=BodyBudget(server.max_bodies_bytes), reader=reader, guard=guard
+    )
     proxy = Proxy(
         ENDPOINTS,
         fleet.models,
@@ -288,13 +301,20 @@ def _path(  # noqa: PLR0917  # in the order in which they are made
         keep_alive=keep_alive,
         clock=outside.clock,
         rng=random.Random(),
-        max_body_bytes=settings.server.max_body_bytes,
+        bodies=bodies,
         persistence=_persistence(settings),
         tracers=rules.tracing.tracers,
         guarded=rules.guardrails.in_force,
     )
     kept_looks = KeptLooks(rules.tenancy.admission, looks, clock=outside.clock)
-    return _Path(proxy, endings, disconnects, keep_alive, owners, kept_looks)
+    return _Path(proxy, endings, disconnects, keep_alive, owners, kept_looks, bodies, reader, guard)
+
+
+def _memory_guard(settings: Settings, reader: BodyReader) -> MemoryGuard | None:
+    max_bytes = settings.server.max_memory_bytes or memory_limit()
+    if max_bytes is None:
+        return None
+    return MemoryGuard(max_bytes, rss_bytes=lambda: rss_bytes_of(["self", *reader.rss_pids()]), trim=trimmed)
 
 
 def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
@@ -310,7 +330,7 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
             fleet.models,
             path.owners,
             stream_state=stream_state,
-            max_body_bytes=settings.server.max_body_bytes,
+            bodies=path.bodies,
         ),
         kept_looks=path.kept_looks,
         stream_state=stream_state,
@@ -365,6 +385,7 @@ async def _alive(parts: _Parts) -> AsyncIterator[None]:
         for model in fleet.models:
             await model.aclose()
         outside.executor.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(parts.path.body_reader.close)
     await replicas.aclose()
     with suppress(StoreAway):
         await parts.path.owners.write()
@@ -389,6 +410,8 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
     fleet, path = parts.fleet, parts.path
     running = [fleet.health.run(), fleet.knowledge.followers.run(), fleet.draining.run(), fleet.roster.shelf.run()]
     running += [parts.followed.live.run(), parts.followed.census.run(), path.disconnects.run(), path.keep_alive.run()]
+    if path.memory_guard is not None:
+        running.append(path.memory_guard.run())
     running += [parts.canary.run(), parts.loop_watch.run(), *parts.rules.tenancy.loops(), *parts.replicas.loops()]
     running.append(parts.rules.refused_logins.run())
     running.append(path.owners.run())

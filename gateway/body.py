@@ -4,6 +4,7 @@ Only the fields that decide something here are looked at, so whatever else an en
 engine would answer with 400 anyway is named by place or field, before a worker is chosen.
 """
 
+import hashlib
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable
@@ -25,7 +26,10 @@ from gateway.body_fields import (
 from gateway.engine_fields import engine_fields_of
 from gateway.errors import InvalidField, MalformedBody
 from gateway.prompt import chat_prompt, embeds_prompt, joined, text_prompt, token_prompt
+from gateway.splice import Places
 
+MAX_NAME_CHARACTERS: Final = 512
+"""Of a model, session, user, cache salt or response: what the gateway keeps or looks up by it."""
 _LARGEST_COUNT = 2**31 - 1  # of tokens or choices; far beyond any engine, and safe in every store that adds them up
 
 
@@ -48,6 +52,8 @@ class Body(Value):
         "user",
         "imposes_salt",
         "engine_fields",
+        "omitted_bytes",
+        "places",
     )
     __slots__ = __match_args__
 
@@ -68,6 +74,8 @@ class Body(Value):
         user: str | None = None,
         imposes_salt: bool = False,
         engine_fields: tuple[str, ...] = (),
+        omitted_bytes: int = 0,
+        places: Places | None = None,
     ) -> None:
         self.model: Final = model
         self.streams: Final = streams
@@ -97,6 +105,15 @@ class Body(Value):
         """`cache_salt` is the gateway's: the worker has to be told."""
         self.engine_fields: Final = engine_fields
         """Names of the fields that it was sent with and that are an engine's own, see `gateway.engine_fields`."""
+        self.omitted_bytes: Final = omitted_bytes
+        """Bytes of a very long prompt that follow those in *prompt*."""
+        self.places: Final = places
+        """Where the fields are in the bytes, if that was found out while they were read: of large bodies."""
+
+    @property
+    def prompt_bytes(self) -> int:
+        """Length of the whole prompt."""
+        return len(self.prompt) + self.omitted_bytes
 
 
 Completion = Body
@@ -134,7 +151,7 @@ def parsed(raw: bytes, read: Callable[[bytes], Body]) -> Body:
             raw.decode()  # msgspec does not look into the strings that it skips
             if raw.startswith(BOM_UTF8):  # msgspec's message would name a character that nobody sees
                 raise MalformedBody("JSON is malformed: it begins with a byte order mark (byte 0)")
-        return read(raw)
+        return _bounded(read(raw))
     except UnicodeDecodeError as error:
         # Not chained: the cause carries the whole body.
         raise MalformedBody(f"JSON is malformed: invalid UTF-8 (byte {error.start})") from None
@@ -146,6 +163,33 @@ def parsed(raw: bytes, read: Callable[[bytes], Body]) -> Body:
         raise MalformedBody(str(error)) from error
     except RecursionError as error:
         raise MalformedBody("JSON is nested too deeply") from error
+
+
+def _bounded(body: Body) -> Body:
+    """*body*, of whose values none that is kept, or looked for, is longer than `MAX_NAME_CHARACTERS`.
+
+    Names of sessions and users are compared only, so the digest of a long one does as well.
+
+    Raises:
+        InvalidField: another one is longer.
+    """
+    for param, value in (
+        ("model", body.model),
+        ("cache_salt", body.cache_salt),
+        ("previous_response_id", body.previous_response_id),
+    ):
+        if value is not None and len(value) > MAX_NAME_CHARACTERS:
+            raise InvalidField(f"'{param}' is longer than {MAX_NAME_CHARACTERS} characters", param=param)
+    session, user = body.session, body.user
+    if (session is None or len(session) <= MAX_NAME_CHARACTERS) and (user is None or len(user) <= MAX_NAME_CHARACTERS):
+        return body
+    return body.changed(session=_short(session), user=_short(user))
+
+
+def _short(name: str | None) -> str | None:
+    if name is None or len(name) <= MAX_NAME_CHARACTERS:
+        return name
+    return f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 def without_prompt(

@@ -29,6 +29,7 @@
     +-- QueueFull               503 + retry-after: the wait for a worker cannot fit
     |   +-- WaitsTooLong        never told: a fallback had better answer
     +-- StoreAway               503 + retry-after: keys or quotas cannot be looked up
+    +-- MemoryShort             503 + retry-after: bodies, or the whole process, take all the memory that they may
     +-- GuardrailAway           503 + retry-after: nobody can say whether a text may pass
     +-- Stopping                503 + retry-after: another gateway may be there
     +-- UpstreamError           a backend's doing
@@ -288,6 +289,14 @@ class StoreAway(GatewayError):
     status = 503
     type = "service_unavailable_error"
     code = "store_unavailable"
+
+
+class MemoryShort(GatewayError):
+    """The gateway has no memory left for this request. Nothing has been charged."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "memory_exhausted"
 
 
 class GuardrailAway(GatewayError):

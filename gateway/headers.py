@@ -10,8 +10,10 @@ from gateway.upstream.headers import HOP_BY_HOP, end_to_end
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 """What a caller proves itself to the gateway with is nothing for a worker."""
 
-REPLACED = frozenset({b"host", b"content-length", b"x-request-id", b"expect", b"accept-encoding", b"content-type"})
-"""Said anew on the way up. Compression is not asked for: usage is read in passing."""
+REPLACED = frozenset(
+    {b"host", b"content-length", b"x-request-id", b"expect", b"accept-encoding", b"content-type", b"content-encoding"}
+)
+"""Said anew on the way up. Compression is not asked for: usage is read in passing. Bodies go on decompressed."""
 
 STEERING: Final = (
     b"x-data-parallel-",

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from gateway import headers as header_rules
 from gateway.backends.backend import Headers
+from gateway.bodies.budget import BodyShare
+from gateway.bodies.coding import Decompression, coding_of
 from gateway.errors import BodyTooLarge, MethodNotAllowed, UnsupportedMedia
 
 Scope = MutableMapping[str, Any]
@@ -14,6 +16,10 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 JSON = b"application/json"
 LONG_BODY_BYTES: Final = 512 * 1024
 """From here on others have a turn of the event loop between the steps of a request: each takes up to a millisecond."""
+COUNTED_BYTES: Final = 256 * 1024
+"""A larger body counts in the memory that bodies may take together; smaller ones are bounded by the connections."""
+INLINE_CODED_BYTES: Final = 32 * 1024
+"""A compressed body of this size is decompressed on the event loop, as far as one step goes."""
 
 
 class CallerGone(Exception):
@@ -81,19 +87,26 @@ class Incoming:
         values = [value for name, value in self._scope["headers"] if name == header]
         return b",".join(values).decode("latin-1") if values else None
 
-    async def body(self, media: bytes, *, most_bytes: int, method: str = "POST") -> bytes:
-        """The whole body of a *method* of *media*.
+    async def body(
+        self, media: bytes, *, most_bytes: int, method: str = "POST", share: BodyShare | None = None
+    ) -> bytes:
+        """The whole body of a *method* of *media*, decompressed. Large ones count in *share* before they are read.
 
         Raises:
             MethodNotAllowed, UnsupportedMedia, BodyTooLarge: as named; told before the body is read where possible.
+            MalformedBody: it cannot be decompressed.
+            MemoryShort: *share* has no room for it.
             CallerGone: it ended before the body did.
         """
         if self._scope["method"] != method:
             raise MethodNotAllowed(f"{self.path} takes {method}, not {self._scope['method']}")
         self._check_media(media)
+        coding = coding_of(self.all_of(b"content-encoding")) if b"content-encoding" in self._fields else None
         announced = self._fields.get(b"content-length")
         if announced is not None and int(announced) > most_bytes:
             raise _too_large(most_bytes)
+        if announced is not None and share is not None and int(announced) > COUNTED_BYTES:
+            share.cover(int(announced))
         pieces: list[bytes] = []
         size = 0
         more = True
@@ -105,10 +118,12 @@ class Incoming:
             size += len(pieces[-1])
             if size > most_bytes:
                 raise _too_large(most_bytes)
+            if share is not None and size > COUNTED_BYTES:
+                share.cover(size)
             more = message.get("more_body", False)
-        whole = b"".join(pieces)  # of one piece that is the piece itself
-        if size > LONG_BODY_BYTES:
-            await asyncio.sleep(0)
+        whole = await _joined(pieces, size)  # of one piece that is the piece itself
+        if coding is not None:
+            return await _decompressed(whole, coding, most_bytes, share)
         return whole
 
     def _check_media(self, media: bytes) -> None:
@@ -117,8 +132,34 @@ class Incoming:
             said = said.split(b";", 1)[0].strip().lower()
             if said != media and not (media == JSON and said.endswith(b"+json")):
                 raise UnsupportedMedia(f"The content-type must be {media.decode('ascii')}")
-        if self._fields.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
-            raise UnsupportedMedia("A compressed body is not supported: leave content-encoding out")
+
+
+async def _joined(pieces: list[bytes], size: int) -> bytes:
+    if size <= LONG_BODY_BYTES:
+        return b"".join(pieces)
+    # Python's lock is not held while more than a megabyte of pieces is joined.
+    return await asyncio.get_running_loop().run_in_executor(None, b"".join, pieces)
+
+
+async def _decompressed(raw: bytes, coding: bytes, most_bytes: int, share: BodyShare | None) -> bytes:
+    """*raw* decompressed, long ones beside the event loop. Raises as `Incoming.body`."""
+    decompression = Decompression(raw, coding)
+    pieces: list[bytes] = []
+    size = 0
+    loop = asyncio.get_running_loop()
+    while True:
+        if size == 0 and len(raw) <= INLINE_CODED_BYTES:
+            piece = decompression.step()
+        else:
+            piece = await loop.run_in_executor(None, decompression.step)
+        if not piece:
+            return await _joined(pieces, size)
+        pieces.append(piece)
+        size += len(piece)
+        if size > most_bytes:
+            raise _too_large(most_bytes)
+        if share is not None and len(raw) + size > COUNTED_BYTES:
+            share.cover(len(raw) + size)
 
 
 def _too_large(most_bytes: int) -> BodyTooLarge:

@@ -205,8 +205,8 @@ class Model:
             caller.permits.check_strategy(strategy)
         return Request(
             prefix=self._hasher.prefix(prompt, self._scope(body)),
-            prompt_bytes=len(prompt),
-            prompt_tokens=len(prompt) / fleet.bytes_per_token.ratio if exact is None else float(exact.tokens),
+            prompt_bytes=body.prompt_bytes,
+            prompt_tokens=body.prompt_bytes / fleet.bytes_per_token.ratio if exact is None else float(exact.tokens),
             output_tokens=fleet.output_length.expected(body.max_tokens),
             session=header(self.session_header) or body.session,
             streams=body.streams,

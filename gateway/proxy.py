@@ -18,6 +18,8 @@ from gateway.admission import Admission
 from gateway.attempt import Attempt
 from gateway.attempts import Attempts
 from gateway.backends.backend import Call
+from gateway.bodies.bodies import Bodies
+from gateway.bodies.budget import BodyShare
 from gateway.body import Body
 from gateway.continuation.continuation import Continuation, continuation_of
 from gateway.disconnects import Disconnects, Watch
@@ -29,7 +31,7 @@ from gateway.errors import GatewayError, ReplyBroken, Stopping, UpstreamError
 from gateway.exchange import Exchange
 from gateway.guardrails.guard import Guard
 from gateway.guardrails.guards import GuardedModels
-from gateway.incoming import LONG_BODY_BYTES, CallerGone, Incoming, Receive, Scope
+from gateway.incoming import CallerGone, Incoming, Receive, Scope
 from gateway.keep_alive import KeepAlive
 from gateway.keeper import keeper_of
 from gateway.model import Model
@@ -62,7 +64,7 @@ class Proxy:
         keep_alive: KeepAlive,
         clock: Callable[[], float],
         rng: random.Random,
-        max_body_bytes: int,
+        bodies: Bodies,
         persistence: Persistence = Persistence(),  # noqa: B008  # frozen
         tracers: Tracers = Tracers(),  # noqa: B008  # nobody changes this one: nothing is traced
         guarded: GuardedModels = GuardedModels(),  # noqa: B008  # nor this one: nothing is guarded
@@ -76,7 +78,7 @@ class Proxy:
         self._keep_alive = keep_alive
         self._clock = clock
         self._rng = rng
-        self._max_body_bytes = max_body_bytes
+        self._bodies = bodies
         self._persistence = persistence
         self._chooser = Chooser(models, owners.peek)
         self._tracers = tracers
@@ -134,14 +136,27 @@ class Proxy:
         return None
 
     async def _serve(self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream) -> None:
+        share = self._bodies.share()
         exchange.enter("authenticate")
         caller = self._admission.known(incoming, exchange) or await self._admission.caller(incoming, exchange)
+        try:
+            await self._serve_caller(exchange, endpoint, incoming, downstream, caller, share)
+        finally:
+            share.close()
+
+    async def _serve_caller(  # noqa: PLR0917  # in the order in which they are known
+        self,
+        exchange: Exchange,
+        endpoint: Endpoint,
+        incoming: Incoming,
+        downstream: Downstream,
+        caller: Caller | None,
+        share: BodyShare,
+    ) -> None:
         exchange.enter("receive")
-        raw = await incoming.body(endpoint.media, most_bytes=self._max_body_bytes)
+        raw = await self._bodies.receive(incoming, endpoint, share)
         exchange.enter("parse")
-        body = self._admission.isolated(endpoint.parse(raw, incoming.content_type), caller)
-        if len(raw) > LONG_BODY_BYTES:
-            await asyncio.sleep(0)
+        body = self._admission.isolated(await self._bodies.read(endpoint, raw, incoming.content_type), caller)
         if body.previous_response_id is not None:
             await self._owners.look(body.previous_response_id)  # for all who ask below what is known of it
         if self._models.routes is None:
@@ -235,7 +250,8 @@ class Proxy:
         told = await guard.request(raw)
         if told is raw:
             return guard, raw, body
-        return guard, told, self._admission.isolated(endpoint.parse(told, incoming.content_type), caller)
+        read = await self._bodies.read(endpoint, told, incoming.content_type)
+        return guard, told, self._admission.isolated(read, caller)
 
     async def _chosen(
         self, exchange: Exchange, raw: bytes, body: Body, incoming: Incoming, caller: Caller | None

@@ -8,6 +8,8 @@ from fastapi.responses import JSONResponse, Response
 
 from cache_index import WorkerId
 from gateway.api.admin_access import require_admin
+from gateway.bodies.bodies import Bodies
+from gateway.body import Body
 from gateway.endpoints.endpoint import Endpoint
 from gateway.engine_fields import check_engine_fields
 from gateway.errors import InvalidField
@@ -50,14 +52,14 @@ class Explainer:
         owners: ResponseOwners,
         *,
         stream_state: Callable[[WorkerId], Trust | None],
-        max_body_bytes: int,
+        bodies: Bodies,
     ) -> None:
         self._endpoints = endpoints
         self._models = models
         self._owners = owners
         self._chooser = Chooser(models, owners.peek)
         self._stream_state = stream_state
-        self._max_body_bytes = max_body_bytes
+        self._bodies = bodies
 
     async def explain(
         self, path: str, incoming: Incoming, *, key: str | None = None, team: str | None = None
@@ -71,8 +73,17 @@ class Explainer:
             CallerGone: it ended before the body did.
         """
         endpoint = self._endpoint(path)
-        raw = await incoming.body(endpoint.media, most_bytes=self._max_body_bytes)
-        body = endpoint.parse(raw, incoming.content_type)
+        share = self._bodies.share()
+        try:
+            raw = await self._bodies.receive(incoming, endpoint, share)
+            body = await self._bodies.read(endpoint, raw, incoming.content_type)
+            return await self._explained(path, raw, body, incoming, key=key, team=team)
+        finally:
+            share.close()
+
+    async def _explained(
+        self, path: str, raw: bytes, body: Body, incoming: Incoming, *, key: str | None, team: str | None
+    ) -> dict[str, Any]:
         asking = Asking(path, raw, body, incoming.text_of, key=key, team=team)
         model, choice = await self._chooser.model(asking, peeks=True)
         check_engine_fields(body.engine_fields, model.allowed_engine_fields)

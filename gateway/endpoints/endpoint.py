@@ -57,8 +57,8 @@ def json_upstream_body(raw: bytes, _content_type: bytes, body: Body, upstream_na
     if body.imposes_salt:
         changes["cache_salt"] = msgspec.json.encode(body.cache_salt)
     if body.streams and not body.asks_usage:
-        return asking_usage(raw, changes, has_stream_options=body.has_stream_options)
-    return spliced(raw, changes) if changes else raw
+        return asking_usage(raw, changes, has_stream_options=body.has_stream_options, places=body.places)
+    return spliced(raw, changes, body.places) if changes else raw
 
 
 def keeps_no_response(_body: bytes) -> str | None:

@@ -86,7 +86,7 @@ class Chooser:
         first = self._models.get(route.first)
         if route.counts_tokens and first is not None:
             exact = await first.exact_prompt(asking.path, asking.raw, body) if route.counts_exactly else None
-            tokens = len(body.prompt) / first.fleet.bytes_per_token.ratio if exact is None else float(exact.tokens)
+            tokens = body.prompt_bytes / first.fleet.bytes_per_token.ratio if exact is None else float(exact.tokens)
         return Traits(
             prompt_tokens=tokens,
             max_tokens=body.max_tokens,

@@ -32,7 +32,29 @@ class ServerSettings(Group):
     implementation: Literal["uvicorn", "granian"] = Field(
         default="uvicorn", description="HTTP server; granian needs the extra warmgate[granian]"
     )
-    max_body_bytes: Count = Field(default=32 * 2**20, description="largest request body; more is answered 413")
+    max_body_bytes: Count = Field(
+        default=8 * 2**20,
+        description="largest request body, decompressed; more is answered 413. 8 MiB is 2 million tokens of text, or 6 "
+        "MB of images: as base64 a photo of 2048 x 2048 has 0.5 to 1.5 MB. Raise it for audio and many images: each "
+        "MiB takes up to 8 MiB of memory for some 10 ms",
+    )
+    max_body_values: Count = Field(
+        default=300_000,
+        description="values (objects, lists, texts, numbers) in a JSON body over 256 KiB, or with more than 2,000 "
+        "commas and brackets; more is answered 400. Each token id is one",
+    )
+    max_body_cpu_s: Positive = Field(
+        default=2, description="processor time that decoding one body may take; more is answered 400"
+    )
+    max_bodies_bytes: Count = Field(
+        default=512 * 2**20,
+        description="all request bodies over 256 KiB in flight together; while they take it all, more are answered 503",
+    )
+    max_memory_bytes: Count | None = Field(
+        default=None,
+        description="memory (RSS) above which new requests are answered 503 until it is below; null: 90 % of the "
+        "container's limit, none without one",
+    )
     max_connections: Count = Field(default=10_000, description="client connections open at once")
     max_connections_per_address: Count | None = Field(
         default=None,

@@ -39,6 +39,7 @@ from routing.candidate import Candidate
 from routing.dispatcher import Dispatch, Refusal
 from routing.explanation import Explanation
 from routing.request import Request
+from tests.bodies import bodies_up_to
 from tests.fakes.backends import EVENTS, Answers, BreaksAfter, Fake, Hangs, Raises, Refuses, ScriptedReply, Streams
 from tests.gateway.asgi import App, Caller, Message
 from tests.gateway.endpoints.streams import event
@@ -97,7 +98,7 @@ class Stage:
             keep_alive=self.keep_alive,
             clock=self.clock,
             rng=random.Random(7),
-            max_body_bytes=self.max_body_bytes,
+            bodies=bodies_up_to(self.max_body_bytes),
             persistence=Persistence(most_attempts=self.max_attempts),
         )
 
@@ -388,7 +389,8 @@ async def test_only_post_is_served(method: str) -> None:
         (b"content-type", b"text/plain"),
         (b"content-type", b"multipart/form-data; boundary=x"),
         (b"content-type", b""),
-        (b"content-encoding", b"gzip"),
+        (b"content-encoding", b"br"),
+        (b"content-encoding", b"gzip, zstd"),
         (b"content-encoding", b"identity, br"),
     ],
 )

@@ -20,6 +20,7 @@ from gateway.kept_responses import KeptResponses
 from gateway.kv_events.feed import Trust
 from gateway.metrics import Metrics
 from gateway.response_owners import ResponseOwners
+from tests.bodies import bodies_up_to
 from tests.gateway.asgi import Caller
 from tests.gateway.examples import Clock, the_models
 from tests.gateway.tenancy_examples import a_tenancy
@@ -42,7 +43,7 @@ async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
     models = the_models()
     kept = KeptResponses(models, ResponseOwners())
     streams: dict[WorkerId, Trust] = {}
-    explainer = Explainer({}, models, ResponseOwners(), stream_state=streams.get, max_body_bytes=1)
+    explainer = Explainer({}, models, ResponseOwners(), stream_state=streams.get, bodies=bodies_up_to(1))
     caller = Caller(method="GET", path="/metrics")
     with pytest.raises(ZeroDivisionError):
         await caller.call(

@@ -20,6 +20,7 @@ from routing.booking import Ending, Outcome
 from routing.dispatcher import Immediate
 from routing.strategies import STRATEGIES
 from routing.strategies.by_name import StrategiesByName
+from tests.bodies import bodies_up_to
 from tests.fakes.backends import Answers, Fake
 from tests.gateway.asgi import Caller
 from tests.gateway.examples import CHAT, Clock, WatchedFleet, a_model, the_models
@@ -61,7 +62,7 @@ class Stage:
         models = the_models(self.model, aliases={"tiny": ["gpt-4o"]})
         self.api.state.admin_access = AdminAccess("the-admins")
         self.api.state.explainer = Explainer(
-            ENDPOINTS, models, self.owners, stream_state=(streams or {}).get, max_body_bytes=max_body_bytes
+            ENDPOINTS, models, self.owners, stream_state=(streams or {}).get, bodies=bodies_up_to(max_body_bytes)
         )
         self.api.add_exception_handler(GatewayError, _in_openais_shape)
 

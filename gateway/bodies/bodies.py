@@ -1,0 +1,48 @@
+"""Request bodies from the first byte to what routing knows of them, within the bounds of time and memory."""
+
+from typing import Final
+
+from gateway.bodies.bounds import INLINE_BYTES
+from gateway.bodies.budget import BodyBudget, BodyShare
+from gateway.bodies.memory_guard import MemoryGuard
+from gateway.bodies.reader import BodyReader
+from gateway.body import Body
+from gateway.endpoints.endpoint import JSON, Endpoint
+from gateway.incoming import Incoming
+from gateway.splice import Places
+
+
+class Bodies:
+    """Receives and reads the bodies of all requests."""
+
+    def __init__(
+        self, *, max_body_bytes: int, budget: BodyBudget, reader: BodyReader, guard: MemoryGuard | None = None
+    ) -> None:
+        self._max_body_bytes: Final = max_body_bytes
+        self._budget: Final = budget
+        self._reader: Final = reader
+        self._guard: Final = guard
+
+    def share(self) -> BodyShare:
+        """What one request may take of the memory for bodies. Its owner closes it at the end of the request.
+
+        Raises:
+            MemoryShort: the process has no memory for any request.
+        """
+        if self._guard is not None:
+            self._guard.check()
+        return BodyShare(self._budget)
+
+    async def receive(self, incoming: Incoming, endpoint: Endpoint, share: BodyShare) -> bytes:
+        """The whole body as `Incoming.body` returns it, counted in *share* before it is read. Raises as that."""
+        return await incoming.body(endpoint.media, most_bytes=self._max_body_bytes, share=share)
+
+    async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:
+        """What routing must know of *raw*. Raises as `BodyReader.read`."""
+        if len(raw) <= INLINE_BYTES:
+            return endpoint.parse(raw, content_type)
+        return await self._reader.read(endpoint, raw, content_type)
+
+    async def places(self, endpoint: Endpoint, raw: bytes) -> Places | None:
+        """Where the fields of *raw* are, a large JSON body of *endpoint*; None for a form."""
+        return await self._reader.places(raw) if endpoint.media == JSON else None

@@ -1,0 +1,67 @@
+"""A body is received and read within the bounds, whatever comes."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.bodies.bodies import Bodies
+from gateway.bodies.budget import BodyBudget
+from gateway.bodies.memory_guard import MemoryGuard
+from gateway.bodies.reader import BodyReader
+from gateway.endpoints.table import ENDPOINTS
+from gateway.errors import MemoryShort
+from gateway.incoming import Incoming
+from tests.bodies import bodies_up_to
+
+CHAT = ENDPOINTS["/v1/chat/completions"]
+
+
+def incoming(body: bytes, *headers: tuple[bytes, bytes]) -> Incoming:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return Incoming({"method": "POST", "path": CHAT.path, "headers": [*headers]}, receive)
+
+
+@pytest.mark.parametrize("headers", [[(b"content-length", b"300000")], []], ids=["announced", "in chunks"])
+async def test_a_large_body_counts_while_its_request_lasts(headers: list[tuple[bytes, bytes]]) -> None:
+    """The next one that does not fit is refused, and a small one is not."""
+    bodies = bodies_up_to(10**6, max_bodies_bytes=500_000)
+    first, second = bodies.share(), bodies.share()
+    await bodies.receive(incoming(b"x" * 300_000, *headers), CHAT, first)
+    with pytest.raises(MemoryShort):
+        await bodies.receive(incoming(b"x" * 300_000, *headers), CHAT, second)
+    assert await bodies.receive(incoming(b"x"), CHAT, second) == b"x"
+
+    first.close()
+    assert len(await bodies.receive(incoming(b"x" * 300_000, *headers), CHAT, second)) == 300_000
+
+
+async def test_an_announced_body_is_refused_before_it_is_read() -> None:
+    async def receive() -> dict[str, Any]:
+        raise AssertionError("nothing is read")
+
+    bodies = bodies_up_to(10**6, max_bodies_bytes=500_000)
+    head = {"method": "POST", "path": CHAT.path, "headers": [(b"content-length", b"600000")]}
+    with pytest.raises(MemoryShort):
+        await bodies.receive(Incoming(head, receive), CHAT, bodies.share())
+
+
+def test_no_request_is_let_in_without_memory() -> None:
+    guard = MemoryGuard(1, rss_bytes=lambda: 2)
+    guard.look()
+    reader = BodyReader(max_values=1, max_cpu_s=1)
+    bodies = Bodies(max_body_bytes=1, budget=BodyBudget(1), reader=reader, guard=guard)
+    with pytest.raises(MemoryShort):
+        bodies.share()
+
+
+async def test_places_are_those_of_json_only() -> None:
+    reader = BodyReader(max_values=10, max_cpu_s=30)
+    bodies = Bodies(max_body_bytes=1, budget=BodyBudget(1), reader=reader)
+    try:
+        assert (("a", 5, 6),) == await bodies.places(CHAT, b'{"a":1}')
+        assert await bodies.places(ENDPOINTS["/v1/audio/transcriptions"], b"") is None
+    finally:
+        await asyncio.to_thread(reader.close)

@@ -1,0 +1,73 @@
+"""What the process that decodes bodies makes of them."""
+
+import socket
+
+import pytest
+
+from benchmarks.hostile_shapes import SHAPES
+from gateway.bodies import answer as messages
+from gateway.bodies.child import PLACES, answer_to, serve
+from gateway.endpoints.table import ENDPOINTS
+from gateway.errors import ClientError
+
+
+def test_the_process_answers_until_its_line_ends() -> None:
+    """It does so in order, and then returns."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for raw in (b'{"model":"a","prompt":"x"}', b"{"):
+            messages.send_question(ours, b"/v1/completions", b"", raw, max_values=10)
+        ours.shutdown(socket.SHUT_WR)
+        serve(theirs, cpu_s=None)
+        answers = [messages.read_answer(ours) for _ in range(2)]
+
+    assert [False, True] == [bool(answer is not None and answer.kind) for answer in answers]
+
+
+@pytest.mark.parametrize("name", sorted(SHAPES))
+def test_hostile_bodies_are_read_as_the_endpoint_reads_them(name: str) -> None:
+    """Or refused: nothing else comes out."""
+    shape = SHAPES[name]
+    raw = shape.make(60_000)
+    answer = answer_to(shape.path.encode(), shape.media.encode(), raw, max_values=10_000)
+    if answer.kind:
+        with pytest.raises(ClientError, match=r".+"):
+            answer.to_body()
+        return
+    body = answer.to_body()
+    assert body is not None
+    assert ENDPOINTS[shape.path].parse(raw, shape.media.encode()) == body.changed(places=None)
+
+
+def test_of_a_body_of_the_gateway_only_the_places_are_told() -> None:
+    """Its shape was checked when it came."""
+    answer = answer_to(PLACES, b"", b'{"a": 1, "b": [2]}', max_values=1)
+
+    assert (None, (("a", 6, 7), ("b", 14, 17))) == (answer.body, answer.places)
+
+
+@pytest.mark.parametrize(
+    ("field", "fault"),
+    [
+        (b'"stream_options":{"x":"%b"}' % (b"y" * 70_000), "'stream_options' is longer than 65536 bytes"),
+        (b",".join(b'"k%d":1' % number for number in range(300)), "more than 256 fields"),
+    ],
+    ids=["options", "fields"],
+)
+def test_what_could_not_be_changed_at_once_is_refused(field: bytes, fault: str) -> None:
+    """The gateway edits the fields of a large body by their places alone."""
+    raw = b'{"model":"tiny","prompt":"a",%b}' % field
+    answer = answer_to(b"/v1/completions", b"", raw, max_values=1_000)
+
+    assert fault in answer.message
+
+
+def test_a_body_that_takes_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process goes on."""
+
+    def check_shape(raw: bytes, *, max_values: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("gateway.bodies.child.check_shape", check_shape)
+
+    assert "too much memory" in answer_to(b"/v1/completions", b"", b"{}", max_values=1).message
