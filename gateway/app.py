@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import ip_network
 from typing import Any
 
 import httpx
@@ -508,7 +509,13 @@ def _knowledge(settings: Settings, tokenizers: Tokenizers, outside: _Outside) ->
     token_hasher = TokenHasher(derived(key, "tokens"))
     residency = Residency(token_hasher, max_bytes=events.max_bytes)
     confirmed = Confirmed(residency, lifetime_s=events.prediction_s)
-    intake = Intake(bind=events.bind, client=outside.questions, clock=outside.clock, wall_clock=outside.wall_clock)
+    intake = Intake(
+        bind=events.bind,
+        allowed=[ip_network(network) for network in events.allowed_cidrs],
+        client=outside.questions,
+        clock=outside.clock,
+        wall_clock=outside.wall_clock,
+    )
     return Knowledge(
         index=_index(settings),
         hasher=Hasher(derived(key, "text"), block_bytes=settings.index.block_bytes),

@@ -262,6 +262,9 @@ def _say(followed: _Followed, level: int, said: str) -> None:
 def _why_not(subject: Subject, sources: Sources | None) -> str:
     if sources is None:
         return "does not say where it tells of its cache"
+    if sources.refused_hosts:
+        named = ", ".join(sources.refused_hosts)[:200]
+        return f"names another host for its events, which kv_events.allowed_cidrs does not have: {named!r}"
     if not sources.of_ranks or subject.rank is not None:
         return "does not tell of its cache"
     return f"has {len(sources.of_ranks)} data-parallel ranks behind one address, and the settings do not say so (ranks)"

@@ -14,6 +14,7 @@ import msgspec
 import zmq
 import zmq.asyncio
 
+from gateway.kv_events.sockets import MAX_MESSAGE_BYTES
 from gateway.kv_events.sources import host_of, reachable
 from gateway.ranks.place import Place
 from gateway.settings import WorkerEventsSettings
@@ -109,6 +110,7 @@ class Pairing:
     ) -> None:
         with context.socket(zmq.SUB) as subscriber:
             subscriber.setsockopt(zmq.IPV6, 1)
+            subscriber.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
             subscriber.setsockopt_string(zmq.SUBSCRIBE, stream.topic)
             subscriber.connect(endpoint)
             while True:

@@ -70,6 +70,8 @@ class Decoder:
     def decode(self, payload: bytes) -> Iterator[list[Event]]:
         """The events of *payload* in order, in lists of `PIECE_BLOCKS` blocks or so; a longer run of blocks is cut.
 
+        Many events that are of no use make empty lists, so that nobody waits for all of them.
+
         Lazily: each list is worked out when it is asked for.
         O(bytes): 0.25 us for a block of 16 tokens with the core compiled, else 0.5; 2 us where it comes alone.
 
@@ -78,10 +80,15 @@ class Decoder:
         """
         events: list[Event] = []
         blocks = 0
+        useless = 0
         for form, alike in self._sorted(payload):
             for event in alike:
                 converted = self._converted(form, event)
                 if converted is None:
+                    useless += 1
+                    if useless % PIECE_BLOCKS == 0:
+                        yield events
+                        events, blocks = [], 0
                     continue
                 size = 1 if isinstance(converted, Cleared) else len(converted.hashes)
                 for part in (converted,) if size <= PIECE_BLOCKS else cut(converted, PIECE_BLOCKS):

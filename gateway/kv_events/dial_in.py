@@ -3,17 +3,17 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-import zmq
-import zmq.asyncio
-
+from gateway.kv_events.frames import MAX_TOPIC_BYTES
 from gateway.kv_events.pace import Pace
-from gateway.kv_events.sockets import Link, Subscription, subscription
+from gateway.kv_events.publisher_server import LOOPBACK, Network, PublisherServer, publisher_server
+from gateway.kv_events.sockets import Link
 from gateway.kv_events.wire import UNSORTED
+from gateway.kv_events.zmtp import Progress
 from gateway.unreadable import UNREADABLE
 
 _log = logging.getLogger(__name__)
@@ -50,15 +50,15 @@ class _Seat:
 
 
 class DialIn:
-    """Bound at *endpoint* while it runs; port 0 is chosen by the system, see `bound`.
+    """Bound at *endpoint* while it runs; port 0 is chosen by the system, see `bound`. For peers in *allowed* only.
 
-    Which of the connections is whose, ZMQ does not tell. So when one of them ends, those who can ask for a replay are
-    told that theirs may have been it, and all are told when the last has ended.
+    A connection may carry several engines, and an engine may come back by another one. So when one of them ends, those
+    who can ask for a replay are told that theirs may have been it, and all are told when the last has ended.
     """
 
-    def __init__(self, endpoint: str, *, context: zmq.asyncio.Context, pace: Pace) -> None:
+    def __init__(self, endpoint: str, *, pace: Pace, allowed: Sequence[Network] = LOOPBACK) -> None:
         self._endpoint = endpoint
-        self._context = context
+        self._allowed = allowed
         self._pace = pace
         self._seats: list[_Seat] = []
         self._by_topic: dict[bytes, list[_Seat]] = {}
@@ -97,17 +97,17 @@ class DialIn:
         while True:
             try:
                 await self._listen()
-            except (zmq.ZMQError, OSError):
+            except OSError:
                 _log.exception("cannot listen for KV events at %s", self._endpoint)
             await asyncio.sleep(AFTER_FAULT_S)
 
     async def _listen(self) -> None:
-        with subscription(self._context) as opened:
-            self.bound = opened.bind(self._endpoint)
+        async with publisher_server(self._endpoint, allowed=self._allowed) as opened:
+            self.bound = opened.bound
             try:
                 while True:
                     await opened.ready()
-                    await self._pace.drain(lambda: self._work() or self._read_link(opened) or self._read(opened))
+                    await self._pace.drain(lambda: self._work() or self._read(opened))
             finally:
                 self.bound = None
                 self._connections = 0
@@ -123,19 +123,24 @@ class DialIn:
 
     # ---- connections
 
-    def _read_link(self, opened: Subscription) -> bool:
-        """Whether there was news of a connection. Read before any message, which may be of the next connection."""
-        link = opened.read_link()
-        if link is None:
-            return False
-        if link is Link.UP:
-            self._connections += 1
-            for seat in self._seats:
-                if seat.replays and not seat.is_linked:
-                    self._link(seat)
-            return True
-        while self._read(opened):
-            pass  # of the connection that ended
+    def _read(self, opened: PublisherServer) -> bool:
+        """One step of one connection; False if there is nothing more to read."""
+        found = opened.read()
+        if found is Link.UP:
+            self._connected()
+        elif found is Link.DOWN:
+            self._disconnected()
+        elif isinstance(found, list):
+            self._hand_on(found)
+        return found is not Progress.IDLE
+
+    def _connected(self) -> None:
+        self._connections += 1
+        for seat in self._seats:
+            if seat.replays and not seat.is_linked:
+                self._link(seat)
+
+    def _disconnected(self) -> None:
         self._connections = max(0, self._connections - 1)
         if self._connections:
             for seat in self._seats:
@@ -144,7 +149,6 @@ class DialIn:
                     self._link(seat)
         else:
             self._unlink(self._seats)
-        return True
 
     def _link(self, seat: _Seat) -> None:
         seat.is_linked = True
@@ -158,10 +162,7 @@ class DialIn:
 
     # ---- messages
 
-    def _read(self, opened: Subscription) -> bool:
-        frames = opened.read()
-        if frames is None:
-            return False
+    def _hand_on(self, frames: list[bytes]) -> None:
         seats = self._seats_of(frames[0])
         if not seats:
             self._count_stranger(frames[0])
@@ -174,9 +175,10 @@ class DialIn:
             seat.listener.published(frames)
             if seat not in self._working:
                 self._working.append(seat)
-        return True
 
     def _seats_of(self, topic: bytes) -> list[_Seat]:
+        if len(topic) > MAX_TOPIC_BYTES:
+            return []
         seats = self._by_topic.get(topic)
         if seats is None:
             seats = [seat for seat in self._seats if _is_for(topic.decode(errors="replace"), seat)]
@@ -185,7 +187,7 @@ class DialIn:
         return seats
 
     def _count_stranger(self, topic: bytes) -> None:
-        name = topic.decode(errors="replace")
+        name = topic[:MAX_TOPIC_BYTES].decode(errors="replace")
         if name in self.strangers or len(self.strangers) < TOPICS_KEPT:
             self.strangers[name] += 1
 

@@ -14,6 +14,8 @@ from typing import Final
 import msgspec
 
 SEQUENCE_BYTES = 8
+MAX_TOPIC_BYTES = 1024
+"""Of a message that is taken: the topic is kept with it, and llm-d's has the names of a pod and a model."""
 END: Final = b"\xff" * SEQUENCE_BYTES
 
 _FLOAT64_IN_ARRAY = struct.Struct(">BBd")
@@ -66,7 +68,7 @@ def replay_request(start: int) -> list[bytes]:
 
 
 def _message(topic: bytes | None, seq: bytes, payload: bytes) -> Message | None:
-    if len(seq) != SEQUENCE_BYTES or seq == END:
+    if len(seq) != SEQUENCE_BYTES or seq == END or (topic is not None and len(topic) > MAX_TOPIC_BYTES):
         return None
     return Message(int.from_bytes(seq, "big"), payload, timestamp_of(payload), topic)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 SLICE_S = 0.001
 """Spent on events between two turns of the loop, by all streams together: what a request waits for them at most, but
-for one batch that takes longer on its own."""
+for one batch that takes longer on its own. What that takes beyond a slice is paid back in turns of the loop."""
 
 
 class Pace:
@@ -25,9 +25,9 @@ class Pace:
         while goes_on:
             # Fair: who waits for its turn comes before who has just had one.
             async with self._turn:
-                if self._left_s <= 0:
+                while self._left_s <= 0:
                     await asyncio.sleep(0)
-                    self._left_s = self._slice_s
+                    self._left_s += self._slice_s
                 goes_on = self._slice(work)
 
     def _slice(self, work: Callable[[], bool]) -> bool:

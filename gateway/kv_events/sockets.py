@@ -8,7 +8,7 @@ from enum import Enum
 import zmq
 import zmq.asyncio
 
-MAX_MESSAGE_BYTES = 256 * 2**20
+MAX_MESSAGE_BYTES = 8 * 2**20
 """A step of an engine that tells of a million tokens takes 5 MB. Who sends more than this is cut off."""
 PUBLISHED_HWM = 1_000
 """Messages that wait at our end of one connection; then the engine's end keeps them: vLLM up to 100,000."""
@@ -56,13 +56,6 @@ class Subscription:
     def connect(self, endpoint: str) -> None:
         """Raises zmq.ZMQError if that is no address."""
         self._socket.connect(endpoint)
-
-    def bind(self, endpoint: str) -> str:
-        """Returns the endpoint with its port, also where the system chose it. Raises zmq.ZMQError."""
-        self._socket.bind(endpoint)
-        bound = self._socket.getsockopt(zmq.LAST_ENDPOINT)
-        assert isinstance(bound, bytes)
-        return bound.rstrip(b"\0").decode()
 
     async def ready(self) -> None:
         """Wait until there is something to read, of either kind."""

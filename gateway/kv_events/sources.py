@@ -1,13 +1,17 @@
 """Where an engine publishes what it does to its cache, as the engine tells, or as somebody has written down."""
 
+import asyncio
 import ipaddress
 import re
+import socket
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
 
+from gateway.kv_events.publisher_server import Network
 from gateway.probe import Probe
 
 JSON_BYTES = 2**20
@@ -41,6 +45,30 @@ class Sources:
     of_ranks: tuple[Source, ...]
     block_size: int | None = None
     """Tokens, where the engine tells this here."""
+    refused_hosts: tuple[str, ...] = ()
+    """Hosts that the engine names and that it may not name; see `Reach`. Nothing connects there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Hosts that the engine of the worker at *host* may name: its own, and addresses in *networks*.
+
+    Without this limit a worker could make the gateway connect to any address inside the operator's network.
+    """
+
+    host: str
+    addresses: Collection[str] = ()
+    """Addresses of *host*, where it is a name."""
+    networks: Sequence[Network] = ()
+
+    def has(self, named: str) -> bool:
+        if any(_is_same_host(named, own) for own in (self.host, *self.addresses)):
+            return True
+        try:
+            address = ipaddress.ip_address(named.strip("[]"))
+        except ValueError:
+            return False
+        return any(address in network for network in self.networks)
 
 
 class _VllmSource(msgspec.Struct):
@@ -51,6 +79,10 @@ class _VllmSource(msgspec.Struct):
     endpoint: str | None = None
     replay_endpoint: str | None = None
     topic: str = ""
+
+    @property
+    def publishes(self) -> bool:
+        return self.enable_kv_cache_events and self.publisher != "null"
 
 
 class _SglangSource(msgspec.Struct):
@@ -69,33 +101,42 @@ class _SglangInfo(msgspec.Struct):
     kv_events: _SglangSource | None
 
 
-async def find_sources(probe: Probe, *, host: str, dial_in_port: int | None = None) -> Sources | None:
+async def find_sources(
+    probe: Probe, *, host: str, dial_in_port: int | None = None, networks: Sequence[Network] = ()
+) -> Sources | None:
     """Ask the worker at *host* itself: vLLM from 0.31, and SGLang; None if it does not tell. Two questions at most.
 
-    *dial_in_port*: where engines can dial us; one that publishes to that port of another host does.
+    *dial_in_port*: where engines can dial us; one that publishes to that port of another host does. *networks*: see
+    `Reach`.
     """
+    reach = Reach(host, networks=networks)
     body = await probe.body("/kv_event_sources", max_bytes=JSON_BYTES)
-    sources = None if body is None else parse_kv_event_sources(body, host=host, dial_in_port=dial_in_port)
+    sources = None if body is None else parse_kv_event_sources(body, reach, dial_in_port=dial_in_port)
+    if body is not None and sources is not None and sources.refused_hosts:
+        reach = Reach(host, await _addresses_of(host), networks)
+        return parse_kv_event_sources(body, reach, dial_in_port=dial_in_port)
     if sources is not None:
         return sources
     body = await probe.body("/server_info", max_bytes=JSON_BYTES)
-    return None if body is None else parse_server_info(body, host=host)
+    sources = None if body is None else parse_server_info(body, reach)
+    if body is not None and sources is not None and sources.refused_hosts:
+        return parse_server_info(body, Reach(host, await _addresses_of(host), networks))
+    return sources
 
 
-def parse_kv_event_sources(body: bytes, *, host: str, dial_in_port: int | None = None) -> Sources | None:
+def parse_kv_event_sources(body: bytes, reach: Reach, *, dial_in_port: int | None = None) -> Sources | None:
     """What vLLM answers to ``GET /kv_event_sources``; None if that is not it. See `find_sources`."""
     try:
         told = msgspec.json.decode(body, type=dict[str, _VllmSource])
         ranks = {int(rank): source for rank, source in told.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
         return None
-    of_ranks = (
-        _vllm_source(source, rank, host=host, dial_in_port=dial_in_port) for rank, source in sorted(ranks.items())
-    )
-    return Sources(tuple(source for source in of_ranks if source is not None))
+    of_ranks = (_vllm_source(source, rank, reach, dial_in_port=dial_in_port) for rank, source in sorted(ranks.items()))
+    refused = {host: None for source in ranks.values() for host in _refused(source, reach, dial_in_port=dial_in_port)}
+    return Sources(tuple(source for source in of_ranks if source is not None), refused_hosts=tuple(refused))
 
 
-def parse_server_info(body: bytes, *, host: str) -> Sources | None:
+def parse_server_info(body: bytes, reach: Reach) -> Sources | None:
     """What SGLang answers to ``GET /server_info``; None if that is not it."""
     try:
         info = msgspec.json.decode(body, type=_SglangInfo).kv_events
@@ -103,7 +144,9 @@ def parse_server_info(body: bytes, *, host: str) -> Sources | None:
         return None
     if info is None or info.publisher in (None, "null") or info.endpoint_port_base is None:
         return Sources(())
-    at = host if info.endpoint_host is None or info.endpoint_host in _WILDCARDS else info.endpoint_host
+    at = reach.host if info.endpoint_host is None or info.endpoint_host in _WILDCARDS else info.endpoint_host
+    if not reach.has(at):
+        return Sources((), refused_hosts=(at,))
     replay_base = info.replay_endpoint_port_base
     first = Source(
         endpoint=endpoint_at(at, info.endpoint_port_base),
@@ -111,6 +154,15 @@ def parse_server_info(body: bytes, *, host: str) -> Sources | None:
         topic=info.topic or "",
     )
     return Sources(of_all_ranks(first, info.dp_size or 1), info.block_size)
+
+
+async def _addresses_of(host: str) -> frozenset[str]:
+    """Addresses of the name *host*; none if it has none."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return frozenset()
+    return frozenset(str(address[0]) for *_, address in found)
 
 
 def of_all_ranks(first: Source, ranks: int) -> tuple[Source, ...]:
@@ -173,14 +225,36 @@ def reachable(endpoint: str, *, host: str) -> str | None:
     return endpoint_at(host, int(match["port"])) if match["host"] in _WILDCARDS else endpoint
 
 
-def _vllm_source(source: _VllmSource, rank: int, *, host: str, dial_in_port: int | None) -> Source | None:
-    if not source.enable_kv_cache_events or source.publisher == "null" or source.endpoint is None:
+def _vllm_source(source: _VllmSource, rank: int, reach: Reach, *, dial_in_port: int | None) -> Source | None:
+    if not source.publishes or source.endpoint is None:
         return None
-    replay = None if source.replay_endpoint is None else reachable(source.replay_endpoint, host=host)
-    if _dials(source.endpoint, host=host, port=dial_in_port):
+    replay = None if source.replay_endpoint is None else _told(source.replay_endpoint, reach)
+    if _dials(source.endpoint, host=reach.host, port=dial_in_port):
         return Source(None, replay, source.topic, rank)
-    endpoint = reachable(source.endpoint, host=host)
+    endpoint = _told(source.endpoint, reach)
     return None if endpoint is None else Source(endpoint, replay, source.topic, rank)
+
+
+def _told(endpoint: str, reach: Reach) -> str | None:
+    """*endpoint* as an engine names it; None if nobody can connect there, or should."""
+    match = _ENDPOINT.fullmatch(endpoint)
+    if match is None or not (match["host"] in _WILDCARDS or reach.has(match["host"])):
+        return None  # ipc and inproc, too: a file of this machine is none of the engine's
+    return reachable(endpoint, host=reach.host)
+
+
+def _refused(source: _VllmSource, reach: Reach, *, dial_in_port: int | None) -> Iterator[str]:
+    """Hosts that it names and may not."""
+    if not source.publishes:
+        return
+    for endpoint in (source.endpoint, source.replay_endpoint):
+        if endpoint is None or (endpoint is source.endpoint and _dials(endpoint, host=reach.host, port=dial_in_port)):
+            continue
+        match = _ENDPOINT.fullmatch(endpoint)
+        if match is None and endpoint.startswith(("ipc://", "inproc://")):
+            yield endpoint
+        elif match is not None and match["host"] not in _WILDCARDS and not reach.has(match["host"]):
+            yield match["host"]
 
 
 def _dials(endpoint: str, *, host: str, port: int | None) -> bool:
@@ -196,9 +270,14 @@ def _dials(endpoint: str, *, host: str, port: int | None) -> bool:
 
 def _is_same_host(one: str, other: str) -> bool:
     try:
-        return ipaddress.ip_address(one.strip("[]")) == ipaddress.ip_address(other)
+        first, second = (ipaddress.ip_address(each.strip("[]")) for each in (one, other))
     except ValueError:
-        return one == other
+        return one == other or all(_is_this_machine(each) for each in (one, other))
+    return first == second or (first.is_loopback and second.is_loopback)
+
+
+def _is_this_machine(host: str) -> bool:
+    return host in ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 def _offset(endpoint: str, rank: int) -> str | None:

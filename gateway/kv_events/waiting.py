@@ -4,7 +4,7 @@ from gateway.kv_events.frames import Message
 from gateway.kv_events.past import look_of
 
 MAX_MESSAGES = 8_192
-MAX_BYTES = 64 * 2**20
+MAX_BYTES = 16 * 2**20
 """Of payloads; what does not fit is left out, and asked for again when its turn comes."""
 
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 
-from gateway.kv_events.sources import endpoint_at
+from gateway.kv_events.publisher_server import Network
+from gateway.kv_events.sources import Reach, endpoint_at, host_of
 from gateway.ranks.place import Place, PlacedSettings
 from gateway.settings import (
     DynamoSettings,
@@ -66,8 +68,11 @@ def spread(settings: Settings, known: Known) -> Settings:
         SettingsError: somebody else has the id of one of them.
     """
     models = []
+    networks = tuple(ip_network(network) for network in settings.kv_events.allowed_cidrs)
     for model in settings.models:
-        workers = tuple(one for worker in model.workers for one in _spread(worker, _of(known, model.upstream_model)))
+        workers = tuple(
+            one for worker in model.workers for one in _spread(worker, _of(known, model.upstream_model), networks)
+        )
         models.append(model if workers == model.workers else model.model_copy(update={"workers": workers}))
         _check_ids(model.name, workers)
     return settings.model_copy(update={"models": tuple(models)})
@@ -77,9 +82,9 @@ def _of(known: Known, model: str) -> _Told:
     return lambda worker: known(worker, model)
 
 
-def _spread(worker: WorkerSettings, known: _Told) -> Iterator[WorkerSettings]:
+def _spread(worker: WorkerSettings, known: _Told, networks: Sequence[Network]) -> Iterator[WorkerSettings]:
     if worker.dynamo is not None:
-        yield from _instances(worker, worker.dynamo, known)
+        yield from _instances(worker, worker.dynamo, known, Reach(host_of(worker.url), networks=networks))
         return
     ranks = ranks_of(worker)
     if ranks == 0:
@@ -91,11 +96,11 @@ def _spread(worker: WorkerSettings, known: _Told) -> Iterator[WorkerSettings]:
         yield from (_placed(worker, Place(rank), worker.kv_events) for rank in range(ranks))
 
 
-def _instances(worker: WorkerSettings, dynamo: DynamoSettings, known: _Told) -> Iterator[WorkerSettings]:
+def _instances(worker: WorkerSettings, dynamo: DynamoSettings, known: _Told, reach: Reach) -> Iterator[WorkerSettings]:
     listed: Sequence[InstanceSettings] = dynamo.instances
     if not listed:
         told = known(worker)
-        listed = [_listed(each, dynamo) for each in (() if told is None else told.instances)]
+        listed = [_listed(each, dynamo, reach) for each in (() if told is None else told.instances)]
     for instance in listed:
         events = instance.kv_events
         ranks = worker.ranks if events is None or worker.ranks > 1 else events.ranks
@@ -103,12 +108,12 @@ def _instances(worker: WorkerSettings, dynamo: DynamoSettings, known: _Told) -> 
             yield _placed(worker, Place(rank if ranks > 1 else None, instance.id), events)
 
 
-def _listed(instance: Instance, dynamo: DynamoSettings) -> InstanceSettings:
-    """As the settings would have it. Who does not say where it is cannot be listened to."""
+def _listed(instance: Instance, dynamo: DynamoSettings, reach: Reach) -> InstanceSettings:
+    """As the settings would have it. Who does not say where it is, or names a host out of reach, is not listened to."""
     if instance.stream is not None:
         return InstanceSettings(id=instance.id, kv_events=instance.stream)
     port, replay_port = dynamo.kv_events_port, dynamo.kv_replay_port
-    if port is None or instance.host is None:
+    if port is None or instance.host is None or not reach.has(instance.host):
         return InstanceSettings(id=instance.id)
     replay = None if replay_port is None else endpoint_at(instance.host, replay_port)
     return InstanceSettings(

@@ -5,6 +5,7 @@ from pydantic import Field
 from gateway.settings.group import Group
 from gateway.settings.rules import (
     Count,
+    Networks,
     NotNegative,
     Positive,
     Share,
@@ -47,6 +48,11 @@ class IndexSettings(Group):
 class KvEventsSettings(Group):
     bind: ZmqAddress | None = Field(
         default=None, description="where engines that dial out are awaited, e.g. tcp://*:5557; null: none does"
+    )
+    allowed_cidrs: Networks = Field(
+        default=(),
+        description="addresses of engines, e.g. 10.0.0.0/8: only they may dial bind, and only they may be named by an "
+        "engine that publishes on another host than its worker's; empty: this machine's own, and no other host",
     )
     check: bool = Field(
         default=True, description="try each worker out with tiny completions when its engine begins to tell"

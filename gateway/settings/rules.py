@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -256,6 +256,17 @@ def ambiguous(workers: Sequence[tuple[Place, str, str]]) -> list[Contradiction]:
             text = f"is {worker_id!r}; an id stands for one url in all models, and this one stands already for"
             found.append(Contradiction((*place, "id"), text, (*earlier, "url")))
     return found
+
+
+def is_local_zmq(address: str) -> bool:
+    """Whether only this machine can reach a socket that is bound at *address*, a `ZmqAddress`."""
+    host = address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    if address.startswith("ipc://") or host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def endpoint(url: str) -> str:

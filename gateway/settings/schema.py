@@ -27,6 +27,7 @@ from gateway.settings.routing import IndexSettings, KvEventsSettings, RoutingSet
 from gateway.settings.rules import (
     Contradiction,
     ambiguous,
+    is_local_zmq,
     repeated,
     unless_contradictory,
 )
@@ -122,6 +123,9 @@ class Settings(Group):
                 for place, events in self._events()
                 if events.endpoint is None
             )
+        elif not self.kv_events.allowed_cidrs and not is_local_zmq(self.kv_events.bind):
+            text = "is needed: other machines can reach kv_events.bind. List the addresses of engines, e.g. 10.0.0.0/8"
+            found.append(Contradiction(("kv_events", "allowed_cidrs"), text))
         if self.routing.lease_s < self.timeouts.total_s:
             text = "is shorter than timeouts.total_s: a long answer would lose its place on its worker"
             found.append(Contradiction(("routing", "lease_s"), text))

@@ -392,7 +392,7 @@ async def test_where_an_engine_tells_can_be_written_down(stage: Stage) -> None:
     tells = {"endpoint": "tcp://*:5557", "replay_endpoint": "tcp://r:5558", "topic": "kv"}
     by_hand = [workers("a")[0] | {"kv_events": tells}, workers("b")[0] | {"kv_events": {}}]
     by_hand += [workers("c")[0] | {"kv_events": {"endpoint": "tcp://*:5557", "ranks": 2}}]
-    stage.take({"tiny": AWARE | {"workers": by_hand}}, kv_events={"bind": "tcp://*:5559"})
+    stage.take({"tiny": AWARE | {"workers": by_hand}}, kv_events={"bind": "tcp://127.0.0.1:5559"})
 
     assert {
         "a": Sources((Source("tcp://a:5557", "tcp://r:5558", "kv"),)),

@@ -47,7 +47,7 @@ class Hears:
 @asynccontextmanager
 async def dialled(context: zmq.asyncio.Context) -> AsyncIterator[tuple[DialIn, str]]:
     """One at a port that the system chose, with its address."""
-    dial_in = DialIn("tcp://127.0.0.1:0", context=context, pace=Pace(time.monotonic))
+    dial_in = DialIn("tcp://127.0.0.1:0", pace=Pace(time.monotonic))
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(dial_in.run())
         try:
@@ -210,7 +210,7 @@ async def test_a_fault_of_one_feed_is_nobody_elses(
 async def test_an_address_that_is_taken(context: zmq.asyncio.Context, caplog: pytest.LogCaptureFixture) -> None:
     """It is tried again, and the log says which."""
     async with dialled(context) as (_, address):
-        second = DialIn(address, context=context, pace=Pace(time.monotonic))
+        second = DialIn(address, pace=Pace(time.monotonic))
         with caplog.at_level(logging.ERROR):
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(second.run())

@@ -5,6 +5,7 @@ import json
 import socket
 import time
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
 
 import pytest
 import zmq.asyncio
@@ -25,7 +26,8 @@ async def client() -> AsyncIterator[WorkerClient]:
 
 
 def an_intake(client: WorkerClient, *, bind: str | None = None) -> Intake:
-    return Intake(bind=bind, client=client, clock=time.monotonic, wall_clock=lambda: 1000.25)
+    allowed = [ip_network("127.0.0.0/8"), ip_network("10.0.0.0/24")]
+    return Intake(bind=bind, allowed=allowed, client=client, clock=time.monotonic, wall_clock=lambda: 1000.25)
 
 
 def a_free_address() -> str:
@@ -54,11 +56,30 @@ async def test_an_engine_is_asked_where_it_tells(client: WorkerClient) -> None:
 
 @pytest.mark.parametrize("bind", [None, "tcp://*:5557", "tcp://*:5558"])
 async def test_who_dials_the_address_that_is_bound_is_recognised(client: WorkerClient, bind: str | None) -> None:
-    """It publishes to that port of another host; without such an address that is a socket like any other."""
+    """It publishes to that port of another host; without such an address it names a host that is not its own."""
     async with fake_engine({"/kv_event_sources": vllm_tells("tcp://warmgate:5557")}) as engine:
         found = await an_intake(client, bind=bind).find(engine.url, {})
 
-    assert Sources((Source(None if bind == "tcp://*:5557" else "tcp://warmgate:5557"),)) == found
+    assert found == (Sources((Source(None),)) if bind == "tcp://*:5557" else Sources((), refused_hosts=("warmgate",)))
+
+
+async def test_an_engine_may_name_an_address_of_its_host(client: WorkerClient) -> None:
+    """Where the worker is known by a name; by vLLM and by SGLang."""
+    sglang = Page(
+        json.dumps({"kv_events": {"publisher": "zmq", "endpoint_host": "10.0.0.9", "endpoint_port_base": 5557}})
+    )
+    async with (
+        fake_engine({"/kv_event_sources": vllm_tells("tcp://10.0.0.9:5557")}) as vllm,
+        fake_engine({"/server_info": sglang}) as other,
+    ):
+        intake = Intake(bind=None, client=client, clock=time.monotonic, wall_clock=time.time)
+        found = await intake.find(vllm.url.replace("127.0.0.1", "localhost"), {})
+        allowed = await an_intake(client).find(other.url, {})
+        refused = await intake.find(other.url, {})
+
+    assert Sources((), refused_hosts=("10.0.0.9",)) == found
+    assert Sources((Source("tcp://10.0.0.9:5557"),)) == allowed
+    assert Sources((), refused_hosts=("10.0.0.9",)) == refused
 
 
 async def test_who_does_not_say_is_not_found(client: WorkerClient) -> None:

@@ -62,6 +62,28 @@ async def test_little_is_done_at_once() -> None:
     assert "ab-c" == await drained(Pace(clock, slice_s=2.0), log, *works)
 
 
+async def test_what_takes_longer_than_a_slice_is_paid_back() -> None:
+    """A piece of three slices is followed by three turns of the loop: events never have more than their share."""
+    clock, log = Clock(), list[str]()
+    pace = Pace(clock, slice_s=2.0)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        counting = tasks.create_task(count())
+        await asyncio.sleep(0)
+        before = turns
+        await pace.drain(work(clock, log, "a", pieces=1, each_s=6.0))
+        counting.cancel()
+
+    assert 3 <= turns - before
+
+
 async def test_the_longest_slice_is_known() -> None:
     """One piece can be longer than a slice."""
     clock, log = Clock(), list[str]()

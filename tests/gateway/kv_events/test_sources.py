@@ -1,12 +1,14 @@
 """Where an engine publishes."""
 
 import json
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from gateway.backends.client import WorkerClient
 from gateway.kv_events.sources import (
+    Reach,
     Source,
     Sources,
     by_hand,
@@ -38,9 +40,12 @@ def vllm(**changes: Any) -> dict[str, Any]:
     return told | changes
 
 
-def parsed(*ranks: dict[str, Any], host: str = "10.0.0.7", dial_in_port: int | None = None) -> Sources | None:
+def parsed(
+    *ranks: dict[str, Any], host: str = "10.0.0.7", dial_in_port: int | None = None, allowed: tuple[str, ...] = ()
+) -> Sources | None:
     body = json.dumps({str(rank): told for rank, told in enumerate(ranks)}).encode()
-    return parse_kv_event_sources(body, host=host, dial_in_port=dial_in_port)
+    reach = Reach(host, networks=[ip_network(network) for network in allowed])
+    return parse_kv_event_sources(body, reach, dial_in_port=dial_in_port)
 
 
 def test_a_real_vllm() -> None:
@@ -49,7 +54,7 @@ def test_a_real_vllm() -> None:
 
     assert Sources(
         (Source("tcp://10.0.0.7:25712", "tcp://10.0.0.7:25713", "kv@engine@tiny", 0),)
-    ) == parse_kv_event_sources(body, host="10.0.0.7")
+    ) == parse_kv_event_sources(body, Reach("10.0.0.7"))
 
 
 def test_ranks_of_vllm_have_their_own_ports() -> None:
@@ -86,8 +91,9 @@ def test_an_engine_that_dials() -> None:
     away = vllm(endpoint="tcp://10.0.0.1:5557")
 
     assert Sources((Source(None, "tcp://10.0.0.7:5558", "kv@a@tiny"),)) == parsed(away, dial_in_port=5557)
-    assert Sources((Source("tcp://10.0.0.1:5557", "tcp://10.0.0.7:5558", "kv@a@tiny"),)) == parsed(away)
-    assert parsed(away, dial_in_port=7000) == parsed(away)
+    assert Sources((Source("tcp://10.0.0.1:5557", "tcp://10.0.0.7:5558", "kv@a@tiny"),)) == parsed(
+        away, dial_in_port=7000, allowed=("10.0.0.0/24",)
+    )
 
 
 def test_a_port_that_the_system_chose() -> None:
@@ -95,8 +101,48 @@ def test_a_port_that_the_system_chose() -> None:
     own = vllm(endpoint="tcp://10.0.0.7:34567", replay_endpoint="tcp://[fd00::7]:34568")
 
     assert Sources((Source("tcp://10.0.0.7:34567", "tcp://[fd00::7]:34568", "kv@a@tiny"),)) == parsed(
-        own, dial_in_port=34567
+        own, dial_in_port=34567, allowed=("fd00::/64",)
     )
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "tcp://10.0.0.8:6379",
+        "tcp://169.254.169.254:80",
+        "tcp://redis.internal:6379",
+        "tcp://127.0.0.1:6379",
+        "tcp://localhost:6379",
+        "tcp://[fd00::8]:6379",
+        "ipc:///run/docker.sock",
+        "inproc://other",
+    ],
+)
+def test_an_engine_that_names_another_host_is_not_followed_there(named: str) -> None:
+    """Neither for its events nor for its replays, and what it named is known."""
+    host = named if "tcp://" not in named else named.removeprefix("tcp://").rpartition(":")[0]
+
+    assert Sources((), refused_hosts=(host,)) == parsed(vllm(endpoint=named))
+    assert Sources((Source("tcp://10.0.0.7:5557", None, "kv@a@tiny"),), refused_hosts=(host,)) == parsed(
+        vllm(replay_endpoint=named)
+    )
+    assert Sources(()) == parsed(vllm(endpoint=named, publisher="null"))
+
+
+def test_an_engine_may_name_hosts_of_the_list() -> None:
+    """`kv_events.allowed_cidrs`."""
+    body = sglang(endpoint_host="10.1.1.1")
+
+    assert Sources((), refused_hosts=("10.1.1.1",)) == parse_server_info(body, Reach("h"))
+    assert Reach("h", networks=[ip_network("10.1.0.0/16")]).has("10.1.1.1")
+    assert not Reach("h", networks=[ip_network("10.1.0.0/16")]).has("10.2.1.1")
+
+
+def test_this_machine_has_several_names() -> None:
+    """A worker on the gateway's own machine may call it by any of them."""
+    assert Reach("localhost").has("127.0.0.1")
+    assert Reach("127.0.0.1").has("[::1]")
+    assert Reach("h", addresses=["10.0.0.5"]).has("10.0.0.5")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +150,7 @@ def test_a_port_that_the_system_chose() -> None:
 )
 def test_what_is_not_vllms(body: bytes) -> None:
     """Then it tells nothing."""
-    assert parse_kv_event_sources(body, host="h") is None
+    assert parse_kv_event_sources(body, Reach("h")) is None
 
 
 def sglang(**changes: Any) -> bytes:
@@ -125,27 +171,27 @@ def test_sglang_names_the_first_port() -> None:
     """Those of the other ranks follow."""
     assert Sources(
         (Source("tcp://h:5557", "tcp://h:6557", "kv", 0), Source("tcp://h:5558", "tcp://h:6558", "kv", 1)), 64
-    ) == parse_server_info(sglang(), host="h")
+    ) == parse_server_info(sglang(), Reach("h"))
 
 
 def test_sglang_with_less() -> None:
     """No replays, no ranks, no topic, no page size; and a host of its own."""
     body = sglang(endpoint_host="10.1.1.1", replay_endpoint_port_base=None, dp_size=None, topic=None, block_size=None)
 
-    assert Sources((Source("tcp://10.1.1.1:5557"),)) == parse_server_info(body, host="h")
+    assert Sources((Source("tcp://10.1.1.1:5557"),)) == parse_server_info(body, Reach("10.1.1.1"))
 
 
 def test_sglang_without_events() -> None:
     """Known, and none."""
-    assert Sources(()) == parse_server_info(b'{"kv_events": null}', host="h")
-    assert Sources(()) == parse_server_info(sglang(publisher="null"), host="h")
-    assert Sources(()) == parse_server_info(sglang(endpoint_port_base=None), host="h")
+    assert Sources(()) == parse_server_info(b'{"kv_events": null}', Reach("h"))
+    assert Sources(()) == parse_server_info(sglang(publisher="null"), Reach("h"))
+    assert Sources(()) == parse_server_info(sglang(endpoint_port_base=None), Reach("h"))
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"kv_events": 5}', b"\xff", sglang(endpoint_port_base=70_000)])
 def test_what_is_not_sglangs(body: bytes) -> None:
     """Then it tells nothing."""
-    assert parse_server_info(body, host="h") is None
+    assert parse_server_info(body, Reach("h")) is None
 
 
 def test_written_by_hand() -> None:

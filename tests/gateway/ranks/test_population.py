@@ -1,5 +1,7 @@
 """Settings with a worker for each who stands behind an address."""
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ from tests.gateway.settings.examples import parsed, with_worker
 EVENTS = {"endpoint": "tcp://10.0.0.5:5557"}
 
 
-def workers(known: Known = nobody, **fields: Any) -> tuple[WorkerSettings, ...]:
-    return spread(parsed(with_worker(id="w", **fields)), known).models[0].workers
+def workers(known: Known = nobody, *, allowed: Sequence[str] = (), **fields: Any) -> tuple[WorkerSettings, ...]:
+    """*allowed*: `kv_events.allowed_cidrs`."""
+    settings = parsed(f"{with_worker(id='w', **fields)}\nkv_events: {json.dumps({'allowed_cidrs': list(allowed)})}\n")
+    return spread(settings, known).models[0].workers
 
 
 def told(**population: Any) -> Known:
@@ -64,14 +68,23 @@ def test_workers_of_dynamo_are_those_that_the_settings_list() -> None:
 def test_or_those_that_the_frontend_lists() -> None:
     """Each publishes on its own host; of one whose host is not known nothing is heard."""
     listed = told(instances=(Instance("7", "10.0.0.7"), Instance("8")))
-    with_events = workers(listed, dynamo={"kv_events_port": 5557, "kv_replay_port": 5558})
+    with_events = workers(listed, allowed=["10.0.0.0/8"], dynamo={"kv_events_port": 5557, "kv_replay_port": 5558})
     replay = WorkerEventsSettings(endpoint="tcp://10.0.0.7:5557", replay_endpoint="tcp://10.0.0.7:5558")
-    (only, _) = workers(listed, dynamo={"kv_events_port": 5557})
+    (only, _) = workers(listed, allowed=["10.0.0.7"], dynamo={"kv_events_port": 5557})
 
     assert () == workers(dynamo={})
     assert [("w#7", None), ("w#8", None)] == [(each.id, each.kv_events) for each in workers(listed, dynamo={})]
     assert [("w#7", replay), ("w#8", None)] == [(each.id, each.kv_events) for each in with_events]
     assert WorkerEventsSettings(endpoint="tcp://10.0.0.7:5557") == only.kv_events
+
+
+def test_a_frontend_cannot_name_hosts_that_are_not_allowed() -> None:
+    """`kv_events.allowed_cidrs`; its own host needs no permission."""
+    listed = told(instances=(Instance("7", "10.0.0.7"), Instance("8", "redis.internal"), Instance("9", "a")))
+
+    assert [None, None, WorkerEventsSettings(endpoint="tcp://a:5557")] == [
+        each.kv_events for each in workers(listed, allowed=["10.1.0.0/16"], dynamo={"kv_events_port": 5557})
+    ]
 
 
 def test_or_at_the_stream_that_was_found_to_be_its_own() -> None:

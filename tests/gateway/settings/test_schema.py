@@ -89,6 +89,25 @@ def test_a_lease_is_not_shorter_than_the_longest_answer() -> None:
     ] == sentences(f"{SMALLEST}\nrouting: {{lease_s: 60}}\n")
 
 
+@pytest.mark.parametrize("bind", ["tcp://*:5557", "tcp://0.0.0.0:5557", "tcp://[::]:5557", "tcp://gateway:5557"])
+def test_an_address_that_other_machines_reach_needs_a_list_of_engines(bind: str) -> None:
+    """Anybody could publish there."""
+    fault = (
+        "kv_events.allowed_cidrs is needed: other machines can reach kv_events.bind. "
+        "List the addresses of engines, e.g. 10.0.0.0/8."
+    )
+    assert [fault] == sentences(f"{SMALLEST}\nkv_events: {{bind: '{bind}'}}\n")
+    settings = parsed(f"{SMALLEST}\nkv_events: {{bind: '{bind}', allowed_cidrs: [10.0.0.0/8]}}\n")
+    assert ("10.0.0.0/8",) == settings.kv_events.allowed_cidrs
+
+
+@pytest.mark.parametrize(
+    "bind", ["tcp://127.0.0.1:5557", "tcp://[::1]:5557", "tcp://localhost:5557", "ipc:///run/warmgate/events"]
+)
+def test_an_address_of_this_machine_needs_no_list(bind: str) -> None:
+    assert bind == parsed(f"{SMALLEST}\nkv_events: {{bind: '{bind}'}}\n").kv_events.bind
+
+
 def test_an_engine_that_dials_needs_somebody_who_waits_for_it() -> None:
     """The address is one for all engines that do."""
     assert ["models[0].workers[0].kv_events.endpoint is needed: kv_events.bind is not set."] == sentences(

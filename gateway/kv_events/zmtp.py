@@ -1,0 +1,184 @@
+"""ZMTP 3, the wire protocol of ZeroMQ, as a subscriber speaks it with one publisher. Pure: bytes in, frames out.
+
+libzmq limits the size of one part of a message but not the number of parts, and it keeps all parts until the last one
+has arrived: one peer can fill the memory. Here a message is limited in bytes and in parts, and reading can be paused.
+Specification: https://rfc.zeromq.org/spec/23/ (ZMTP 3.0, mechanism NULL). libzmq 4 and later speak it.
+"""
+
+import struct
+from enum import Enum
+from typing import Final
+
+MAX_COMMAND_BYTES = 4096
+MAX_PARTS = 8
+"""Engines send three: topic, sequence, payload."""
+
+_MECHANISM = b"NULL".ljust(20, b"\0")
+_GREETING_BYTES = 64
+_GREETING: Final = (b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + _MECHANISM).ljust(_GREETING_BYTES, b"\0")
+_READY: Final = b"\x05READY" + b"\x0bSocket-Type" + b"\x00\x00\x00\x03SUB"
+_SUBSCRIBE_TO_ALL: Final = b"\x00\x01\x01"
+_PUBLISHERS = (b"PUB", b"XPUB")
+
+_MORE, _LONG, _COMMAND = 0x01, 0x02, 0x04
+_LENGTH = struct.Struct(">I")
+_LONG_SIZE = struct.Struct(">Q")
+
+
+class ProtocolError(Exception):
+    """The peer broke the protocol or a limit; the connection has to be closed."""
+
+
+class Progress(Enum):
+    """The outcome of one step that did not complete a message."""
+
+    READY = "ready"
+    """The handshake has succeeded: messages follow."""
+    BUSY = "busy"
+    """A part or a command was read; there may be more."""
+    IDLE = "idle"
+    """More bytes are needed."""
+
+
+class _Phase(Enum):
+    GREETING = "greeting"
+    HANDSHAKE = "handshake"
+    TRAFFIC = "traffic"
+
+
+class Conversation:
+    """One connection. `feed` takes what the peer sent, `step` reads one frame of it, `outgoing` is to be sent."""
+
+    def __init__(self, *, max_message_bytes: int, max_parts: int = MAX_PARTS) -> None:
+        self._max_message_bytes = max_message_bytes
+        self._max_parts = max_parts
+        self._phase = _Phase.GREETING
+        self._buffer = bytearray()
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._needed_bytes = _GREETING_BYTES
+        self.outgoing = bytearray(_GREETING)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that were received and are not read as whole messages yet."""
+        return len(self._buffer) + self._parts_bytes
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the next frame is not complete yet."""
+        return len(self._buffer) < self._needed_bytes
+
+    def feed(self, received: bytes) -> None:
+        self._buffer += received
+
+    def clear(self) -> None:
+        """Drop what was received."""
+        self._buffer.clear()
+        self._parts.clear()
+        self._parts_bytes = 0
+
+    def step(self) -> list[bytes] | Progress:
+        """Read one frame; returns the parts of a message with its last part.
+
+        Raises:
+            ProtocolError: the peer broke the protocol, or a limit. The text says which.
+        """
+        if self.is_short:
+            return Progress.IDLE
+        if self._phase is _Phase.GREETING:
+            return self._greet()
+        flags, begin, end = self._head()
+        if end > len(self._buffer):
+            self._needed_bytes = end
+            return Progress.IDLE
+        body = bytes(memoryview(self._buffer)[begin:end])
+        del self._buffer[:end]
+        self._needed_bytes = 2
+        if flags & _COMMAND:
+            return self._command(body)
+        return self._part(body, has_more=bool(flags & _MORE))
+
+    def _greet(self) -> Progress:
+        greeting = bytes(self._buffer[:_GREETING_BYTES])
+        if greeting[0] != 0xFF or not greeting[9] & 1 or greeting[10] < 3:
+            raise ProtocolError("does not speak ZMTP 3")
+        if greeting[12:32] != _MECHANISM:
+            raise ProtocolError("wants another security mechanism than NULL")
+        del self._buffer[:_GREETING_BYTES]
+        self._phase, self._needed_bytes = _Phase.HANDSHAKE, 2
+        self.outgoing += _command_frame(_READY)
+        return Progress.BUSY
+
+    def _head(self) -> tuple[int, int, int]:
+        """Flags of the next frame, and where its body begins and ends. Its end is 9 while its size is not known."""
+        flags = self._buffer[0]
+        if flags & ~(_MORE | _LONG | _COMMAND):
+            raise ProtocolError("sent a frame with unknown flags")
+        if not flags & _LONG:
+            begin, size = 2, self._buffer[1]
+        elif len(self._buffer) < 1 + _LONG_SIZE.size:
+            return flags, 1 + _LONG_SIZE.size, 1 + _LONG_SIZE.size
+        else:
+            begin, size = 1 + _LONG_SIZE.size, _LONG_SIZE.unpack_from(self._buffer, 1)[0]
+        self._check(flags, size)
+        return flags, begin, begin + size
+
+    def _check(self, flags: int, size: int) -> None:
+        """Before the body is received."""
+        if flags & _COMMAND:
+            if size > MAX_COMMAND_BYTES:
+                raise ProtocolError(f"sent a command of more than {MAX_COMMAND_BYTES} bytes")
+            return
+        if self._phase is not _Phase.TRAFFIC:
+            raise ProtocolError("sent a message before the handshake")
+        if self._parts_bytes + size > self._max_message_bytes:
+            raise ProtocolError(f"sent a message of more than {self._max_message_bytes} bytes")
+        if len(self._parts) + 1 + bool(flags & _MORE) > self._max_parts:
+            raise ProtocolError(f"sent a message of more than {self._max_parts} parts")
+
+    def _part(self, body: bytes, *, has_more: bool) -> list[bytes] | Progress:
+        self._parts.append(body)
+        self._parts_bytes += len(body)
+        if has_more:
+            return Progress.BUSY
+        message, self._parts, self._parts_bytes = self._parts, [], 0
+        return message
+
+    def _command(self, body: bytes) -> Progress:
+        if self._phase is _Phase.HANDSHAKE:
+            return self._shake_hands(body)
+        if body.startswith(b"\x04PING"):
+            self.outgoing += _command_frame(b"\x04PONG" + body[7:])
+        return Progress.BUSY
+
+    def _shake_hands(self, body: bytes) -> Progress:
+        if not body.startswith(b"\x05READY"):
+            raise ProtocolError("refused the handshake")
+        if _socket_type(body[6:]) not in _PUBLISHERS:
+            raise ProtocolError("is not a PUB socket")
+        self._phase = _Phase.TRAFFIC
+        self.outgoing += _SUBSCRIBE_TO_ALL
+        return Progress.READY
+
+
+def _command_frame(body: bytes) -> bytes:
+    """*body* has at most 255 bytes or is an answer to a command of such a size."""
+    if len(body) > 0xFF:
+        return bytes([_COMMAND | _LONG]) + _LONG_SIZE.pack(len(body)) + body
+    return bytes([_COMMAND, len(body)]) + body
+
+
+def _socket_type(properties: bytes) -> bytes | None:
+    """The property Socket-Type of a READY command; None if there is not one."""
+    position = 0
+    while position < len(properties):
+        name_end = position + 1 + properties[position]
+        name = properties[position + 1 : name_end]
+        if name_end + _LENGTH.size > len(properties):
+            return None
+        value_begin = name_end + _LENGTH.size
+        position = value_begin + _LENGTH.unpack_from(properties, name_end)[0]
+        if name.lower() == b"socket-type":
+            return properties[value_begin:position]
+    return None
