@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 from gateway.body import Body
 from gateway.errors import Forbidden, InvalidKey, QuotaSpent, RateLimited, Stopping
@@ -23,6 +23,9 @@ from gateway.teams.access import Access
 from gateway.teams.cache_salt import isolated_salt
 from gateway.teams.caller import Caller
 from routing.request import Request
+
+HitHeaders = Literal["own", "shared", "off"]
+"""Who sees hits: those who share cached prefixes with no other team, all, or nobody."""
 
 _NOTHING: Final = Tokens(0, 0, 0)
 _CUT: Final = frozenset({CallerGone.__name__, Stopping.__name__})
@@ -40,13 +43,15 @@ class Admission:
         *,
         pepper: Callable[[], bytes],
         user_header: bytes,
+        hit_headers: HitHeaders = "own",
     ) -> None:
-        """*pepper* is the one that digests are made with."""
+        """*pepper* is the one that digests are made with; *hit_headers* says who sees what was predicted of caches."""
         self._access = access
         self._quota = quota
         self._recorder = recorder
         self._pepper = pepper
         self._user_header = user_header
+        self._hit_headers: HitHeaders = hit_headers
 
     def known(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         """Who asks, where that is sure already; None: `caller` has to look."""
@@ -61,11 +66,15 @@ class Admission:
         if caller is not None:
             self._access.mark(incoming.fields, caller)
             self._note_caller(caller, incoming, exchange)
+        elif self._hit_headers == "off":
+            exchange.shows_hits = False
         return caller
 
     def _note_caller(self, caller: Caller, incoming: Incoming, exchange: Exchange) -> None:
         exchange.team = caller.team_name
         exchange.key = caller.key_id
+        if self._hit_headers != "shared":  # a hit on what another team has sent would tell how much of it was guessed
+            exchange.shows_hits = self._hit_headers == "own" and caller.team.isolated_cache
         if self._user_header in incoming.fields:
             exchange.user = incoming.text_of(self._user_header)
 

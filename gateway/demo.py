@@ -122,6 +122,7 @@ def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[st
         "teams": [{"name": TEAM, "keys": [{"id": KEY_ID, "secret": start.key}]}],
         "admin": {"keys": [{"id": ADMIN_ID, "role": "owner", "secret": start.admin}]},
         "store": {"url": _url_of(start.store)},
+        "server": {"hit_headers": "shared"},  # there is but one team
     }
     settings = build(data, environ)
     token = settings.server.admin_token or SecretStr(start.admin)

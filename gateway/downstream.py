@@ -174,7 +174,7 @@ def _decided(exchange: Exchange) -> Headers:
         said.append((b"x-warmgate-rule", choice.rule.encode("ascii", "replace")))
     if exchange.prefill_worker is not None:
         said.append((b"x-warmgate-prefill-worker", exchange.prefill_worker.encode("ascii", "replace")))
-    if strategy is not None:  # else a fallback was asked first
+    if strategy is not None and exchange.shows_hits:  # without a strategy a fallback was asked first
         blocks = exchange.hit_blocks
         said.append(_HIT_BLOCKS[blocks] if blocks < len(_HIT_BLOCKS) else _hit_blocks(blocks))
         said.append((b"x-warmgate-hit-tokens", str(int(exchange.hit_tokens)).encode("ascii")))

@@ -70,6 +70,7 @@ class Exchange:
         "request_id",
         "saved_usd",
         "served_by",
+        "shows_hits",
         "started",
         "status",
         "strategy",
@@ -115,6 +116,8 @@ class Exchange:
         self.hit_tokens = 0.0
         """Of the prompt, that the chosen worker was believed to hold."""
         self.hit_source: Source | None = None
+        self.shows_hits = True
+        """The caller, or its team's traces, may be told of hits: they are on nothing that another team has sent."""
         self.prompt_blocks = 0
         self.prompt_tokens = 0.0
         """Before the engine told: exact, or estimated."""

@@ -88,6 +88,7 @@ class Tenancy:
             self.recorder,
             pepper=lambda: self._pepper,
             user_header=settings.server.user_header.encode("ascii"),
+            hit_headers=settings.server.hit_headers,
         )
         self.declared(self._teams)  # faults are told before anything starts
         days = settings.store.retention_days

@@ -90,6 +90,10 @@ class ServerSettings(Group):
     trusted_proxies: Networks = Field(
         default=(), description="addresses of proxies whose x-forwarded-for says where a request comes from"
     )
+    hit_headers: Literal["own", "shared", "off"] = Field(
+        default="own",
+        description="who sees x-warmgate-hit-*: own: who shares prefixes with no other team; shared: all; off: nobody",
+    )
     user_header: HeaderName = Field(
         default="x-end-user", description="request header that names the end user, before user in the body"
     )

@@ -29,6 +29,11 @@ _KINDS = {
     "server": trace_pb2.Span.SPAN_KIND_SERVER,
     "client": trace_pb2.Span.SPAN_KIND_CLIENT,
 }
+_OF_OTHERS = (
+    *("warmgate.hit.", "warmgate.order.", "warmgate.expected.", "warmgate.load."),
+    *("warmgate.reason", "warmgate.handover", "server.address", "server.port"),
+)
+"""How the names of attributes begin that say what workers hold, or have to do, of all teams together."""
 _IS_REMOTE_KNOWN, _IS_REMOTE = 0x100, 0x200  # SpanFlags of trace.proto, on whether the parent is another process's
 
 
@@ -36,12 +41,20 @@ class Encoder:
     """Makes the messages of one destination. *resource* is what is true of all: the service, where it runs."""
 
     def __init__(
-        self, resource: Mapping[str, str], version: str, *, tells_content: bool = False, for_langfuse: bool = False
+        self,
+        resource: Mapping[str, str],
+        version: str,
+        *,
+        tells_content: bool = False,
+        for_langfuse: bool = False,
+        is_teams: bool = False,
     ) -> None:
+        """*is_teams*: it is a team's, and not the operator's."""
         self._resource = Resource(attributes=_attributes(dict(resource)))
         self._scope = InstrumentationScope(name=SCOPE, version=version)
         self._tells_content = tells_content
         self._for_langfuse = for_langfuse
+        self._is_teams = is_teams
 
     def spans(self, ended: Ended) -> list[Any]:
         """All of one trace, that of the request first. Some 20 us for each."""
@@ -76,7 +89,7 @@ class Encoder:
             kind=_KINDS[span.kind],
             start_time_unix_nano=_nanoseconds(ended, span.began),
             end_time_unix_nano=_nanoseconds(ended, at if span.ended is None else span.ended),
-            attributes=_attributes(span.attributes),
+            attributes=_attributes(self._told_of(span, ended)),
             flags=_IS_REMOTE_KNOWN | (_IS_REMOTE if is_root and trace.parent is not None else 0) | 0x01,
         )
         if span.error is not None:
@@ -85,6 +98,12 @@ class Encoder:
             if "error.type" not in span.attributes:
                 told.attributes.append(KeyValue(key="error.type", value=AnyValue(string_value=span.error)))
         return told
+
+    def _told_of(self, span: Span, ended: Ended) -> Attributes:
+        """A team is not told what was known of caches, and of what others do, unless its hits are its own."""
+        if not self._is_teams or ended.exchange.shows_hits:
+            return span.attributes
+        return {name: value for name, value in span.attributes.items() if not name.startswith(_OF_OTHERS)}
 
 
 def rejected_spans(body: bytes) -> int:

@@ -154,7 +154,11 @@ class Tracing(Collector):
         assert settings.endpoint is not None, "settings see to that"
         is_langfuse = LANGFUSE_PATH in settings.endpoint if settings.langfuse is None else settings.langfuse
         encoder = Encoder(
-            self._resource(), version("warmgate"), tells_content=settings.content, for_langfuse=is_langfuse
+            self._resource(),
+            version("warmgate"),
+            tells_content=settings.content,
+            for_langfuse=is_langfuse,
+            is_teams=name != OPERATOR,
         )
         send = Sender(
             settings.endpoint, settings.sent_headers, timeout_s=self._group.timeout_s, rejected=rejected_spans

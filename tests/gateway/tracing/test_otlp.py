@@ -16,9 +16,26 @@ from tests.gateway.tracing.examples import PARENT, a_trace, answered
 NEW_YEAR_NS = 1_767_225_600_000_000_000
 
 
-def received(*traces: Ended, content: bool = False, langfuse: bool = False) -> list[ReceivedSpan]:
-    encoder = Encoder({"service.name": "gw"}, "1.2", tells_content=content, for_langfuse=langfuse)
+def received(
+    *traces: Ended, content: bool = False, langfuse: bool = False, is_teams: bool = False
+) -> list[ReceivedSpan]:
+    encoder = Encoder({"service.name": "gw"}, "1.2", tells_content=content, for_langfuse=langfuse, is_teams=is_teams)
     return list(decoded(encoder.message(span for ended in traces for span in encoder.spans(ended))))
+
+
+def test_a_team_is_told_of_hits_where_they_are_its_own() -> None:
+    """Else of nothing that others have sent, or that their requests do to workers."""
+    ended = answered()
+
+    def names(*, is_teams: bool) -> set[str]:
+        return {name for span in received(ended, is_teams=is_teams) for name in span.attributes}
+
+    everything = names(is_teams=False)
+    assert everything == names(is_teams=True)
+    ended.exchange.shows_hits = False
+    assert everything == names(is_teams=False)
+    assert {"warmgate.hit.tokens", "warmgate.order.hit_tokens"} <= everything - names(is_teams=True)
+    assert not [name for name in names(is_teams=True) if "hit" in name or "order" in name or "server." in name]
 
 
 def test_a_trace_comes_as_it_was() -> None:
