@@ -80,6 +80,7 @@ from gateway.response_owners import ResponseOwners
 from gateway.rollout.route_metrics import RouteMetrics
 from gateway.roster import Roster, rules_of
 from gateway.settings import Settings
+from gateway.settings_audit import SettingsAudit
 from gateway.start_checks import StartChecks
 from gateway.store_metrics import StoreMetrics
 from gateway.team_metrics import TeamMetrics
@@ -139,6 +140,7 @@ class _Followed:
     discoveries: Discoveries
     live: LiveSettings
     reloader: Reloader[Reloaded] | None
+    audit: SettingsAudit
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +277,16 @@ def _followed(
     census = Census(_taking(fleet, rules), inquiry)
     reloads = Reloads(wall_clock=outside.wall_clock)
     discoveries = Discoveries(settings.kubernetes, clock=outside.clock, rng=random.Random())
-    live = LiveSettings(settings, take=census.take, discover=discoveries.of, reloads=reloads)
+    tenancy = rules.tenancy
+    audit = SettingsAudit(
+        tenancy.stores.teams,
+        origin="environment" if configuration is None else configuration.name,
+        declared=tenancy.declared,
+        wall_clock=outside.wall_clock,
+    )
+    live = LiveSettings(settings, take=census.take, discover=discoveries.of, reloads=reloads, on_applied=audit.changed)
     reloader = None if configuration is None else Reloader(configuration, live.reload)
-    return _Followed(census, reloads, discoveries, live, reloader)
+    return _Followed(census, reloads, discoveries, live, reloader, audit)
 
 
 def _path(  # noqa: PLR0917  # in the order in which they are made
@@ -415,6 +424,8 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
         running.append(path.memory_guard.run())
     running += [parts.canary.run(), parts.loop_watch.run(), *parts.rules.tenancy.loops(), *parts.replicas.loops()]
     running.append(parts.rules.refused_logins.run())
+    if parts.rules.tenancy.is_kept:
+        running.append(parts.followed.audit.started(parts.followed.live.configured))
     running.append(path.owners.run())
     return running if parts.start_checks is None else [*running, parts.start_checks.run()]
 

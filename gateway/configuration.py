@@ -23,6 +23,11 @@ class Configuration:
         self._environ = environ
         self._file = None if path is None else WatchedFile(path)
 
+    @property
+    def name(self) -> str:
+        """The path of the file as it was given; ``environment`` without one."""
+        return "environment" if self._path is None else str(self._path)
+
     def load(self) -> Settings:
         """The settings as they are at this moment, which are known from then on.
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
 from gateway.discovery.discovery import Discovery
 from gateway.discovery.source import Source, sources_of
+from gateway.errors import StoreAway
 from gateway.reloads import Outcome, Reloaded, Reloads
 from gateway.settings import Settings, SettingsError, WorkerSettings, applicable, with_found
 
@@ -16,6 +17,7 @@ _log = logging.getLogger(__name__)
 
 Workers = tuple[WorkerSettings, ...]
 OnRefused = Callable[[Sequence[str]], None]
+OnApplied = Callable[[Settings, Settings], Awaitable[None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -50,8 +52,12 @@ class LiveSettings:
         take: Callable[[Settings], None],
         discover: Callable[[Source, OnRefused], Discovery],
         reloads: Reloads,
+        on_applied: OnApplied | None = None,
     ) -> None:
-        """*settings* are in force already, but for what is to be found."""
+        """*settings* are in force already, but for what is to be found. *on_applied* is called after each reload that
+        has put others in force, with those before and after.
+        """
+        self._on_applied = on_applied
         self._started_with = self._configured = settings
         self._take = take
         self._discover = discover
@@ -101,6 +107,7 @@ class LiveSettings:
     async def _reload(self, wanted: Settings) -> Reloaded:
         change = applicable(self._started_with, wanted)
         outcome: Outcome = "unchanged"
+        former = self._configured
         if change.settings != self._configured or any(
             search.last != search.taken for search in self._searches.values()
         ):
@@ -111,7 +118,17 @@ class LiveSettings:
         if change.needs_restart and change.needs_restart != self._reloads.needs_restart:
             _log.warning("what was changed here needs a restart: %s", ", ".join(change.needs_restart))
         self._reloads.needs_restart = change.needs_restart
+        if outcome == "applied":
+            await self._applied(former)
         return Reloaded(outcome, needs_restart=change.needs_restart)
+
+    async def _applied(self, former: Settings) -> None:
+        if self._on_applied is None:
+            return
+        try:
+            await self._on_applied(former, self._configured)
+        except StoreAway:
+            _log.warning("the store is unavailable: the change of the configuration is not in the audit log")
 
     async def _change_to(self, settings: Settings) -> None:
         sources = _sources(settings)

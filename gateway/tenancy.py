@@ -118,6 +118,11 @@ class Tenancy:
         return loops if self._is_peppered else [*loops, self._go_on_looking()]
 
     @property
+    def is_kept(self) -> bool:
+        """Whether there is a store that outlives this process."""
+        return not self._is_in_memory
+
+    @property
     def is_degraded(self) -> bool:
         """Whether the store is away: keys are those that are known, and limits are held without it."""
         return self.quota.is_degraded or self._following.is_away

@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.ledger.cursor import Page
 
-Action = Literal["create", "update", "rotate", "delete", "drain", "undrain", "reload", "refuse"]
+Action = Literal["create", "update", "rotate", "delete", "drain", "undrain", "reload", "refuse", "start"]
 Kind = Literal["team", "key", "worker", "settings", "login"]
 
 HIDDEN = frozenset({"digest", "former_digest", "secret", "secret_sha256", "secret_env", "pepper", "api_key"})
@@ -23,7 +23,9 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     time: str
     """RFC 3339 in UTC, to the millisecond."""
     who: str
-    """Id of the admin key; ``local`` for a command on the machine of the store."""
+    """Id of the admin key; ``local`` for a command on the machine of the store, ``file:`` with the name of the
+    configuration for what was changed there, ``unknown`` for strangers.
+    """
     role: str
     action: Action
     kind: Kind

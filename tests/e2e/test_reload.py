@@ -282,3 +282,37 @@ async def _refused(gateway: Live, count: int) -> None:
 
 def remove(path: Path) -> None:
     path.unlink()
+
+
+async def test_a_change_of_the_file_is_in_the_audit_log(tmp_path: Path) -> None:
+    """With what it changed, and by the file; also one between two starts."""
+    url = f"sqlite:///{tmp_path / 'warmgate.db'}"
+    groups = {"admin": {"keys": [{"role": "viewer", "secret": "v-1"}]}, "store": {"url": url, "pepper": "p" * 32}}
+    teams = [{"name": "blue", "keys": [{"id": "ci", "secret": "s-of-ci-1"}]}]
+
+    async def audited(gateway: Live, count: int) -> list[Any]:
+        async with asyncio.timeout(20):
+            while True:
+                response = await gateway.http.get("/admin/v1/audit", headers={"x-api-key": "v-1"})
+                entries: list[Any] = response.json()["data"]
+                if len(entries) >= count:
+                    return entries
+                await asyncio.sleep(0.02)
+
+    async with serving(quick()) as worker:
+        async with live(tmp_path, [worker], **groups) as gateway:
+            await audited(gateway, 1)
+            gateway.configure([worker], teams=teams, **groups)
+            changed, key, team, start = await audited(gateway, 4)
+        async with live(tmp_path, [worker], queue={"low_share": 0.2}, **groups) as gateway:
+            between = (await audited(gateway, 5))[0]
+
+    who = f"file:{tmp_path / 'warmgate.yaml'}"
+    assert {who} == {each["who"] for each in (changed, key, team, start, between)}
+    assert [("start", "settings"), ("create", "team"), ("create", "key"), ("update", "settings")] == [
+        (each["action"], each["kind"]) for each in (start, team, key, changed)
+    ]
+    assert "(secret)" == changed["after"]["teams[blue].keys[ci].secret"]
+    assert 0.2 == between["after"]["queue.low_share"]
+    assert "blue" == between["before"]["teams[blue].name"]
+    assert "s-of-ci-1" not in str((changed, key, team, start, between))
