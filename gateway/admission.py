@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from gateway.body import Body
-from gateway.errors import Forbidden, InvalidKey, QuotaSpent, RateLimited, Stopping
+from gateway.errors import Forbidden, InvalidField, InvalidKey, QuotaSpent, RateLimited, Stopping
 from gateway.exchange import Account, Exchange
 from gateway.incoming import CallerGone, Incoming
 from gateway.ledger.entry import NANO, Entry
@@ -110,6 +110,19 @@ class Admission:
         if caller is not None:
             caller.permits.check_model(asked, model)
 
+    def check_background(self, caller: Caller | None, model: Model) -> None:
+        """Let a request of *caller* pass whose answer *model* is to generate in the background.
+
+        Raises:
+            InvalidField: it may not: what is generated there is not seen, so that no limit would count it.
+        """
+        if caller is not None and not model.allows_background:
+            raise InvalidField(
+                "'background' is not allowed for this model, as limits cannot count what is generated there: leave it "
+                "out, or have models[].allow_background set",
+                param="background",
+            )
+
     def reserve_at_once(
         self, exchange: Exchange, caller: Caller | None, model: Model, body: Body, request: Request
     ) -> "Asked | None":
@@ -129,6 +142,7 @@ class Admission:
         max_tokens = body.max_tokens
         ask = Ask(prompt_tokens, max_tokens=max_tokens, choices=body.n, generates=max_tokens != 0)
         asked = Asked(self._recorder, exchange, caller, model, ask)
+        asked.in_background = body.background
         try:
             reservation = self._quota.reserve_at_once(caller, model.metered, ask, asked)
         except (RateLimited, QuotaSpent) as refusal:
@@ -170,7 +184,7 @@ class Admission:
             return
         exchange.account = None
         reservation = account.reservation
-        outcome, used = _used(exchange, reservation)
+        outcome, used = _used(exchange, reservation, in_background=account.in_background)
         price = exchange.price or account.model.price
         cost_nano = to_nano(price.cost_usd(used.prompt, used.cached, used.completion))
         saved_nano = to_nano(price.saved_usd(used.cached))
@@ -264,8 +278,13 @@ def _note(refusal: InvalidKey | Forbidden, exchange: Exchange) -> None:
         exchange.team, exchange.key = refusal.whose
 
 
-def _used(exchange: Exchange, reservation: Reservation) -> tuple[Outcome, Tokens]:
+def _used(exchange: Exchange, reservation: Reservation, *, in_background: bool) -> tuple[Outcome, Tokens]:
     """How the request ended, and what it used."""
+    if in_background and exchange.attempts and (exchange.usage is None or not exchange.streams):
+        # The worker may go on however this ended, and what it says before its end counts for nothing.
+        outcome: Outcome = "ok" if exchange.error is None else "aborted" if exchange.error in _CUT else "failed"
+        if outcome != "failed" or exchange.streamed_events:
+            return outcome, _longest(exchange, reservation)
     if exchange.error is None:
         usage = exchange.usage
         if usage is None:
@@ -274,6 +293,12 @@ def _used(exchange: Exchange, reservation: Reservation) -> tuple[Outcome, Tokens
     if exchange.error in _CUT:
         return "aborted", _seen(exchange, reservation) if exchange.attempts else _NOTHING
     return "failed", _seen(exchange, reservation) if exchange.streamed_events else _NOTHING
+
+
+def _longest(exchange: Exchange, reservation: Reservation) -> Tokens:
+    """The prompt, and the longest answer that is possible."""
+    prompt = round(exchange.prompt_tokens)
+    return Tokens(prompt, min(prompt, int(exchange.hit_tokens)), reservation.most_completion)
 
 
 def _seen(exchange: Exchange, reservation: Reservation) -> Tokens:

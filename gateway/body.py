@@ -54,6 +54,7 @@ class Body(Value):
         "engine_fields",
         "omitted_bytes",
         "places",
+        "background",
     )
     __slots__ = __match_args__
 
@@ -76,6 +77,7 @@ class Body(Value):
         engine_fields: tuple[str, ...] = (),
         omitted_bytes: int = 0,
         places: Places | None = None,
+        background: bool = False,
     ) -> None:
         self.model: Final = model
         self.streams: Final = streams
@@ -109,6 +111,8 @@ class Body(Value):
         """Bytes of a very long prompt that follow those in *prompt*."""
         self.places: Final = places
         """Where the fields are in the bytes, if that was found out while they were read: of large bodies."""
+        self.background: Final = background
+        """The answer says that the worker has begun; what it generates, and how much, is seen by asking later."""
 
     @property
     def prompt_bytes(self) -> int:

@@ -21,7 +21,7 @@ from routing.reason import Reason
 class Account:
     """What has to be settled when a request ends."""
 
-    __slots__ = ("caller", "model", "reservation")
+    __slots__ = ("caller", "in_background", "model", "reservation")
 
     reservation: Reservation
     """Set before an exchange has it."""
@@ -29,6 +29,8 @@ class Account:
     def __init__(self, caller: Caller, model: Model) -> None:
         self.caller = caller
         self.model = model
+        self.in_background = False
+        """The worker generates on after it has answered."""
 
     def __call__(self, expected: Tokens) -> Entry:
         """The entry of a request that is never settled, of the tokens that it reserved.

@@ -82,6 +82,7 @@ class Model:
         gpu_hour_usd: float | None = None,
         max_output_tokens: int | None = None,
         allowed_engine_fields: frozenset[str] = frozenset(),
+        allows_background: bool = False,
         division: Division | None = None,
         former: "Model | None" = None,
     ) -> None:
@@ -102,6 +103,8 @@ class Model:
         """Longest prompt and output together that its workers take; None: not known."""
         self.allowed_engine_fields = allowed_engine_fields
         """Fields of an engine's own that callers may send, see `gateway.engine_fields`."""
+        self.allows_background = allows_background
+        """Teams may have responses generated in the background, where their tokens are not seen."""
         self.has_fleet = True
         """Workers may serve it, be they there or not; if not, nobody is waited for."""
         self.adapter: Placement | None = None

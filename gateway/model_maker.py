@@ -154,6 +154,7 @@ class ModelMaker:
             gpu_hour_usd=model.price.gpu_hour_usd,
             max_output_tokens=model.max_output_tokens,
             allowed_engine_fields=frozenset(model.allowed_engine_fields),
+            allows_background=model.allow_background,
             division=division,
             former=None if former is None else former.model,
         )

@@ -168,6 +168,8 @@ class Proxy:
         self._admission.check_model(caller, body.model, model.name if choice is None else choice.route)
         if body.engine_fields:
             check_engine_fields(body.engine_fields, model.allowed_engine_fields)
+        if body.background:
+            self._admission.check_background(caller, model)
         guard: Guard | None = None
         if self._guarded.looks_at(caller):
             guard, raw, body = await self._redacted(exchange, endpoint, incoming, caller, raw, body)

@@ -85,6 +85,8 @@ def response_id_of(body: bytes) -> str | None:
         return None
 
 
+_NOT_IN_BACKGROUND = (None, False)
+"""Engines take more than ``true`` for true, such as ``"yes"`` and 1: whatever is not surely false is."""
 _LONGEST_ID = 256
 """Characters; vLLM's have 37."""
 
@@ -103,6 +105,7 @@ class _Responses(EngineFields, gc=False):
     user: str | None = None
     safety_identifier: str | None = None
     cache_salt: str | None = None
+    background: Any = None
 
 
 class _InputDetails(msgspec.Struct, gc=False):
@@ -153,6 +156,7 @@ def _read(raw: bytes) -> Body:
         previous_response_id=body.previous_response_id or None,
         user=body.safety_identifier or body.user or None,
         engine_fields=engine_fields_of(body),
+        background=body.background not in _NOT_IN_BACKGROUND,
     )
 
 

@@ -181,6 +181,10 @@ class ModelSettings(Group):
         default=(),
         description="fields internal to engines that callers may send, e.g. priority; all others are answered 400",
     )
+    allow_background: bool = Field(
+        default=False,
+        description="teams may send background: true to /v1/responses; that is charged the longest possible answer",
+    )
     guardrails: GuardrailNames = Field(
         default=(), description="names of guardrails that look at its requests and answers"
     )
