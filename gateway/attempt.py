@@ -22,9 +22,12 @@ WHOLE_ANSWER_BYTES: Final = 64 * 2**20
 
 RETRY_AFTER_S = 2.0
 """When to ask again if nobody is there: about the interval of health checks."""
+MOST_RETRY_AFTER_S: Final = 86400.0
+"""Of what a backend says: a day's quota is the longest there is."""
 
 
 _aborted = re.compile(rb'"finish_reason"\s*:\s*"abort"').search
+_is_seconds = re.compile(rb"[0-9]{1,9}(\.[0-9]{1,9})?").fullmatch
 _is_status = re.compile(r"[0-9]{3}").fullmatch
 
 
@@ -182,8 +185,18 @@ async def refusal(backend_id: str, reply: Reply) -> UpstreamRefused:
     status = reply.status if reply.status not in (401, 403) else 502
     body = await whole(reply)
     said = _reason(b"" if header_rules.is_compressed(reply.headers) else body)
-    retry_after_s = RETRY_AFTER_S if status in (OVERLOADED, 503) else None
+    retry_after_s = _told_wait_s(reply.headers)
+    if retry_after_s is None and status in (OVERLOADED, 503):
+        retry_after_s = RETRY_AFTER_S
     return UpstreamRefused(f"{backend_id} answered {reply.status}: {said}", status=status, retry_after_s=retry_after_s)
+
+
+def _told_wait_s(headers: Headers) -> float | None:
+    """Seconds by ``retry-after``, as far as a caller could wait; None: it says nothing, or names a date."""
+    for name, value in headers:
+        if name.lower() == b"retry-after" and _is_seconds(value):
+            return min(float(value), MOST_RETRY_AFTER_S)
+    return None
 
 
 def _reason(body: bytes) -> str:

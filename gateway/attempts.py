@@ -28,6 +28,7 @@ from gateway.errors import (
     HandedOver,
     NoWorker,
     PrefillFailed,
+    PromptTooLong,
     QueueFull,
     ReplyBroken,
     UpstreamError,
@@ -46,6 +47,9 @@ from routing.candidate import Candidate
 from routing.disaggregation import plain
 from routing.dispatcher import Dispatch
 from routing.request import Request
+
+WORKER_BACK_S = 60.0
+"""Within which a worker that is away may be back: nobody is sent away for longer."""
 
 
 class Attempts:
@@ -138,7 +142,9 @@ class Attempts:
             except (UpstreamError, NoWorker, QueueFull) as error:
                 failure = error.with_traceback(None)
             assert failure is not None
-            raise _unhelped(failure, cause) from cause
+            if isinstance(cause, PromptTooLong) and fallbacks.retry_in_s is None and not self._model.has_fleet:
+                raise cause
+            raise _unhelped(failure, cause, self._wait_s(fallbacks)) from cause
         finally:
             # An error with a traceback holds the frames it went through, and so the call. Where a frame, or a
             # connection that failed, holds the error as well, only the cycle collector would free them.
@@ -431,6 +437,11 @@ class Attempts:
         most, need = self._model.context_tokens, self._need
         return most is not None and need is not None and need.prompt_tokens + (need.max_tokens or 0) > most
 
+    def _wait_s(self, fallbacks: FallbackAttempts) -> float | None:
+        """When a fallback may answer. A worker may be there before, where there are any."""
+        wait_s = fallbacks.retry_in_s
+        return wait_s if wait_s is None or not self._model.has_fleet else min(wait_s, WORKER_BACK_S)
+
     async def _of_fallbacks(
         self, fallbacks: FallbackAttempts, failure: GatewayError | None = None
     ) -> tuple[Attempt | None, GatewayError | None]:
@@ -477,14 +488,18 @@ class Attempts:
         return NoWorker(f"No worker for {self._model.name!r} could be reached{why}", retry_after_s=RETRY_AFTER_S)
 
 
-def _unhelped(failure: GatewayError, cause: GatewayError | None) -> GatewayError:
+def _unhelped(failure: GatewayError, cause: GatewayError | None, wait_s: float | None) -> GatewayError:
     """What the caller is told where neither workers nor fallbacks answered: how the workers failed, and to come again.
 
-    A request that only the workers could serve is right: that none is there is not the caller's fault.
+    A request that only the workers could serve is right: that none is there is not the caller's fault. *wait_s* is
+    when a fallback may answer; None: nobody knows.
     """
     why = f", and no fallback can help: {cause}" if isinstance(cause, ClientError) else ""
     if isinstance(failure, NoWorker) or (isinstance(failure, UpstreamRefused) and failure.retry_after_s is None):
-        return NoWorker(f"{failure}{why}", retry_after_s=failure.retry_after_s or RETRY_AFTER_S)
+        wait_s = failure.retry_after_s or RETRY_AFTER_S if wait_s is None else wait_s
+        return NoWorker(f"{failure}{why}", retry_after_s=wait_s)
+    if wait_s is not None and failure.retry_after_s is not None:
+        failure.retry_after_s = min(failure.retry_after_s, wait_s)
     return failure
 
 

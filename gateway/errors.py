@@ -4,6 +4,7 @@
     +-- ClientError             the caller's doing: never retried, never counts against a worker
     |   +-- MalformedBody       400, with the place
     |   +-- InvalidField        400, with the field
+    |   +-- PromptTooLong       400 context_length_exceeded, no backend has room for it
     |   +-- ContentBlocked      400 content_policy_violation, with the guardrail
     |   +-- InvalidKey          401 invalid_api_key
     |   +-- AdminRefused        401, not the admin token
@@ -106,6 +107,12 @@ class MalformedBody(ClientError):
 
 class InvalidField(ClientError):
     """One field of the body has a value that cannot be served; *param* names it."""
+
+
+class PromptTooLong(ClientError):
+    """No backend of the model has room for the prompt and the output that was asked for."""
+
+    code = "context_length_exceeded"
 
 
 class ContentBlocked(ClientError):

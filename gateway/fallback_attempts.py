@@ -3,14 +3,16 @@
 import logging
 from collections.abc import Callable
 
-from gateway.attempt import Attempt, ask
+from gateway.attempt import CLIENT_ERRORS, Attempt, ask
 from gateway.backends.backend import Call
 from gateway.cascade.cascade import Cascade
 from gateway.cascade.need import Need
 from gateway.cascade.passage import Passage, Turned
 from gateway.endpoints.endpoint import Endpoint
-from gateway.errors import ClientError, GatewayError, ReplyBroken, UpstreamError, UpstreamRefused
+from gateway.endpoints.faults import reason_in
+from gateway.errors import ClientError, GatewayError, PromptTooLong, ReplyBroken, UpstreamError
 from gateway.exchange import Exchange
+from gateway.overflow import says_overflow
 from gateway.sse import Tail
 from routing.booking import Ending
 
@@ -39,6 +41,8 @@ class FallbackAttempts:
         self._strip_usage = strip_usage
         self._clock = clock
         self._passage: Passage | None = None
+        self.retry_in_s: float | None = None
+        """Seconds until one of those that did not answer may do so; None: not known, or never for this request."""
 
     def forget_call(self) -> None:
         """No fallback will be asked any more: a stream may outlive the need for a long prompt by minutes."""
@@ -51,10 +55,12 @@ class FallbackAttempts:
         """
         cause: GatewayError | None = None
         whys: list[str] = []
+        self.retry_in_s = None
         assert self._call is not None, "it is forgotten"
         for passage in self._cascade.passages(self._need, self._clock()):
             if isinstance(passage, Turned):
                 whys.append(f"{passage.backend}: {passage.why}")
+                self._note_wait(passage.retry_after_s)
                 if self._exchange.trace is not None:
                     self._exchange.trace.turned_away(passage.backend, passage.why)
                 continue
@@ -66,10 +72,16 @@ class FallbackAttempts:
                     self._exchange.trace.failed(cause)
                     self._exchange.trace.end_attempt(Ending.FAILED)
                 whys.append(f"{passage.backend.id}: {_named(cause)}")
+                if isinstance(cause, UpstreamError):
+                    self._note_wait(max(passage.retry_in_s(self._clock()), cause.retry_after_s or 0.0) or None)
         if failure is not None:
             request_id, why = self._exchange.request_id.decode("ascii"), "; ".join(whys)
             _log.warning("request %s failed: workers: %s; fallbacks: %s", request_id, _named(failure), why)
         return None, cause
+
+    def _note_wait(self, wait_s: float | None) -> None:
+        if wait_s is not None:
+            self.retry_in_s = wait_s if self.retry_in_s is None else min(self.retry_in_s, wait_s)
 
     def settle(self, ending: Ending, error: UpstreamError | None) -> None:
         """The request ended so, *error* being what broke its answer: what was reserved is settled, once."""
@@ -113,7 +125,7 @@ class FallbackAttempts:
         if _is_too_long_for_it(attempt):
             passage.unused(self._clock())
             await attempt.reply.aclose()
-            raise UpstreamRefused(f"{passage.backend.id} says that it is too long", status=attempt.status)
+            raise PromptTooLong(reason_in(attempt.first) or f"{passage.backend.id} has no room for the prompt")
         passage.began()
         if trace is not None:
             trace.first_byte(attempt.status)
@@ -134,7 +146,7 @@ class FallbackAttempts:
 
 def _is_too_long_for_it(attempt: Attempt) -> bool:
     """Whether a fallback refuses what another one may have room for: it has a tokenizer of its own."""
-    return attempt.status == 413 or (attempt.status == 400 and b'"context_length_exceeded"' in attempt.first)
+    return attempt.status in CLIENT_ERRORS and says_overflow(attempt.status, attempt.first)
 
 
 def _named(error: GatewayError) -> str:

@@ -106,6 +106,10 @@ class Passage:
             self._fallback.target.breaker.released(self._life)
             self._give_back(now)
 
+    def retry_in_s(self, now: float) -> float:
+        """Seconds until a request may be sent to this fallback; 0: now, for all that failures say."""
+        return self._fallback.target.breaker.wait_s(now)
+
     def _ends(self, outcome: Outcome, now: float) -> bool:
         if self.ended_at is not None:
             return False

@@ -175,7 +175,7 @@ async def test_what_described_the_body_goes_with_it() -> None:
     stale = [(b"content-type", b"text/html"), (b"content-length", b"6"), (b"etag", b'"1"'), (b"retry-after", b"9")]
     answer = await Trial(a_model(Answers(404, b"<html>", headers=stale))).run()
 
-    assert "The worker answered 404 Not Found" == json.loads(answer.first)["error"]["message"]
+    assert "does not serve /v1/chat/completions" in json.loads(answer.first)["error"]["message"]
     assert [(b"retry-after", b"9"), (b"content-type", b"application/json")] == answer.headers
 
 

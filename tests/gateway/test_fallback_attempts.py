@@ -1,12 +1,14 @@
 """The fallbacks of one request."""
 
+import json
 import logging
 
 import pytest
 
+from gateway.cascade.allowance import Rates
 from gateway.cascade.need import Need
 from gateway.endpoints.table import ENDPOINTS
-from gateway.errors import NoWorker, ReplyBroken
+from gateway.errors import NoWorker, PromptTooLong, ReplyBroken
 from gateway.exchange import Exchange
 from gateway.fallback_attempts import FallbackAttempts
 from routing.booking import Ending
@@ -41,6 +43,52 @@ async def test_the_next_one_is_asked_where_one_has_no_room_for_the_prompt() -> N
     assert (WHOLE, None) == (attempt.first, cause)
     assert short.replies[0].closed
     assert {("f0", "unused"): 1} == dict(trial.cascade.counts.requests)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens.",
+        "Input Tokens Exceeded: Number of input tokens exceeds maximum length",
+        "Too many input tokens. Max input tokens: 8192, request input token count: 9000",
+    ],
+)
+async def test_so_it_is_where_the_code_says_nothing(message: str) -> None:
+    """In the words of vLLM, and of Bedrock's models."""
+    said = json.dumps({"error": {"message": message, "type": "BadRequestError", "code": 400}}).encode()
+    attempt, cause = await Trial(Answers(400, said), Answers(200, WHOLE)).attempts.first_answer(None)
+
+    assert attempt is not None
+    assert (WHOLE, None) == (attempt.first, cause)
+
+
+async def test_what_is_too_long_for_all_has_the_words_of_the_last() -> None:
+    """They name the limit."""
+    attempt, cause = await Trial(Answers(400, TOO_LONG)).attempts.first_answer(None)
+
+    assert attempt is None
+    assert isinstance(cause, PromptTooLong)
+    assert ("too long", 400, "context_length_exceeded") == (cause.message, cause.status, cause.code)
+
+
+async def test_the_wait_that_a_fallback_names_is_kept() -> None:
+    """The shortest of all."""
+    trial = Trial(Answers(429, headers=[(b"retry-after", b"41")]), Answers(503, headers=[(b"retry-after", b"17")]))
+    await trial.attempts.first_answer(None)
+
+    assert 17.0 == trial.attempts.retry_in_s
+
+
+async def test_so_is_the_wait_for_room_in_a_rate() -> None:
+    """A fallback that was not asked knows when it may be."""
+    trial = Trial(Answers(200, WHOLE))
+    trial.cascade.fallbacks[0].target.allowance.take(Rates(requests_per_minute=1, ramp_s=None))
+    await trial.attempts.first_answer(None)
+    trial.attempts.settle(Ending.ANSWERED, None)
+    assert trial.attempts.retry_in_s is None
+    await trial.attempts.first_answer(None)
+
+    assert 72.0 == pytest.approx(trial.attempts.retry_in_s)
 
 
 async def test_a_refusal_of_another_kind_is_the_callers() -> None:

@@ -10,7 +10,7 @@ import httpx
 from gateway.backends.backend import Call, Headers, Reply
 from gateway.backends.bedrock.converse_wire import ConverseWire
 from gateway.backends.bedrock.endpoint import Endpoint, Signer, Timeouts, deadline, translated_errors
-from gateway.backends.bedrock.errors import Fault, fault_of_reply, redact_account
+from gateway.backends.bedrock.errors import Fault, fault_of_reply, public_id
 from gateway.backends.bedrock.openai_wire import OpenAIWire
 from gateway.backends.bedrock.reply import ChunkSource, StreamReply, WholeReply
 from gateway.backends.bedrock.wire import Heading, Question, Wire
@@ -76,7 +76,7 @@ class BedrockBackend:
                 context_tokens=context_tokens,
                 family=family,
             )
-        self._id = f"bedrock:{redact_account(model_id)}"
+        self._id = f"bedrock:{public_id(model_id)}"
         self._reasoning_field = reasoning_field
         self._timeouts = timeouts
         self._unknown_fields: list[str] = []

@@ -17,6 +17,7 @@ import msgspec
 
 from gateway.backends.bedrock.json_object import read_object
 from gateway.errors import ReplyBroken, UpstreamError, UpstreamTimeout
+from gateway.overflow import is_overflow
 
 _MAX_MESSAGE_CHARACTERS = 500
 
@@ -25,14 +26,24 @@ _ACCOUNT = re.compile(r"(?<!\d)\d{12}(?!\d)")
 _ACCESS_KEY = re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}\b")
 
 
+_ADDRESS = re.compile(
+    r"\bhttps?://[^\s\"',;)\]]+|\b(?:[\w-]+\.)+(?:amazonaws\.com(?:\.cn)?|api\.aws|internal|local)\b(?::\d+)?"
+    r"|(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])(?::\d+)?",
+    re.IGNORECASE,
+)
+"""URLs, host names inside AWS or a cluster, and IPv4 addresses."""
+
+
 def redact(text: str) -> str:
-    """*text* without ARNs, 12-digit account ids and access key ids."""
-    return _ACCESS_KEY.sub("[key]", _ACCOUNT.sub("[account]", _ARN.sub("[arn]", text)))
+    """*text* without ARNs, 12-digit account ids, access key ids and addresses."""
+    text = _ACCOUNT.sub("[account]", _ARN.sub("[arn]", text))
+    return _ADDRESS.sub("[address]", _ACCESS_KEY.sub("[key]", text))
 
 
-def redact_account(model_id: str) -> str:
-    """*model_id* with the account of an ARN blotted out, so that it can stand in a response header."""
-    return _ACCOUNT.sub("[account]", model_id)
+def public_id(model_id: str) -> str:
+    """*model_id* as callers may see it: of an ARN only what it names, without region and account."""
+    named = model_id.split(":", 5)[-1] if model_id.startswith("arn:") else model_id
+    return _ACCOUNT.sub("[account]", named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +133,6 @@ _NO_SUCH_MODEL = re.compile(
     "model identifier is invalid|on-demand throughput isn.t supported|end of its life",
     re.IGNORECASE,
 )
-_OVERFLOW = re.compile(
-    "input is too long|prompt is too long|exceed context limit|too many total text bytes|exceed model maximum",
-    re.IGNORECASE,
-)
-
 
 _UNSUPPORTED = re.compile(r"model doesn.t support the ([\w.]{1,64}) field", re.IGNORECASE)
 
@@ -150,7 +156,7 @@ def _classify(kind: str, status: int, message: str) -> _Class:
         return found
     if _NO_SUCH_MODEL.search(message):
         return _NO_MODEL
-    return _TOO_LONG if _OVERFLOW.search(message) else _BAD_REQUEST
+    return _TOO_LONG if is_overflow(message) else _BAD_REQUEST
 
 
 def fault(kind: str, message: str, *, status: int = 502, retry_after_s: int | None = None) -> Fault:

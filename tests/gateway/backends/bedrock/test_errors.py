@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from gateway.backends.bedrock.errors import fault, fault_of_error, fault_of_reply, redact, redact_account
+from gateway.backends.bedrock.errors import fault, fault_of_error, fault_of_reply, public_id, redact
 from gateway.errors import ReplyBroken, UpstreamTimeout
 
 
@@ -98,10 +98,28 @@ def test_arns_accounts_and_keys_are_redacted() -> None:
     )
 
     assert ("User: [arn] may not use [arn], account [account], key [key], 1234567890123 tokens") == redact(text)
-    assert ("arn:aws:bedrock:us-east-1:[account]:application-inference-profile/abc") == redact_account(
-        "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"
-    )
-    assert "qwen.qwen3-32b-v1:0" == redact_account("qwen.qwen3-32b-v1:0")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("no route to https://vpce-1.bedrock-runtime.us-east-1.vpce.amazonaws.com/model/x", "no route to [address]"),
+        ("bedrock-runtime.eu-west-1.amazonaws.com is away", "[address] is away"),
+        ("http://proxy:3128, 10.0.12.7:8443 and ip-10-0-0-1.ec2.internal", "[address], [address] and [address]"),
+        ("version 1.2.3 of qwen.qwen3-32b-v1:0 at 0.7", "version 1.2.3 of qwen.qwen3-32b-v1:0 at 0.7"),
+    ],
+)
+def test_addresses_are_redacted(text: str, told: str) -> None:
+    """Of hosts inside AWS or the operator's network; versions and model ids stay."""
+    assert told == redact(text)
+
+
+def test_a_public_id_has_neither_region_nor_account() -> None:
+    """It stands in response headers and in errors."""
+    arn = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"
+
+    assert "application-inference-profile/abc" == public_id(arn)
+    assert "qwen.qwen3-32b-v1:0" == public_id("qwen.qwen3-32b-v1:0")
 
 
 def test_an_authentication_fault_quotes_nothing() -> None:
