@@ -177,11 +177,7 @@ def _bounded(body: Body) -> Body:
     Raises:
         InvalidField: another one is longer.
     """
-    for param, value in (
-        ("model", body.model),
-        ("cache_salt", body.cache_salt),
-        ("previous_response_id", body.previous_response_id),
-    ):
+    for param, value in (("cache_salt", body.cache_salt), ("previous_response_id", body.previous_response_id)):
         if value is not None and len(value) > MAX_NAME_CHARACTERS:
             raise InvalidField(f"'{param}' is longer than {MAX_NAME_CHARACTERS} characters", param=param)
     session, user = body.session, body.user
@@ -228,6 +224,8 @@ def named(model: str | None) -> str:
     """
     if not model:
         raise InvalidField("'model' must name a model", param="model")
+    if len(model) > MAX_NAME_CHARACTERS:
+        raise InvalidField(f"'model' is longer than {MAX_NAME_CHARACTERS} characters", param="model")
     return model
 
 

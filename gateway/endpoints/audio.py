@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.body import Body, without_prompt
+from gateway.body import MAX_NAME_CHARACTERS, Body, without_prompt
 from gateway.endpoints.multipart import Part, parts_of, replaced
 from gateway.engine_fields import engine_fields_among
 from gateway.errors import InvalidField
@@ -36,7 +36,12 @@ def audio_upstream_body(raw: bytes, content_type: bytes, body: Body, upstream_na
     """The caller's form with the worker's name of the model; every other byte stays."""
     if body.model == upstream_name:
         return raw
-    models = [part for part in parts_of(raw, content_type) if part.name == "model"]
+    if body.places is None:
+        models = [part for part in parts_of(raw, content_type) if part.name == "model"]
+    else:
+        models = [
+            Part(name, is_file=False, start=start, end=end) for name, start, end in body.places if name == "model"
+        ]
     return replaced(raw, models, upstream_name.encode())
 
 
@@ -64,15 +69,16 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 def _text(raw: bytes, parts: list[Part], name: str) -> str | None:
-    """The value of the last field *name*; None if there is none."""
-    found = [part for part in parts if part.name == name]
-    if not found:
+    """The value of the field *name*; None if there is none."""
+    part = next((part for part in parts if part.name == name), None)
+    if part is None:
         return None
-    last = found[-1]
-    if last.is_file:
+    if part.is_file:
         raise InvalidField(f"'{name}' must be a text, not a file", param=name)
+    if part.end - part.start > MAX_NAME_CHARACTERS:
+        raise InvalidField(f"'{name}' is longer than {MAX_NAME_CHARACTERS} bytes", param=name)
     try:
-        return raw[last.start : last.end].decode()
+        return raw[part.start : part.end].decode()
     except UnicodeDecodeError:
         # Not chained: the cause carries the value.
         raise InvalidField(f"'{name}' is not UTF-8", param=name) from None

@@ -1,21 +1,25 @@
 """The parts of a ``multipart/form-data`` body (RFC 7578), as places in the bytes that came.
 
-A part may be a file of any size: nothing is copied, so that the body can go on as it is.
+The worker parses the same bytes with a parser of its own. What the gateway authorizes must be what the worker reads, so
+every form that two parsers could read differently is refused: only the one spelling passes that all of them agree on,
+which is what HTTP clients send. A part may be a file of any size: nothing is copied.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from email.message import Message
 
 from gateway.errors import MalformedBody
 
 _MOST_PARTS = 1000
 """As Starlette's form parser has it by default."""
 _LARGEST_HEAD_BYTES = 16 * 1024
-_LONGEST_BOUNDARY = 70  # RFC 2046, 5.1.1
 
-_rest_of_line = re.compile(rb"[ \t]*\r\n").match
+_PARAMETER = re.compile(rb'[ \t]*;[ \t]*([!#-\'*-.0-9A-Z^-z|~]+)=(?:"([^"\\\x00-\x1f\x7f]*)"|([!#-\'*-.0-9A-Z^-z|~]+))')
+_BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]").fullmatch  # RFC 2046, 5.1.1
+_NAME = re.compile(rb"[0-9A-Za-z_.\[\]-]{1,128}").fullmatch
+_FIELD = re.compile(rb"([0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)").fullmatch
+_PLAIN_TEXT = re.compile(rb'text/plain(?:[ \t]*;[ \t]*charset="?(?:utf-8|us-ascii)"?)?[ \t]*', re.IGNORECASE).fullmatch
+_LENGTH = re.compile(rb"[0-9]{1,15}[ \t]*").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +36,34 @@ def parts_of(raw: bytes, content_type: bytes) -> list[Part]:
     """The parts of *raw* in their order. O(bytes), in C: a search for the boundary.
 
     Raises:
-        MalformedBody: *content_type* names no boundary, or *raw* is not what it announces.
+        MalformedBody: *content_type* names no boundary, *raw* is not what it announces, or another parser could read
+            it differently.
     """
+    line = b"--" + _boundary_in(content_type)
+    if not raw.startswith(line):
+        raise MalformedBody("The multipart body must begin with the boundary that the content-type names")
     parts: list[Part] = []
-    begin: int | None = None
-    for start, end in _delimiters(raw, _boundary_in(content_type)):
-        if begin is not None:
-            parts.append(_part(raw, begin, start))
-        if end is None:
-            return parts
+    names: set[str] = set()
+    at = len(line)
+    while not raw.startswith(b"--", at):
+        if not raw.startswith(b"\r\n", at):
+            raise MalformedBody("The multipart body has a boundary that is not alone on its line")
         if len(parts) == _MOST_PARTS:
             raise MalformedBody(f"The multipart body has more than {_MOST_PARTS} parts")
-        begin = end
-    if begin is None:
-        raise MalformedBody("The multipart body has no line with the boundary that the content-type names")
-    raise MalformedBody("The multipart body ends before its closing boundary")
+        end = raw.find(b"\n" + line, at + 1)
+        if end == -1:
+            raise MalformedBody("The multipart body ends before its closing boundary")
+        if raw[end - 1 : end] != b"\r":
+            raise MalformedBody("The multipart body has a boundary after a line feed alone")
+        part = _part(raw, at + 2, end - 1)
+        if part.name in names and not part.name.endswith("[]"):
+            raise MalformedBody(f"The multipart body has the field '{part.name}' more than once")
+        names.add(part.name)
+        parts.append(part)
+        at = end + 1 + len(line)
+    if raw[at + 2 :] not in {b"", b"\r\n"}:
+        raise MalformedBody("The multipart body goes on after its closing boundary")
+    return parts
 
 
 def replaced(raw: bytes, parts: list[Part], value: bytes) -> bytes:
@@ -61,25 +78,17 @@ def replaced(raw: bytes, parts: list[Part], value: bytes) -> bytes:
 
 
 def _boundary_in(content_type: bytes) -> bytes:
-    boundary = _parameter(content_type, "boundary")
-    if not boundary or len(boundary) > _LONGEST_BOUNDARY:
-        raise MalformedBody(f"The content-type must name a boundary of 1 to {_LONGEST_BOUNDARY} characters")
-    return boundary.encode("latin-1")
-
-
-def _delimiters(raw: bytes, boundary: bytes) -> Iterator[tuple[int, int | None]]:
-    """Where each line with the boundary starts, with the line end before it, and ends; None ends the closing one."""
-    line = b"\r\n--" + boundary
-    start = -len(b"\r\n") if raw.startswith(line[2:]) else raw.find(line)
-    while start != -1:
-        after = start + len(line)
-        if raw.startswith(b"--", after):
-            yield start, None
-            return
-        if rest := _rest_of_line(raw, after):
-            after = rest.end() - len(b"\r\n")
-            yield start, rest.end()
-        start = raw.find(line, after)
+    """The boundary, which must be the only parameter: others change how parsers read the fields."""
+    media, semicolon, rest = content_type.strip(b" \t").partition(b";")
+    parameters = _parameters(semicolon + rest)
+    if parameters is None or media.strip(b" \t").lower() != b"multipart/form-data":
+        raise MalformedBody("The content-type of the multipart body is malformed")
+    boundary = parameters.pop(b"boundary", b"")
+    if not _BOUNDARY(boundary):
+        raise MalformedBody("The content-type must name a boundary of 1 to 70 characters")
+    if parameters:
+        raise MalformedBody("The content-type of a multipart body may have no parameter but its boundary")
+    return boundary
 
 
 def _part(raw: bytes, start: int, end: int) -> Part:
@@ -87,22 +96,62 @@ def _part(raw: bytes, start: int, end: int) -> Part:
     head_end = raw.find(b"\r\n\r\n", start, min(end, start + _LARGEST_HEAD_BYTES))
     if head_end == -1:
         raise MalformedBody("A part of the multipart body has no blank line after its headers")
-    for line in raw[start:head_end].split(b"\r\n"):
-        field, _, value = line.partition(b":")
-        if field.strip().lower() == b"content-disposition":
-            name = _parameter(value, "name")
-            if name is not None:
-                is_file = _parameter(value, "filename") is not None or b"filename*" in value.lower()
-                return Part(name, is_file, head_end + len(b"\r\n\r\n"), end)
-    raise MalformedBody("A part of the multipart body has no content-disposition with a name")
+    fields = _fields(raw[start:head_end])
+    disposition = fields.pop(b"content-disposition", None)
+    if disposition is None:
+        raise MalformedBody("A part of the multipart body has no content-disposition with a name")
+    name, is_file = _name_in(disposition)
+    media = fields.pop(b"content-type", None)
+    if not is_file and media is not None and not _PLAIN_TEXT(media):
+        raise MalformedBody(f"The field '{name}' of the multipart body must be text/plain in UTF-8")
+    length = fields.pop(b"content-length", None)
+    value = head_end + len(b"\r\n\r\n")
+    if length is not None and (not _LENGTH(length) or int(length) != end - value):
+        raise MalformedBody(f"The content-length of the field '{name}' of the multipart body is wrong")
+    if fields:
+        raise MalformedBody("A part of the multipart body may have no headers but content-disposition and content-type")
+    return Part(name, is_file, value, end)
 
 
-def _parameter(header: bytes, name: str) -> str | None:
-    """The parameter *name* of a header's value, as ``b`` of ``a; name="b"``; None if there is none."""
-    message = Message()
-    message["content-type"] = header.decode("latin-1").strip()
-    try:
-        value = message.get_param(name)
-    except ValueError:  # a part of a parameter (RFC 2231, 3) with a number of thousands of digits
-        return None
-    return value if isinstance(value, str) else None
+def _fields(head: bytes) -> dict[bytes, bytes]:
+    fields: dict[bytes, bytes] = {}
+    for line in head.split(b"\r\n"):
+        field = _FIELD(line)
+        if field is None:
+            raise MalformedBody("A part of the multipart body has a header that is malformed or folded")
+        name = field[1].lower()
+        if name in fields:
+            raise MalformedBody(f"A part of the multipart body has the header {name.decode()} more than once")
+        fields[name] = field[2]
+    return fields
+
+
+def _name_in(disposition: bytes) -> tuple[str, bool]:
+    """The name of a part, and whether it is a file."""
+    kind, semicolon, rest = disposition.partition(b";")
+    parameters = _parameters(semicolon + rest)
+    if parameters is None or kind.strip(b" \t").lower() != b"form-data":
+        raise MalformedBody("A part of the multipart body has a content-disposition that is malformed or ambiguous")
+    name = parameters.pop(b"name", None)
+    if name is None:
+        raise MalformedBody("A part of the multipart body has no content-disposition with a name")
+    if not _NAME(name) or name == b"_charset_":
+        raise MalformedBody("A field of the multipart body has a name that is not plain: use letters, digits and _.-[]")
+    is_file = parameters.pop(b"filename", None) is not None
+    if parameters:
+        raise MalformedBody("A content-disposition of the multipart body may have no parameters but name and filename")
+    return name.decode(), is_file
+
+
+def _parameters(text: bytes) -> dict[bytes, bytes] | None:
+    """The parameters of a header, names in lower case; None if they are malformed, or one is there twice."""
+    parameters: dict[bytes, bytes] = {}
+    text = text.rstrip(b" \t")
+    at = 0
+    while at < len(text):
+        found = _PARAMETER.match(text, at)
+        if found is None or found[1].lower() in parameters:
+            return None
+        parameters[found[1].lower()] = found[3] if found[2] is None else found[2]
+        at = found.end()
+    return parameters

@@ -1,6 +1,7 @@
 import pytest
 
 from gateway.endpoints.audio import audio_upstream_body, parse_audio, usage_of_audio
+from gateway.endpoints.multipart import parts_of
 from gateway.errors import InvalidField, MalformedBody
 from gateway.usage import Usage
 
@@ -35,9 +36,10 @@ class TestWhatIsRead:
         """In the spellings that the engines understand."""
         assert streams is parse_audio(form(field("model", b"whisper"), field("stream", value)), TYPE).streams
 
-    def test_the_last_of_two_models_counts(self) -> None:
-        """As for the engines' form parser."""
-        assert "b" == parse_audio(form(field("model", b"a"), FILE, field("model", b"b")), TYPE).model
+    def test_two_models_are_refused(self) -> None:
+        """Parsers do not agree on which of them counts."""
+        with pytest.raises(MalformedBody, match="the field 'model' more than once"):
+            parse_audio(form(field("model", b"a"), FILE, field("model", b"b")), TYPE)
 
     @pytest.mark.parametrize(
         ("fields", "param"),
@@ -45,6 +47,7 @@ class TestWhatIsRead:
             ([FILE], "model"),
             ([field("model", b"")], "model"),
             ([field("model", b"\xff")], "model"),
+            ([field("model", b"m" * 513)], "model"),
             ([field("model", b"whisper", filename="model.txt")], "model"),
             ([field("model", b"whisper"), field("stream", b"perhaps")], "stream"),
         ],
@@ -70,11 +73,14 @@ class TestUpstreamBody:
         assert raw is audio_upstream_body(raw, TYPE, parse_audio(raw, TYPE), "whisper")
 
     def test_an_alias_becomes_the_name_of_the_worker(self) -> None:
-        """In every field of that name, and nowhere else."""
-        raw = form(field("model", b"speech"), FILE, field("prompt", b"speech"), field("model", b"speech"))
-        renamed = form(field("model", b"w/3"), FILE, field("prompt", b"speech"), field("model", b"w/3"))
+        """In the field of that name, and nowhere else; also where the places of the fields are known already."""
+        raw = form(field("model", b"speech"), FILE, field("prompt", b"speech"))
+        renamed = form(field("model", b"w/3"), FILE, field("prompt", b"speech"))
+        body = parse_audio(raw, TYPE)
+        places = tuple((part.name, part.start, part.end) for part in parts_of(raw, TYPE))
 
-        assert renamed == audio_upstream_body(raw, TYPE, parse_audio(raw, TYPE), "w/3")
+        assert renamed == audio_upstream_body(raw, TYPE, body, "w/3")
+        assert renamed == audio_upstream_body(raw, TYPE, body.changed(places=places), "w/3")
 
 
 class TestUsage:
