@@ -74,7 +74,7 @@ class Prompts:
 
 def http_request(body: bytes) -> bytes:
     """A chat request on the wire, keep-alive."""
-    head = f"POST {PATH} HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"
+    head = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     return head.encode() + b"content-length: %d\r\n\r\n%b" % (len(body), body)
 
 

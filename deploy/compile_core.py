@@ -35,6 +35,7 @@ ACCOUNTS = (
     "gateway/teams/access.py",
     "gateway/teams/caller.py",
     "gateway/teams/directory.py",
+    "gateway/teams/open_mode.py",
     "gateway/teams/permits.py",
     "gateway/teams/secret.py",
 )

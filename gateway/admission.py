@@ -80,7 +80,13 @@ class Admission:
 
     async def _found(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         try:
-            return self._access.caller(incoming.text_of, incoming.peer, incoming.all_of)
+            return self._access.caller(
+                incoming.text_of,
+                incoming.peer,
+                incoming.all_of,
+                fields=incoming.fields,
+                is_http_1_0=incoming.is_http_1_0,
+            )
         except Forbidden as refusal:
             _note(refusal, exchange)
             raise
@@ -91,7 +97,13 @@ class Admission:
     async def _surely(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         """Before a key is refused, the store is heard once more."""
         try:
-            return await self._access.sure_caller(incoming.text_of, incoming.peer, incoming.all_of)
+            return await self._access.sure_caller(
+                incoming.text_of,
+                incoming.peer,
+                incoming.all_of,
+                fields=incoming.fields,
+                is_http_1_0=incoming.is_http_1_0,
+            )
         except (InvalidKey, Forbidden) as refusal:
             _note(refusal, exchange)
             raise

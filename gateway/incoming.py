@@ -48,6 +48,10 @@ class Incoming:
         return client[0] if client else None
 
     @property
+    def is_http_1_0(self) -> bool:
+        return self._scope.get("http_version") == "1.0"
+
+    @property
     def target(self) -> bytes:
         """Path and query as they came."""
         path: bytes = self._scope["raw_path"]

@@ -25,6 +25,7 @@ from gateway.teams.declared import Declared, declared_in
 from gateway.teams.directory import Directory
 from gateway.teams.following import Following
 from gateway.teams.idle_limits import idle_limits
+from gateway.teams.open_mode import OpenMode
 from gateway.teams.secret import Digester
 
 _log = logging.getLogger(__name__)
@@ -33,6 +34,12 @@ AGAIN_S = 0.5
 """Between two questions for the pepper of a store that is away."""
 SUM_DAYS = 5 * 366
 """For which sums are kept, at least: they are small, and years are compared."""
+
+
+_OPEN = {
+    "loopback": "neither teams nor a store are set: whoever is on this machine may ask, and nobody else",
+    "network": "neither teams nor a store are set, and server.open_mode is network: whoever reaches the port may ask",
+}
 
 
 class Tenancy:
@@ -64,6 +71,7 @@ class Tenancy:
             wall_clock=wall_clock,
             trusted_proxies=settings.server.trusted_proxies,
             is_open=self.is_open,
+            open_mode=OpenMode(is_network=settings.server.open_mode == "network", origins=settings.server.cors_origins),
             catch_up=self._following.catch_up,
         )
         quota = settings.quota
@@ -160,7 +168,7 @@ class Tenancy:
 
     def _say_what_is_kept(self) -> None:
         if self.is_open:
-            _log.warning("neither teams nor a store are set: whoever is on this machine may ask, and nobody else")
+            _log.warning(_OPEN[self._settings.server.open_mode])
         elif self._is_in_memory:
             _log.warning("store.url is not set: usage, budgets, and keys that are made while running end with it")
         for sentence in idle_limits(self._settings):

@@ -23,8 +23,8 @@ def wire(body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
     """A chat request as it goes over a connection that is kept."""
     more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
     head = (
-        f"POST {PATH} HTTP/1.1\r\nhost: proxy\r\ncontent-type: application/json\r\nauthorization: Bearer benchmark\r\n"
-        f"{more}content-length: {len(body)}\r\n\r\n"
+        f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        f"authorization: Bearer benchmark\r\n{more}content-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 

@@ -12,7 +12,13 @@ from gateway.teams.caller import Caller
 async def _caller(request: Request) -> Caller | None:
     access: Access = request.app.state.access
     incoming = Incoming(request.scope, request.receive)
-    return await access.sure_caller(incoming.text_of, incoming.peer, incoming.all_of)
+    return await access.sure_caller(
+        incoming.text_of,
+        incoming.peer,
+        incoming.all_of,
+        fields=incoming.fields,
+        is_http_1_0=incoming.is_http_1_0,
+    )
 
 
 AnyCaller = Annotated[Caller | None, Depends(_caller)]

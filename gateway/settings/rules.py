@@ -62,6 +62,14 @@ def _check_worker_url(value: str) -> str:
     return value
 
 
+def _check_origin(value: str) -> str:
+    if value != "*" and not re.fullmatch(
+        r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", value.lower()
+    ):
+        raise _rule("it must be an origin such as https://chat.example.com, without a path, or '*'")
+    return value.lower()
+
+
 def _check_token(value: str) -> str:
     if not _is_printable_ascii(value):
         raise _rule("it must be printable ASCII without spaces")
@@ -213,6 +221,7 @@ PriorityName = Literal["high", "normal", "low"]
 WhenAway = Literal["share", "closed"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Burst = Annotated[float, Field(gt=0, le=1)]
+Origin = Annotated[str, AfterValidator(_check_origin)]
 NotNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]

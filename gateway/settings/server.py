@@ -1,6 +1,6 @@
 """The groups for the process: where it listens, what it writes."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,7 @@ from gateway.settings.rules import (
     HeaderName,
     Networks,
     NotNegative,
+    Origin,
     Positive,
     Secret,
     Token,
@@ -81,6 +82,13 @@ class ServerSettings(Group):
         default=0, description="after SIGTERM requests are still taken for so long, while /readyz says 503 already"
     )
     shutdown_grace_s: int = Field(default=30, ge=0, description="how long running requests may take to end at a stop")
+    open_mode: Literal["loopback", "network"] = Field(
+        default="loopback",
+        description="who may ask where there are neither teams nor a store: this machine, or whoever reaches port",
+    )
+    cors_origins: Annotated[tuple[Origin, ...], Field(strict=False)] = Field(
+        default=(), description="origins of web pages that may ask, such as https://chat.example.com; '*' for all"
+    )
     admin_token: Secret | None = Field(
         default=None, description="bearer token for the routes under /warmgate; null: they are closed"
     )

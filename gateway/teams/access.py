@@ -6,19 +6,23 @@
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2s
+from types import MappingProxyType
 
 from gateway.errors import Forbidden, InvalidKey, StoreAway
 from gateway.teams.caller import Caller
 from gateway.teams.directory import Directory
-from gateway.teams.networks import Networks, address_in, source_of
+from gateway.teams.networks import Networks, source_of
+from gateway.teams.open_mode import OpenMode
 from gateway.teams.secret import Digester, hashed, is_same
 
 Header = Callable[[bytes], str | None]
 """The value of the header of a name in lower case; None: there is none, or an empty one."""
 
+NOTHING: Mapping[bytes, bytes] = MappingProxyType({})
+"""No header at all."""
 MOST_REMEMBERED = 4096
 AGAIN_S = 1.0
 """After which it is worth asking again when the store is away."""
@@ -38,6 +42,7 @@ class Access:
         wall_clock: Callable[[], float],
         trusted_proxies: Sequence[str] = (),
         is_open: bool = False,
+        open_mode: OpenMode = OpenMode(),  # noqa: B008  # it has no state
         catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """*catch_up* hears the store once more (`Following.catch_up`); None: there is none."""
@@ -46,6 +51,7 @@ class Access:
         self._wall_clock = wall_clock
         self._trusted_proxies = Networks(trusted_proxies)
         self._is_open = is_open
+        self._open_mode = open_mode
         self._catch_up = catch_up
         # HMAC is the dearer half of a digest; no secret can be read from its SHA-256. Of keys that are known only, so
         # that nobody else can push them out.
@@ -96,20 +102,29 @@ class Access:
                 self._marked.clear()
             self._marked[self._mark(said)] = caller
 
-    def caller(self, header: Header, peer: str | None, forwarded_for: Header | None = None) -> Caller | None:
+    def caller(
+        self,
+        header: Header,
+        peer: str | None,
+        forwarded_for: Header | None = None,
+        *,
+        fields: Mapping[bytes, bytes] = NOTHING,
+        is_http_1_0: bool = False,
+    ) -> Caller | None:
         """Who asks; None: somebody on this machine, of whom nothing is asked. Some 1.2 us.
 
         *peer* is the address at the other end of the connection; None: a unix socket. *forwarded_for* gives a header as
         *header* does, but all of its values, joined by commas: without it what proxies say is not heard, as anybody
-        could have said the first value.
+        could have said the first value. *fields* is what `OpenMode.check` looks at: without it nobody on a network is
+        served where there are no keys.
 
         Raises:
             InvalidKey: no key, one that is not known, or one that counts no more.
-            Forbidden: ``source_not_allowed``: a key that may not be used from there.
+            Forbidden: ``source_not_allowed``: a key that may not be used from there; ``open_mode``: there are no keys.
             StoreAway: a key that is not known, while the store is away.
         """
         if self._is_open and not self._directory.teams:
-            self._check_local(header, peer)
+            self._open_mode.check(fields, peer, is_http_1_0=is_http_1_0)
             return None
         secret = _secret_in(header)
         if not secret.isascii():
@@ -132,20 +147,28 @@ class Access:
                 raise
         return caller
 
-    async def sure_caller(self, header: Header, peer: str | None, forwarded_for: Header | None = None) -> Caller | None:
+    async def sure_caller(
+        self,
+        header: Header,
+        peer: str | None,
+        forwarded_for: Header | None = None,
+        *,
+        fields: Mapping[bytes, bytes] = NOTHING,
+        is_http_1_0: bool = False,
+    ) -> Caller | None:
         """As `caller`, but nobody is refused for a key before the store was heard once more.
 
         So a key that was made, unblocked or given another secret by one gateway counts at every other at once. Known
         callers do not wait for it.
         """
         try:
-            return self.caller(header, peer, forwarded_for)
+            return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
         except InvalidKey:
             if self._catch_up is None:
                 raise
         with suppress(StoreAway):  # then the directory is behind, and the same question has another answer
             await self._catch_up()
-        return self.caller(header, peer, forwarded_for)
+        return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
 
     def _check(self, caller: Caller, digest: str) -> None:
         """Of a key whose secret is right, or was."""
@@ -169,16 +192,6 @@ class Access:
             text = f"The API key {caller.key.id!r} may not be used from {where}"
             raise Forbidden(text, code="source_not_allowed")
 
-    def _check_local(self, header: Header, peer: str | None) -> None:
-        """Whatever comes by a proxy comes from this machine, whoever sent it: proxies say so in one header at least."""
-        address = None if peer is None else address_in(peer)
-        is_local = peer is None or (address is not None and address.is_loopback)
-        if not is_local or any(header(name) is not None for name in _OF_PROXIES):
-            raise InvalidKey(
-                "Without keys only this machine may ask: declare teams with keys in the settings (teams), or name a "
-                "store (store.url) and make keys with: warmgate key create"
-            )
-
     def _unknown(self) -> InvalidKey | StoreAway:
         if self._directory.is_behind:
             text = "The API key is not known here, and the store of keys does not answer: it may be a new one"
@@ -197,7 +210,6 @@ class Access:
 
 
 _BEARER = "Bearer "
-_OF_PROXIES = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via")
 
 
 def _secret_in(header: Header) -> str:

@@ -79,7 +79,7 @@ async def test_a_loop_that_is_held_shows() -> None:
         await send({"type": "http.response.body", "body": scope["path"].encode()})
 
     transport = httpx.ASGITransport(watched(app, Watch()))
-    async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         await client.get(PATH)
         answer = (await client.get("/somewhere")).text
         await asyncio.sleep(0)

@@ -42,7 +42,7 @@ def gateway() -> Iterator[Target]:
 
 def request(path: str, body: bytes, headers: Headers, *, method: str = "POST") -> bytes:
     if b"host" not in dict(headers):
-        headers = [(b"host", b"w"), *headers]
+        headers = [(b"host", b"localhost"), *headers]
     lines = [method.encode() + b" " + path.encode() + b" HTTP/1.1"]
     lines += [name + b": " + value for name, value in [*KEYS, *headers, (b"content-length", b"%d" % len(body))]]
     return b"\r\n".join(lines) + b"\r\n\r\n" + body

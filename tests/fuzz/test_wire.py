@@ -18,7 +18,7 @@ THINKING_S = 0.05
 """What is complete is mostly answered within this; after it the caller says that nothing more will come."""
 
 BODY = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": 2}).encode()
-HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: w\r\ncontent-type: application/json\r\n"
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 KEY = b"authorization: Bearer " + MARKER.encode() + b"\r\n"
 WITH_LENGTH = HEAD + KEY + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
 IN_CHUNKS = (
@@ -29,7 +29,7 @@ UPGRADING = (
     HEAD + b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\ncontent-length: %d\r\n\r\n" % len(BODY) + BODY
 )
 OLD = WITH_LENGTH.replace(b"HTTP/1.1", b"HTTP/1.0")
-GET = b"GET /v1/models HTTP/1.1\r\nhost: w\r\n\r\n"
+GET = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n"
 REQUESTS = [WITH_LENGTH, IN_CHUNKS, ASKING, UPGRADING, OLD, GET, GET + WITH_LENGTH + GET, IN_CHUNKS + GET]
 PIECES = [
     b"\r\n",

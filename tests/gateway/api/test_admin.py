@@ -39,7 +39,7 @@ class Admin:
     @asynccontextmanager
     async def client(self, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
         transport = httpx.ASGITransport(self.gateway)
-        async with httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=headers) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
             yield client
 
     async def workers(self) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ async def asking(tenancy: Tenancy, *, peer: str = "127.0.0.1") -> AsyncIterator[
     async with at_work(tenancy):
         api.state.access = tenancy.access
         transport = httpx.ASGITransport(api, client=(peer, 1234))
-        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client
 
 
@@ -55,7 +55,7 @@ async def test_where_there_are_no_teams_it_is_somebody_on_this_machine() -> None
     async with asking(a_tenancy()) as client:
         assert None is (await client.get("/who")).json()
     async with asking(a_tenancy(), peer="10.0.0.9") as client:
-        with pytest.raises(InvalidKey):
+        with pytest.raises(Forbidden):
             await client.get("/who")
 
 

@@ -69,7 +69,7 @@ class Stage:
     async def post(self, body: bytes = CHAT, *, query: str = "", **headers: str) -> httpx.Response:
         said = {"content-type": "application/json", "authorization": "Bearer the-admins"}
         said |= {name.replace("_", "-"): value for name, value in headers.items()}
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.api), base_url="http://gateway") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.api), base_url="http://localhost") as client:
             return await client.post(EXPLAIN + query, content=body, headers=said)
 
     async def explain(self, body: bytes = CHAT, *, query: str = "", **headers: str) -> Any:

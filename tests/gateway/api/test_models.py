@@ -33,7 +33,7 @@ async def serving(tenancy: Tenancy) -> AsyncIterator[httpx.AsyncClient]:
     api.include_router(router)
     api.state.access = tenancy.access
     api.state.models = the_models(tiny, a_model(name="org/big"), aliases={"tiny": ["gpt-4o", "gpt-4*"]})
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://gateway") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://localhost") as client:
         yield client
     await tenancy.aclose()
 

@@ -50,7 +50,7 @@ async def serving(
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         await api(scope if stop is None else {**scope, "state": {SCOPE_KEY: stop}}, receive, send)
 
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         yield client
 
 

@@ -42,7 +42,7 @@ def the_api(*workers: Fake) -> FastAPI:
 async def client(*workers: Fake) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(the_api(*workers))
     async with httpx.AsyncClient(
-        transport=transport, base_url="http://gateway", headers={"x-request-id": "r-1"}
+        transport=transport, base_url="http://localhost", headers={"x-request-id": "r-1"}
     ) as client:
         yield client
 
@@ -74,9 +74,8 @@ async def test_the_call_goes_on_as_it_came(method: str, path: str) -> None:
     """Method, path and query; a body has no meaning here and stays, as do the caller's credentials."""
     worker = Answers(200, KEPT)
     async with client(worker) as asking:
-        await asking.request(
-            method, path, content=b"x" * 9, headers={"authorization": "Bearer sk-secret", "x-tenant": "blue"}
-        )
+        headers = {"authorization": "Bearer sk-secret", "x-tenant": "blue", "content-type": "text/plain"}
+        await asking.request(method, path, content=b"x" * 9, headers=headers)
     (call,) = worker.calls
 
     assert (method, path, b"", False) == (call.method.decode(), call.path.decode(), call.body, call.streams)
@@ -194,7 +193,7 @@ async def guarded(worker: Fake, action: Action = "redact") -> AsyncIterator[http
     api.state.kept_responses = KeptResponses(the_models(a_model(worker)), ResponseOwners(), in_force)
     transport = httpx.ASGITransport(api, raise_app_exceptions=False)
     async with httpx.AsyncClient(
-        transport=transport, base_url="http://gateway", headers={"x-request-id": "r-1"}
+        transport=transport, base_url="http://localhost", headers={"x-request-id": "r-1"}
     ) as client:
         yield client
 

@@ -44,7 +44,7 @@ async def serving(
     headers = {"authorization": f"Bearer {SECRET}"}
     async with (
         at_work(tenancy),
-        httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://gateway", headers=headers) as client,
+        httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://localhost", headers=headers) as client,
     ):
         for each in entries:
             tenancy.stores.quota.book(each.record.team, partial(Entry.of, each.day, each.record))

@@ -59,7 +59,7 @@ class Administration:
         """None: without a key. An error that nobody foresaw comes out as its answer, 500."""
         headers = {} if who is None else {"authorization": f"Bearer s3cret-of-{who}"}
         transport = httpx.ASGITransport(self.api, raise_app_exceptions=False)
-        return httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=headers)
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers)
 
     async def get(self, path: str, *, who: str = "vi") -> Any:
         """The answer, which is a good one."""

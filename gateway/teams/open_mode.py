@@ -1,0 +1,140 @@
+"""Open mode: without teams and without a store nobody has a key, so it is decided by where a request comes from.
+
+1. The other end of the connection is this machine, and no header says that somebody else is behind it. A proxy on this
+   machine makes every stranger look local, so what proxies add closes it.
+2. The host that is meant is this machine. A page that has its own name resolve to 127.0.0.1 (DNS rebinding) is of the
+   same origin to a browser, but the header ``host`` has that name.
+3. No page of another origin sent it. Browsers send some requests before they ask, and then say where they come from;
+   a body without a content type is one of them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gateway.errors import Forbidden
+from gateway.teams.networks import address_in
+
+OF_PROXIES: Final = frozenset(
+    {
+        b"via",
+        b"forwarded",
+        b"x-forwarded",
+        b"x-forwarded-by",
+        b"x-forwarded-for",
+        b"x-forwarded-host",
+        b"x-forwarded-port",
+        b"x-forwarded-prefix",
+        b"x-forwarded-proto",
+        b"x-forwarded-scheme",
+        b"x-forwarded-server",
+        b"x-forwarded-ssl",
+        b"x-forwarded-uri",
+        b"x-original-forwarded-for",
+        b"x-original-host",
+        b"x-original-uri",
+        b"x-real-ip",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
+        b"x-amzn-trace-id",
+        b"x-envoy-external-address",
+        b"x-envoy-expected-rq-timeout-ms",
+        b"true-client-ip",
+        b"cf-connecting-ip",
+        b"fastly-client-ip",
+        b"cdn-loop",
+    }
+)
+"""Headers that proxies add, in lower case; one of them is enough."""
+ANY_ORIGIN: Final = "*"
+
+_OWN_SITES: Final = (b"", b"none", b"same-origin")
+_SHOWN: Final = 100  # characters of a value that is named
+_WHAT_TO_DO: Final = (
+    "Declare teams with keys in the settings (teams), or name a store (store.url) and make keys with: warmgate key "
+    "create; or set server.open_mode to network, to serve everybody who reaches this port."
+)
+
+
+class OpenMode:
+    """Who is served without a key. *is_network*: whoever reaches the port, but for pages of other origins.
+
+    *origins* are those whose pages may ask (``https://host:port``), or ``*`` for all.
+    """
+
+    __slots__ = ("_has_any_origin", "_is_network", "_origins")
+
+    def __init__(self, *, is_network: bool = False, origins: Iterable[str] = ()) -> None:
+        allowed = frozenset(origins)
+        self._is_network = is_network
+        self._has_any_origin = ANY_ORIGIN in allowed
+        self._origins = frozenset(origin.encode("ascii") for origin in allowed)
+
+    def check(self, fields: Mapping[bytes, bytes], peer: str | None, *, is_http_1_0: bool) -> None:
+        """Return if a request is to be served; some 0.6 us.
+
+        *fields* are the first values of its headers by their names in lower case, *peer* is the address at the other
+        end of the connection; None: a unix socket, which no browser can reach.
+
+        Raises:
+            Forbidden: ``open_mode``, with the reason and what to set.
+        """
+        fault = None if self._is_network else _outside(fields, peer, is_http_1_0=is_http_1_0)
+        if fault is not None:
+            text = f"Without keys this gateway serves only its own machine, and {fault}. {_WHAT_TO_DO}"
+            raise Forbidden(text, code="open_mode")
+        fault = None if peer is None else self._foreign(fields)
+        if fault is not None:
+            raise Forbidden(fault, code="open_mode")
+
+    def _foreign(self, fields: Mapping[bytes, bytes]) -> str | None:
+        """Of a request that a page of another origin may have sent."""
+        origin = fields.get(b"origin")
+        site = fields.get(b"sec-fetch-site", b"")
+        is_foreign = site not in _OWN_SITES or (origin is not None and not _is_same(origin, fields.get(b"host", b"")))
+        if is_foreign and not self._has_any_origin and origin not in self._origins:
+            name = _shown(origin) if origin is not None else f"sec-fetch-site: {_shown(site)}"
+            return f"A page of another origin sent this request ({name}). Allow that origin in server.cors_origins."
+        length = fields.get(b"content-length", b"0")
+        if (length != b"0" or b"transfer-encoding" in fields) and b"content-type" not in fields:
+            return "Without keys a request with a body needs a content-type. Send content-type: application/json."
+        return None
+
+
+def is_loopback(host: bytes) -> bool:
+    """Whether the value of a header ``host`` means this machine: localhost, 127.0.0.0/8 or [::1], on any port."""
+    name = host.lower()
+    if name.startswith(b"["):
+        return name == b"[::1]" or name.startswith(b"[::1]:")
+    name = name.partition(b":")[0]
+    if name in {b"localhost", b"127.0.0.1"}:
+        return True
+    address = address_in(name.decode("latin-1")) if name.startswith(b"127.") else None
+    return address is not None and address.is_loopback
+
+
+def _outside(fields: Mapping[bytes, bytes], peer: str | None, *, is_http_1_0: bool) -> str | None:
+    """Of a request that may come from another machine."""
+    if not OF_PROXIES.isdisjoint(fields):
+        name = next(name for name in fields if name in OF_PROXIES).decode("ascii")
+        return f"this request came through a proxy (header {name})"
+    if peer is None:
+        return None
+    address = address_in(peer)
+    if address is None or not address.is_loopback:
+        return f"this request comes from {_shown(peer.encode())}"
+    host = fields.get(b"host", b"")
+    if not is_loopback(host):
+        return f"this request is for the host {_shown(host)}, not for localhost"
+    if is_http_1_0 and fields.get(b"connection", b"").lower() == b"close":
+        # All that nginx says of itself by default, before 1.29.7.
+        return "this request looks like one of nginx (HTTP/1.0 with connection: close)"
+    return None
+
+
+def _is_same(origin: bytes, host: bytes) -> bool:
+    """Whether *origin* is that of this gateway, as the caller sees it."""
+    return origin.partition(b"://")[2].lower() == host.lower()
+
+
+def _shown(value: bytes) -> str:
+    return repr(value[:_SHOWN].decode("ascii", "replace"))
