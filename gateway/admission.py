@@ -9,6 +9,7 @@
 from collections.abc import Callable
 from typing import Final, Literal
 
+from cache_index import WorkerId
 from gateway.body import Body
 from gateway.errors import Forbidden, InvalidField, InvalidKey, QuotaSpent, RateLimited, Stopping
 from gateway.exchange import Account, Exchange
@@ -196,7 +197,7 @@ class Admission:
             return
         exchange.account = None
         reservation = account.reservation
-        outcome, used = _used(exchange, reservation, in_background=account.in_background)
+        outcome, used = _used(exchange, account, now)
         price = exchange.price or account.model.price
         cost_nano = to_nano(price.cost_usd(used.prompt, used.cached, used.completion))
         saved_nano = to_nano(price.saved_usd(used.cached))
@@ -290,9 +291,10 @@ def _note(refusal: InvalidKey | Forbidden, exchange: Exchange) -> None:
         exchange.team, exchange.key = refusal.whose
 
 
-def _used(exchange: Exchange, reservation: Reservation, *, in_background: bool) -> tuple[Outcome, Tokens]:
-    """How the request ended, and what it used."""
-    if in_background and exchange.attempts and (exchange.usage is None or not exchange.streams):
+def _used(exchange: Exchange, account: Account, now: float) -> tuple[Outcome, Tokens]:
+    """How the request ended, *now*, and what it used."""
+    reservation = account.reservation
+    if account.in_background and exchange.attempts and (exchange.usage is None or not exchange.streams):
         # The worker may go on however this ended, and what it says before its end counts for nothing.
         outcome: Outcome = "ok" if exchange.error is None else "aborted" if exchange.error in _CUT else "failed"
         if outcome != "failed" or exchange.streamed_events:
@@ -300,11 +302,11 @@ def _used(exchange: Exchange, reservation: Reservation, *, in_background: bool) 
     if exchange.error is None:
         usage = exchange.usage
         if usage is None:
-            return "ok", _seen(exchange, reservation)
+            return "ok", _seen(exchange, account, None)
         return "ok", Tokens(usage.prompt_tokens, usage.cached_tokens or 0, usage.completion_tokens)
     if exchange.error in _CUT:
-        return "aborted", _seen(exchange, reservation) if exchange.attempts else _NOTHING
-    return "failed", _seen(exchange, reservation) if exchange.streamed_events else _NOTHING
+        return "aborted", _seen(exchange, account, now) if exchange.attempts else _NOTHING
+    return "failed", _seen(exchange, account, None) if exchange.streamed_events else _NOTHING
 
 
 def _longest(exchange: Exchange, reservation: Reservation) -> Tokens:
@@ -313,14 +315,31 @@ def _longest(exchange: Exchange, reservation: Reservation) -> Tokens:
     return Tokens(prompt, min(prompt, int(exchange.hit_tokens)), reservation.most_completion)
 
 
-def _seen(exchange: Exchange, reservation: Reservation) -> Tokens:
+def _seen(exchange: Exchange, account: Account, aborted: float | None) -> Tokens:
     """Without the engine's count: the prompt, and an event of the stream for each token.
 
-    Of an answer that was to come whole nobody saw how much was generated: what was reserved. Where a stream told its
-    tokens one by one they are the count.
+    Of an answer that was to come whole nobody saw how much was generated: if it was *aborted* at that moment, what the
+    engine had the time for at its rate of late; else, or where that is not known, what was expected.
     """
     if exchange.usage is not None:
         return Tokens(exchange.usage.prompt_tokens, exchange.usage.cached_tokens or 0, exchange.usage.completion_tokens)
     prompt = round(exchange.prompt_tokens)
-    completion = exchange.streamed_events if exchange.streams else reservation.expected.completion
+    if exchange.streams:
+        completion: float = exchange.streamed_events
+    else:
+        reservation = account.reservation
+        generated = None if aborted is None else _generated(exchange, account, aborted)
+        completion = reservation.expected.completion if generated is None else generated * reservation.choices
+        completion = exchange.estimated_tokens = int(min(completion, reservation.most_completion) + 0.5)
     return Tokens(prompt, min(prompt, int(exchange.hit_tokens)), completion)
+
+
+def _generated(exchange: Exchange, account: Account, now: float) -> float | None:
+    """Tokens of one answer that a worker may have generated from when it was asked until *now*; None: nobody can say.
+
+    Part of that time the request may have waited, or its prompt been read: it is no less than what was generated.
+    """
+    if exchange.sent_at is None or exchange.backend is None or exchange.served_by != "worker":
+        return None
+    gap_s = account.model.fleet.usual_gap_s(WorkerId(exchange.backend))
+    return None if not gap_s else (now - exchange.sent_at) / gap_s

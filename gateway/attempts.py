@@ -308,6 +308,7 @@ class Attempts:
     async def _ask(self, candidate: Candidate, call: Call, *, is_last: bool) -> Attempt:
         """One worker, up to the first useful byte."""
         self.exchange.attempts += 1
+        self.exchange.sent_at = self._clock()
         model, booking, trace = self._model, self._booking, self.exchange.trace
         first_byte_s = None if is_last or booking is None else self._first_byte_s(booking)
         backend = model.latest.workers[candidate.worker]

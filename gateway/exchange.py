@@ -51,6 +51,7 @@ class Exchange:
         "continued",
         "cost_usd",
         "error",
+        "estimated_tokens",
         "fell_back",
         "first_byte",
         "guardrails",
@@ -71,6 +72,7 @@ class Exchange:
         "refused_by",
         "request_id",
         "saved_usd",
+        "sent_at",
         "served_by",
         "shows_hits",
         "started",
@@ -127,6 +129,10 @@ class Exchange:
         self.limits_left: tuple[tuple[bytes, bytes], ...] = ()
         """Headers that say what the caller's limits still have room for."""
         self.attempts = 0
+        self.sent_at: float | None = None
+        """When a backend was asked last."""
+        self.estimated_tokens: int | None = None
+        """Completion tokens that are charged although nobody counted them: by the time and the engine's rate."""
         self.continued = 0
         """Times that another worker went on with the stream."""
         self.status = 0

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 _NULL: Final = "null"
 _SOURCES: Final[dict[str | None, str]] = {None: _NULL, **{source: f'"{source}"' for source in get_args(Source)}}
-_AS_A_RULE: Final = ',"guardrails":[],"error":null,"trace_id":null'
+_AS_A_RULE: Final = ',"guardrails":[],"error":null,"trace_id":null,"estimated_tokens":null'
 """The end of a line that has nothing special to tell."""
 
 
@@ -65,7 +65,7 @@ class RequestLog:
         self._wall_clock = wall_clock
         self._asked = Fields("path", "team", "key", "model", "route", "rule", "status", "stream")
         self._served = Fields("worker", "prefill_worker", "backend", "strategy", "reason", "attempts", "continued")
-        self._rest = Fields("guardrails", "error", "trace_id")
+        self._rest = Fields("guardrails", "error", "trace_id", "estimated_tokens")
         self._is_failing = False
         self._second = -1
         self._date = ""
@@ -144,10 +144,11 @@ class RequestLog:
 
     def _what_else(self, exchange: Exchange) -> str:
         trace = exchange.trace
-        if trace is None and exchange.error is None and not exchange.guardrails:
+        estimated = exchange.estimated_tokens
+        if trace is None and exchange.error is None and not exchange.guardrails and estimated is None:
             return _AS_A_RULE
         trace_id = None if trace is None else f"{trace.trace_id:032x}"
-        return self._rest.encoded((exchange.guardrails, exchange.error, trace_id))
+        return self._rest.encoded((exchange.guardrails, exchange.error, trace_id, estimated))
 
 
 def _escaped(request_id: bytes) -> str:

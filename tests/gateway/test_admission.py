@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from gateway.tenancy import Tenancy
+from routing.booking import Ending, Outcome
 from tests.fakes.backends import Answers, BreaksAfter, Fake, Hangs, Refuses, Streams
 from tests.gateway.asgi import Caller
 from tests.gateway.examples import CHAT, CHAT_STREAM, DONE, HELLO, USAGE, WHOLE, WORLD, a_model
 from tests.gateway.tenancy_examples import AUTHORIZATION, a_team, a_tenancy, at_work, booked
 from tests.gateway.test_proxy import Stage
+from tests.routing.examples import a_request, book
 
 Headers = list[tuple[bytes, bytes]]
 KEY: Headers = [AUTHORIZATION]
@@ -70,6 +72,49 @@ async def test_an_aborted_stream_is_booked_by_what_was_streamed(blue: Tenancy) -
 
     assert ("aborted", 2) == (record.outcome, record.completion_tokens)
     assert 0 < record.prompt_tokens < 10
+
+
+@pytest.mark.parametrize(
+    ("after_s", "body", "charged"),
+    [
+        (2.0, {}, 50),
+        (2.0, {"n": 3}, 150),
+        (100.0, {"max_tokens": 200}, 200),
+        (0.0, {"max_tokens": 200}, 0),
+    ],
+    ids=["by the time", "of each answer", "no more than was asked for", "at once"],
+)
+async def test_an_aborted_whole_answer_is_charged_by_the_rate_of_its_worker(
+    blue: Tenancy, after_s: float, body: dict[str, Any], charged: int
+) -> None:
+    """At 40 ms a token; the log says that it is an estimate."""
+    worker = Hangs()
+    stage = a_stage(blue, worker)
+    fleet = stage.model.fleet
+    booking = book(fleet, a_request("x" * 10), 0.0)
+    fleet.first_byte(booking, 1.0)
+    fleet.release(booking, Outcome(Ending.ANSWERED, 160, 0, 101), 5.0)
+    caller = Caller(json.dumps({**json.loads(CHAT), **body}).encode(), headers=KEY)
+    async with stage.serving(caller) as task:
+        await worker.hanging.wait()
+        stage.clock.now += after_s
+        caller.leave()
+        await task
+    (record,) = await booked(blue, 1)
+
+    assert ("aborted", charged) == (record.outcome, record.completion_tokens)
+    assert charged == stage.line["estimated_tokens"]
+
+
+async def test_an_aborted_whole_answer_of_an_unknown_rate_is_charged_as_expected(blue: Tenancy) -> None:
+    worker = Hangs()
+    caller = Caller(CHAT, headers=KEY)
+    async with a_stage(blue, worker).serving(caller) as task:
+        await worker.hanging.wait()
+        caller.leave()
+        await task
+
+    assert [512] == [record.completion_tokens for record in await booked(blue, 1)]
 
 
 async def test_nothing_is_charged_for_what_fails(blue: Tenancy) -> None:

@@ -68,6 +68,7 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
         attempts=2,
         status=200,
         guardrails=("pii:request:redact",),
+        estimated_tokens=12,
         first_byte=100.25,
         usage=Usage(64, 9, 48),
     )
@@ -105,6 +106,7 @@ async def test_a_line_has_exactly_these_fields(log: RequestLog, sink: Sink) -> N
         "guardrails": ["pii:request:redact"],
         "error": None,
         "trace_id": "0af7651916cd43dd8448eb211c80319c",
+        "estimated_tokens": 12,
     }
     (line,) = sink.lines
 
@@ -126,6 +128,7 @@ async def test_what_is_not_known_is_null(log: RequestLog, sink: Sink) -> None:
         "worker",
         "prefill_worker",
         "trace_id",
+        "estimated_tokens",
         "strategy",
         "reason",
         "hit_source",
@@ -204,6 +207,7 @@ def endings(draw: st.DrawFn) -> EndedRequest:
         prompt_blocks=draw(COUNTS),
         first_byte=draw(st.none() | SECONDS.map(lambda after: 100.0 + after)),
         usage=draw(st.none() | st.builds(Usage, COUNTS, COUNTS, st.none() | COUNTS)),
+        estimated_tokens=draw(st.none() | COUNTS),
         guardrails=tuple(draw(st.lists(st.text(max_size=4), max_size=2))),
         error=draw(NAMES),
     )
@@ -247,6 +251,7 @@ def as_an_encoder_has_it(ended: EndedRequest) -> bytes:
             "guardrails": of.guardrails,
             "error": of.error,
             "trace_id": of.trace and f"{of.trace.trace_id:032x}",
+            "estimated_tokens": of.estimated_tokens,
         }
     )
 
