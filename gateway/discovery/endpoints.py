@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from gateway.discovery.found import Found, one_per_address, url_of
 from gateway.kubernetes.objects import Endpoint, EndpointSlice, Port
 from gateway.settings import ServiceSettings, WorkerSettings
+from gateway.settings.rules import id_of_address
 
 
 def workers_of(slices: Sequence[EndpointSlice], service: ServiceSettings) -> Found:
@@ -57,7 +58,7 @@ def _workers(endpoints: Sequence[Endpoint], port: Port, service: ServiceSettings
         is_pod = target is not None and target.kind == "Pod" and bool(target.name)
         yield WorkerSettings(
             url=url,
-            id=pod_id(target.name, service.namespace) if target is not None and is_pod else url,
+            id=pod_id(target.name, service.namespace) if target is not None and is_pod else id_of_address(url),
             uid=(target.uid or None) if target is not None else None,
             zone=endpoint.zone or None,
             role=service.role,

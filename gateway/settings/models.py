@@ -31,6 +31,7 @@ from gateway.settings.rules import (
     Token,
     WorkerUrl,
     endpoint,
+    id_of_address,
     repeated,
     unless_contradictory,
 )
@@ -40,7 +41,8 @@ from routing.strategies import NAMES
 class WorkerSettings(Group):
     url: WorkerUrl = Field(description="address of the model server, e.g. http://10.0.0.5:8000")
     id: Token = Field(
-        default_factory=lambda fields: fields["url"], description="name in headers, logs and metrics; default: its url"
+        default_factory=lambda fields: id_of_address(fields["url"]),
+        description="name in headers, logs and metrics; default: worker- and a digest of its url",
     )
     api_key: Secret | None = Field(default=None, description="key sent to this worker as a bearer token")
     tier: int = Field(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
@@ -283,6 +284,14 @@ def endpoint(url: str) -> str:
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return f"{parts.scheme}://{parts.hostname}:{port}{parts.path}"
+
+
+def id_of_address(url: str) -> str:
+    """A worker's id where none was given: the same for every spelling of *url*, and without the address in it.
+
+    Ids reach callers in headers and errors, and addresses inside the cluster are not theirs to see.
+    """
+    return f"worker-{sha256(endpoint(url).encode()).hexdigest()[:8]}"
 
 
 def unless_contradictory(group: GroupT, found: Sequence[Contradiction]) -> GroupT:

@@ -61,7 +61,11 @@ class TellingWorker:
     def entry(self) -> dict[str, Any]:
         """As settings have it."""
         endpoint, replay = (proxy.url.replace("http", "tcp") for proxy in self._proxies)
-        return {"url": self.worker.url, "kv_events": {"endpoint": endpoint, "replay_endpoint": replay}}
+        return {
+            "id": self.worker.url,
+            "url": self.worker.url,
+            "kv_events": {"endpoint": endpoint, "replay_endpoint": replay},
+        }
 
     async def fall_silent(self) -> None:
         """Nobody reaches the ports of its events any more."""

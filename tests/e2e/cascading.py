@@ -18,7 +18,7 @@ from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess
 from tests.e2e.governed import OWNER, bearer
-from tests.e2e.stack import quick
+from tests.e2e.stack import called_by_its_url, quick
 from tests.fakes.bedrock import REGION
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def served_as_tiny(models: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         {
             "upstream_model": "tiny",
             **model,
-            "workers": [{"url": each} if isinstance(each, str) else each for each in model["workers"]],
+            "workers": [called_by_its_url(each) for each in model["workers"]],
         }
         for model in models
     ]

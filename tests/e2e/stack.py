@@ -59,12 +59,20 @@ class Stack:
         return requests
 
 
+def called_by_its_url(worker: str | Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of `models[].workers`."""
+    return {"id": worker, "url": worker} if isinstance(worker, str) else {"id": worker["url"], **worker}
+
+
 @asynccontextmanager
 async def gateway(
     workers: Sequence[str | Mapping[str, Any]], *, model: Mapping[str, Any] | None = None, **groups: Any
 ) -> AsyncIterator[Stack]:
-    """The gateway before *workers*, on the running loop; *groups* are settings beside the models."""
-    entries = [{"url": worker} if isinstance(worker, str) else dict(worker) for worker in workers]
+    """The gateway before *workers*, on the running loop; *groups* are settings beside the models.
+
+    The id of a worker is its url where none is given, so that a test can compare the two.
+    """
+    entries = [called_by_its_url(worker) for worker in workers]
     settings = build(
         {
             "models": [{"name": "tiny", "aliases": ["gpt-4o"], "workers": entries, **(model or {})}],

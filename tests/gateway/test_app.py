@@ -13,6 +13,7 @@ import pytest
 from gateway.app import create_app
 from gateway.entrance import Gateway
 from gateway.settings import build
+from gateway.settings.rules import id_of_address
 from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
 from tests.fakes.engine import Page, fake_engine
@@ -168,13 +169,13 @@ async def test_it_serves_by_a_worker_that_is_there() -> None:
             metrics = await get(gateway, "/metrics")
 
     assert (200, {"tiny": "ready"}) == (ready.status, ready.json["models"])
-    assert (200, url.encode(), b"prefix_aware") == (
+    assert (200, id_of_address(url).encode(), b"prefix_aware") == (
         asked.status,
         asked.headers[b"x-warmgate-worker"],
         asked.headers[b"x-warmgate-strategy"],
     )
     assert b'warmgate_requests_total{model="tiny",status="200"} 1.0\n' in metrics.body
-    assert f'warmgate_worker_connections{{model="tiny",worker="{url}"}} 1.0\n'.encode() in metrics.body
+    assert f'warmgate_worker_connections{{model="tiny",worker="{id_of_address(url)}"}} 1.0\n'.encode() in metrics.body
     assert b"_created" not in metrics.body
 
 
@@ -210,7 +211,7 @@ async def test_the_end_closes_everything() -> None:
             open_ = (await get(gateway, "/metrics")).body
         closed = (await get(gateway, "/metrics")).body
     gc.collect()
-    name = f'warmgate_worker_connections{{model="tiny",worker="{url}"}}'.encode()
+    name = f'warmgate_worker_connections{{model="tiny",worker="{id_of_address(url)}"}}'.encode()
 
     assert name + b" 1.0" in open_
     assert name + b" 0.0" in closed

@@ -23,7 +23,7 @@ def test_the_short_form_is_an_adapter_that_is_not_loaded() -> None:
 
     assert subject is not None
     assert Adapter("poet", "tiny") == subject.adapter
-    assert ("poems", {"a": "http://a:1", "http://b:1": "http://b:1"}) == (subject.model, subject.addresses)
+    assert ("poems", {"a": "http://a:1", "worker-e6e6e25d": "http://b:1"}) == (subject.model, subject.addresses)
 
 
 def test_the_long_form_says_how_it_is_loaded() -> None:

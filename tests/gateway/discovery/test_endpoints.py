@@ -38,10 +38,11 @@ def test_ranks_are_said_of_the_whole_service() -> None:
     assert 4 == worker.ranks
 
 
-def test_where_no_pod_stands_behind_it_the_address_is_its_name() -> None:
+def test_where_no_pod_stands_behind_it_its_id_comes_from_the_address() -> None:
+    """The id does not show the address."""
     (worker,) = found(a_slice("s", an_endpoint("10.0.0.1"))).workers
 
-    assert ("http://10.0.0.1:8000", None, None) == (worker.id, worker.uid, worker.zone)
+    assert ("worker-3a8c9b14", None, None) == (worker.id, worker.uid, worker.zone)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ async def test_no_file_yet_is_no_fault(path: Path) -> None:
         write(path, "- url: http://a:1\n")
         second = await next_of(sets)
 
-    assert ([], ["http://a:1"], []) == ([w.id for w in first], [w.id for w in second], refused)
+    assert ([], ["worker-34e94dd0"], []) == ([w.id for w in first], [w.id for w in second], refused)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ async def test_what_cannot_be_taken_is_told_and_passed_over(path: Path, text: st
             write(path, "- url: http://b:1\n")
         workers = waiting.result()
 
-    assert ["http://b:1"] == [worker.id for worker in workers]
+    assert ["worker-e6e6e25d"] == [worker.id for worker in workers]
     assert 1 == len(refused)
     assert refused[0].startswith(str(path))
     assert refused[0].endswith(fault)

@@ -84,11 +84,14 @@ class TestRepetition:
         ] == sentences(text)
 
     def test_an_id_is_one_worker(self) -> None:
-        """An id that was given may not be another's, nor another's address."""
-        text = with_model(workers=[{"url": "http://a"}, {"url": "http://b", "id": "http://a"}])
+        """An id that was given may not be another's, nor the one that another's address makes."""
+        text = with_model(workers=[{"url": "http://a"}, {"url": "http://b", "id": "worker-677a0eb9"}])
 
         assert [
-            "models[0].workers[1].id is 'http://a'; each must be its own, and this is that of models[0].workers[0].id."
+            (
+                "models[0].workers[1].id is 'worker-677a0eb9'; each must be its own, and this is that of "
+                "models[0].workers[0].id."
+            )
         ] == sentences(text)
 
     def test_two_models_may_share_a_worker(self) -> None:
@@ -116,18 +119,18 @@ class TestRepetition:
             )
         ] == sentences(text)
 
-    def test_an_address_that_is_given_as_an_id_is_that_address(self) -> None:
-        """An id that was not given is the url."""
+    def test_an_id_that_was_not_given_stands_for_its_address(self) -> None:
+        """An id that was not given is a digest of the url."""
         text = """
         models:
           - {name: base, workers: [{url: "http://a"}]}
-          - {name: other, workers: [{url: "http://b", id: "http://a"}]}
+          - {name: other, workers: [{url: "http://b", id: "worker-677a0eb9"}]}
         """
 
         assert [
             (
-                "models[1].workers[0].id is 'http://a'; an id stands for one url in all models, and this one stands "
-                "already for models[0].workers[0].url."
+                "models[1].workers[0].id is 'worker-677a0eb9'; an id stands for one url in all models, and this one "
+                "stands already for models[0].workers[0].url."
             )
         ] == sentences(text)
 

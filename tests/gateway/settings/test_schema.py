@@ -59,7 +59,7 @@ def test_settings_are_built_from_parts() -> None:
     """A test or a benchmark needs no file."""
     settings = Settings(models=(ModelSettings(name="tiny", workers=(WorkerSettings(url="http://a"),)),))
 
-    assert "http://a" == settings.models[0].workers[0].id
+    assert "worker-677a0eb9" == settings.models[0].workers[0].id
 
 
 @pytest.mark.parametrize(

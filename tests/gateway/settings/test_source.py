@@ -20,7 +20,7 @@ def test_the_smallest_file_is_enough(tmp_path: Path) -> None:
     assert ("tiny", ("gpt-4o",), "prefix_aware") == (model.name, model.aliases, model.strategy)
     assert "tiny" == model.upstream_model
     assert "http://127.0.0.1:18101" == model.workers[0].url
-    assert "http://127.0.0.1:18101" == model.workers[0].id
+    assert "worker-651d3da8" == model.workers[0].id
     assert model.bedrock is None
 
 
