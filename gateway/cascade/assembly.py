@@ -17,6 +17,7 @@ from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
 from gateway.backends.bedrock.backend import BedrockBackend
 from gateway.backends.bedrock.bearer import BearerSigner
 from gateway.backends.bedrock.endpoint import Timeouts as BedrockTimeouts
+from gateway.backends.bedrock.output_caps import output_cap
 from gateway.backends.openai_endpoint import PATHS, OpenAIEndpoint
 from gateway.cascade.allowance import Rates
 from gateway.cascade.canary import CanaryRules
@@ -148,7 +149,7 @@ class Cascades:
             price=price if bedrock.price is None else price_of(bedrock.price, None),
             paths=BEDROCK_PATHS,
             context_tokens=bedrock.context_tokens,
-            max_output_tokens=bedrock.max_output_tokens,
+            max_output_tokens=bedrock.max_output_tokens or output_cap(bedrock.model_id),
             default_max_tokens=bedrock.default_max_tokens,
             output_weight=CLAUDE_OUTPUT_WEIGHT if _weighs_more(bedrock.model_id) else 1.0,
             made_from=made_from,
@@ -168,6 +169,7 @@ class Cascades:
             max_output_tokens=bedrock.max_output_tokens,
             reasoning_field=bedrock.reasoning_field,
             timeouts=BedrockTimeouts(first_event_s=bedrock.first_event_timeout_s),
+            learnt=self.targets.of(_bedrock_key(bedrock, settings)).learnt,
         )
 
     def _openai(

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from gateway.backends.bedrock.learnt import Learnt
 from gateway.cascade.allowance import Allowance, Rates
 from gateway.cascade.breaker import FallbackBreaker
 
@@ -46,6 +47,8 @@ class Target:
     checked: Checked | None = None
     access: Hashable = None
     """How the gateway proves who it is there."""
+    learnt: Learnt = field(default_factory=Learnt)
+    """What it has refused, of Bedrock."""
     is_legacy: bool = False
     """AWS is about to take the model away."""
 

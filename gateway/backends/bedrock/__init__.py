@@ -13,6 +13,8 @@ What goes out, pure:
     parameters.py, reasoning.py
                       every other field, and what becomes of it
     family.py         what each family of models takes
+    output_caps.py    the most output of each model
+    learnt.py         what a target has refused, which no later request asks of it
     healing.py        a request without what Bedrock says the model does not support
 What comes back, pure:
     answer.py         a Converse answer -> an OpenAI chat completion

@@ -11,7 +11,9 @@ from gateway.backends.backend import Call, Headers, Reply
 from gateway.backends.bedrock.converse_wire import ConverseWire
 from gateway.backends.bedrock.endpoint import Endpoint, Signer, Timeouts, deadline, translated_errors
 from gateway.backends.bedrock.errors import Fault, fault_of_reply, public_id
+from gateway.backends.bedrock.learnt import Learnt
 from gateway.backends.bedrock.openai_wire import OpenAIWire
+from gateway.backends.bedrock.output_caps import output_cap
 from gateway.backends.bedrock.reply import ChunkSource, StreamReply, WholeReply
 from gateway.backends.bedrock.wire import Heading, Question, Wire
 from gateway.errors import ClientError, ReplyBroken
@@ -19,8 +21,8 @@ from gateway.errors import ClientError, ReplyBroken
 _log = logging.getLogger(__name__)
 
 _MAX_LISTED_FIELDS = 32
-_MOST_FIELDS_LEFT_OUT = 2
-"""Of one call, because the model does not know them: a model that refuses more is asked for something else."""
+_MOST_MENDED = 4
+"""Times that one call is mended: a model that refuses more is asked for something else."""
 
 
 class BedrockBackend:
@@ -45,13 +47,14 @@ class BedrockBackend:
         wire: Literal["converse", "openai"] = "converse",
         reasoning_field: str = "reasoning_content",
         timeouts: Timeouts | None = None,
+        learnt: Learnt | None = None,
     ) -> None:
         """*client* is shared, and closed by its owner. *endpoint_url* takes the place of the region's own address.
 
-        *max_output_tokens* (or *max_tokens_limit*, its older name) is the most that the model takes, *context_tokens*
-        the most of prompt and output together. *family* names whose rules requests follow; ``auto`` is told by the id.
-        *reasoning_field* is where a reasoning model's thoughts go; vLLM has called it ``reasoning_content`` and
-        ``reasoning``.
+        *max_output_tokens* (or *max_tokens_limit*, its older name) is the most that the model takes, by default as its
+        id tells, *context_tokens* the most of prompt and output together. *family* names whose rules requests follow;
+        ``auto`` is told by the id. *reasoning_field* is where a reasoning model's thoughts go; vLLM has called it
+        ``reasoning_content`` and ``reasoning``. *learnt* is what the target has refused; by default nothing yet.
 
         Raises:
             ValueError: *model_id*, *region* or *endpoint_url* cannot make an address, or there is no such *family*.
@@ -64,7 +67,7 @@ class BedrockBackend:
             endpoint_url=endpoint_url,
             timeouts=timeouts,
         )
-        most = max_output_tokens or max_tokens_limit
+        most = max_output_tokens or max_tokens_limit or output_cap(model_id)
         self._wire: Wire
         if wire == "openai":
             self._wire = OpenAIWire(model_id, default_max_tokens=default_max_tokens, max_output_tokens=most)
@@ -79,8 +82,7 @@ class BedrockBackend:
         self._id = f"bedrock:{public_id(model_id)}"
         self._reasoning_field = reasoning_field
         self._timeouts = timeouts
-        self._unknown_fields: list[str] = []
-        """Of requests, that the model has refused. As few as there are fields."""
+        self._learnt = learnt or Learnt()
 
     @property
     def id(self) -> str:
@@ -97,8 +99,10 @@ class BedrockBackend:
         if call.path.partition(b"?")[0] != b"/v1/chat/completions":
             raise ClientError("the Bedrock fallback serves chat completions only")
         question = self._wire.question(call)
-        for field in self._unknown_fields:
-            question = question.without(field) or question
+        for refused in self._learnt.unsupported:
+            question = question.without(refused) or question
+        if self._learnt.max_output_tokens is not None:
+            question = question.limited(self._learnt.max_output_tokens) or question
         limit_s = self._timeouts.whole_answer_s
         if question.streams:
             limit_s = self._timeouts.first_event_s
@@ -109,22 +113,37 @@ class BedrockBackend:
 
     async def _ask(self, call: Call, question: Question) -> Reply:
         """Ask, and ask again where Bedrock names what is to be mended."""
-        left_out, is_renewed = 0, False
+        mended, is_renewed = 0, False
         while True:
             reply = await self._attempt(call, question)
             if not isinstance(reply, _Refusal):
                 return reply
             fault = reply.fault
-            mended = question.without(fault.unsupported) if fault.unsupported else None
-            if mended is not None and left_out < _MOST_FIELDS_LEFT_OUT:
-                left_out += 1
-                self._leave_out(str(fault.unsupported))
-                question = mended
+            other = self._mended(question, fault) if mended < _MOST_MENDED else None
+            if other is not None:
+                mended += 1
+                question = other
             elif fault.means_expired and not is_renewed:
                 is_renewed = True
                 self._endpoint.forget_credentials()
             else:
                 return reply.to_reply()
+
+    def _mended(self, question: Question, fault: Fault) -> Question | None:
+        """*question* without what *fault* has against it, which is remembered; None if it cannot be mended."""
+        if fault.unsupported is not None:
+            other = question.without(fault.unsupported)
+            if other is not None and self._learnt.leave_out(fault.unsupported):
+                _log.warning("%s does not support the field %s: it is left out", self._id, fault.unsupported.field)
+            return other
+        if fault.output_limit is None:
+            return None
+        tokens = fault.output_limit.tokens
+        # "lower than N" may be meant so.
+        other = question.limited(tokens) or question.limited(tokens - 1)
+        if other is not None and fault.output_limit.is_of_model and self._learnt.lower_output(other.max_tokens):
+            _log.warning("%s takes %d output tokens at most: requests are cut to them", self._id, other.max_tokens)
+        return other
 
     async def _attempt(self, call: Call, question: Question) -> "Reply | _Refusal":
         response = await self._endpoint.post(question.path, question.payload)
@@ -152,11 +171,6 @@ class BedrockBackend:
             await source.aclose()
             return _Refusal(first, response)
         return StreamReply(headers=headers, first=first, rest=source, idle_s=self._timeouts.idle_s)
-
-    def _leave_out(self, field: str) -> None:
-        if field not in self._unknown_fields:
-            self._unknown_fields.append(field)
-            _log.warning("%s does not support the field %s: from here on it is left out", self._id, field)
 
 
 class _Refusal:

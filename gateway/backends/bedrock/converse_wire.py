@@ -10,6 +10,7 @@ from gateway.backends.bedrock.endpoint import model_segment
 from gateway.backends.bedrock.errors import Fault
 from gateway.backends.bedrock.family import family_of
 from gateway.backends.bedrock.frame import Event, read_frame
+from gateway.backends.bedrock.learnt import Unsupported
 from gateway.backends.bedrock.request import ConverseRequest, to_converse
 from gateway.backends.bedrock.stream import ChunkWriter
 from gateway.backends.bedrock.wire import Heading
@@ -52,8 +53,16 @@ class ConverseQuestion:
     def translator(self, heading: Heading) -> "ConverseTranslator":
         return ConverseTranslator(self._writer(heading))
 
-    def without(self, field: str) -> "ConverseQuestion | None":
-        request = self.request.without(field)
+    @property
+    def max_tokens(self) -> int:
+        return self.request.max_tokens
+
+    def without(self, refused: Unsupported) -> "ConverseQuestion | None":
+        request = self.request.without(refused)
+        return None if request is None else replace(self, request=request)
+
+    def limited(self, max_tokens: int) -> "ConverseQuestion | None":
+        request = self.request.limited(max_tokens)
         return None if request is None else replace(self, request=request)
 
     @property

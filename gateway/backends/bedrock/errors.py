@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from gateway.backends.bedrock.json_object import read_object
+from gateway.backends.bedrock.learnt import OutputLimit, Unsupported
 from gateway.errors import ReplyBroken, UpstreamError, UpstreamTimeout
 from gateway.overflow import is_overflow
 
@@ -56,8 +57,10 @@ class Fault:
     code: str | None
     message: str
     retry_after_s: int | None = None
-    unsupported: str | None = None
+    unsupported: Unsupported | None = None
     """The field of the request that the model does not know, where that is all that Bedrock has against it."""
+    output_limit: OutputLimit | None = None
+    """The output limit that the request may have, where it asks for more than that."""
 
     @property
     def means_expired(self) -> bool:
@@ -134,7 +137,45 @@ _NO_SUCH_MODEL = re.compile(
     re.IGNORECASE,
 )
 
-_UNSUPPORTED = re.compile(r"model doesn.t support the ([\w.]{1,64}) field", re.IGNORECASE)
+_NAME = r"[`'\"]?(?P<field>[\w.]{1,64})[`'\"]?"
+_UNSUPPORTED = tuple(
+    re.compile(wording, re.IGNORECASE)
+    for wording in (
+        rf"model doesn.t support the {_NAME} field",  # Converse
+        # Claude names two in "cannot both be specified for this model. Please use only one."
+        rf"[`'\"]?(?P<beside>\w{{1,64}})[`'\"]? and {_NAME} cannot both be (?:specified|set|used)",
+        # Claude of sampling fields from Opus 4.7 on, and of thinking.type.enabled
+        rf"{_NAME} (?:is|are) (?:deprecated|not supported|unsupported|not allowed) (?:for|with|by|on) this model",
+        rf"unsupported (?:parameter|value): {_NAME}",  # OpenAI
+        rf"unrecognized request arguments? supplied: {_NAME}",
+        rf"extraneous key \[{_NAME}\] is not permitted",  # schemas of Bedrock's models
+        rf"\b{_NAME}: Extra inputs are not permitted",  # pydantic, as Anthropic and vLLM have it
+    )
+)
+_NEVER_A_FIELD = {"model", "it", "this", "that", "feature"}
+
+_MODEL_LIMITS = tuple(
+    re.compile(wording, re.IGNORECASE)
+    for wording in (
+        r"maximum tokens you requested exceeds the model limit of (\d{1,9})",  # Converse
+        r"max_?tokens\W{1,4}\d{1,9} > (\d{1,9})",  # Claude: "max_tokens: 100000 > 64000, which is the maximum allowed"
+        r"supports at most (\d{1,9}) (?:completion|output) tokens",  # OpenAI
+        r"max_?(?:completion_|output_)?tokens\b\D{0,120}(?:less than or equal to|at most|must not exceed|cannot exceed)"
+        r"\D{0,3}(\d{1,9})",
+    )
+)
+_CONTEXT_LIMITS = tuple(
+    re.compile(wording, re.IGNORECASE)
+    for wording in (
+        # vLLM, of max_tokens that are too large; the second number counts the prompt
+        r"maximum context length (?:is|of) (\d{1,9}) tokens\D{1,80}?has (\d{1,9}) input tokens",
+        # OpenAI and older vLLM, which tell the prompt's part of what was requested
+        r"maximum context length (?:is|of) (\d{1,9}) tokens\D{1,80}?\d{1,9} tokens \((\d{1,9}) in the (?:mess|prompt)",
+    )
+)
+_CLAUDE_CONTEXT = re.compile(r"exceed context limit: (\d{1,9}) \+ \d{1,9} > (\d{1,9})", re.IGNORECASE)
+_LEAST_OUTPUT = 16
+"""Tokens. An answer that could only be shorter is none, and some models refuse less."""
 
 # What stands as ``type`` in an error of OpenAI's shape, for those that come inside a stream and have no status.
 _STATUS_OF_TYPE = {
@@ -167,8 +208,33 @@ def fault(kind: str, message: str, *, status: int = 502, retry_after_s: int | No
         told = f"Bedrock refused the gateway's credentials ({kind})"
     else:
         told = f"Bedrock answered {kind}: {redact(message)[:_MAX_MESSAGE_CHARACTERS] or 'no message'}"
-    unsupported = _UNSUPPORTED.search(message) if found is _BAD_REQUEST else None
-    return Fault(kind, found.status, found.type, found.code, told, retry_after_s, unsupported and unsupported[1])
+    unsupported = _unsupported(message) if found is _BAD_REQUEST else None
+    limit = _output_limit(message) if found in {_BAD_REQUEST, _TOO_LONG} else None
+    return Fault(kind, found.status, found.type, found.code, told, retry_after_s, unsupported, limit)
+
+
+def _unsupported(message: str) -> Unsupported | None:
+    for wording in _UNSUPPORTED:
+        match = wording.search(message)
+        if match and match["field"].lower() not in _NEVER_A_FIELD:
+            said = match.groupdict()
+            return Unsupported(said["field"].strip("."), said.get("beside"))
+    return None
+
+
+def _output_limit(message: str) -> OutputLimit | None:
+    for wording in _MODEL_LIMITS:
+        if match := wording.search(message):
+            return OutputLimit(int(match[1]), is_of_model=True) if int(match[1]) > 0 else None
+    left = None
+    for wording in _CONTEXT_LIMITS:
+        if match := wording.search(message):
+            left = int(match[1]) - int(match[2])
+            break
+    else:
+        if match := _CLAUDE_CONTEXT.search(message):
+            left = int(match[2]) - int(match[1])
+    return OutputLimit(left, is_of_model=False) if left is not None and left >= _LEAST_OUTPUT else None
 
 
 def fault_of_reply(status: int, headers: Mapping[str, str], body: bytes) -> Fault:

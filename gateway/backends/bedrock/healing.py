@@ -29,6 +29,17 @@ _OWN = {
 """The caller's names of the model's own fields."""
 
 
+_OF_CONVERSE = {
+    "top_p": "topP",
+    "stop": "stopSequences",
+    "stop_sequences": "stopSequences",
+    "response_format": "outputConfig",
+    "output_format": "outputConfig",
+    "service_tier": "serviceTier",
+}
+"""Converse's own names of fields that a model's refusal calls as the model's own API does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Healed:
     payload: Payload
@@ -44,9 +55,17 @@ def without(payload: Payload, field: str) -> Payload | None:
     return found.payload if found else None
 
 
-def heal(payload: Payload, field: str) -> Healed | None:
-    """As `without`, and what follows from it for the answer. *payload* itself stays as it is."""
-    path = field.replace("[", ".").split(".")
+def heal(payload: Payload, field: str, *, beside: str | None = None) -> Healed | None:
+    """As `without`, and what follows from it for the answer. *payload* itself stays as it is.
+
+    *beside* is another field, without which *field* may stay. Of temperature and top_p the latter goes.
+    """
+    if beside is not None:
+        inference = payload.get("inferenceConfig", {})
+        if not {_OF_CONVERSE.get(name, name) for name in (field, beside)} <= inference.keys():
+            return None
+        field = beside if field == "temperature" else field
+    path = [_OF_CONVERSE.get(part, part) for part in field.replace("[", ".").split(".")]
     if path[0] in ("messages", "system"):
         return None
     attempts: tuple[Callable[[Payload, list[str]], Healed | None], ...] = (

@@ -16,6 +16,7 @@ import msgspec
 from gateway.backends.backend import Call
 from gateway.backends.bedrock.errors import Fault, fault_of_error
 from gateway.backends.bedrock.json_object import read_object
+from gateway.backends.bedrock.learnt import Unsupported
 from gateway.backends.bedrock.thoughts import ThoughtSplitter
 from gateway.backends.bedrock.wire import Heading
 from gateway.errors import InvalidField, MalformedBody, ReplyBroken
@@ -135,11 +136,26 @@ class OpenAIQuestion:
     def translator(self, heading: Heading) -> "OpenAITranslator":
         return OpenAITranslator(heading)
 
-    def without(self, field: str) -> "OpenAIQuestion | None":
+    @property
+    def max_tokens(self) -> int:
+        return int(self.payload.get("max_completion_tokens") or self.payload["max_tokens"])
+
+    def without(self, refused: Unsupported) -> "OpenAIQuestion | None":
+        field, beside = refused.field, refused.beside
+        if beside is not None:
+            if not {field, beside} <= self.payload.keys():
+                return None
+            field = beside if field == "temperature" else field
         if field not in _OPTIONAL or field not in self.payload:
             return None
         rest = {name: value for name, value in self.payload.items() if name != field}
         return replace(self, payload=rest, dropped=tuple(sorted({*self.dropped, field})))
+
+    def limited(self, max_tokens: int) -> "OpenAIQuestion | None":
+        if not 0 < max_tokens < self.max_tokens:
+            return None
+        name = "max_completion_tokens" if "max_completion_tokens" in self.payload else "max_tokens"
+        return replace(self, payload={**self.payload, name: max_tokens})
 
 
 class OpenAIWire:

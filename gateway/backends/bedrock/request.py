@@ -13,6 +13,7 @@ from gateway.backends.bedrock.conversation import Conversation, converse, tool_n
 from gateway.backends.bedrock.family import OTHER, Family
 from gateway.backends.bedrock.healing import heal
 from gateway.backends.bedrock.json_object import read_object
+from gateway.backends.bedrock.learnt import Unsupported
 from gateway.backends.bedrock.message import read_messages
 from gateway.backends.bedrock.nesting import DEEPEST, is_deep
 from gateway.backends.bedrock.output_format import OutputFormat, read_output_format
@@ -54,12 +55,22 @@ class ConverseRequest:
     stops: tuple[str, ...] = ()
     """Stop texts that are not in the payload: the gateway ends the answer before the first of them."""
 
-    def without(self, refused: str) -> "ConverseRequest | None":
-        """This request without the field that Bedrock says the model does not support; None if it cannot do without.
+    @property
+    def max_tokens(self) -> int:
+        """The output limit, which is always sent."""
+        return int(self.payload["inferenceConfig"]["maxTokens"])
 
-        *refused* is the word of Bedrock's message, ``This model doesn't support the <field> field.``
-        """
-        healed = heal(self.payload, refused)
+    def limited(self, max_tokens: int) -> "ConverseRequest | None":
+        """This request with a lower output limit; None if its own is not higher, or Claude's thoughts fill it."""
+        inference = self.payload["inferenceConfig"]
+        budget = self.payload.get("additionalModelRequestFields", {}).get("thinking", {}).get("budget_tokens", 0)
+        if not budget < max_tokens < self.max_tokens:
+            return None
+        return replace(self, payload={**self.payload, "inferenceConfig": {**inference, "maxTokens": max_tokens}})
+
+    def without(self, refused: Unsupported) -> "ConverseRequest | None":
+        """This request without the field that Bedrock says the model does not support; None if it cannot do without."""
+        healed = heal(self.payload, refused.field, beside=refused.beside)
         if healed is None:
             return None
         # The choice of the tool that stands for a schema is no choice of the caller's.

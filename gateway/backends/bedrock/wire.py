@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from gateway.backends.backend import Call
 from gateway.backends.bedrock.errors import Fault
+from gateway.backends.bedrock.learnt import Unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,19 @@ class Question(Protocol):
         """For an answer that streams."""
         ...
 
-    def without(self, field: str) -> "Question | None":
-        """The same without a field that the model does not know; None if it would not be the same question."""
+    @property
+    def max_tokens(self) -> int:
+        """The output limit that it has."""
+        ...
+
+    def without(self, refused: Unsupported) -> "Question | None":
+        """The same without a field that the model does not take; None if it would not be the same question, or the
+        field is not in it.
+        """
+        ...
+
+    def limited(self, max_tokens: int) -> "Question | None":
+        """The same with a lower output limit; None if its own is not higher."""
         ...
 
 

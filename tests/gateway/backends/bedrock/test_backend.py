@@ -10,6 +10,7 @@ from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
 from gateway.backends.bedrock.backend import BedrockBackend
 from gateway.backends.bedrock.bearer import BearerSigner
 from gateway.backends.bedrock.endpoint import Timeouts
+from gateway.backends.bedrock.learnt import Learnt
 from gateway.errors import ClientError, ConnectFailed, InvalidField, ReplyBroken, UpstreamTimeout
 from tests.fakes.bedrock import (
     CORAL,
@@ -512,14 +513,138 @@ async def test_calls_side_by_side_learn_the_same_once(
     assert 1 == len([record for record in caplog.records if "temperature" in record.getMessage()])
 
 
-async def test_no_more_than_two_fields_are_left_out(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
-    """A model that refuses a third is asked for something that it is not."""
-    fields = ("temperature", "topP", "stopSequences")
+async def test_no_more_than_four_fields_are_left_out(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """A model that refuses a fifth is asked for something that it is not."""
+    fields = ("temperature", "topP", "stopSequences", "requestMetadata", "serviceTier")
     fake.next(*[does_not_know(field) for field in fields])
+    asked = chat(temperature=0.5, top_p=0.5, stop=["x"], user="u", service_tier="flex")
 
-    reply = await backend(fake, client).send(chat(temperature=0.5, top_p=0.5, stop=["x"]))
+    reply = await backend(fake, client).send(asked)
 
-    assert (400, 3) == (reply.status, len(fake.requests))
+    assert (400, 5) == (reply.status, len(fake.requests))
+
+
+ARN = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"
+
+
+def says(message: str) -> Refuses:
+    return Refuses(400, "ValidationException", message)
+
+
+async def test_a_field_refused_in_claudes_words_is_left_out_behind_an_arn(
+    fake: FakeBedrock, client: httpx.AsyncClient
+) -> None:
+    """Which the id does not tell to be Claude's; it is not asked with the field again."""
+    fake.next(says("The model returned the following errors: `temperature` is deprecated for this model."))
+    model = backend(fake, client, model_id=ARN)
+    replies = [await model.send(chat(temperature=0.5)) for _ in range(2)]
+    asked = [request.body["inferenceConfig"].keys() for request in fake.requests]
+
+    assert [200, 200] == [reply.status for reply in replies]
+    assert [True, False, False] == ["temperature" in fields for fields in asked]
+    assert (b"x-warmgate-dropped-params", b"temperature") in replies[1].headers
+
+
+async def test_of_two_fields_that_exclude_each_other_one_stays(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """The temperature; the other is taken where it stands alone."""
+    fake.next(says("`temperature` and `top_p` cannot both be specified for this model. Please use only one."))
+    model = backend(fake, client, model_id=ARN)
+    for call in (chat(temperature=0.5, top_p=0.5), chat(temperature=0.5, top_p=0.5), chat(top_p=0.5)):
+        await model.send(call)
+    asked = [request.body["inferenceConfig"] for request in fake.requests]
+
+    assert [{"temperature", "topP"}, {"temperature"}, {"temperature"}, {"topP"}] == [
+        fields.keys() - {"maxTokens"} for fields in asked
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "lowered"),
+    [
+        (
+            "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value "
+            "that is lower than 4096.",
+            4096,
+        ),
+        (
+            "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for claude-sonnet-4-5",
+            64000,
+        ),
+        ("max_tokens is too large: 100000. This model supports at most 16384 completion tokens.", 16384),
+        ("Value 100000 at 'inferenceConfig.maxTokens' failed: Member must have value less than or equal to 8192", 8192),
+    ],
+)
+async def test_an_output_limit_that_a_refusal_names_is_kept_to(
+    fake: FakeBedrock, client: httpx.AsyncClient, message: str, lowered: int
+) -> None:
+    """At once, and by all later requests."""
+    fake.next(says(message))
+    model = backend(fake, client, model_id=ARN)
+    replies = [await model.send(chat(max_tokens=100_000)) for _ in range(2)]
+
+    assert [200, 200] == [reply.status for reply in replies]
+    assert [100_000, lowered, lowered] == [request.body["inferenceConfig"]["maxTokens"] for request in fake.requests]
+
+
+async def test_what_a_prompt_leaves_of_the_context_is_not_remembered(
+    fake: FakeBedrock, client: httpx.AsyncClient
+) -> None:
+    """The next prompt may be shorter."""
+    fake.next(
+        says(
+            "'max_tokens' is too large: 8000. This model's maximum context length is 8192 tokens and your request has "
+            "1192 input tokens (8000 > 8192 - 1192)."
+        )
+    )
+    model = backend(fake, client, model_id=ARN)
+    for _ in range(2):
+        await model.send(chat(max_tokens=8000))
+
+    assert [8000, 7000, 8000] == [request.body["inferenceConfig"]["maxTokens"] for request in fake.requests]
+
+
+async def test_a_limit_that_it_must_be_lower_than_is_undercut(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """Where the limit itself is refused."""
+    fake.next(*[says("The maximum tokens you requested exceeds the model limit of 4096.")] * 2)
+    reply = await backend(fake, client, model_id=ARN).send(chat(max_tokens=5000))
+
+    assert 200 == reply.status
+    assert [5000, 4096, 4095] == [request.body["inferenceConfig"]["maxTokens"] for request in fake.requests]
+
+
+async def test_what_is_learnt_is_shared_by_all_that_lead_to_the_same_target(
+    fake: FakeBedrock, client: httpx.AsyncClient
+) -> None:
+    """Other models of the gateway, and those of settings that were read again."""
+    fake.next(says("`temperature` is deprecated for this model."))
+    learnt = Learnt()
+    for _ in range(2):
+        await backend(fake, client, model_id=ARN, learnt=learnt).send(chat(temperature=0.5))
+
+    assert 3 == len(fake.requests)
+
+
+async def test_a_known_model_is_not_asked_for_more_than_it_takes(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """By the table of its family, unless the settings say otherwise."""
+    await backend(fake, client).send(chat(max_tokens=100_000))
+    await backend(fake, client, max_output_tokens=9000).send(chat(max_tokens=100_000))
+
+    assert [8192, 9000] == [request.body["inferenceConfig"]["maxTokens"] for request in fake.requests]
+
+
+async def test_the_openai_wire_heals_likewise(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
+    """By OpenAI's names of the fields."""
+    fake.next(
+        says("Unsupported value: 'temperature' does not support 0.5 with this model. Only 1 is supported."),
+        says("max_tokens is too large: 9000. This model supports at most 4096 completion tokens."),
+    )
+    model = backend(fake, client, model_id=ARN, wire="openai")
+    replies = [await model.send(chat(temperature=0.5, max_tokens=9000)) for _ in range(2)]
+    last = fake.requests[-1].body
+
+    assert [200, 200] == [reply.status for reply in replies]
+    assert 4 == len(fake.requests)
+    assert ("temperature" in last, last["max_tokens"]) == (False, 4096)
 
 
 @pytest.mark.parametrize("field", ["messages", "heardOfNever"])

@@ -2,6 +2,7 @@ import msgspec
 import pytest
 
 from gateway.backends.bedrock.errors import fault, fault_of_error, fault_of_reply, public_id, redact
+from gateway.backends.bedrock.learnt import Unsupported
 from gateway.errors import ReplyBroken, UpstreamTimeout
 
 
@@ -162,19 +163,36 @@ def test_inside_a_stream_a_fault_is_an_exception() -> None:
         (
             "ValidationException",
             "This model doesn't support the stopSequences field. Remove stopSequences and try again.",
-            "stopSequences",
+            Unsupported("stopSequences"),
         ),
         (
             "validationException",
             "This model doesn’t support the toolConfig.toolChoice.any field.",
-            "toolConfig.toolChoice.any",
+            Unsupported("toolConfig.toolChoice.any"),
         ),
+        ("ValidationException", "`temperature` is deprecated for this model.", Unsupported("temperature")),
+        (
+            "ValidationException",
+            "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
+            Unsupported("top_p", "temperature"),
+        ),
+        (
+            "ValidationException",
+            '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".',
+            Unsupported("thinking.type.enabled"),
+        ),
+        ("Http400", "Unsupported parameter: 'top_p' is not supported with this model.", Unsupported("top_p")),
+        ("ValidationException", "#: extraneous key [top_k] is not permitted", Unsupported("top_k")),
+        ("ValidationException", "top_k: Extra inputs are not permitted", Unsupported("top_k")),
+        ("ValidationException", "It is not supported by this model.", None),
         ("ValidationException", "The model is not in the mood.", None),
         ("ThrottlingException", "This model doesn't support the stopSequences field.", None),
         ("ValidationException", f"This model doesn't support the {'x' * 80} field.", None),
     ],
 )
-def test_a_field_that_the_model_does_not_know_is_named(kind: str, message: str, unsupported: str | None) -> None:
+def test_a_field_that_the_model_does_not_know_is_named(
+    kind: str, message: str, unsupported: Unsupported | None
+) -> None:
     """The wording is regular; only a fault in the request has such a field."""
     assert unsupported == fault(kind, message, status=400).unsupported
 

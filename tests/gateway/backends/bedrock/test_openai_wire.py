@@ -9,6 +9,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from gateway.backends.backend import Call
 from gateway.backends.bedrock.errors import Fault
+from gateway.backends.bedrock.learnt import Unsupported
 from gateway.backends.bedrock.openai_wire import OpenAIQuestion, OpenAITranslator, OpenAIWire
 from gateway.backends.bedrock.wire import Heading
 from gateway.errors import InvalidField, MalformedBody, ReplyBroken
@@ -170,11 +171,11 @@ def test_a_body_that_is_no_object_is_malformed() -> None:
 def test_a_field_that_the_model_does_not_know_can_be_left_out() -> None:
     """If the answer is the same kind of answer without it; then it is told like any that is dropped."""
     asked = question(temperature=0.5, seed=1, stop=["x"], min_p=1)
-    mended = asked.without("temperature")
+    mended = asked.without(Unsupported("temperature"))
 
     assert mended is not None
     assert (("min_p", "temperature"), False) == (mended.dropped, "temperature" in mended.payload)
-    assert [None, None, None] == [asked.without(name) for name in ("messages", "stop", "top_p")]
+    assert [None, None, None] == [asked.without(Unsupported(name)) for name in ("messages", "stop", "top_p")]
 
 
 def test_a_model_needs_an_id() -> None:

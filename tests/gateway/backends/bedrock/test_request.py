@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.backends.bedrock.family import FAMILIES, OTHER, Family, family_of
+from gateway.backends.bedrock.learnt import Unsupported
 from gateway.backends.bedrock.request import ConverseRequest, to_converse
 from gateway.errors import ClientError, InvalidField, MalformedBody
 from tests.gateway.backends.bedrock.chats import PNG, bodies, spoilt_bodies
@@ -315,20 +316,20 @@ def test_stops_that_a_model_does_not_take_are_the_gateways() -> None:
 def test_a_request_can_do_without_what_the_model_does_not_support() -> None:
     """Twice, if Bedrock names another; each time the caller is told, or the gateway sees to it."""
     fields = {"temperature": 0.5, "stop": list("abcdef"), "seed": 1}
-    first = converse(fields).without("temperature")
+    first = converse(fields).without(Unsupported("temperature"))
     assert first is not None
-    second = first.without("stopSequences")
+    second = first.without(Unsupported("stopSequences"))
 
     assert second is not None
     assert (("seed", "temperature"), ("e", "f")) == (first.dropped, first.stops)
     assert (("seed", "temperature"), tuple("abcdef")) == (second.dropped, second.stops)
     assert {"maxTokens": 4096} == second.payload["inferenceConfig"]
-    assert second.without("stopSequences") is None
-    assert second.without("messages") is None
+    assert second.without(Unsupported("stopSequences")) is None
+    assert second.without(Unsupported("messages")) is None
 
 
 def test_a_schema_without_its_forced_tool_is_still_asked_for() -> None:
-    request = converse({"response_format": FORMAT}).without("toolConfig.toolChoice.tool")
+    request = converse({"response_format": FORMAT}).without(Unsupported("toolConfig.toolChoice.tool"))
 
     assert request is not None
     assert ("json_answer", ("response_format",)) == (request.unwraps_tool, request.dropped)
