@@ -220,11 +220,17 @@ def start_gateway(
 ) -> tuple[Child, str]:
     """A gateway that is ready, and its URL. *command* gets ``--config FILE`` appended, a YAML file of *settings*.
 
+    A store in Redis is initialized before, as an operator does once.
+
     Raises:
         ChildFailedError: it ended before it was ready, or was not ready in 30 s.
     """
     config = processes.directory / f"{name}.yaml"
     config.write_text(yaml.safe_dump(dict(settings)))
+    if not settings.get("store", {}).get("url", "sqlite:").startswith("sqlite:"):
+        initialize = [sys.executable, "-m", "gateway", "store", "init", "--config", str(config)]
+        if processes.start(f"{name}-store-init", initialize, environment=environment).process.wait(30.0):
+            raise ChildFailedError("the store cannot be initialized")
     child = processes.start(name, [*command, "--config", str(config)], cores=cores, environment=environment)
     return child, child.wait_for_ready_line()
 

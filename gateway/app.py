@@ -353,6 +353,7 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
     )
     api.state.refused_logins = parts.rules.refused_logins
     stores = tenancy.stores
+    api.state.store = tenancy
     api.state.self_view = SelfView(
         stores.usage, stores.quota, tenancy.plans, fleet.models, tenancy.zone, parts.outside.wall_clock
     )
@@ -482,7 +483,11 @@ def _metrics(settings: Settings, fleet: _Fleet, *others: Collector) -> Metrics:
 
 
 def _store_metrics(tenancy: Tenancy) -> StoreMetrics:
-    return StoreMetrics(tenancy.stores.quota, keys_are_stale=lambda: tenancy.keys_are_stale)
+    return StoreMetrics(
+        tenancy.stores.quota,
+        keys_are_stale=lambda: tenancy.keys_are_stale,
+        state=lambda: tenancy.store_state,
+    )
 
 
 def _persistence(settings: Settings) -> Persistence:

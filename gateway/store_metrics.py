@@ -1,10 +1,15 @@
 """What Prometheus sees of the store of keys and usage: whether it can be heard, and what it has not written yet."""
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from gateway.storage.unfit import UnfitState
+from gateway.teams.following import StoreState
+
+UNFIT = frozenset(get_args(UnfitState))
 
 
 class Ledger(Protocol):
@@ -20,15 +25,21 @@ class Ledger(Protocol):
 class StoreMetrics(Collector):
     """Reads the state itself when asked. *keys_are_stale*: changes of keys and teams cannot be heard."""
 
-    def __init__(self, ledger: Ledger, *, keys_are_stale: Callable[[], bool]) -> None:
+    def __init__(self, ledger: Ledger, *, keys_are_stale: Callable[[], bool], state: Callable[[], StoreState]) -> None:
         self._ledger = ledger
         self._keys_are_stale = keys_are_stale
+        self._state = state
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "warmgate_key_store_away",
             "1 while changes of keys and teams cannot be heard: those that are known count.",
             float(self._keys_are_stale()),
+        )
+        yield GaugeMetricFamily(
+            "warmgate_store_unfit",
+            "1 while the store answers and must not be used: its data is lost, or its pepper or schema is another.",
+            float(self._state() in UNFIT),
         )
         yield GaugeMetricFamily(
             "warmgate_ledger_waiting", "Entries that the ledger does not have yet.", self._ledger.waiting_entries

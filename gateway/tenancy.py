@@ -1,6 +1,5 @@
 """Teams, keys, quotas and the ledger of one gateway, put together."""
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterable
@@ -23,15 +22,13 @@ from gateway.stores import SQLITE, stores_of
 from gateway.teams.access import Access
 from gateway.teams.declared import Declared, declared_in
 from gateway.teams.directory import Directory
-from gateway.teams.following import Following
+from gateway.teams.following import Following, StoreState
 from gateway.teams.idle_limits import idle_limits
 from gateway.teams.open_mode import OpenMode
 from gateway.teams.secret import Digester
 
 _log = logging.getLogger(__name__)
 
-AGAIN_S = 0.5
-"""Between two questions for the pepper of a store that is away."""
 SUM_DAYS = 5 * 366
 """For which sums are kept, at least: they are small, and years are compared."""
 
@@ -54,7 +51,6 @@ class Tenancy:
         self.zone = zone = ZoneInfo(settings.quota.time_zone)
         self._settings = settings
         self._teams = settings.teams
-        self._given = settings.store.pepper
         self._pepper = secrets.token_bytes(32)  # until the true one is known
         self._is_peppered = False
         self.is_open = not settings.teams and settings.store.url is None
@@ -64,7 +60,7 @@ class Tenancy:
         self._lock = _lock_of(settings)
         self.directory = Directory(is_followed=settings.store.url is not None)
         self.recorder = Recorder(wall_clock=wall_clock, zone=zone)
-        self._following = Following(self.stores.teams, self.directory)
+        self._following = Following(self.stores.teams, self.directory, identify=self._find_pepper)
         self.access = Access(
             self.directory,
             Digester(self._pepper),
@@ -105,25 +101,23 @@ class Tenancy:
         )
 
     async def begin(self) -> None:
-        """Open the store and read it. One in Redis may be away: then only declared keys count until it is there.
+        """Open the store and read it.
+
+        One in Redis may be away, or not be initialized: then only declared keys count until it is there.
 
         Raises:
-            StoreAway: the file of an embedded one cannot be used.
+            StoreAway: the file of an embedded one cannot be used, or is of a later version, or has another pepper.
             SettingsError: two declared keys have the same secret.
         """
         self._say_what_is_kept()
+        self.declare(self.declared(self._teams))
         await self.stores.open()
-        try:
-            await self._find_pepper()
-        except StoreAway:
-            self.declare(self.declared(self._teams))
         with suppress(StoreAway):
             await self._following.load()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """To be run from `begin` on, until cancelled."""
-        loops = [*self.stores.loops(), self._following.run(), self._retention.run()]
-        return loops if self._is_peppered else [*loops, self._go_on_looking()]
+        return [*self.stores.loops(), self._following.run(), self._retention.run()]
 
     @property
     def is_kept(self) -> bool:
@@ -139,6 +133,23 @@ class Tenancy:
     def keys_are_stale(self) -> bool:
         """Whether changes of keys and teams cannot be heard."""
         return self._following.is_away
+
+    @property
+    def store_state(self) -> StoreState:
+        """State of the store when it was asked last."""
+        return self._following.state
+
+    @property
+    def is_store_awaited(self) -> bool:
+        """Whether the store was never read: the keys that it keeps would all be refused."""
+        return not self._following.has_been_heard
+
+    def store_status(self) -> dict[str, Any]:
+        """State of the store for /readyz; empty where everything is in memory."""
+        if self._is_in_memory:
+            return {}
+        status: dict[str, Any] = {"state": self._following.state, "heard": self._following.has_been_heard}
+        return status | {"fault": fault} if (fault := self._following.fault) else status
 
     async def aclose(self) -> None:
         """To be awaited when the loops have ended."""
@@ -175,19 +186,11 @@ class Tenancy:
             _log.warning(sentence)
 
     async def _find_pepper(self) -> None:
-        given = self._given
-        self._pepper = await self.stores.teams.pepper() if given is None else given.get_secret_value().encode()
+        """Find out the pepper of the store, under which declared keys are digested as well."""
+        self._pepper = await self.stores.identify()
         self._is_peppered = True
         self.access.use(Digester(self._pepper))
         self.declare(self.declared(self._teams))
-
-    async def _go_on_looking(self) -> None:
-        """A store that was away at the start has the pepper, under which declared keys are digested as well."""
-        while not self._is_peppered:
-            await asyncio.sleep(AGAIN_S)
-            with suppress(StoreAway):
-                await self._find_pepper()
-                _log.info("the pepper of the store is known")
 
 
 def _lock_of(settings: Settings) -> FileLock | None:

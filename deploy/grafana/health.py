@@ -189,6 +189,14 @@ STORES = Row(
             thresholds=[(1, "red")],
         ),
         Panel(
+            title="Store unfit",
+            description="1: its data is lost, or its pepper or schema is another.",
+            queries=told("warmgate_store_unfit"),
+            most=1,
+            width=6,
+            thresholds=[(1, "red")],
+        ),
+        Panel(
             title="Replicas heard",
             description="By each gateway, itself among them; all should hear as many as there are.",
             queries=told("warmgate_replicas"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
@@ -21,10 +21,23 @@ StreamState = Callable[[WorkerId], Trust | None]
 ToldOfReplicas = Callable[[], dict[str, Any]]
 """See `gateway.replicas.replicas.Replicas.told`."""
 
+
+class StoreStatus(Protocol):
+    """State of the store of teams and keys; see `gateway.tenancy.Tenancy`."""
+
+    @property
+    def is_store_awaited(self) -> bool: ...
+
+    def store_status(self) -> dict[str, Any]: ...
+
+
 router = APIRouter()
 
 _NOT_READY: dict[int | str, dict[str, Any]] = {
-    503: {"description": "No model can be served, or the gateway is stopping", "model": dict[str, Any]}
+    503: {
+        "description": "No model can be served, the store was never heard, or the gateway is stopping",
+        "model": dict[str, Any],
+    }
 }
 
 
@@ -43,7 +56,9 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
     stream_state: StreamState = request.app.state.stream_state
     sightings: Sightings = request.app.state.sightings
     reasons = {model.name: model.why_not_ready() for model in models}
-    is_ready = any(reason is None for reason in reasons.values()) and not sightings.are_awaited
+    store: StoreStatus = request.app.state.store
+    is_awaited = sightings.are_awaited or store.is_store_awaited
+    is_ready = any(reason is None for reason in reasons.values()) and not is_awaited
     status = "ready" if is_ready else "not ready"
     if _is_stopping(request):
         status = "stopping"
@@ -54,6 +69,8 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
     }
     if discovery := sightings.told():
         told["discovery"] = discovery
+    if kept := store.store_status():
+        told["store"] = kept
     replicas: ToldOfReplicas = request.app.state.replicas
     if shared := replicas():
         told["replicas"] = shared

@@ -4,6 +4,7 @@ import argparse
 
 from gateway.commands.audit import add_audit
 from gateway.commands.keys import add_key
+from gateway.commands.store import add_store
 from gateway.commands.subcommands import Subcommands
 from gateway.commands.teams import add_team
 from gateway.commands.usage import add_usage
@@ -15,3 +16,4 @@ def add_admin_commands(commands: "argparse._SubParsersAction[argparse.ArgumentPa
     add_key(added)
     add_usage(added)
     add_audit(added)
+    add_store(commands)

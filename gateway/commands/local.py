@@ -6,7 +6,6 @@ One that runs on the same store notices within a second what was changed.
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx
 
@@ -14,10 +13,8 @@ from gateway.api.admin_v1.access import AdminKey
 from gateway.api.admin_v1.application import admin_api
 from gateway.commands.output import CommandFailed
 from gateway.errors import GatewayError
-from gateway.ledger.sqlite_usage import create
 from gateway.settings import Settings
-from gateway.storage.sqlite_file import SqliteFile
-from gateway.stores import SQLITE, Stores, stores_of
+from gateway.stores import Stores, stores_of
 from gateway.teams.declared import declared_in
 from gateway.teams.directory import Directory
 from gateway.teams.secret import Digester
@@ -40,18 +37,15 @@ async def local_admin(settings: Settings, *, wall_clock: Callable[[], float]) ->
         raise CommandFailed(f"{text} it is, with --url or WARMGATE_ADMIN_URL.", code=2)
     stores = stores_of(settings, wall_clock=wall_clock)
     try:
-        async with await _client(settings, stores, settings.store.url, wall_clock) as client:
+        async with await _client(settings, stores, wall_clock) as client:
             yield client
     finally:
         await stores.aclose()
 
 
-async def _client(settings: Settings, stores: Stores, url: str, wall_clock: Callable[[], float]) -> httpx.AsyncClient:
+async def _client(settings: Settings, stores: Stores, wall_clock: Callable[[], float]) -> httpx.AsyncClient:
     try:
-        if url.startswith(SQLITE):
-            await _prepare(Path(url.removeprefix(SQLITE)))
-        given = settings.store.pepper
-        digester = Digester(given.get_secret_value().encode() if given is not None else await stores.teams.pepper())
+        digester = Digester(await stores.identify())
     except GatewayError as fault:
         raise CommandFailed(f"The store cannot be used: {fault.message}.") from None
     directory = Directory(is_followed=True)
@@ -75,12 +69,3 @@ async def _client(settings: Settings, stores: Stores, url: str, wall_clock: Call
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(application), base_url=BASE_URL, headers={"x-api-key": owner.secret}
     )
-
-
-async def _prepare(path: Path) -> None:
-    """The ledger's tables in the file at *path*, which no gateway may have opened yet."""
-    file = SqliteFile(path)
-    try:
-        await file.run(create)
-    finally:
-        await file.aclose()

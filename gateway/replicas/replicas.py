@@ -61,7 +61,7 @@ class Replicas(Collector):
             return
         assert settings.store.url is not None, "without a store nothing is shared"
         try:
-            link = redis_link(settings.store.url)
+            link = redis_link(settings.store.url, timeout_s=settings.store.timeout_s)
         except ValueError as fault:
             raise SettingsError([f"{fault}."]) from None
         peers = Peers(self._fleet_of, dead_after_s=settings.replicas.dead_after_s)

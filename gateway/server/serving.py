@@ -16,6 +16,7 @@ from gateway.server.on_granian import run_on_granian
 from gateway.server.on_uvicorn import limits_of, run_on_uvicorn
 from gateway.server.process import ready_to_serve
 from gateway.server.program_log import log_to_stderr
+from gateway.server.start import Start
 from gateway.server.stop import SCOPE_KEY, Stop, telling
 from gateway.settings import ServerSettings, Settings
 
@@ -56,6 +57,7 @@ def serve(
 
     Raises:
         ServerError: it cannot start.
+        SettingsError: the settings turned out to be wrong while it started.
     """
     log_to_stderr(settings.logging.level, settings.logging.format)
     server = _within_descriptors(settings.server)
@@ -80,8 +82,18 @@ def serve(
             announce(address)
 
         run = run_on_granian if server.implementation == "granian" else run_on_uvicorn
+        start = Start()
         with ready_to_serve():
-            run(telling(app, stop), settings.model_copy(update={"server": server}), listener, started, stop)
+            try:
+                run(
+                    telling(start.of(app), stop),
+                    settings.model_copy(update={"server": server}),
+                    listener,
+                    started,
+                    stop,
+                )
+            except ServerError as error:
+                raise start.fault(error) from None
 
 
 def _within_descriptors(server: ServerSettings) -> ServerSettings:

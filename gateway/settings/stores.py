@@ -25,6 +25,10 @@ class StoreSettings(Group):
     pepper: Secret | None = Field(
         default=None, description="key under which digests of secrets are made; null: one that the store keeps"
     )
+    timeout_s: Positive = Field(
+        default=0.5,
+        description="for an answer of Redis, connecting included, which takes six round trips; later it is unavailable",
+    )
     replicas: Count = Field(default=1, description="gateways that share the store: each one's share when it is away")
     away_requests: WhenAway = Field(default="share", description="limits of requests when it is away: share or closed")
     away_tokens: WhenAway = Field(default="share", description="limits of tokens per minute when it is away")

@@ -1,6 +1,6 @@
 """The connection to Redis or Valkey: bounded waits, and a breaker, so that a store that hangs stops nobody.
 
-1. A question takes half a second at most, whatever it waits for: a connection, a handshake, an answer.
+1. A question takes `store.timeout_s` at most (0.5 s), whatever it waits for: a connection, a handshake, an answer.
 2. It is asked once. Whoever may ask again does so.
 3. After `FAILURES` in a row nobody waits: questions fail at once, but for one at a time that finds out how it is.
 """
@@ -19,11 +19,12 @@ from redis.exceptions import RedisClusterException, RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from gateway.errors import StoreAway
+from gateway.storage.reasons import reason_of, refusal_of
 
 T = TypeVar("T")
 
 TIMEOUT_S = 0.5
-"""For one round trip; a store in the same network answers within a millisecond."""
+"""For one question; a store in the same network answers within a millisecond. The first takes some six round trips."""
 FAILURES = 3
 """In a row, after which nobody waits for it."""
 OPEN_S = 1.0
@@ -58,6 +59,13 @@ class RedisLink:
         self._open_until = 0.0
         self._looks = False
         self._is_lost = asyncio.Event()
+        self._message = ""
+        """Why it did not answer when it was asked last."""
+
+    @property
+    def timeout_s(self) -> float:
+        """Time that one question may take."""
+        return self._timeout_s
 
     @property
     def is_away(self) -> bool:
@@ -74,7 +82,7 @@ class RedisLink:
         if self._failures < FAILURES:
             return await self._attempt(question)
         if self._looks or self._clock() < self._open_until:
-            raise StoreAway("The store does not answer", retry_after_s=OPEN_S)
+            raise StoreAway(self._message, retry_after_s=OPEN_S)
         self._looks = True
         try:
             return await self._attempt(question)
@@ -105,13 +113,13 @@ class RedisLink:
             async with asyncio.timeout(self._timeout_s):
                 answer = await question(self._client)
         except ResponseError as fault:
-            # It answered, so it is there. The first word is a code such as READONLY; the rest may quote what was asked.
-            self._found()
-            code = str(fault).partition(" ")[0][:40]
-            raise StoreRefuses(f"The store cannot do it: {type(fault).__name__} {code}", retry_after_s=OPEN_S) from None
+            self._found()  # it answered, so it is there
+            raise StoreRefuses(f"The store cannot do it: {refusal_of(fault)}", retry_after_s=OPEN_S) from None
         except (RedisError, RedisClusterException, OSError, TimeoutError) as fault:
             self._lost()
-            raise StoreAway(f"The store does not answer: {type(fault).__name__}", retry_after_s=OPEN_S) from None
+            error = away(fault, self._timeout_s)
+            self._message = error.message
+            raise error from None
         self._found()
         return answer
 
@@ -127,12 +135,17 @@ class RedisLink:
             self._open_until = self._clock() + OPEN_S
 
 
+def away(fault: Exception, timeout_s: float = TIMEOUT_S) -> StoreAway:
+    """Return the error for a store that did not answer because of *fault*, with the reason in plain words."""
+    return StoreAway(f"The store does not answer: {reason_of(fault, timeout_s)}", retry_after_s=OPEN_S)
+
+
 def redis_link(url: str, *, timeout_s: float = TIMEOUT_S) -> RedisLink:
     """A link to the store at *url*, which may be away. As `redis_client` otherwise."""
-    return RedisLink(redis_client(url), timeout_s=timeout_s)
+    return RedisLink(redis_client(url, timeout_s=timeout_s), timeout_s=timeout_s)
 
 
-def redis_client(url: str) -> "Redis":
+def redis_client(url: str, *, timeout_s: float = TIMEOUT_S) -> "Redis":
     """A client that waits as a link wants it to. It connects when it is asked something.
 
     ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://`` for TLS, or ``unix://PATH``. The query takes what
@@ -145,7 +158,7 @@ def redis_client(url: str) -> "Redis":
     options: dict[str, Any] = {
         # `ask` has its own. redis-py's is an `asyncio.wait_for`, which on Python 3.11 may swallow a cancellation.
         "socket_timeout": None,
-        "socket_connect_timeout": 10 * TIMEOUT_S,  # what bounds a connecting is `ask`, and a closing this
+        "socket_connect_timeout": 10 * timeout_s,  # what bounds a connecting is `ask`, and a closing this
         "retry": Retry(NoBackoff(), 0),
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gateway.errors import StoreAway
+from gateway.storage.unfit import lost, replaced
 
 T = TypeVar("T")
 
@@ -38,6 +39,12 @@ class SqliteFile:
         self._path = path
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite")
         self._connection: sqlite3.Connection | None = None
+        self._place: tuple[int, int] | None = None
+        """Device and inode of the file that is open."""
+
+    @property
+    def path(self) -> Path:
+        return self._path
 
     async def run(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """What *act* returns, in a transaction of its own: all that it writes, or, if it raises, nothing.
@@ -48,6 +55,15 @@ class SqliteFile:
             StoreAway: the file cannot be used.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._act, act)
+
+    def check_place(self) -> None:
+        """Check that the file which is open is still the one at its path; for functions that `run` runs.
+
+        Raises:
+            StoreUnfit: it was removed, or another file was put in its place.
+        """
+        if self._place is not None and self._place != (found := _place_of(self._path)):
+            raise lost() if found is None else replaced()
 
     async def aclose(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
@@ -84,12 +100,21 @@ class SqliteFile:
                 connection.close()
                 raise
             self._connection = connection
+            self._place = None if self._path == MEMORY else _place_of(self._path)
         return self._connection
 
     def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _place_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _into_wal(connection: sqlite3.Connection) -> None:

@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from typing import Literal
 
 from gateway.errors import StoreAway
+from gateway.storage.unfit import StoreUnfit, UnfitState
 from gateway.teams.directory import Directory
 from gateway.teams.team_store import TeamStore
 
@@ -15,22 +18,53 @@ AGAIN_S = 0.2
 GAP_S = 0.02
 """Between two times that strangers make it ask: however many there are, they cost the store 50 questions a second."""
 
+StoreState = Literal["awaited", "ready", "away"] | UnfitState
+
 
 class Following:
     """Loads what *store* keeps into *directory*, at once and after each change."""
 
-    def __init__(self, store: TeamStore, directory: Directory, *, again_s: float = AGAIN_S) -> None:
+    def __init__(
+        self,
+        store: TeamStore,
+        directory: Directory,
+        *,
+        identify: Callable[[], Awaitable[None]] | None = None,
+        again_s: float = AGAIN_S,
+    ) -> None:
+        """*identify* is awaited before the first load, until it has returned once; None: any store will do."""
         self._store = store
         self._directory = directory
+        self._identify = identify
         self._again_s = again_s
-        self._is_away = False
+        self._fault: Exception | None = None
+        self._has_been_heard = False
         self._turn = asyncio.Lock()
         self._asked = 0
 
     @property
     def is_away(self) -> bool:
-        """Whether the store could not be reached when it was asked last. What is known of it counts meanwhile."""
-        return self._is_away
+        """Whether the store could not be used when it was asked last. What is known of it counts meanwhile."""
+        return self._fault is not None
+
+    @property
+    def has_been_heard(self) -> bool:
+        """Whether everything that the store keeps was read at least once."""
+        return self._has_been_heard
+
+    @property
+    def state(self) -> StoreState:
+        """State of the store when it was asked last."""
+        if self._fault is None:
+            return "ready" if self._has_been_heard else "awaited"
+        return _state_of(self._fault)
+
+    @property
+    def fault(self) -> str:
+        """Why the store could not be used when it was asked last, without addresses and secrets; empty: it could."""
+        if self._fault is None:
+            return ""
+        return str(self._fault) if isinstance(self._fault, StoreAway) else type(self._fault).__name__
 
     async def load(self) -> None:
         """Once, before requests are served.
@@ -39,6 +73,9 @@ class Following:
             StoreAway: it cannot be reached; `run` goes on trying.
         """
         try:
+            if self._identify is not None:
+                await self._identify()
+                self._identify = None
             snapshot = await self._store.load()
             was_emptied = False
             if snapshot.revision < self._directory.revision:
@@ -77,13 +114,20 @@ class Following:
 
     def _lost(self, fault: Exception) -> None:
         self._directory.fall_behind()
-        if not self._is_away:
-            self._is_away = True
-            # What nobody foresaw is told with its place.
-            trace = None if isinstance(fault, StoreAway) else fault
-            _log.error("the store of teams and keys is away, known keys go on counting: %s", fault, exc_info=trace)
+        former, self._fault = self._fault, fault
+        if former is not None and _state_of(former) == _state_of(fault):
+            return
+        how = "cannot be used" if isinstance(fault, StoreUnfit) else "is away"
+        # What nobody foresaw is told with its place.
+        trace = None if isinstance(fault, StoreAway) else fault
+        _log.error("the store of teams and keys %s, known keys go on counting: %s", how, fault, exc_info=trace)
 
     def _found(self) -> None:
-        if self._is_away:
-            self._is_away = False
+        self._has_been_heard = True
+        if self._fault is not None:
+            self._fault = None
             _log.info("the store of teams and keys is there again")
+
+
+def _state_of(fault: Exception) -> StoreState:
+    return fault.state if isinstance(fault, StoreUnfit) else "away"

@@ -3,6 +3,7 @@
     warmgate:{directory}:revision   counts changes: 7-3f0a...
     warmgate:{directory}:teams      hash: name -> JSON
     warmgate:{directory}:keys       hash: id -> JSON
+    warmgate:{directory}:identity   JSON: `gateway.teams.identity.Identity`, written once
     warmgate:{directory}:pepper     32 bytes, where the settings give none
     warmgate:{directory}:audit      stream, field ``e``: JSON
     warmgate:{directory}:changes    channel: a message for each change
@@ -16,7 +17,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from redis.asyncio import Redis
@@ -26,8 +27,9 @@ from redis.exceptions import RedisClusterException, RedisError
 from gateway.errors import StoreAway
 from gateway.ledger.audit import AuditEntry, AuditPage
 from gateway.ledger.cursor import cursor_of, place_of
-from gateway.storage.redis_link import TIMEOUT_S, RedisLink
+from gateway.storage.redis_link import RedisLink, away
 from gateway.teams import audit_log
+from gateway.teams.identity import Identity, changed, new_identity, pepper_of, without_pepper
 from gateway.teams.key import Key
 from gateway.teams.outcome import Outcome, outcome_of
 from gateway.teams.rows import Rows, row_of
@@ -43,8 +45,11 @@ ATTEMPTS = 16
 _PREFIX = "warmgate:{directory}:"
 REVISION, TEAMS, KEYS = _PREFIX + "revision", _PREFIX + "teams", _PREFIX + "keys"
 PEPPER, AUDIT, CHANGES = _PREFIX + "pepper", _PREFIX + "audit", _PREFIX + "changes"
+IDENTITY = _PREFIX + "identity"
 
-LOAD, WRITE = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("load.lua", "write.lua"))
+LOAD, WRITE, INITIALIZE = (
+    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("load.lua", "write.lua", "initialize.lua")
+)
 _FLAT = msgspec.msgpack.Decoder(list[str])
 _TEAM, _KEY = "2", "3"
 """As `write.lua` counts its keys."""
@@ -59,17 +64,32 @@ class RedisTeamStore:
         self._known = (b"", Snapshot(0))
         """The revision as the store has it, and what it stands for."""
         self._teams, self._keys = Rows(Team), Rows(Key)
+        self._expected = b""
+        """The identity as the store has it; empty: nobody has asked for it, and any will do."""
 
-    async def pepper(self) -> bytes:
-        """See `TeamStore.pepper`."""
+    @property
+    def identity(self) -> Identity | None:
+        """See `TeamStore.identity`."""
+        return _identity(self._expected)
 
-        async def question(client: "Redis") -> Any:
-            await client.set(PEPPER, secrets.token_bytes(SECRET_BYTES), nx=True)
-            return await client.get(PEPPER)
-
-        pepper = await self._link.ask(question)
-        assert isinstance(pepper, bytes)
+    async def identify(self, given: bytes | None) -> bytes:
+        """See `TeamStore.identify`."""
+        raw, kept = await self._identity_and_pepper()
+        pepper = pepper_of(_identity(raw), given=given, kept=kept)
+        self._expected = raw or b""
         return pepper
+
+    async def initialize(self, given: bytes | None) -> bytes:
+        """See `TeamStore.initialize`."""
+        raw, kept = await self._identity_and_pepper()
+        if raw is None:
+            if given is None and kept is None and (await self._load())[1].keys:
+                raise without_pepper()
+            pepper = given or kept or secrets.token_bytes(SECRET_BYTES)
+            made = msgspec.json.encode(new_identity(pepper))
+            # Whoever comes second finds what the first has made.
+            await self._ask(INITIALIZE, (IDENTITY, PEPPER), (made, kept or b"", b"" if given is not None else pepper))
+        return await self.identify(given)
 
     async def load(self) -> Snapshot:
         """See `TeamStore.load`. The same object as long as nothing has changed."""
@@ -82,8 +102,9 @@ class RedisTeamStore:
             revision, before = await self._load()
             outcome = outcome_of(change, before)
             made = f"{outcome.snapshot.revision}-{secrets.token_hex(8)}".encode()
-            arguments = (revision, made, audit_log.row_of(audit), audit_log.KEPT, CHANGES, *_rows_of(outcome))
-            if await self._ask(WRITE, (REVISION, TEAMS, KEYS, AUDIT), arguments):
+            log = (audit_log.row_of(audit), audit_log.KEPT)
+            arguments = (revision, made, *log, CHANGES, self._expected, *_rows_of(outcome))
+            if await self._ask(WRITE, (REVISION, TEAMS, KEYS, AUDIT, IDENTITY), arguments):
                 self._known = (made, outcome.snapshot)
                 return outcome.snapshot
         raise StoreAway("The store is busy with changes of others", retry_after_s=1.0)
@@ -91,6 +112,7 @@ class RedisTeamStore:
     async def note(self, audit: AuditEntry) -> None:
         """See `TeamStore.note`."""
         row = audit_log.row_of(audit)
+        await self._load()  # a store that lost its data gets no entries
         await self._link.ask(lambda client: client.xadd(AUDIT, {"e": row}, maxlen=audit_log.KEPT, approximate=True))
 
     async def changes(self) -> AsyncGenerator[None, None]:
@@ -99,9 +121,9 @@ class RedisTeamStore:
         try:
             seen: Any = ()  # as no answer is
             while True:
-                revision = await self._link.ask(lambda client: client.get(REVISION))
-                if revision != seen:
-                    seen = revision
+                now = await self._link.ask(lambda client: client.mget(REVISION, IDENTITY))
+                if now != seen:
+                    seen = now
                     yield
                 await self._heard(messages)
         finally:
@@ -116,9 +138,15 @@ class RedisTeamStore:
         rows: Any = await self._link.ask(lambda client: client.xrevrange(AUDIT, newest, "-", count=most + 1))
         return audit_log.page_of([(cursor_of(*map(int, place.split(b"-"))), row[b"e"]) for place, row in rows], most)
 
+    async def _identity_and_pepper(self) -> tuple[bytes | None, bytes | None]:
+        found = await self._link.ask(lambda client: client.mget(IDENTITY, PEPPER))
+        return cast("tuple[bytes | None, bytes | None]", tuple(found))
+
     async def _load(self) -> tuple[bytes, Snapshot]:
         known = self._known
-        revision, *rows = await self._ask(LOAD, (REVISION, TEAMS, KEYS), (known[0],))
+        revision, *rows = await self._ask(LOAD, (REVISION, TEAMS, KEYS, IDENTITY), (known[0], self._expected))
+        if revision == b"!":
+            raise changed(_identity(rows[0]))
         if rows:
             teams, keys = rows
             number = int(revision.partition(b"-")[0])
@@ -133,10 +161,14 @@ class RedisTeamStore:
         """When the next message is here, or it is time to look without one."""
         try:
             # If its connection breaks, it makes another one: that must not take for ever.
-            async with asyncio.timeout(self._poll_s + TIMEOUT_S):
+            async with asyncio.timeout(self._poll_s + self._link.timeout_s):
                 await messages.get_message(ignore_subscribe_messages=True, timeout=self._poll_s)
         except (RedisError, RedisClusterException, OSError) as fault:
-            raise StoreAway(f"The store does not answer: {type(fault).__name__}") from None
+            raise away(fault, self._link.timeout_s) from None
+
+
+def _identity(raw: bytes | None) -> Identity | None:
+    return msgspec.json.decode(raw, type=Identity) if raw else None
 
 
 async def _subscribed(client: "Redis") -> PubSub:

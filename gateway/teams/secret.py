@@ -52,5 +52,10 @@ def hashed(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
+def fingerprint(pepper: bytes) -> str:
+    """Return 16 hexadecimal digits that tell peppers apart; no digest of a key can be made from them."""
+    return hmac.digest(pepper, b"warmgate: fingerprint of the pepper", "sha256").hex()[:16]
+
+
 is_same = hmac.compare_digest
 """Whether two digests are equal, in a time that does not tell where they differ."""

@@ -5,12 +5,14 @@ import secrets
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from gateway.ledger.audit import AuditEntry, AuditPage
 from gateway.ledger.cursor import cursor_of, place_of
 from gateway.storage.sqlite_file import SqliteFile
 from gateway.teams import audit_log
+from gateway.teams.identity import Identity, changed, new_identity, pepper_of, without_pepper
 from gateway.teams.key import Key
 from gateway.teams.outcome import Outcome, outcome_of
 from gateway.teams.rows import Rows, row_of
@@ -31,9 +33,17 @@ TABLES = (
     "INSERT OR IGNORE INTO directory VALUES (1, 0, NULL)",
     "CREATE TABLE IF NOT EXISTS directory_teams (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS directory_keys (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
+    """CREATE TABLE IF NOT EXISTS store_identity (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL,
+    fingerprint TEXT NOT NULL)""",
     # AUTOINCREMENT: no place is given twice, so that a cursor stays good.
     "CREATE TABLE IF NOT EXISTS directory_audit (place INTEGER PRIMARY KEY AUTOINCREMENT, entry BLOB)",
 )
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables that are not there; inside of the transaction of the caller."""
+    for statement in TABLES:
+        connection.execute(statement)
 
 
 class SqliteTeamStore:
@@ -44,12 +54,29 @@ class SqliteTeamStore:
         self._poll_s = poll_s
         self._has_tables = False
         self._snapshot: Snapshot | None = None
+        self._identity: Identity | None = None
         self._teams, self._keys = Rows(Team), Rows(Key)
         self._written = asyncio.Event()
 
-    async def pepper(self) -> bytes:
-        """See `TeamStore.pepper`."""
-        return await self._run(_pepper)
+    @property
+    def identity(self) -> Identity | None:
+        """See `TeamStore.identity`."""
+        return self._identity
+
+    async def identify(self, given: bytes | None) -> bytes:
+        """See `TeamStore.identify`."""
+        self._identity, pepper = await self._run(partial(_identified, given=given))
+        return pepper
+
+    async def initialize(self, given: bytes | None) -> bytes:
+        """See `TeamStore.initialize`."""
+
+        def act(connection: sqlite3.Connection) -> tuple[Identity | None, bytes]:
+            _initialize(connection, given)
+            return _identified(connection, given)
+
+        self._identity, pepper = await self._run(act)
+        return pepper
 
     async def load(self) -> Snapshot:
         """See `TeamStore.load`. The same object as long as nothing has changed."""
@@ -100,8 +127,8 @@ class SqliteTeamStore:
     async def _run(self, act: Callable[[sqlite3.Connection], T]) -> T:
         def with_tables(connection: sqlite3.Connection) -> T:
             if not self._has_tables:
-                for statement in TABLES:
-                    connection.execute(statement)
+                create(connection)
+            self._file.check_place()
             return act(connection)
 
         result = await self._file.run(with_tables)
@@ -110,6 +137,8 @@ class SqliteTeamStore:
 
     def _load(self, connection: sqlite3.Connection) -> Snapshot:
         """On the file's own thread, as everything that has a connection."""
+        if self._identity is not None and self._identity != (found := _identity(connection)):
+            raise changed(found)
         revision, known = _revision(connection), self._snapshot
         if known is not None and known.revision == revision:
             return known
@@ -126,12 +155,33 @@ def _revision(connection: sqlite3.Connection) -> int:
     return revision
 
 
-def _pepper(connection: sqlite3.Connection) -> bytes:
-    made = secrets.token_bytes(SECRET_BYTES)
-    connection.execute("UPDATE directory SET pepper = ? WHERE pepper IS NULL", (made,))
+def _identity(connection: sqlite3.Connection) -> Identity | None:
+    row = connection.execute("SELECT id, fingerprint FROM store_identity").fetchone()
+    return None if row is None else Identity(*row)
+
+
+def _kept_pepper(connection: sqlite3.Connection) -> bytes | None:
     (pepper,) = connection.execute("SELECT pepper FROM directory").fetchone()
-    assert isinstance(pepper, bytes)
+    assert pepper is None or isinstance(pepper, bytes)
     return pepper
+
+
+def _identified(connection: sqlite3.Connection, given: bytes | None) -> tuple[Identity | None, bytes]:
+    identity = _identity(connection)
+    return identity, pepper_of(identity, given=given, kept=_kept_pepper(connection))
+
+
+def _initialize(connection: sqlite3.Connection, given: bytes | None) -> None:
+    if _identity(connection) is not None:
+        return
+    pepper = given or _kept_pepper(connection)
+    if pepper is None:
+        if connection.execute("SELECT 1 FROM directory_keys").fetchone() is not None:
+            raise without_pepper()
+        pepper = secrets.token_bytes(SECRET_BYTES)
+        connection.execute("UPDATE directory SET pepper = ?", (pepper,))
+    made = new_identity(pepper)
+    connection.execute("INSERT INTO store_identity VALUES (1, ?, ?)", (made.id, made.fingerprint))
 
 
 def _write(connection: sqlite3.Connection, outcome: Outcome) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.ledger.audit import AuditEntry, AuditPage
+from gateway.teams.identity import Identity
 from gateway.teams.key import Key
 from gateway.teams.team import Team
 
@@ -61,10 +62,29 @@ Change = PutTeam | DeleteTeam | PutKey | DeleteKey
 class TeamStore(Protocol):
     """Shared by all gateways that are given the same one."""
 
-    async def pepper(self) -> bytes:
-        """The store's own, 32 bytes that were made at random when it was asked for the first time, by whomever.
+    @property
+    def identity(self) -> Identity | None:
+        """Identity that `identify` or `initialize` found; None before."""
+        ...
+
+    async def identify(self, given: bytes | None) -> bytes:
+        """Return the pepper: *given* by the settings, or the store's own. Writes nothing.
+
+        From then on every answer is checked to come from the same store.
 
         Raises:
+            StoreUnfit: the store is not initialized, has another pepper, or is of a later version.
+            StoreAway: it cannot be reached.
+        """
+        ...
+
+    async def initialize(self, given: bytes | None) -> bytes:
+        """Do what `identify` does; a store without an identity gets one, and a random pepper if none is *given*.
+
+        A store that has data of a version before there were identities keeps them, and its pepper.
+
+        Raises:
+            StoreUnfit: the store is initialized with another pepper, or is of a later version.
             StoreAway: it cannot be reached.
         """
         ...
@@ -73,6 +93,7 @@ class TeamStore(Protocol):
         """What it keeps at this moment. A row that cannot be read is left out, and logged. O(teams + keys).
 
         Raises:
+            StoreUnfit: it is not the store that was identified; known keys go on counting, nothing is written.
             StoreAway: it cannot be reached.
         """
         ...
@@ -85,6 +106,7 @@ class TeamStore(Protocol):
         Raises:
             UnknownEntity: the team or key to be deleted, or the team of a new key, is not there.
             Conflict: the store has something else than *former*, or the team has keys.
+            StoreUnfit: it is not the store that was identified; nothing was written.
             StoreAway: it cannot be reached. The change may have been carried out.
         """
         ...

@@ -1,11 +1,15 @@
--- KEYS: revision, teams, keys, audit. ARGV: the revision that this is worked out from, the one that it makes, entry of
--- the log, most entries kept, channel; then for each row: 2 or 3 (which of KEYS), name, row; an empty row is deleted.
--- Returns 1, or 0 and writes nothing where the revision is another one.
+-- KEYS: revision, teams, keys, audit, identity. ARGV: the revision that this is worked out from, the one that it makes,
+-- entry of the log, most entries kept, channel, the identity that is expected ('': any); then for each row: 2 or 3 (which
+-- of KEYS), name, row; an empty row is deleted.
+-- Returns 1, or 0 and writes nothing where the revision or the identity is another one.
+if ARGV[6] ~= '' and (redis.call('GET', KEYS[5]) or '') ~= ARGV[6] then
+    return 0
+end
 local revision = redis.call('GET', KEYS[1]) or '0'
 if revision ~= ARGV[1] then
     return 0
 end
-for at = 6, #ARGV, 3 do
+for at = 7, #ARGV, 3 do
     local key, name, row = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2]
     if row == '' then
         redis.call('HDEL', key, name)

@@ -12,10 +12,12 @@ from gateway.errors import Conflict, GatewayError, InvalidField, UnknownEntity
 from gateway.ledger.audit import AuditEntry
 from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import SqliteFile
+from gateway.storage.unfit import StoreUnfit
 from gateway.teams.key import Key
 from gateway.teams.limits import Limits
 from gateway.teams.outcome import outcome_of
 from gateway.teams.redis_teams import RedisTeamStore
+from gateway.teams.secret import fingerprint
 from gateway.teams.sqlite_teams import SqliteTeamStore
 from gateway.teams.team import Team
 from gateway.teams.team_store import Change, DeleteKey, DeleteTeam, PutKey, PutTeam, Snapshot, TeamStore
@@ -209,19 +211,70 @@ async def test_a_note_in_the_log_is_no_change(opened: Open) -> None:
 async def test_the_pepper_is_made_once(opened: Open) -> None:
     """Of several gateways that begin at the same moment each gets the same."""
     async with opened() as one, opened() as other:
-        peppers = await asyncio.gather(*(store.pepper() for store in (one, other, one, other)))
+        peppers = await asyncio.gather(*(store.initialize(None) for store in (one, other, one, other)))
 
     assert 1 == len(set(peppers))
     assert 32 == len(peppers[0])
 
 
+async def test_a_store_that_was_never_initialized_is_refused(opened: Open) -> None:
+    """It is not told from one that lost everything, and nothing is made in it."""
+    async with opened() as store:
+        for _ in range(2):
+            with pytest.raises(StoreUnfit, match="warmgate store init") as refused:
+                await store.identify(None)
+
+        assert ("uninitialized", None) == (refused.value.state, store.identity)
+
+
+async def test_the_identity_is_written_once(opened: Open) -> None:
+    async with opened() as one, opened() as other:
+        pepper = await one.initialize(None)
+        assert pepper == await other.initialize(None) == await other.identify(None)
+        assert one.identity is not None
+        assert one.identity == other.identity
+        assert fingerprint(pepper) == one.identity.fingerprint
+
+
+async def test_a_given_pepper_is_known_by_its_fingerprint(opened: Open) -> None:
+    """It is not kept. Without it, and with another one, the store is refused: keys would be made that nobody knows."""
+    async with opened() as store:
+        assert b"given" == await store.initialize(b"given")
+        for given, state in ((None, "pepper_missing"), (b"another", "pepper_differs")):
+            for question in (store.identify, store.initialize):
+                with pytest.raises(StoreUnfit) as refused:
+                    await question(given)
+                assert state == refused.value.state
+                assert b"another" not in str(refused.value).encode()
+        assert b"given" == await store.identify(b"given")
+
+
+async def test_keys_without_any_pepper_are_not_given_a_new_one(opened: Open) -> None:
+    """As a store has them that is from before there were identities, and was used with a pepper of the settings."""
+    async with opened() as store:
+        await put(store, BLUE, CI)
+        with pytest.raises(StoreUnfit) as refused:
+            await store.initialize(None)
+        assert "pepper_missing" == refused.value.state
+        assert b"given" == await store.initialize(b"given")
+
+
+async def test_a_pepper_beside_the_one_that_the_store_keeps_is_refused(opened: Open) -> None:
+    async with opened() as store:
+        kept = await store.initialize(None)
+        with pytest.raises(StoreUnfit) as refused:
+            await store.identify(b"given")
+        assert "pepper_differs" == refused.value.state
+        assert kept == await store.identify(kept)
+
+
 async def test_everything_stays_when_its_gateways_end(opened: Open) -> None:
     async with opened() as store:
+        pepper = await store.initialize(None)
         before = await put(store, BLUE, CI)
-        pepper = await store.pepper()
     async with opened() as store:
         assert before == await store.load()
-        assert pepper == await store.pepper()
+        assert pepper == await store.identify(None)
         assert ["put", "put"] == await logged(store)
 
 

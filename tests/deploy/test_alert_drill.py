@@ -41,9 +41,9 @@ async def is_over(run: Run, alert: str, **labels: str) -> None:
 
 
 @pytest.fixture
-async def run(tmp_path: Path, redis_server: RedisServer) -> AsyncIterator[Run]:
+async def run(tmp_path: Path, durable_redis_server: RedisServer) -> AsyncIterator[Run]:
     """A gateway for which all is well."""
-    async with observed(tmp_path, redis_server, gateways=1) as running:
+    async with observed(tmp_path, durable_redis_server, gateways=1) as running:
         live = 'sum(warmgate_kv_stream_state{state="live"}) + sum(warmgate_fallback_canary_ok)'
         # Two streams of events, and two models on Bedrock.
         assert await until(lambda: running.prometheus.ask(f"{live} == 4"), bool), "the run did not become well"

@@ -271,3 +271,19 @@ def test_limits_that_hold_several_times_over_are_told() -> None:
     assert "limits hold 2 times over" in install(tiny(config=teams)).notes
     assert "times over" not in install(tiny(config=teams, replicas=1)).notes
     assert "times over" not in install(tiny(config=teams, secrets={"storeUrl": SECRET})).notes
+
+
+def test_a_store_in_redis_is_initialized_with_the_installation() -> None:
+    """By a Job with the settings and secrets of the gateway, which no Service leads to. A file needs none."""
+    release = install(tiny(valkey={"enabled": True}))
+    (job,) = release.of("Job")
+    pod = job["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    (service,) = [each for each in release.of("Service") if each["metadata"]["name"] == "warmgate"]
+
+    assert ["warmgate", "store", "init", "--config", "/etc/warmgate/warmgate.yaml"] == container["command"]
+    assert container["image"] == release.container["image"]
+    assert container["env"] == release.container["env"]
+    assert not service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    for values in (tiny(), tiny(valkey={"enabled": True}, storeInit={"enabled": False})):
+        assert [] == install(values).of("Job")

@@ -4,8 +4,9 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 import httpx
 import yaml
 
+from gateway.errors import StoreAway
+from gateway.settings import build
+from gateway.stores import initialize
 from tests.e2e.governed import Administration
 
 
@@ -75,11 +79,21 @@ class GatewayProcess:
 
 @asynccontextmanager
 async def gateway_process(
-    folder: Path, settings: Mapping[str, Any], *, name: str = "gateway", variables: Mapping[str, str] | None = None
+    folder: Path,
+    settings: Mapping[str, Any],
+    *,
+    name: str = "gateway",
+    variables: Mapping[str, str] | None = None,
+    initializes: bool = True,
 ) -> AsyncIterator[GatewayProcess]:
-    """Start it, and stop it in peace at the end. *variables* are beside those of the test."""
+    """Start it, and stop it in peace at the end. *variables* are beside those of the test.
+
+    With *initializes* a store in Redis is initialized before.
+    """
     config = folder / f"{name}.yaml"
     _write(config, settings)
+    if initializes:
+        await _initialize(settings, variables or {})
     output = folder / f"{name}.out", folder / f"{name}.err"
     command = [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
     with output[0].open("wb") as stdout, output[1].open("wb") as stderr:
@@ -118,6 +132,12 @@ async def _ready(process: asyncio.subprocess.Process, output: tuple[Path, Path])
                     return line.removeprefix("ready: ").strip()
             assert process.returncode is None, output[1].read_text()
             await asyncio.sleep(0.02)
+
+
+async def _initialize(settings: Mapping[str, Any], variables: Mapping[str, str]) -> None:
+    """What an operator does once: `warmgate store init`. A store that is away is found later."""
+    with suppress(StoreAway):
+        await initialize(build(dict(settings), {**os.environ, **variables}), wall_clock=time.time)
 
 
 def _write(path: Path, settings: Mapping[str, Any] | str) -> None:

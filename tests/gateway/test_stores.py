@@ -72,11 +72,11 @@ async def test_a_file_has_all_of_it_after_the_end(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/warmgate.db"
     async with at_work(stores_at(url)) as stores:
         await use(stores)
-        pepper = await stores.teams.pepper()
+        pepper = await stores.identify()
     (mode,) = {stat.S_IMODE(file.stat().st_mode) for file in files_in(tmp_path)}
     async with at_work(stores_at(url)) as stores:
         await check_used(stores)
-        assert pepper == await stores.teams.pepper()
+        assert pepper == await stores.identify()
 
     assert 0o600 == mode
 
@@ -111,9 +111,9 @@ async def test_a_file_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -
 async def test_redis_has_all_parts_too(redis_server: RedisServer) -> None:
     """Two gateways of one store: what one has done is there for the other."""
     async with at_work(stores_at(redis_server.url)) as one, at_work(stores_at(redis_server.url)) as other:
+        assert await one.initialize() == await other.identify()
         await use(one)
         await check_used(other)
-        assert await one.teams.pepper() == await other.teams.pepper()
 
 
 @pytest.mark.parametrize(("away", "expected"), [("share", Granted), ("closed", StoreAway)])

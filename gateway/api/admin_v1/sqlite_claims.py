@@ -9,6 +9,11 @@ from gateway.storage.sqlite_file import SqliteFile
 _TABLE = "CREATE TABLE IF NOT EXISTS claims (id TEXT PRIMARY KEY, body TEXT, made TEXT, until REAL) WITHOUT ROWID"
 
 
+def create(connection: sqlite3.Connection) -> None:
+    """Make the table, if it is not there."""
+    connection.execute(_TABLE)
+
+
 class SqliteClaims:
     """`Claims` in a table of *file*. *wall_clock* gives seconds since 1970."""
 

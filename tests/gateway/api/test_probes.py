@@ -3,6 +3,7 @@
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -28,6 +29,17 @@ from tests.gateway.examples import Clock, a_model, an_ended_request, an_exchange
 Serve = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
+@dataclass
+class Store:
+    """State of a store, as /readyz has it."""
+
+    status: dict[str, Any] = field(default_factory=dict)
+    is_store_awaited: bool = False
+
+    def store_status(self) -> dict[str, Any]:
+        return self.status
+
+
 @asynccontextmanager
 async def serving(
     *models: Model,
@@ -36,6 +48,7 @@ async def serving(
     streams: Mapping[WorkerId, Trust] | None = None,
     sightings: Sightings | None = None,
     replicas: Mapping[str, Any] | None = None,
+    store: "Store | None" = None,
     stop: Stop | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
     api = FastAPI()
@@ -44,6 +57,7 @@ async def serving(
     api.state.stream_state = (streams or {}).get
     api.state.sightings = sightings or Sightings(clock=Clock(0.0))
     api.state.replicas = lambda: replicas or {}
+    api.state.store = store or Store()
     api.state.metrics = metrics or Metrics()
     api.state.endings = endings or Endings([])
 
@@ -96,6 +110,20 @@ async def test_a_source_of_workers_that_was_never_heard_keeps_it_from_being_read
     assert (503, "not ready") == (before.status_code, before.json()["status"])
     assert {"tiny": {"service": {"synced": False, "workers": 0, "age_s": 0.0}}} == before.json()["discovery"]
     assert (200, 690.0) == (after.status_code, after.json()["discovery"]["tiny"]["service"]["age_s"])
+
+
+async def test_a_store_that_was_never_heard_keeps_it_from_being_ready() -> None:
+    """A rollout must not replace good pods by some that refuse every key. Heard once, an outage takes nobody out."""
+    fault = "The store does not answer: wrong user or password"
+    store = Store({"state": "away", "heard": False, "fault": fault}, is_store_awaited=True)
+    async with serving(a_model(Answers(), name="tiny"), store=store) as client:
+        before = await client.get("/readyz")
+        store.is_store_awaited = False
+        after = await client.get("/readyz")
+
+    assert (503, "not ready") == (before.status_code, before.json()["status"])
+    assert {"state": "away", "heard": False, "fault": fault} == before.json()["store"]
+    assert (200, "ready") == (after.status_code, after.json()["status"])
 
 
 async def test_it_says_which_replicas_are_heard() -> None:

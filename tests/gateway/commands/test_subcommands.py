@@ -30,7 +30,7 @@ def administration(given: Settings) -> FastAPI:
     stores = stores_of(given, wall_clock=time.time)
 
     async def digester() -> Digester:
-        return Digester(await stores.teams.pepper())
+        return Digester(await stores.identify())
 
     return admin_api(
         (AdminKey("watcher", "viewer", VIEWER), AdminKey("boss", "owner", OWNER)),

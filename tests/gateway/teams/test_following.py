@@ -1,7 +1,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from gateway.errors import InvalidKey, StoreAway
 from gateway.ledger.audit import AuditEntry
 from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import SqliteFile
+from gateway.storage.unfit import lost, replaced
 from gateway.teams.access import Access
 from gateway.teams.directory import Directory
 from gateway.teams.following import Following
@@ -52,7 +53,10 @@ class Tells:
             await self.changed.wait()
             self.changed.clear()
 
-    async def pepper(self) -> bytes:
+    async def identify(self, given: bytes | None) -> bytes:
+        raise NotImplementedError
+
+    async def initialize(self, given: bytes | None) -> bytes:
         raise NotImplementedError
 
     async def write(self, change: object, audit: AuditEntry) -> Snapshot:
@@ -131,6 +135,49 @@ async def test_a_store_that_leaves_is_told_once_and_what_is_known_stays(
         "the store of teams and keys is there again",
     ] == caplog.messages
     assert isinstance(fault, RuntimeError) == (caplog.records[0].exc_info is not None)
+
+
+async def test_a_store_that_must_not_be_used_is_told_apart_and_known_keys_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its data is gone: that is said once, beside the outage before it, and what is known stays."""
+    store, directory = Tells(Snapshot(2, {"blue": BLUE})), Directory(is_followed=True)
+    following = Following(store, directory)  # type: ignore[arg-type]
+    states = [following.state]
+    for fault in (None, StoreAway("gone"), lost(), lost(), None):
+        store.fault = fault
+        with suppress(StoreAway):
+            await following.load()
+        states.append(following.state)
+        assert {"blue": BLUE} == directory.teams or states == ["awaited"]
+
+    assert ["awaited", "ready", "away", "lost", "lost", "ready"] == states
+    assert following.has_been_heard
+    assert [
+        "the store of teams and keys is away, known keys go on counting: gone",
+        f"the store of teams and keys cannot be used, known keys go on counting: {lost()}",
+    ] == caplog.messages
+
+
+async def test_nothing_is_loaded_from_a_store_that_was_not_identified() -> None:
+    """Whoever asks: its keys were made under another pepper."""
+    store, directory = Tells(Snapshot(2, {"blue": BLUE})), Directory(is_followed=True)
+    faults: list[StoreAway] = [replaced(), StoreAway("gone")]
+
+    async def identify() -> None:
+        if faults:
+            raise faults.pop(0)
+
+    following = Following(store, directory, identify=identify)  # type: ignore[arg-type]
+    for state in ("replaced", "away"):
+        with pytest.raises(StoreAway):
+            await following.catch_up()
+        assert (state, 0, {}) == (following.state, store.asked, directory.teams)
+        assert not following.has_been_heard
+    await following.load()
+    await following.load()
+
+    assert ("ready", "", {"blue": BLUE}) == (following.state, following.fault, directory.teams)
 
 
 async def test_an_answer_from_before_a_change_of_our_own_is_not_taken() -> None:

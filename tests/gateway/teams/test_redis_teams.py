@@ -7,8 +7,10 @@ import pytest
 from gateway.errors import StoreAway
 from gateway.ledger.audit import AuditEntry
 from gateway.storage.redis_link import RedisLink, redis_link
+from gateway.storage.unfit import StoreUnfit
 from gateway.teams.key import Key
-from gateway.teams.redis_teams import KEYS, REVISION, TEAMS, RedisTeamStore
+from gateway.teams.redis_teams import AUDIT as AUDIT_LOG
+from gateway.teams.redis_teams import IDENTITY, KEYS, PEPPER, REVISION, TEAMS, WRITE, RedisTeamStore
 from gateway.teams.team import Team
 from gateway.teams.team_store import PutKey, PutTeam, Snapshot
 from tests.storage import RedisServer, RedisServers, free_port
@@ -31,15 +33,15 @@ async def link(redis_server: RedisServer) -> AsyncIterator[RedisLink]:
 async def test_everything_lies_in_one_slot_and_never_expires(link: RedisLink, redis_server: RedisServer) -> None:
     """Which is what scripts need in a cluster."""
     store = RedisTeamStore(link)
+    await store.initialize(None)
     await store.write(PutTeam(BLUE), AUDIT)
     await store.write(PutKey(CI), AUDIT)
-    await store.pepper()
     with redis_server.client() as client:
         names = sorted(client.keys("*"))
         ends = {client.ttl(name) for name in names}
 
     prefix = b"warmgate:{directory}:"
-    assert [prefix + name for name in (b"audit", b"keys", b"pepper", b"revision", b"teams")] == names
+    assert [prefix + name for name in (b"audit", b"identity", b"keys", b"pepper", b"revision", b"teams")] == names
     assert {-1} == ends
 
 
@@ -95,11 +97,92 @@ async def test_a_redis_that_was_emptied_is_empty(link: RedisLink, redis_server: 
     assert Snapshot(0, {}, {}) == await store.load()
 
 
+async def test_a_redis_that_lost_its_data_is_noticed_and_not_filled_again(
+    link: RedisLink, redis_server: RedisServer
+) -> None:
+    """A gateway that knows its identity neither believes it nor writes to it, until the data is there again."""
+    store = RedisTeamStore(link)
+    await store.initialize(None)
+    written = await store.write(PutTeam(BLUE), AUDIT)
+    with redis_server.client() as client:
+        before = {name: client.dump(name) for name in client.keys("*")}
+        client.flushall()
+        for question in (store.load, lambda: store.write(PutKey(CI), AUDIT), lambda: store.note(AUDIT)):
+            with pytest.raises(StoreUnfit, match="lost its data") as refused:
+                await question()
+            assert "lost" == refused.value.state
+        assert [] == client.keys("*")
+        for name, value in before.items():
+            client.restore(name, 0, value)
+
+    assert written == await store.load()
+
+
+async def test_a_change_of_a_moment_before_its_data_is_lost_writes_nothing(
+    link: RedisLink, redis_server: RedisServer
+) -> None:
+    """The script that writes looks at the identity itself: the revision of an empty store may be the one expected."""
+    store = RedisTeamStore(link)
+    await store.initialize(None)
+    with redis_server.client() as client:
+        client.delete(IDENTITY)
+        arguments = (b"0", b"1-x", b"{}", 1, "channel", store._expected, b"2", b"blue", b"{}")
+        keys = (REVISION, TEAMS, KEYS, AUDIT_LOG, IDENTITY)
+        outcome = client.eval(WRITE, len(keys), *keys, *arguments)
+
+        assert (0, 0) == (outcome, client.exists(TEAMS))
+
+
+async def test_a_store_that_was_initialized_again_is_another_one(link: RedisLink, redis_server: RedisServer) -> None:
+    """Its pepper is new: what is made in it would be refused here."""
+    store = RedisTeamStore(link)
+    await store.initialize(None)
+    with redis_server.client() as client:
+        client.flushall()
+    await RedisTeamStore(link).initialize(None)
+
+    with pytest.raises(StoreUnfit, match="another one than at the start") as refused:
+        await store.load()
+    assert "replaced" == refused.value.state
+
+
+async def test_a_store_from_before_identities_keeps_its_pepper(link: RedisLink, redis_server: RedisServer) -> None:
+    """`warmgate store init` once, and all its keys count as before."""
+    store = RedisTeamStore(link)
+    await store.write(PutTeam(BLUE), AUDIT)
+    with redis_server.client() as client:
+        client.set(PEPPER, b"p" * 32)
+
+    assert b"p" * 32 == await store.initialize(None)
+    assert {"blue": BLUE} == (await store.load()).teams
+
+
+async def test_a_store_of_a_later_version_is_refused(link: RedisLink, redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        client.set(IDENTITY, '{"id":"x","fingerprint":"y","schema":2,"more":[]}')
+    for question in (RedisTeamStore(link).identify, RedisTeamStore(link).initialize):
+        with pytest.raises(StoreUnfit, match="has schema 2, and this version of Warmgate knows 1: use a later one"):
+            await question(None)
+
+
+async def test_a_loss_is_seen_where_no_team_was_ever_made(link: RedisLink, redis_server: RedisServer) -> None:
+    """The revision is not there before, and not after: the identity tells."""
+    store = RedisTeamStore(link, poll_s=0.02)
+    await store.initialize(None)
+    async with aclosing(store.changes()) as changes, asyncio.timeout(10):
+        await anext(changes)
+        with redis_server.client() as client:
+            client.flushall()
+        await anext(changes)
+    with pytest.raises(StoreUnfit):
+        await store.load()
+
+
 async def test_a_redis_that_is_away_is_away_for_all_questions(link: RedisLink, redis_server: RedisServer) -> None:
     store = RedisTeamStore(link)
     redis_server.kill()
 
-    for question in (store.load, store.pepper, store.audit, lambda: store.note(AUDIT)):
+    for question in (store.load, lambda: store.identify(None), store.audit, lambda: store.note(AUDIT)):
         with pytest.raises(StoreAway):
             await question()
     with pytest.raises(StoreAway):
@@ -135,7 +218,7 @@ async def test_it_works_in_a_cluster(redis_servers: RedisServers) -> None:
     server.start_cluster()
     links = [redis_link(f"{server.tcp_url}?cluster=true", timeout_s=PATIENCE_S) for _ in range(2)]
     writer, reader = (RedisTeamStore(link) for link in links)
-    assert await writer.pepper() == await reader.pepper()
+    assert await writer.initialize(None) == await reader.identify(None)
     async with aclosing(reader.changes()) as changes, asyncio.timeout(10):
         for change in (PutTeam(BLUE), PutKey(CI)):
             await anext(changes)

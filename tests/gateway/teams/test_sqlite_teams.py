@@ -32,7 +32,7 @@ async def test_it_works_in_memory() -> None:
     await store.write(PutTeam(Team("blue")), AUDIT)
 
     assert {"blue": Team("blue")} == (await store.load()).teams
-    assert 32 == len(await store.pepper())
+    assert 32 == len(await store.initialize(None))
     await file.aclose()
 
 

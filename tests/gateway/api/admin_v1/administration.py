@@ -98,7 +98,7 @@ async def administration(
         clock = Clock(NOW)
         embedded = SqliteTeamStore(file), SqliteUsage(file), SqliteClaims(file, wall_clock=clock)
         store, usage_store, claims = stores or embedded
-        digester = Digester(await store.pepper())
+        digester = Digester(await store.initialize(None))
         directory = Directory()
         directory.declare(declared or Declared())
 

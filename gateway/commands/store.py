@@ -1,0 +1,68 @@
+"""`warmgate store`: what is done to the store itself, by whoever may read the settings and write to it."""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from gateway.commands.output import CommandFailed
+from gateway.errors import GatewayError
+from gateway.settings import Settings, environment, load
+
+Act = Callable[[Settings, argparse.Namespace], Awaitable[str]]
+"""Does it, and returns what to print."""
+
+
+def add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("store", help="initialize the store of teams, keys and usage")
+    added = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add(added, "init", _init, help="make a new store in Redis ready for gateways; done once, again does no harm")
+
+
+def _add(
+    added: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    act: Act,
+    *,
+    help: str,  # noqa: A002 - argparse's word
+) -> argparse.ArgumentParser:
+    command = added.add_parser(name, help=help)
+    command.set_defaults(run=_run, act=act)
+    command.add_argument(
+        "--config", metavar="F", type=Path, help="YAML file; without it, everything comes from WARMGATE_* variables"
+    )
+    return command
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        sys.stdout.write(asyncio.run(_act(arguments)))
+        sys.stdout.flush()
+    except CommandFailed as fault:
+        sys.stderr.write(f"{fault}\n")
+        return fault.code
+    except KeyboardInterrupt:  # unlike a server, it has not done what it was told
+        return 1
+    return 0
+
+
+async def _act(arguments: argparse.Namespace) -> str:
+    settings = load(arguments.config, environment())
+    if settings.store.url is None:
+        raise CommandFailed("The settings name no store (store.url).", code=2)
+    act: Act = arguments.act
+    try:
+        return await act(settings, arguments)
+    except GatewayError as fault:
+        raise CommandFailed(f"{fault.message}.") from None
+
+
+async def _init(settings: Settings, arguments: argparse.Namespace) -> str:  # noqa: ARG001
+    # Other commands have no use for stores.
+    from gateway.stores import initialize  # noqa: PLC0415
+
+    made = await initialize(settings, wall_clock=time.time)  # noqa: TID251
+    how = "is initialized now" if made.is_new else "was initialized before"
+    return f"The store {how}: identity {made.identity.id}, pepper {made.identity.fingerprint}.\n"

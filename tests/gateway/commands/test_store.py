@@ -1,0 +1,63 @@
+"""`warmgate store`."""
+
+import re
+
+import pytest
+
+from tests.gateway.commands.terminal import SETTINGS, Terminal, terminal
+from tests.storage import RedisServer
+
+__all__ = ["terminal"]
+
+
+def of_redis(terminal: Terminal, url: str, more: str = "") -> Terminal:
+    """The same, with the store at *url*."""
+    terminal.config.write_text(f"{SETTINGS}store: {{url: '{url}'{more}}}\n")
+    return terminal
+
+
+@pytest.mark.redis
+def test_a_new_redis_is_initialized_once(terminal: Terminal, redis_server: RedisServer) -> None:
+    """Before, no command makes anything in it; after, the same command changes nothing."""
+    of_redis(terminal, redis_server.url)
+    code, said = terminal.fails("team", "list")
+    assert 1 == code
+    assert said.startswith("The store cannot be used: The store is not initialized: run 'warmgate store init' once")
+    first, second = (terminal.there("store", "init").out for _ in range(2))
+
+    found = re.fullmatch(
+        r"The store is initialized now: identity ([0-9a-f]{32}), pepper ([0-9a-f]{16})\.\n", first, re.ASCII
+    )
+    assert found is not None
+    assert f"The store was initialized before: identity {found[1]}, pepper {found[2]}.\n" == second
+    assert "blue" in terminal.there("team", "create", "blue").out
+
+
+@pytest.mark.redis
+def test_another_pepper_is_refused_by_its_fingerprint(terminal: Terminal, redis_server: RedisServer) -> None:
+    of_redis(terminal, redis_server.url, ", pepper: the-first").there("store", "init")
+    of_redis(terminal, redis_server.url, ", pepper: the-second")
+    for command in (("store", "init"), ("key", "list")):
+        code, said = terminal.fails(*command)
+        assert 1 == code
+        assert "store.pepper has the fingerprint " in said
+        assert "the-second" not in said
+
+
+def test_a_file_is_initialized_by_itself(terminal: Terminal) -> None:
+    """The first command that uses it makes it; `init` is never needed, and does no harm."""
+    terminal.there("team", "list")
+
+    assert terminal.there("store", "init").out.startswith("The store was initialized before: identity ")
+
+
+def test_without_a_store_there_is_nothing_to_initialize(terminal: Terminal) -> None:
+    terminal.config.write_text(SETTINGS)
+
+    assert (2, "The settings name no store (store.url).\n") == terminal.fails("store", "init")
+
+
+def test_a_redis_that_is_away_is_told(terminal: Terminal) -> None:
+    of_redis(terminal, "redis://127.0.0.1:1/0")
+
+    assert (1, "The store does not answer: connection refused.\n") == terminal.fails("store", "init")
