@@ -22,6 +22,8 @@ from cache_index.compiled import IS_COMPILED
 from cache_index.value import Value
 
 HASH_BYTES: Final = 8
+LONGEST_REMEMBERED: Final = 512
+"""Bytes of a scope whose seed is remembered: callers choose salts, which may be long."""
 _WORD_BYTES: Final = 8
 _MOST_LOOPED_BYTES: Final = 32_768
 """Of a text that a compiled loop hashes faster than numpy, or as fast: numpy's calls cost as much as some kilobytes."""
@@ -91,7 +93,7 @@ class Hasher:
         self._block_hash = BlockHash(keyed_generator(number, self.block_bytes), words=self.block_bytes // _WORD_BYTES)
         self._positions = Positions(keyed_generator(number, 0))
         # Nearly all prompts of a process are of a few scopes; a flood of salts must not make the cache grow.
-        self._seed = functools.lru_cache(maxsize=256)(self._seed_of)
+        self._remembered_seed = functools.lru_cache(maxsize=256)(self._seed_of)
 
     def prefix(self, text: bytes, scope: bytes = b"") -> Prefix:
         """The chain of block hashes of *text* within *scope*. O(len(text))."""
@@ -112,6 +114,9 @@ class Hasher:
             return Prefix(hashes)
         each = self._block_hash.each(text, blocks)
         return Prefix(self._positions.link(each, 0, np.array([seed], dtype=U64)).tobytes())
+
+    def _seed(self, scope: bytes) -> int:
+        return self._remembered_seed(scope) if len(scope) <= LONGEST_REMEMBERED else self._seed_of(scope)
 
     def _seed_of(self, scope: bytes) -> int:
         return int.from_bytes(hashlib.blake2b(scope, digest_size=HASH_BYTES, key=self._key).digest(), "little")

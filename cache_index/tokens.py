@@ -17,7 +17,7 @@ import numpy as np
 from cache_index.chain import U64, BlockHash, Positions, keyed_generator
 from cache_index.chaining import chained
 from cache_index.compiled import IS_COMPILED
-from cache_index.prefix import HASH_BYTES, Prefix
+from cache_index.prefix import HASH_BYTES, LONGEST_REMEMBERED, Prefix
 
 TokenIds = bytes
 """Token ids, packed: four bytes each, little-endian."""
@@ -77,7 +77,7 @@ class TokenHasher:
         self._positions = Positions(keyed_generator(self._number, 0))
         self._block_hashes: dict[int, BlockHash] = {}
         # Nearly all prompts of a process are of a few scopes; a flood of salts must not make the cache grow.
-        self._digest = functools.lru_cache(maxsize=1024)(self._digest_of)
+        self._remembered_digest = functools.lru_cache(maxsize=1024)(self._digest_of)
 
     def prefix(self, ids: TokenIds, *, block_size: int, scope: bytes = b"", extras: Extras | None = None) -> Prefix:
         """The chain of block hashes of the full blocks of *ids* within *scope*. O(len(ids)).
@@ -129,6 +129,9 @@ class TokenHasher:
                 word=U64 if pairs else np.uint32,
             )
         return found
+
+    def _digest(self, content: bytes) -> int:
+        return self._remembered_digest(content) if len(content) <= LONGEST_REMEMBERED else self._digest_of(content)
 
     def _digest_of(self, content: bytes) -> int:
         return int.from_bytes(hashlib.blake2b(content, digest_size=HASH_BYTES, key=self._key).digest(), "little")

@@ -23,6 +23,7 @@ from gateway.quota.quota import Ask, Quota, Reservation
 from gateway.teams.access import Access
 from gateway.teams.cache_salt import isolated_salt
 from gateway.teams.caller import Caller
+from gateway.wishes import LONGEST_NAME
 from routing.request import Request
 
 HitHeaders = Literal["own", "shared", "off"]
@@ -77,7 +78,8 @@ class Admission:
         if self._hit_headers != "shared":  # a hit on what another team has sent would tell how much of it was guessed
             exchange.shows_hits = self._hit_headers == "own" and caller.team.isolated_cache
         if self._user_header in incoming.fields:
-            exchange.user = incoming.text_of(self._user_header)
+            said = incoming.text_of(self._user_header)
+            exchange.user = said and said[:LONGEST_NAME]
 
     async def _found(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         try:
@@ -149,9 +151,9 @@ class Admission:
         prompt_tokens = exchange.prompt_tokens = request.prompt_tokens
         if caller is None:
             return None
-        exchange.model_asked = body.model
+        exchange.model_asked = body.model[:LONGEST_NAME]
         if not exchange.user:
-            exchange.user = body.user
+            exchange.user = body.user and body.user[:LONGEST_NAME]
         max_tokens = body.max_tokens
         ask = Ask(prompt_tokens, max_tokens=max_tokens, choices=body.n, generates=max_tokens != 0)
         asked = Asked(self._recorder, exchange, caller, model, ask)

@@ -23,7 +23,7 @@ from gateway.teams.access import Header
 from gateway.teams.caller import Caller
 from gateway.teams.team import Priority
 from gateway.turnstile import Turnstile
-from gateway.wishes import patience_s_in, strategy_in, wanted_s_in
+from gateway.wishes import patience_s_in, short_name, strategy_in, wanted_s_in
 from routing.fleet import Fleet
 from routing.request import HIGH, LOW, NORMAL, Request
 from routing.retry_budget import RetryBudget
@@ -211,7 +211,7 @@ class Model:
             prompt_bytes=body.prompt_bytes,
             prompt_tokens=body.prompt_bytes / fleet.bytes_per_token.ratio if exact is None else float(exact.tokens),
             output_tokens=fleet.output_length.expected(body.max_tokens),
-            session=header(self.session_header) or body.session,
+            session=short_name(session) if (session := header(self.session_header) or body.session) else None,
             streams=body.streams,
             reads_cache=body.reads_cache,
             writes_cache=body.writes_cache,

@@ -37,10 +37,11 @@ from gateway.keeper import keeper_of
 from gateway.model import Model
 from gateway.models import Models
 from gateway.persistence import Persistence
-from gateway.response_owners import LONGEST_NAME, Owner, ResponseOwners
+from gateway.response_owners import Owner, ResponseOwners
 from gateway.rollout.chooser import Asking, Chooser
 from gateway.teams.caller import Caller
 from gateway.tracing.tracer import Tracers
+from gateway.wishes import LONGEST_NAME
 from routing.request import Request
 
 _log = logging.getLogger(__name__)
@@ -316,7 +317,7 @@ class Proxy:
     def _remember(self, response_id: str, exchange: Exchange) -> None:
         if exchange.model is not None and exchange.backend is not None and not exchange.fell_back:
             asked = exchange.model_asked or ""
-            asked = asked if len(asked) <= LONGEST_NAME else ""
+            asked = asked if len(asked) < LONGEST_NAME else ""  # it may be cut
             self._owners.remember(response_id, Owner(exchange.model, WorkerId(exchange.backend), exchange.team, asked))
 
     def _exchange(self, incoming: Incoming) -> Exchange:

@@ -19,8 +19,6 @@ BATCH: Final = 64
 """Owners written together."""
 AGAIN_S: Final = 1.0
 """Between two attempts to write to a store that is away."""
-LONGEST_NAME: Final = 256
-"""Characters of the name that a model was asked for by, as far as it is kept."""
 
 _is_plain = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:~-]{0,255}").fullmatch
 

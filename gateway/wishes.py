@@ -1,5 +1,6 @@
 """What callers say in headers of how they want to be served."""
 
+import hashlib
 import math
 from typing import Final
 
@@ -15,6 +16,17 @@ WANTED_HEADER: Final = b"x-warmgate-wanted-s"
 
 TIMEOUT_HEADERS: Final = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """In which OpenAI's SDKs say for how many seconds they wait: that for Python (``_base_client.py``), that for Node."""
+
+
+LONGEST_NAME: Final = 256
+"""Characters of a name that callers make up, of a session or an end user; of a longer one a digest does."""
+
+
+def short_name(said: str) -> str:
+    """*said*, or what stands for it where it is long: the same in every process."""
+    if len(said) <= LONGEST_NAME:
+        return said
+    return "blake2b:" + hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def strategy_in(header: Header) -> str | None:

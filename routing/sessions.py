@@ -1,15 +1,11 @@
 """Which requests begin a session, and which go on with one that was seen."""
 
-from typing import TypeVar
-
 import numpy as np
 
 from routing.request import Request
 
-Key = TypeVar("Key", str, int)
-
 MOST = 65_536
-"""Sessions that are remembered; of more, those that asked least recently are forgotten."""
+"""Sessions that are remembered, some 100 bytes each; of more, those that asked least recently are forgotten."""
 OPEN_BLOCKS = 2
 """The last blocks of a prompt, of which its continuation may have others: an answer was to begin there."""
 
@@ -22,17 +18,18 @@ class Sessions:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._named: dict[str, None] = {}
+        # By Python's hash: a name may be long, and nobody can make two with the same, as each process has its own key.
+        self._named: dict[int, None] = {}
         self._ends: dict[int, None] = {}
         """The last block that a continuation is sure to have, of each prompt that nothing went on from."""
 
     def begins(self, request: Request) -> bool:
         """Whether *request* is the first of its session; the next one is not."""
         if request.session is not None:
-            return self._begins_named(request.session)
+            return self._begins_named(hash(request.session))
         return self._begins_unnamed(request.prefix.hashes)
 
-    def _begins_named(self, session: str) -> bool:
+    def _begins_named(self, session: int) -> bool:
         known = session in self._named
         if known:
             del self._named[session]
@@ -51,6 +48,6 @@ class Sessions:
             self._forget(self._ends)
         return not goes_on
 
-    def _forget(self, known: dict[Key, None]) -> None:
+    def _forget(self, known: dict[int, None]) -> None:
         while len(known) > self._most:
             del known[next(iter(known))]

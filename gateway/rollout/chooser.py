@@ -18,6 +18,7 @@ from gateway.response_owners import Owner
 from gateway.rollout.route import BY_RESPONSE, BY_WEIGHT, Choice, Route
 from gateway.rollout.traits import Traits, abilities_in
 from gateway.teams.permits import Permits
+from gateway.wishes import short_name
 
 
 class Asking(msgspec.Struct, frozen=True):
@@ -118,6 +119,10 @@ class Chooser:
         return model is not None and model.why_not_ready() is None
 
     def _who(self, route: Route, asking: Asking) -> str | None:
+        who = self._named(route, asking)
+        return None if who is None else short_name(who)
+
+    def _named(self, route: Route, asking: Asking) -> str | None:
         """Who keeps its variant; None: nobody that is known, and the request is dealt."""
         if route.sticky == "key":
             return asking.key

@@ -29,14 +29,16 @@ class Networks:
         return any(address in network for network in self._networks)
 
 
-@lru_cache(REMEMBERED)
 def address_in(text: str) -> Address | None:
     """The address that *text* is, or begins with before a port; None: it is none.
 
     An IPv4 address that comes in IPv6's clothes, as sockets for both versions have it, is the IPv4 address.
     """
-    if len(text) > LONGEST:
-        return None
+    return None if len(text) > LONGEST else _remembered(text)
+
+
+@lru_cache(REMEMBERED)
+def _remembered(text: str) -> Address | None:
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

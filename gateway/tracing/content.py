@@ -27,6 +27,11 @@ class Content:
         """What went to the caller, as it went: an object of JSON, or a stream; perhaps cut short."""
         return b"".join(self._pieces)
 
+    @property
+    def size_bytes(self) -> int:
+        """Memory that it holds."""
+        return len(self.request) + self.most_bytes * KEPT_FACTOR - self._left
+
     def asked(self, raw: bytes) -> None:
         """Keep *raw*, the body of the request, if it is not too long: half of it cannot be read."""
         if len(raw) <= self.most_bytes * KEPT_FACTOR:

@@ -17,6 +17,8 @@ _log = logging.getLogger(__name__)
 
 MOST_WAITING = 4096
 """Traces; without content some 10 kB each."""
+MAX_CONTENT_BYTES = 64 * 2**20
+"""Prompts and answers that wait with them; of more, traces are dropped."""
 BATCH = 64
 """Traces in one request, of ten spans or so each: the 512 spans that OpenTelemetry's own processor sends."""
 COLLECT_S = 1.0
@@ -54,6 +56,7 @@ class Delivery:
         sends: Sends,
         *,
         most_waiting: int = MOST_WAITING,
+        max_content_bytes: int = MAX_CONTENT_BYTES,
         collect_s: float = COLLECT_S,
     ) -> None:
         """No thread is there before the first trace. *name* is that of the destination in metrics and the log."""
@@ -61,6 +64,9 @@ class Delivery:
         self._encoder = encoder
         self._sends = sends
         self._most_waiting = most_waiting
+        self._max_content_bytes = max_content_bytes
+        self._offered_bytes = 0  # of all there ever were: written by who offers
+        self._taken_bytes = 0  # written by the thread
         self._collect_s = collect_s
         self._waiting: deque[Ended] = deque()
         self._is_there = threading.Event()
@@ -75,6 +81,11 @@ class Delivery:
         if len(self._waiting) >= self._most_waiting or self._stop.is_set():
             self.counts["dropped"] += 1
             return
+        size = _content_bytes(ended)
+        if size and self._offered_bytes - self._taken_bytes + size > self._max_content_bytes:
+            self.counts["dropped"] += 1
+            return
+        self._offered_bytes += size
         self._waiting.append(ended)
         if not self._is_there.is_set():
             self._is_there.set()
@@ -106,6 +117,7 @@ class Delivery:
         count = 0
         while self._waiting and count < BATCH:
             ended = self._waiting.popleft()
+            self._taken_bytes += _content_bytes(ended)
             try:
                 spans += self._encoder.spans(ended)
             except Exception:  # noqa: BLE001  # one trace that cannot be told is no reason to lose the others
@@ -121,3 +133,8 @@ class Delivery:
         if why is not None and not self._is_failing:
             _log.warning("traces for %s do not arrive: %s", self.name, why)
         self._is_failing = why is not None
+
+
+def _content_bytes(ended: Ended) -> int:
+    content = ended.trace.content
+    return 0 if content is None else content.size_bytes

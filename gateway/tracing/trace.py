@@ -18,6 +18,7 @@ from gateway.tracing.content import Content, Send
 from gateway.tracing.context import HEADERS, TRACEPARENT, TRACESTATE, Context, traceparent
 from gateway.tracing.labels import Labels, labels_of
 from gateway.tracing.span import Event, Span, Value
+from gateway.wishes import LONGEST_NAME
 from routing.booking import Booking, Ending
 from routing.candidate import Candidate
 from routing.dispatcher import Dispatch
@@ -119,7 +120,7 @@ class Trace:
         """What is asked is known; *raw* is its body as it came."""
         if caller is not None:
             self.project = caller.project
-        self.model_asked = body.model
+        self.model_asked = body.model[:LONGEST_NAME]
         self.session = request.session
         self.max_tokens = body.max_tokens
         self.n = body.n

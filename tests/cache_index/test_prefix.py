@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache_index import Hasher
+from cache_index.prefix import LONGEST_REMEMBERED
 
 KEY = bytes(range(32))
 
@@ -133,3 +134,12 @@ def test_two_processes_with_one_key_come_to_the_same_hashes() -> None:
     one.prefix(long)
 
     assert one.prefix(longer) == other.prefix(longer)
+
+
+def test_a_long_scope_is_a_scope_like_any_other() -> None:
+    """Though its seed is not remembered."""
+    hasher = Hasher(bytes(32), block_bytes=8)
+    long, longer = (hasher.prefix(b"x" * 8, b"s" * length) for length in (LONGEST_REMEMBERED + 1, 2**16))
+
+    assert long == hasher.prefix(b"x" * 8, b"s" * (LONGEST_REMEMBERED + 1))
+    assert 3 == len({long, longer, hasher.prefix(b"x" * 8, b"s" * LONGEST_REMEMBERED)})

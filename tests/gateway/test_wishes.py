@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.errors import InvalidField
-from gateway.wishes import patience_s_in, strategy_in, wanted_s_in
+from gateway.wishes import patience_s_in, short_name, strategy_in, wanted_s_in
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,10 @@ def test_a_strategy_is_asked_for_by_its_name() -> None:
     assert ["kv_aware", None] == [strategy_in({b"x-warmgate-strategy": said}.get) for said in ("kv_aware", None)]
     with pytest.raises(InvalidField, match="must be one of round_robin"):
         strategy_in({b"x-warmgate-strategy": "best"}.get)
+
+
+def test_a_long_name_stands_for_itself_as_a_digest() -> None:
+    """Short ones stay as they are."""
+    assert "s" * 256 == short_name("s" * 256)
+    assert short_name("s" * 257).startswith("blake2b:")
+    assert short_name("s" * 257) == short_name("s" * 257) != short_name("s" * 258)
