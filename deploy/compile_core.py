@@ -47,6 +47,7 @@ REQUESTS = (
     "gateway/backends/backend.py",
     "gateway/backends/worker.py",
     "gateway/body.py",
+    "gateway/canonical_path.py",
     "gateway/cascade/cascade.py",
     "gateway/disconnects.py",
     "gateway/downstream.py",

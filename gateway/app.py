@@ -202,6 +202,7 @@ def create_app(
         admin_prefix=ADMIN_PREFIX,
         is_admin_apart=settings.admin.port is not None,
         probes=probes,
+        cors_origins=settings.server.cors_origins,
     )
 
 

@@ -122,7 +122,7 @@ class Downstream:
             return
         headers = [(b"content-type", b"application/json"), *error.response_headers]
         if isinstance(error, MethodNotAllowed):
-            headers.append((b"allow", b"POST"))
+            headers.append((b"allow", b"POST, OPTIONS"))
         await self.answer(error.status, headers, self._endpoint.error_body(error, request_id=request_id))
 
     async def _put(self, message: MutableMapping[str, Any], *, last: bool = False) -> None:

@@ -1,9 +1,16 @@
-"""The outermost ASGI callable: who serves which request."""
+"""The outermost ASGI callable: who serves which request.
+
+A path is made canonical before anything is decided by it, and every server behind sees that one: what is known of a
+path, who may ask for it and how it is counted cannot differ by its spelling.
+"""
 
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from gateway.canonical_path import canonical, raw
+from gateway.cors import Cors
+from gateway.endpoints.table import ENDPOINTS
 from gateway.headers import fields, request_id_of
 from gateway.proxy import Proxy
 from gateway.server.asgi import App, Message, Receive, Send
@@ -13,13 +20,22 @@ class Gateway:
     """Completions go to the proxy before FastAPI's router sees them."""
 
     def __init__(
-        self, api: App, proxy: Proxy, *, admin: App, admin_prefix: str, is_admin_apart: bool, probes: App
+        self,
+        api: App,
+        proxy: Proxy,
+        *,
+        admin: App,
+        admin_prefix: str,
+        is_admin_apart: bool,
+        probes: App,
+        cors_origins: Sequence[str] = (),
     ) -> None:
         """*admin* is served under *admin_prefix*, unless it *is_admin_apart*: then whoever asks for it has it."""
         self._api = api
         self._proxy = proxy
         self._admin = admin
         self._admin_prefix = admin_prefix
+        self._cors = Cors(self._serve, cors_origins) if cors_origins else None
         self.admin: App | None = _named(admin) if is_admin_apart else None
         """For a port of its own."""
         self.probes = _named(probes)
@@ -29,11 +45,32 @@ class Gateway:
         """An ASGI application; no coroutine of its own, for all requests come this way."""
         if scope["type"] != "http":
             return self._api(scope, receive, send)
+        if self._cors is not None:
+            return self._cors(scope, receive, send)
+        return self._serve(scope, receive, send)
+
+    def _serve(self, scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         if self._proxy.serves(scope["path"]):
-            return self._proxy(scope, receive, send)
-        if self.admin is None and scope["path"].startswith(self._admin_prefix):
+            return self._proxied(scope, receive, send)
+        path = canonical(scope["path"], ENDPOINTS)
+        if path != scope["path"]:
+            scope = {**scope, "path": path, "raw_path": raw(path)}
+            if self._proxy.serves(path):
+                return self._proxied(scope, receive, send)
+        if self.admin is None and path.startswith(self._admin_prefix):
             return self._admin(*_naming_request(scope, receive, send))
         return self._api(*_naming_request(scope, receive, send))
+
+    def _proxied(self, scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        if scope["method"] == "OPTIONS":
+            return _allow_post(*_naming_request(scope, receive, send))
+        return self._proxy(scope, receive, send)
+
+
+async def _allow_post(_scope: Message, _receive: Receive, send: Send) -> None:
+    """Say what a path that workers answer takes; nobody is asked for a key."""
+    await send({"type": "http.response.start", "status": 204, "headers": [(b"allow", b"POST, OPTIONS")]})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _named(app: App) -> App:
@@ -46,9 +83,13 @@ def _named(app: App) -> App:
 
 
 def _naming_request(scope: Message, receive: Receive, send: Send) -> tuple[Message, Receive, Send]:
-    """The same with the caller's request id, or one made here, in request and response."""
+    """The same with the caller's request id, or one made here, in request and response; HEAD asks as GET does, and
+    the server leaves the body out.
+    """
     request_id = request_id_of(fields(scope["headers"])) or secrets.token_hex(16).encode()
     named = {**scope, "headers": [(b"x-request-id", request_id), *scope["headers"]]}
+    if scope["method"] == "HEAD":
+        named["method"] = "GET"
 
     async def naming(message: Message) -> None:
         if message["type"] == "http.response.start":

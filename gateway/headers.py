@@ -38,6 +38,8 @@ _STOPPED: Final = HOP_BY_HOP | CREDENTIALS | REPLACED
 _OURS: Final = frozenset(
     {
         b"content-length",
+        b"server",
+        b"date",
         b"request-id",
         b"x-request-id",
         b"x-warmgate-worker",

@@ -1,16 +1,18 @@
 """The application for callers and operators, and the smaller one that may have a port of its own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from importlib.metadata import version
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
 
 from gateway.api import admin as workers_api
+from gateway.api import base_url, probes
 from gateway.api import explain as explain_api
 from gateway.api import models as models_api
-from gateway.api import probes
 from gateway.api import responses as responses_api
 from gateway.api import usage as usage_api
 from gateway.api.admin_access import AdminAccess
@@ -59,14 +61,19 @@ def public_api(
     api.state.admin_access = admin_access
     api.state.access = access
     api.state.draining = draining
-    api.include_router(models_api.router)
-    api.include_router(responses_api.router)
-    api.include_router(usage_api.router)
-    api.include_router(probes.router)
-    api.include_router(workers_api.router)
-    api.include_router(explain_api.router)
+    routers = (
+        base_url.router,
+        models_api.router,
+        responses_api.router,
+        usage_api.router,
+        probes.router,
+        workers_api.router,
+        explain_api.router,
+    )
+    for router in routers:
+        api.include_router(router)
     describe(api, ENDPOINTS.values())
-    _tell_errors(api)
+    _tell_errors(api, routers)
     return api
 
 
@@ -75,29 +82,44 @@ def probes_api(api: FastAPI) -> FastAPI:
     alone = FastAPI(title=api.title, version=api.version, openapi_url=None)
     alone.state = api.state
     alone.include_router(probes.router)
-    _tell_errors(alone)
+    _tell_errors(alone, (probes.router,))
     return alone
 
 
-def _tell_errors(api: FastAPI) -> None:
-    api.add_exception_handler(GatewayError, _told)
-    api.add_exception_handler(HTTPException, _told)
-    api.add_exception_handler(Exception, _told)  # and goes on to the server, which logs it
+def _tell_errors(api: FastAPI, routers: Sequence[APIRouter]) -> None:
+    """Let *api*, which includes *routers*, answer every error as `_told` has it."""
+    told = partial(_told, [*api.routes, *(route for router in routers for route in router.routes)])
+    api.add_exception_handler(GatewayError, told)
+    api.add_exception_handler(HTTPException, told)
+    api.add_exception_handler(Exception, told)  # and goes on to the server, which logs it
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _told(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:
     """Every error in OpenAI's shape, also those of the router, 404 and 405, and what nobody foresaw."""
     headers: Mapping[str, str] | None = None
     if isinstance(error, HTTPException):
-        headers = error.headers  # with 405: the methods that are allowed
-        known: type[ClientError] = MethodNotAllowed if error.status_code == MethodNotAllowed.status else UnknownRoute
-        meant = _meant(request.url.path) if known is UnknownRoute else ""
-        error = known(f"{request.method} {request.url.path[:200]} is not served here{meant}")
+        path = request.url.path
+        known: type[ClientError] = UnknownRoute
+        if error.status_code == MethodNotAllowed.status and path not in INSTEAD:
+            known, headers = MethodNotAllowed, {"allow": ", ".join(_methods(routes, request))}
+            if request.method == "OPTIONS":
+                return Response(status_code=204, headers=headers)
+        meant = _meant(path) if known is UnknownRoute else ""
+        error = known(f"{request.method} {path[:200]} is not served here{meant}")
     elif not isinstance(error, GatewayError):
         error = GatewayError("The gateway failed to serve this request")
     response = Response(error.to_body(), error.status, headers, media_type="application/json")
     response.raw_headers += error.response_headers
     return response
+
+
+def _methods(routes: Sequence[BaseRoute], request: Request) -> list[str]:
+    """All that the path takes: several routes may have it, and a router tells those of the first."""
+    found = {"OPTIONS"}
+    for route in routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
 def _meant(path: str) -> str:

@@ -11,6 +11,8 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
         "/cohere/v2/chat": "use /v1/chat/completions",
         "/invocations": "use the endpoint of what the body is, such as /v1/chat/completions",
         "/inference/v1/generate": "use /v1/completions, whose prompt may be token ids",
+        "/v1/responses/compact": "use /v1/responses with the conversation, or with its end",
+        "/v1/responses/input_tokens": "use /tokenize or /v1/messages/count_tokens",
         "/v1/realtime": "WebSockets are not served; use /v1/audio/transcriptions",
         "/load": "/metrics tells the load of every worker",
         **dict.fromkeys(

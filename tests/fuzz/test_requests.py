@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.canonical_path import canonical
 from gateway.endpoints.endpoint import JSON
 from gateway.endpoints.faults import ANTHROPIC
 from gateway.endpoints.table import ENDPOINTS
@@ -60,6 +61,7 @@ def _field_value(data: bytes) -> bytes:
 def check(path: str, answer: Answer) -> None:
     """The facts that hold for every answer."""
     assert answer.status < 500, answer.body[:500]
+    path = canonical(path, ENDPOINTS)
     if answer.status >= 400:
         assert b"application/json" == answer.headers[b"content-type"]
         error = answer.json["error"]

@@ -64,9 +64,10 @@ async def test_models_are_listed(nobody: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/", 404, "unknown_url"),
         ("GET", "/v2/models", 404, "unknown_url"),
-        ("POST", "/v1/chat/completions/", 404, "unknown_url"),
+        ("POST", "/v1/responses/compact", 404, "unknown_url"),
+        ("POST", "/v1/responses/input_tokens", 404, "unknown_url"),
+        ("POST", "/", 405, "method_not_allowed"),
         ("POST", "/v1/images/generations", 404, "unknown_url"),
         ("GET", "/v1/models/huge", 404, "model_not_found"),
         ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
@@ -99,18 +100,64 @@ async def test_the_applications_errors_say_when_to_come_back(nobody: str) -> Non
 @pytest.mark.parametrize(
     ("path", "meant"),
     [
-        ("/chat/completions", "; did you mean /v1/chat/completions"),
-        ("/v1/v1/completions", "; did you mean /v1/completions"),
-        ("/v1/chat/completions/", "; did you mean /v1/chat/completions"),
-        ("/models", "; did you mean /v1/models"),
+        ("/openai/chat/completions", "; did you mean /v1/chat/completions"),
+        ("/v2/completions", "; did you mean /v1/completions"),
+        ("/api/models", "; did you mean /v1/models"),
+        ("/v1/responses/compact", ": use /v1/responses with the conversation, or with its end"),
         ("/v1/images/generations", ""),
     ],
 )
 async def test_a_wrong_base_url_is_told_the_right_path(nobody: str, path: str, meant: str) -> None:
-    """Without its /v1, or with two of them, SDKs miss what is served here."""
+    """With something else in place of /v1 SDKs miss what is served here."""
     caller = await get(a_gateway(nobody), path, method="POST")
 
     assert f"POST {path} is not served here{meant}" == caller.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/livez", b"GET, HEAD, OPTIONS"),
+        ("/health", b"GET, HEAD, OPTIONS"),
+        ("/metrics", b"GET, HEAD, OPTIONS"),
+        ("/v1/models", b"GET, HEAD, OPTIONS"),
+        ("/v1/responses/resp_1", b"DELETE, GET, HEAD, OPTIONS"),
+        ("/v1/responses/resp_1/cancel", b"OPTIONS, POST"),
+        ("/v1/chat/completions", b"POST, OPTIONS"),
+        ("/chat/completions/", b"POST, OPTIONS"),
+    ],
+)
+async def test_each_path_says_what_it_takes(nobody: str, path: str, allowed: bytes) -> None:
+    """OPTIONS is answered with it, and so is a method that is not taken; HEAD is where GET is."""
+    gateway = a_gateway(nobody)
+    options = await get(gateway, path, method="OPTIONS")
+    patch = await get(gateway, path, method="PATCH")
+
+    assert (204, allowed, 405, allowed) == (
+        options.status,
+        options.headers[b"allow"],
+        patch.status,
+        patch.headers[b"allow"],
+    )
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/health", "/ping", "/version", "/metrics", "/v1/models", "/"])
+async def test_what_can_be_asked_for_can_be_asked_for_by_head(nobody: str, path: str) -> None:
+    """The status and the headers of GET."""
+    gateway = a_gateway(nobody)
+    head, get_ = await get(gateway, path, method="HEAD"), await get(gateway, path)
+
+    assert (head.status, head.headers[b"content-type"]) == (get_.status, get_.headers[b"content-type"])
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "//"])
+async def test_the_base_url_says_what_to_call(nobody: str, path: str) -> None:
+    """Without a key, and without the name of anything that is served."""
+    told = await get(a_gateway(nobody), path)
+
+    assert (200, "/v1") == (told.status, told.json["base_url"])
+    assert "POST /v1/chat/completions" in told.json["endpoints"]
+    assert "tiny" not in str(told.json)
 
 
 @pytest.mark.parametrize(

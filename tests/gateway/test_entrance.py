@@ -1,4 +1,5 @@
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -33,17 +34,17 @@ class Site:
             probes=Answering("probes"),
         )
 
-    async def ask(self, path: str, *, kind: str = "http", headers: Any = ()) -> dict[bytes, bytes]:
+    async def ask(self, path: str, *, kind: str = "http", method: str = "GET", headers: Any = ()) -> dict[bytes, bytes]:
         """The headers of the answer."""
         told: dict[bytes, bytes] = {}
 
         async def send(message: Message) -> None:
-            told.update(message["headers"])
+            told.update(message.get("headers", ()))
 
         async def receive() -> Message:
             raise NotImplementedError
 
-        await self.gateway({"type": kind, "path": path, "headers": [*headers]}, receive, send)
+        await self.gateway({"type": kind, "method": method, "path": path, "headers": [*headers]}, receive, send)
         return told
 
 
@@ -54,6 +55,44 @@ class Site:
 async def test_each_path_has_its_server(path: str, server: bytes) -> None:
     """What is nobody's is for the API to refuse."""
     assert server == (await Site().ask(path))[b"served-by"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "path", "server"),
+    [
+        ("/chat/completions", "/v1/chat/completions", b"proxy"),
+        ("//v1//chat/completions/", "/v1/chat/completions", b"proxy"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions", b"proxy"),
+        ("//admin/v1/teams/", "/admin/v1/teams", b"admin"),
+        ("/models/a%2Fb c", "/v1/models/a%2Fb c", b"api"),
+        ("/healthz/", "/healthz", b"api"),
+    ],
+)
+async def test_a_path_is_served_as_it_is_meant(typed: str, path: str, server: bytes) -> None:
+    """Whoever serves it sees the one path that it has, also as it would stand in a request line."""
+    site = Site()
+    told = await site.ask(typed, method="POST")
+    (scope,) = [*site.api.scopes, *site.proxy.scopes, *site.admin.scopes]
+
+    assert (server, path) == (told[b"served-by"], scope["path"])
+    assert path == unquote(scope["raw_path"].decode())
+
+
+async def test_what_workers_answer_takes_post() -> None:
+    """OPTIONS says so, and asks for no key."""
+    site = Site()
+    told = await site.ask("/v1/chat/completions", method="OPTIONS")
+
+    assert (b"POST, OPTIONS", []) == (told[b"allow"], site.proxy.scopes)
+    assert b"x-request-id" in told
+
+
+async def test_head_is_asked_for_as_get() -> None:
+    """The server sends no body with the answer."""
+    site = Site()
+    await site.ask("/livez", method="HEAD")
+
+    assert ["GET"] == [scope["method"] for scope in site.api.scopes]
 
 
 async def test_administration_on_a_port_of_its_own_is_not_found_here() -> None:
@@ -77,7 +116,7 @@ async def test_ports_of_their_own_name_requests_as_well() -> None:
         async def receive() -> Message:
             raise NotImplementedError
 
-        scope = {"type": "http", "path": "/admin/v1/teams", "headers": [(b"x-request-id", b"mine")]}
+        scope = {"type": "http", "method": "GET", "path": "/admin/v1/teams", "headers": [(b"x-request-id", b"mine")]}
         await app(scope, receive, send)
 
         assert (b"x-request-id", b"mine") in told[0]["headers"]

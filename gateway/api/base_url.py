@@ -1,0 +1,24 @@
+"""`/` and `/v1`: what people see who open the base URL, or give a client the wrong one."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from gateway.endpoints.table import ENDPOINTS
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+@router.get("/v1")
+async def base_url() -> dict[str, Any]:
+    """Nothing that only some may know: models and keys are not named."""
+    return {
+        "message": (
+            "This is Warmgate, a gateway that speaks OpenAI's API. Give clients this address with /v1 as their base "
+            "URL, and call one of these."
+        ),
+        "base_url": "/v1",
+        "endpoints": [*(f"POST {path}" for path in ENDPOINTS), "GET /v1/models"],
+        "documentation": "/docs",
+    }
