@@ -18,6 +18,7 @@ from gateway.ledger.entry import NANO, Entry
 from gateway.ledger.record import Outcome
 from gateway.ledger.recorder import Recorder, to_nano
 from gateway.model import Model
+from gateway.quota.overspending import Overspending, Stream
 from gateway.quota.plan import Tokens
 from gateway.quota.quota import Ask, Quota, Reservation
 from gateway.teams.access import Access
@@ -43,6 +44,7 @@ class Admission:
         quota: Quota,
         recorder: Recorder,
         *,
+        overspending: Overspending,
         pepper: Callable[[], bytes],
         user_header: bytes,
         hit_headers: HitHeaders = "own",
@@ -51,6 +53,7 @@ class Admission:
         self._access = access
         self._quota = quota
         self._recorder = recorder
+        self._overspending = overspending
         self._pepper = pepper
         self._user_header = user_header
         self._hit_headers: HitHeaders = hit_headers
@@ -191,6 +194,20 @@ class Admission:
         exchange.model_asked = model.name
         ask = Ask(0.0, max_tokens=0, choices=1, generates=False)
         await self.reserve(Asked(self._recorder, exchange, caller, model, ask))
+
+    def begin_stream(self, exchange: Exchange, stream: Stream) -> None:
+        """*stream*, the answer of *exchange*, may be stopped from now on if a budget is spent."""
+        if exchange.account is not None:
+            self._overspending.begin(stream, exchange.account.reservation)
+
+    def end_stream(self, exchange: Exchange, stream: Stream) -> None:
+        """It is over."""
+        if exchange.account is None:
+            return
+        self._overspending.end(stream, exchange.account.reservation.team)
+        stopped = stream.stopped
+        if isinstance(stopped, QuotaSpent):
+            exchange.refused_by = stopped.refused_by
 
     def settle(self, exchange: Exchange, now: float) -> None:
         """*exchange* ended at *now* (monotonic): count and book what it used, if anything is due."""

@@ -39,6 +39,7 @@ class Downstream:
         "ended",
         "is_quiet",
         "started",
+        "stopped",
         "tail",
     )
 
@@ -58,6 +59,14 @@ class Downstream:
         """Nothing was written since somebody set this."""
         self.tail: Tail | None = None
         """Of the stream that is being passed on."""
+        self.stopped: GatewayError | None = None
+        """The stream is to end with this, at its next event."""
+
+    @property
+    def events(self) -> int:
+        """Of the stream, that were passed on."""
+        events = self._exchange.streamed_events
+        return events if self.tail is None else events + self.tail.events
 
     @property
     def takes_error(self) -> bool:

@@ -195,6 +195,7 @@ class Proxy:
         watch = self._disconnects.begin(incoming.receive)
         if exchange.streams:
             self._keep_alive.begin(downstream)
+            self._admission.begin_stream(exchange, downstream)
         model.in_flight += 1
         try:
             await self._answer(attempts, downstream, watch, guard)
@@ -208,6 +209,7 @@ class Proxy:
             self._disconnects.end(watch)
             if exchange.streams:
                 self._keep_alive.end(downstream)
+                self._admission.end_stream(exchange, downstream)
 
     def _attempts(  # noqa: PLR0917  # in the order in which they are known
         self,
@@ -369,6 +371,8 @@ async def _pass_on(
                 raise guard.blocked
         if data:
             await downstream.write(data)
+        if downstream.stopped is not None:
+            raise downstream.stopped
         if continuation is not None and (tail.aborted or tail.failed is not None):
             raise _incomplete()
         if reply.ended:

@@ -13,6 +13,7 @@ from gateway.errors import StoreAway
 from gateway.ledger.recorder import Recorder
 from gateway.ledger.retention import Retention
 from gateway.quota.output_length import OutputLengths
+from gateway.quota.overspending import Overspending
 from gateway.quota.plan import Calendar, Plans
 from gateway.quota.quota import Quota
 from gateway.settings import Settings, SettingsError, TeamSettings
@@ -86,10 +87,12 @@ class Tenancy:
             time_zone=zone,
             most_output_tokens=quota.max_output_tokens,
         )
+        self._overspending = Overspending(self.stores.quota, tolerance=quota.budget_tolerance, clock=wall_clock)
         self.admission = Admission(
             self.access,
             self.quota,
             self.recorder,
+            overspending=self._overspending,
             pepper=lambda: self._pepper,
             user_header=settings.server.user_header.encode("ascii"),
             hit_headers=settings.server.hit_headers,
@@ -117,7 +120,7 @@ class Tenancy:
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """To be run from `begin` on, until cancelled."""
-        return [*self.stores.loops(), self._following.run(), self._retention.run()]
+        return [*self.stores.loops(), self._following.run(), self._retention.run(), self._overspending.run()]
 
     @property
     def is_kept(self) -> bool:

@@ -153,6 +153,15 @@ class EmbeddedQuotaStore(Desk):
     def book(self, team: str, entry: Draft) -> None:  # noqa: ARG002
         self._add(entry)
 
+    async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
+        return self._meters.spent(team, charges, self._clock())
+
+    async def give(self, team: str, charges: Sequence[Charge]) -> None:
+        for meter in self._meters.give(team, charges, self._clock()):
+            self._dirty[meter] = None  # else a kill would take it back
+        if self._timer is None:
+            self._set_timer(BATCH_S)
+
     async def run(self) -> None:
         # A transaction that has begun is not left: nobody would know whether it was committed.
         await carry_to_its_end(self._write_until_end(), self._end)

@@ -216,6 +216,17 @@ class Meters:
         meters = self._meters_of(team, charges, now)
         return tuple([meter.level(charge, now) for meter, charge in zip(meters, charges, strict=True)])
 
+    def spent(self, team: str, charges: Sequence[Charge], now: float) -> list[float]:
+        """What is used or reserved of the limits of *charges*, all of periods, beyond them too."""
+        return [meter.value for meter in self._meters_of(team, charges, now)]
+
+    def give(self, team: str, charges: Sequence[Charge], now: float) -> list[Meter]:
+        """Have so much less be used of limits of periods; the meters that count them."""
+        meters = self._meters_of(team, charges, now)
+        for meter, charge in zip(meters, charges, strict=True):
+            meter.value = max(0.0, meter.value - charge.units)
+        return meters
+
     def held(self, reservation: str) -> Held | None:
         return self._held.get(reservation)
 

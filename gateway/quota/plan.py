@@ -201,6 +201,13 @@ class Plan:
             seats.day, seats.day_left_s = calendar.day, calendar.day_ends - now
             seats.month, seats.month_left_s = calendar.month, calendar.month_ends - now
 
+    def place_of(self, limit: str) -> int | None:
+        """Among its limits, of the one with the id *limit*; None: it has it not."""
+        for place, each in enumerate(self.limits):
+            if each.id == limit:
+                return place
+        return None
+
     def nothing(self, now: float) -> list[Charge]:
         """Of a request that is to cost nothing at all."""
         names, left_s = self._calendar.periods(now)

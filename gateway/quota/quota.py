@@ -72,7 +72,7 @@ class Reservation(Taken):
     __slots__ = (
         *("_expected_cached", "_expected_completion", "_expected_prompt", "_lost", "_most_completion", "_prefix"),
         *("asked", "choices", "exposure", "headers", "is_settled", "is_shortened", "lengths", "model", "number"),
-        *("plan", "team", "unreserved"),
+        *("metered", "plan", "team", "unreserved"),
     )
 
     def __init__(
@@ -81,7 +81,7 @@ class Reservation(Taken):
         number: int,
         *,
         team: str,
-        model: str,
+        model: Metered,
         plan: Plan,
         lengths: Lengths,
         exposure: Exposure,
@@ -94,7 +94,8 @@ class Reservation(Taken):
         self.number = number
         """0: nothing limits the caller, and nothing is reserved."""
         self.team = team
-        self.model = model
+        self.metered = model
+        self.model = model.name
         """Configured name."""
         self.plan = plan
         self.lengths = lengths
@@ -158,6 +159,10 @@ class Reservation(Taken):
             most_usd = model.cost_usd if model.most_usd is None else model.most_usd
             usd = most_usd(tokens.prompt, tokens.cached, most)
         return self.plan.charges(tokens, cost_usd, now, most_completion=most, most_usd=usd)
+
+    def cost_of(self, completion: float) -> float:
+        """US dollars for so many tokens of an answer."""
+        return self.metered.cost_usd(0.0, 0.0, completion)
 
     def __call__(self) -> Entry:
         assert self._lost is not None, "it is settled, and will never be lost"
@@ -345,7 +350,7 @@ class Quota:
             self._prefix,
             number,
             team=team,
-            model=model.name,
+            model=model,
             plan=plan,
             lengths=lengths,
             exposure=exposure,

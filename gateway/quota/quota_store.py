@@ -51,6 +51,22 @@ class QuotaStore(Protocol):
         """Book what was never reserved, as nothing limits it. As `settle` otherwise."""
         ...
 
+    async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
+        """Units of each of *charges*' limits, all of them of periods, that are used or reserved, beyond it too.
+
+        Raises:
+            StoreAway: it cannot be told.
+        """
+        ...
+
+    async def give(self, team: str, charges: Sequence[Charge]) -> None:
+        """Have so much less be used of the limits of *charges*, all of them of periods; nothing at least.
+
+        Raises:
+            StoreAway: it may not have been done.
+        """
+        ...
+
     async def run(self) -> None:
         """Keep leases alive and carry out what nobody waits for, until cancelled; what is left is then carried out."""
         ...

@@ -359,6 +359,28 @@ local function tend(lost, cursor, ...)
   return {lost, redis.call('ZCARD', ENDS), sweep(cursor)}
 end
 
+-- ARGV: msgpack of charges, all of periods. Returns msgpack of what is used or reserved of each.
+local function spent(packed)
+  local charges, values = cmsgpack.unpack(packed), {}
+  load(charges)
+  for i, charge in ipairs(charges) do
+    values[i] = meter_of(charge).value
+  end
+  return cmsgpack.pack(values)
+end
+
+-- ARGV: msgpack of charges, all of periods. So much less is used.
+local function give(packed)
+  local charges = cmsgpack.unpack(packed)
+  load(charges)
+  for _, charge in ipairs(charges) do
+    local meter = meter_of(charge)
+    meter.value = math.max(meter.value - charge[UNITS], 0)
+    changed[charge[ID]] = charge
+  end
+  return 1
+end
+
 local what, answer = ARGV[1], nil
 if what == 'tend' then
   -- Those that say that they are alive are not lost, however late they say so.
@@ -367,6 +389,7 @@ if what == 'tend' then
 else
   reap()
   answer = what == 'reserve' and reserve(ARGV[3], ARGV[4]) or what == 'carry_out' and carry_out(ARGV[3])
+    or what == 'spent' and spent(ARGV[3]) or what == 'give' and give(ARGV[3])
 end
 if next(changed) then
   save()

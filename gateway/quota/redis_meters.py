@@ -84,6 +84,14 @@ class RedisMeters:
             return Granted(levels)
         return Refused(int(numbers[1]), math.inf if numbers[2] < 0 else numbers[2], levels)
 
+    async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
+        """What is used or reserved of limits of periods, beyond them too."""
+        return _NUMBERS.decode(await self._run(team, "spent", _pack(_charges(charges))))
+
+    async def give(self, team: str, charges: Sequence[Charge]) -> None:
+        """Have so much less be used of limits of periods."""
+        await self._run(team, "give", _pack(_charges(charges)))
+
     async def carry_out(self, team: str, first: int, operations: Sequence[Operation]) -> None:
         """In this order, each once: *first* is the number of the first of them among all of this gateway and team.
 

@@ -129,6 +129,14 @@ class RedisQuotaStore:
         self._register(team)
         self._add(team, Operation("book", "", (), entry()))
 
+    async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
+        """See `QuotaStore.spent`."""
+        return await self._meters.spent(team, charges)
+
+    async def give(self, team: str, charges: Sequence[Charge]) -> None:
+        """See `QuotaStore.give`."""
+        await self._meters.give(team, charges)
+
     async def run(self) -> None:
         """See `QuotaStore.run`. At the end, what the store does not take within *last_s* is lost, and logged."""
         try:

@@ -6,6 +6,7 @@ from gateway.settings.group import Group
 from gateway.settings.rules import (
     Burst,
     Count,
+    NotNegative,
     Positive,
     Share,
     TimeZone,
@@ -23,6 +24,9 @@ class QuotaSettings(Group):
     )
     max_output_tokens: Count = Field(
         default=16_384, description="reserved of budgets for an answer that neither its request nor its model limits"
+    )
+    budget_tolerance: NotNegative = Field(
+        default=0.05, description="share of a budget by which it may be passed before streams of its team are stopped"
     )
     max_unreserved_minutes: Positive = Field(
         default=60,

@@ -396,6 +396,41 @@ async def test_a_gateway_that_ends_leaves_everything_written(stage: QuotaStage) 
     assert [reserve.last] == [each.record.request_id for each in await stage.booked()]
 
 
+async def test_what_is_spent_is_told_beyond_the_limit_too(stage: QuotaStage) -> None:
+    """Used and reserved; asking takes nothing."""
+    reserve = Numbers(stage)
+    await reserve(usd(0.25))
+    await settle(stage, reserve.last, usd(1.5))
+
+    assert [1.5] == await stage.store.spent("blue", [usd(0.0)])
+    assert [1.5] == await stage.store.spent("blue", [usd(5.0)])
+    assert [0.0] == await stage.store.spent("red", [usd(0.0)])
+    assert [] == await stage.store.spent("blue", [])
+
+
+async def test_what_is_given_back_can_be_used_again(stage: QuotaStage) -> None:
+    """No more than was used, and of this period only."""
+    reserve = Numbers(stage)
+    await reserve(usd(0.75))
+    await settle(stage, reserve.last, usd(0.75))
+    await stage.store.give("blue", [usd(0.5)])
+
+    assert [0.25] == await stage.store.spent("blue", [usd(0.0)])
+    assert isinstance(await reserve(usd(0.75)), Granted)
+    await stage.store.give("blue", [usd(9.0)])
+    assert [0.0] == await stage.store.spent("blue", [usd(0.0)])
+
+
+async def test_what_was_given_back_is_so_for_the_next_gateway(stage: QuotaStage) -> None:
+    reserve = Numbers(stage)
+    await reserve(usd(0.75))
+    await settle(stage, reserve.last, usd(0.75))
+    await stage.store.give("blue", [usd(0.5)])
+    await stage.end()
+
+    assert [0.25] == pytest.approx(await stage.store.spent("blue", [usd(0.0)]))
+
+
 async def test_what_is_lost_is_charged_as_was_likely(stage: QuotaStage) -> None:
     """A budget reserves the most that is possible; a gateway that died has not used that of all its requests."""
     reserve = Numbers(stage)

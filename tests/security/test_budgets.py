@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
@@ -110,3 +111,35 @@ async def test_requests_that_set_no_limit_are_taken_to_be_long() -> None:
 
 async def _in_flight(served: Stack) -> float:
     return sum((await served.metric("warmgate_requests_in_flight")).values())
+
+
+async def events_of(served: Stack, key: MadeKey, **body: Any) -> list[str]:
+    """The data of all events of a stream."""
+    async with served.http.stream(
+        "POST", "/v1/chat/completions", json=chat(stream=True, **body), headers=key.headers
+    ) as answer:
+        assert 200 == answer.status_code
+        return [line.removeprefix("data: ") async for line in answer.aiter_lines() if line.startswith("data: ")]
+
+
+@pytest.mark.parametrize(
+    ("declared", "budget"),
+    [({"max_output_tokens": 20}, {"usd_per_day": 0.002}), ({}, {"usd_per_day": 0.002}), ({}, {"tokens_per_day": 60})],
+    ids=["the engine generates more than was declared", "all of a small budget in dollars", "in tokens"],
+)
+async def test_a_stream_ends_when_its_budget_is_spent(declared: dict[str, Any], budget: dict[str, float]) -> None:
+    """With an error that names the limit, in OpenAI's shape; what was streamed is charged, and the next is refused."""
+    options = SimulatorOptions(port=0, tpot_ms=5, blocks=8192)
+    async with governed(1, options=options, model=declared) as served:
+        key = await admin_of(served).limited(**budget)
+        events = await events_of(served, key, ignore_eos=True, max_tokens=50_000 if declared else None)
+        (record,) = await admin_of(served).records(key.team)
+        after = await served.http.post("/v1/chat/completions", json=chat(), headers=key.headers)
+
+    error = json.loads(events[-1])["error"]
+    assert ("insufficient_quota", "insufficient_quota") == (error["type"], error["code"])
+    counted = "US dollars" if "usd_per_day" in budget else "tokens"
+    assert f"The budget of team {key.team} on {counted} per day" in error["message"]
+    assert "[DONE]" not in events
+    assert 30 < record["completion_tokens"] < 5000
+    assert 429 == after.status_code

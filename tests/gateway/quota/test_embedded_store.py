@@ -25,7 +25,7 @@ from gateway.quota.embedded_store import EmbeddedQuotaStore
 from gateway.quota.limit import Charge, Granted, Level, Limit, Refused
 from gateway.quota.meters import MeterState
 from gateway.quota.output_length import Lengths
-from gateway.quota.plan import Calendar, Plan
+from gateway.quota.plan import Calendar, Metered, Plan
 from gateway.quota.quota import Exposure, Reservation
 from gateway.quota.seats import BOTH, DAY, NEVER, ONE, USD, Counted, Seats, Taken
 from gateway.storage.sqlite_file import SqliteFile
@@ -418,7 +418,7 @@ def sitting(seats: Seats, name: str) -> Reservation:
         "r",
         1,
         team="blue",
-        model="tiny",
+        model=Metered("tiny", lambda *_: 0.0),
         plan=plan,
         lengths=Lengths(),
         exposure=Exposure(),
