@@ -46,6 +46,7 @@ from routing.booking import Booking, Ending, Outcome
 from routing.candidate import Candidate
 from routing.disaggregation import plain
 from routing.dispatcher import Dispatch
+from routing.explanation import predicted_ttft_s
 from routing.request import Request
 
 WORKER_BACK_S = 60.0
@@ -245,7 +246,9 @@ class Attempts:
         try:
             while True:
                 self.exchange.enter("queue")
+                since = self._clock()
                 dispatch = turnstile.at_once(self._request) if at_once else await turnstile.admit(self._request)
+                self.exchange.queued_s += self._clock() - since
                 self._dispatched(dispatch)
                 attempt = await self._first_of(dispatch.order, call, at_once=at_once)
                 if attempt is None:
@@ -273,6 +276,7 @@ class Attempts:
                 self._request, self._failure, at_once=at_once
             ):
                 raise self._exhausted()
+            self._predict(order, candidate)
             try:
                 if self._model.adapter is not None:
                     return await self._ask_adapted(self._model.adapter, candidate, call, is_last=place == last)
@@ -304,6 +308,19 @@ class Attempts:
         exchange.hit_tokens = candidate.hit_tokens
         exchange.hit_source = candidate.source
         return True
+
+    def _predict(self, order: Sequence[Candidate], candidate: Candidate) -> None:
+        """Note when *candidate*, one of *order*, should begin to answer, and how much earlier the best one would."""
+        exchange, booking = self.exchange, self._booking
+        if booking is None or exchange.first_byte is not None:
+            return
+        own_s = predicted_ttft_s(self._request, candidate)
+        best_s = own_s
+        for other in order:
+            other_s = predicted_ttft_s(self._request, other)
+            best_s = min(best_s, other_s)
+        exchange.predicted_ttft_s = booking.booked_at - exchange.started + own_s
+        exchange.regret_s = own_s - best_s
 
     async def _ask(self, candidate: Candidate, call: Call, *, is_last: bool) -> Attempt:
         """One worker, up to the first useful byte."""

@@ -94,6 +94,8 @@ class Checkup:
         self._up = up
         self._in_row = 0
         """Checks in a row that spoke against `up`."""
+        self._is_down_known = False
+        """It was logged that the worker is down."""
         self._engine: Engine | None = None
         self._lacks_ready = False
         self._observation: Observation | None = None
@@ -149,6 +151,8 @@ class Checkup:
             self._in_row = 0
             if alive:
                 self._keep_up()
+            elif not self._is_down_known:
+                self._say_down()
             return
         self._in_row += 1
         if self._in_row < (self._successes_to_up if alive else self._failures_to_down):
@@ -159,12 +163,20 @@ class Checkup:
         patient = self.patient
         for worker in patient.everybody:
             patient.fleet.set_up(worker, up=alive and worker not in self._absent)
-        _log.info("worker %s of model %s is %s", patient.worker, patient.model, "up" if alive else "down")
         if alive:
+            _log.info("worker %s of model %s is up", patient.worker, patient.model)
             patient.came_up()
+            self._is_down_known = False
         else:
+            self._say_down()
             self._forget_engine()
             patient.on_down()
+
+    def _say_down(self) -> None:
+        """Once, also of one that was never up."""
+        self._is_down_known = True
+        patient = self.patient
+        _log.warning("worker %s of model %s is down: %s", patient.worker, patient.model, self._probe.fault)
 
     def _keep_up(self) -> None:
         """A request may have found nobody at its address, between two checks: somebody is there again."""

@@ -14,6 +14,7 @@ from gateway.commands.admin import add_admin_commands
 from gateway.configuration import Configuration
 from gateway.demo import DemoOptions, end_with_stdin, run_demo
 from gateway.server import ServerError, serve
+from gateway.server.program_log import say
 from gateway.settings import SettingsError, environment, load, masked
 from routing.strategies import NAMES
 
@@ -32,10 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
     except SettingsError as fault:
         for sentence in fault.sentences:
-            print(sentence, file=sys.stderr)
+            say(sentence)
         return 2
     except ServerError as fault:
-        print(fault, file=sys.stderr)
+        say(str(fault))
         return 1
     except KeyboardInterrupt:
         return 0

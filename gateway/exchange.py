@@ -63,13 +63,16 @@ class Exchange:
         "model",
         "model_asked",
         "path",
+        "predicted_ttft_s",
         "prefill",
         "prefill_worker",
         "price",
         "prompt_blocks",
         "prompt_tokens",
+        "queued_s",
         "reason",
         "refused_by",
+        "regret_s",
         "request_id",
         "saved_usd",
         "sent_at",
@@ -122,6 +125,14 @@ class Exchange:
         self.hit_source: Source | None = None
         self.shows_hits = True
         """The caller, or its team's traces, may be told of hits: they are on nothing that another team has sent."""
+        self.queued_s = 0.0
+        """Seconds in the queue, until a worker could have it."""
+        self.predicted_ttft_s: float | None = None
+        """Seconds from its arrival to its first token, predicted when it was sent to the worker that was tried last;
+        None: no worker had it.
+        """
+        self.regret_s: float | None = None
+        """Seconds by which that is later than what was predicted of the best candidate; 0: it was the best one."""
         self.prompt_blocks = 0
         self.prompt_tokens = 0.0
         """Before the engine told: exact, or estimated."""

@@ -106,6 +106,7 @@ class FallbackAttempts:
         exchange.hit_blocks = 0
         exchange.hit_tokens = 0.0
         exchange.hit_source = None
+        exchange.predicted_ttft_s = exchange.regret_s = None
         exchange.attempts += 1
         if trace is not None:
             call = trace.attempt(call, passage.backend.id, passage.kind)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 
 from gateway.backends.backend import Call
 from gateway.backends.client import WorkerClient
@@ -23,13 +24,18 @@ class Probe:
         self._client = client
         self._url = url
         self._timeout_s = timeout_s
+        self.fault = "it was not asked yet"
+        """What was wrong with the answer to the last question for a status, in words; empty: nothing."""
         # What was packed small could be of any size.
         fields = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "warmgate", **(headers or {})}
         self._headers = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields.items()]
 
     async def status(self, path: str) -> int | None:
         """The status; None if there was no whole answer in time."""
-        return await self._ask(path, lambda _, __: None, max_bytes=ANSWER_BYTES)
+        status = await self._ask(path, lambda _, __: None, max_bytes=ANSWER_BYTES)
+        if status is not None:
+            self.fault = f"GET {path} was answered {status}" if status >= HTTPStatus.BAD_REQUEST else ""
+        return status
 
     async def feed(self, path: str, take: Callable[[bytes], None], *, max_bytes: int) -> bool:
         """Hand the body to *take* in pieces; True if it was a success. Beyond *max_bytes* it is not read."""
@@ -55,8 +61,11 @@ class Probe:
                 finally:
                     await reply.aclose()
                 return reply.status
-        except (UpstreamError, TimeoutError):
-            return None
+        except TimeoutError:
+            self.fault = f"GET {path} was not answered within {self._timeout_s:g} s"
+        except UpstreamError as fault:
+            self.fault = f"GET {path}: {fault.message}"
+        return None
 
 
 async def _read(reply: HttpReply, take: Callable[[int, bytes], None], *, max_bytes: int) -> None:

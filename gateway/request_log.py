@@ -101,11 +101,15 @@ class RequestLog:
         exchange = ending.exchange
         first, usage = exchange.first_byte, exchange.usage
         cached = None if usage is None else usage.cached_tokens
+        predicted, regret = exchange.predicted_ttft_s, exchange.regret_s
         return (
             f'{{"time":"{time}","event":"request","request_id":"{_escaped(exchange.request_id)}"'
             f"{self._who_asked(exchange)}{self._who_served(exchange)}"
             f',"hit_blocks":{exchange.hit_blocks},"hit_tokens":{int(exchange.hit_tokens)}'
             f',"hit_source":{_SOURCES[exchange.hit_source]},"prompt_blocks":{exchange.prompt_blocks}'
+            f',"queue_ms":{tenths_as_json(exchange.queued_s)}'
+            f',"predicted_ttft_ms":{_NULL if predicted is None else tenths_as_json(predicted)}'
+            f',"regret_ms":{_NULL if regret is None else tenths_as_json(regret)}'
             f',"ttft_ms":{_NULL if first is None else tenths_as_json(first - exchange.started)}'
             f',"duration_ms":{tenths_as_json(ending.at - exchange.started)}'
             f',"prompt_tokens":{_NULL if usage is None else str(usage.prompt_tokens)}'

@@ -1,10 +1,16 @@
 """What the program itself has to say, on stderr: lines of text for people, or of JSON for collectors of logs."""
 
 import logging
+import sys
+import threading
+import time
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Literal
 
 import msgspec
+
+_log = logging.getLogger(__name__)
 
 Format = Literal["text", "json"]
 
@@ -35,12 +41,41 @@ class JsonLine(logging.Formatter):
 
 
 def log_to_stderr(level: str, format: Format = "text") -> None:  # noqa: A002  # the name that the setting has
-    """Set logging up, unless that has been done already, by a program that this one is a part of."""
+    """Set logging up, unless that has been done already, by a program that this one is a part of.
+
+    As JSON it has everything: warnings of Python, and exceptions that nobody caught, in whichever thread.
+    """
+    is_ours = not logging.root.handlers
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLine() if format == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
     for chatty in _CHATTY:
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    if is_ours and format == "json":
+        logging.captureWarnings(True)
+        sys.excepthook = _log_uncaught
+        threading.excepthook = lambda uncaught: _log_uncaught(
+            uncaught.exc_type, uncaught.exc_value or uncaught.exc_type(), uncaught.exc_traceback
+        )
+
+
+def say(sentence: str) -> None:
+    """Write *sentence*, the last words of a program, to stderr: as a line of its log if that is JSON, else as it is."""
+    if any(isinstance(handler.formatter, JsonLine) for handler in logging.root.handlers):
+        _log.error(sentence)
+    else:
+        sys.stderr.write(f"{sentence}\n")
+
+
+def event_line(event: str, **fields: str) -> str:
+    """Return an *event* of this moment with *fields* as a line of JSON, for stdout."""
+    return msgspec.json.encode({"time": _moment(time.time()), "event": event, **fields}).decode()  # noqa: TID251
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt | SystemExit):
+        return
+    _log.critical("an exception was not caught: %s", kind.__name__, exc_info=(kind, error, trace))
 
 
 def _moment(at: float) -> str:

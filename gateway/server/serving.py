@@ -15,7 +15,7 @@ from gateway.server.listener import ServerError, address_of, bind
 from gateway.server.on_granian import run_on_granian
 from gateway.server.on_uvicorn import limits_of, run_on_uvicorn
 from gateway.server.process import ready_to_serve
-from gateway.server.program_log import log_to_stderr
+from gateway.server.program_log import event_line, log_to_stderr
 from gateway.server.start import Start
 from gateway.server.stop import SCOPE_KEY, Stop, telling
 from gateway.settings import ServerSettings, Settings
@@ -39,13 +39,23 @@ def announce_admin_on_stdout(address: str) -> None:
     sys.stdout.write(f"admin: {address}\n")
 
 
+def announcing(event: str) -> Announce:
+    """Return what writes an address to stdout as a line of JSON with this *event*."""
+
+    def announce(address: str) -> None:
+        sys.stdout.write(f"{event_line(event, address=address)}\n")
+        sys.stdout.flush()
+
+    return announce
+
+
 def serve(
     settings: Settings,
     *,
     create_app: CreateApp | None = None,
     bound: socket.socket | None = None,
-    announce: Announce = announce_on_stdout,
-    announce_admin: Announce = announce_admin_on_stdout,
+    announce: Announce | None = None,
+    announce_admin: Announce | None = None,
 ) -> None:
     """Run the gateway until SIGINT or SIGTERM; a SIGINT after either does not wait for running requests.
 
@@ -53,13 +63,17 @@ def serve(
     ``server.shutdown_grace_s`` to end.
 
     *bound* is what `bind` gave, for a caller that has to know the port before; it is closed in every case.
-    *announce_admin* is told the address of the admin routes, just before *announce*, where they have a port.
+    *announce_admin* is told the address of the admin routes, just before *announce*, where they have a port. None: both
+    are written to stdout, as JSON if `logging.format` says so.
 
     Raises:
         ServerError: it cannot start.
         SettingsError: the settings turned out to be wrong while it started.
     """
     log_to_stderr(settings.logging.level, settings.logging.format)
+    is_json = settings.logging.format == "json"
+    announce = announce or (announcing("ready") if is_json else announce_on_stdout)
+    announce_admin = announce_admin or (announcing("admin") if is_json else announce_admin_on_stdout)
     server = _within_descriptors(settings.server)
     with (
         contextlib.closing(bound or bind(server.host, server.port, shared=server.reuse_port)) as listener,

@@ -113,5 +113,6 @@ class LoggingSettings(Group):
         default="info", description="least level that is written"
     )
     format: Literal["text", "json"] = Field(
-        default="text", description="of what the program says on stderr; lines of requests are JSON in any case"
+        default="text",
+        description="of what the program says on stderr and at its start; lines of requests are always JSON",
     )

@@ -1,6 +1,7 @@
 """`warmgate serve` in a process of its own, with everything that it says kept."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -130,6 +131,8 @@ async def _ready(process: asyncio.subprocess.Process, output: tuple[Path, Path])
             for line in output[0].read_text().splitlines():
                 if line.startswith("ready: "):
                     return line.removeprefix("ready: ").strip()
+                if line.startswith("{") and (told := json.loads(line))["event"] == "ready":
+                    return str(told["address"])
             assert process.returncode is None, output[1].read_text()
             await asyncio.sleep(0.02)
 

@@ -1,15 +1,22 @@
 """What a gateway process writes."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.gateway_process import gateway_process
+from tests.gateway.server.harness import free_port
 
 
-async def test_a_process_speaks_json_where_it_is_told_to(tmp_path: Path) -> None:
-    """On stderr what the program says, on stdout requests; both as objects with a time and an event."""
+@pytest.mark.parametrize("implementation", ["uvicorn", "granian"])
+async def test_a_process_speaks_json_where_it_is_told_to(tmp_path: Path, implementation: str) -> None:
+    """On stderr what the program says, on stdout addresses and requests; all as objects with a time and an event."""
     settings = {
-        "server": {"host": "127.0.0.1", "port": 0},
+        "server": {"host": "127.0.0.1", "port": free_port(), "implementation": implementation},
+        "admin": {"port": 0, "keys": [{"role": "owner", "secret": "s-1"}]},
         "models": [{"name": "tiny", "workers": [{"url": "http://127.0.0.1:1"}]}],
         "logging": {"format": "json"},
         "retry": {"wait_s": 0},
@@ -22,4 +29,30 @@ async def test_a_process_speaks_json_where_it_is_told_to(tmp_path: Path) -> None
 
     assert {"log"} == {line["event"] for line in said}
     assert ["gateway.tenancy"] == [line["logger"] for line in said if "neither teams" in line["message"]]
-    assert ["request"] == [json.loads(line)["event"] for line in requests if line.startswith("{")]
+    assert ["model tiny is down"] == [
+        line["message"].partition(": ")[0].partition(" of ")[2] for line in said if line["logger"] == "gateway.checkup"
+    ]
+    assert ["admin", "ready", "request"] == [json.loads(line)["event"] for line in requests]
+    assert {"time", "event", "address"} == json.loads(requests[1]).keys()
+
+
+def test_warnings_and_what_nobody_caught_are_lines_of_json() -> None:
+    """In the main thread and in another one."""
+    program = """
+import threading, warnings
+from gateway.server.program_log import log_to_stderr, say
+log_to_stderr("info", "json")
+warnings.warn("old thing")
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start(); thread.join()
+say("It cannot start.")
+raise ValueError("nobody")
+"""
+    ran = subprocess.run([sys.executable, "-W", "default", "-c", program], capture_output=True, check=False, text=True)
+    lines = [json.loads(line) for line in ran.stderr.splitlines()]
+
+    assert ["warning", "critical", "error", "critical"] == [line["level"] for line in lines]
+    assert "old thing" in lines[0]["message"]
+    assert ["ZeroDivisionError: division by zero", "ValueError: nobody"] == [
+        line["exception"].splitlines()[-1] for line in lines if "exception" in line
+    ]

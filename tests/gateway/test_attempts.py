@@ -261,6 +261,31 @@ async def test_the_hit_is_that_of_the_worker_that_answers() -> None:
     assert [("a", 3), ("b", 2), ("w", 0)] == hits
 
 
+async def test_the_regret_is_that_of_the_worker_that_answers() -> None:
+    """How much earlier the best candidate should have begun: 0 where it answers; none of a fallback."""
+    first, second = Answers(), Answers()
+    model = a_model(first, second, fallback=Answers())
+    model.fleet.release(book(model.fleet, a_request("abc"), 99.0, on=WorkerId("a")), Outcome(Ending.ANSWERED), 99.5)
+    noted = []
+    for failing in ([], [first], [first, second]):
+        for worker in failing:
+            worker.status = 500
+        trial = Trial(model)
+        await trial.run()
+        predicted_s, regret_s = trial.exchange.predicted_ttft_s, trial.exchange.regret_s
+        noted.append((trial.exchange.backend, predicted_s is None, None if regret_s is None else regret_s > 0.0))
+
+    assert [("a", False, False), ("b", False, True), ("w", True, None)] == noted
+
+
+async def test_the_time_in_the_queue_is_noted() -> None:
+    """One that is released at once waits for nothing."""
+    trial = Trial(a_model(Answers(200, WHOLE)))
+    await trial.run()
+
+    assert 0.0 == trial.exchange.queued_s
+
+
 # ---- what failures teach
 
 

@@ -190,7 +190,24 @@ async def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
             there.engine.answers["/health"] = Page(status=status)
             await there.visit()
 
-    assert ["worker a of model tiny is up", "worker a of model tiny is down"] == caplog.messages
+    assert [
+        ("INFO", "worker a of model tiny is up"),
+        ("WARNING", "worker a of model tiny is down: GET /health was answered 500"),
+    ] == [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+async def test_a_worker_that_never_came_up_is_logged_with_the_cause(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, and again after it was up."""
+    caplog.set_level(logging.WARNING, "gateway.checkup")
+    async with practice({}, failures_to_down=1) as there:
+        for status in (503, 503, 200, 500, 500):
+            there.engine.answers["/health"] = Page(status=status)
+            await there.visit()
+
+    assert [
+        "worker a of model tiny is down: GET /health was answered 503",
+        "worker a of model tiny is down: GET /health was answered 500",
+    ] == caplog.messages
 
 
 # ---- SGLang
