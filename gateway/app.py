@@ -300,7 +300,11 @@ def _path(  # noqa: PLR0917  # in the order in which they are made
     reader = BodyReader(max_values=server.max_body_values, max_cpu_s=server.max_body_cpu_s)
     guard = _memory_guard(settings, reader)
     bodies = Bodies(
-        max_body_bytes=server.max_body_bytes, budget=BodyBudget(server.max_bodies_bytes), reader=reader, guard=guard
+        max_body_bytes=server.max_body_bytes,
+        budget=BodyBudget(server.max_bodies_bytes),
+        reader=reader,
+        guard=guard,
+        only_model=fleet.models.only,
     )
     proxy = Proxy(
         ENDPOINTS,

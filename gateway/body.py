@@ -55,6 +55,7 @@ class Body(Value):
         "omitted_bytes",
         "places",
         "background",
+        "names_model",
     )
     __slots__ = __match_args__
 
@@ -78,6 +79,7 @@ class Body(Value):
         omitted_bytes: int = 0,
         places: Places | None = None,
         background: bool = False,
+        names_model: bool = True,
     ) -> None:
         self.model: Final = model
         self.streams: Final = streams
@@ -111,6 +113,8 @@ class Body(Value):
         """Bytes of a very long prompt that follow those in *prompt*."""
         self.places: Final = places
         """Where the fields are in the bytes, if that was found out while they were read: of large bodies."""
+        self.names_model: Final = names_model
+        """False where *model* is the only one that is served, and the bytes do not name it."""
         self.background: Final = background
         """The answer says that the worker has begun; what it generates, and how much, is seen by asking later."""
 
@@ -198,7 +202,7 @@ def without_prompt(
     """A body with nothing in it to route by: any worker can serve it as well as another.
 
     Raises:
-        InvalidField: it names no model.
+        InvalidField: the name of the model is too long.
     """
     return Body(
         model=named(model),
@@ -217,13 +221,13 @@ def without_prompt(
 
 
 def named(model: str | None) -> str:
-    """The model of a request. The engines know a default; a gateway to many models does not.
+    """The model of a request, ``""`` where it names none: a gateway to one model knows it (`gateway.bodies.bodies`).
 
     Raises:
-        InvalidField: there is none.
+        InvalidField: its name is too long.
     """
     if not model:
-        raise InvalidField("'model' must name a model", param="model")
+        return ""
     if len(model) > MAX_NAME_CHARACTERS:
         raise InvalidField(f"'model' is longer than {MAX_NAME_CHARACTERS} characters", param="model")
     return model

@@ -54,6 +54,10 @@ class Models:
         known = None if self.routes is None else self._names.resolve(name)
         return None if known is None or self.routes is None else self.routes.get(known)
 
+    def only(self) -> str | None:
+        """The name of the one model that is served; None if there are several, or none, or a route beside it."""
+        return next(iter(self._models)) if len(self._models) == 1 and self.routes is None else None
+
     def configured_name(self, name: str) -> str:
         """That of the model or route which *name* means; *name* itself where it means nothing."""
         return self._names.resolve(name) or name

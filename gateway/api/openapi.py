@@ -69,6 +69,7 @@ _FIELDS: dict[str, Json] = {
 }
 _OTHERWISE: dict[str, dict[str, Json]] = {
     "/v1/chat/completions/batch": {"messages": {"type": "array", "minItems": 1, "items": _MESSAGES}},
+    "/v1/responses": {"input": _FIELDS["input"]},
     "/v1/completions": {"prompt": {"description": "Text, texts, token ids, or lists of token ids"}},
 }
 """Fields that are different in one endpoint, or of interest in no other."""
@@ -132,7 +133,8 @@ def _body_of(endpoint: Endpoint) -> Json:
     return {
         "type": "object",
         "required": list(endpoint.required),
-        "properties": {name: _FIELDS[name] for name in endpoint.required} | _OTHERWISE.get(endpoint.path, {}),
+        "properties": {name: _FIELDS[name] for name in ("model", *endpoint.required)}
+        | _OTHERWISE.get(endpoint.path, {}),
         "additionalProperties": True,
     }
 

@@ -1,5 +1,6 @@
 """Request bodies from the first byte to what routing knows of them, within the bounds of time and memory."""
 
+from collections.abc import Callable
 from typing import Final
 
 from gateway.bodies.bounds import INLINE_BYTES
@@ -8,6 +9,7 @@ from gateway.bodies.memory_guard import MemoryGuard
 from gateway.bodies.reader import BodyReader
 from gateway.body import Body
 from gateway.endpoints.endpoint import JSON, Endpoint
+from gateway.errors import InvalidField
 from gateway.incoming import Incoming
 from gateway.splice import Places
 
@@ -16,12 +18,20 @@ class Bodies:
     """Receives and reads the bodies of all requests."""
 
     def __init__(
-        self, *, max_body_bytes: int, budget: BodyBudget, reader: BodyReader, guard: MemoryGuard | None = None
+        self,
+        *,
+        max_body_bytes: int,
+        budget: BodyBudget,
+        reader: BodyReader,
+        guard: MemoryGuard | None = None,
+        only_model: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """*only_model* returns the model that is meant where a body names none; None if one has to be named."""
         self._max_body_bytes: Final = max_body_bytes
         self._budget: Final = budget
         self._reader: Final = reader
         self._guard: Final = guard
+        self._only_model = only_model
 
     def share(self) -> BodyShare:
         """What one request may take of the memory for bodies. Its owner closes it at the end of the request.
@@ -38,10 +48,21 @@ class Bodies:
         return await incoming.body(endpoint.media, most_bytes=self._max_body_bytes, share=share)
 
     async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:
-        """What routing must know of *raw*. Raises as `BodyReader.read`."""
+        """What routing must know of *raw*.
+
+        Raises:
+            ClientError: as `BodyReader.read`; or it names no model, and there are several.
+        """
         if len(raw) <= INLINE_BYTES:
-            return endpoint.parse(raw, content_type)
-        return await self._reader.read(endpoint, raw, content_type)
+            body = endpoint.parse(raw, content_type)
+        else:
+            body = await self._reader.read(endpoint, raw, content_type)
+        if body.model:
+            return body
+        model = self._only_model()
+        if model is None:
+            raise InvalidField("'model' must name a model: there is more than one", param="model")
+        return body.changed(model=model, names_model=False)
 
     async def places(self, endpoint: Endpoint, raw: bytes) -> Places | None:
         """Where the fields of *raw* are, a large JSON body of *endpoint*; None for a form."""

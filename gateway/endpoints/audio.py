@@ -24,8 +24,11 @@ def parse_audio(raw: bytes, content_type: bytes) -> Body:
     stream = (_text(raw, parts, "stream") or "").strip().lower()
     if stream not in _TRUE | _FALSE:
         raise InvalidField("'stream' must be true or false", param="stream")
+    model = _text(raw, parts, "model")
+    if not model:
+        raise InvalidField("'model' must name a model", param="model")
     return without_prompt(
-        _text(raw, parts, "model"),
+        model,
         streams=stream in _TRUE,
         max_tokens=None,
         engine_fields=engine_fields_among({part.name for part in parts}),

@@ -53,7 +53,7 @@ def json_upstream_body(raw: bytes, _content_type: bytes, body: Body, upstream_na
     """The caller's bytes with the worker's name of the model, asking for usage where a stream does not, and with the
     salt that the gateway imposes.
     """
-    changes = {} if body.model == upstream_name else {"model": msgspec.json.encode(upstream_name)}
+    changes = {} if body.model == upstream_name and body.names_model else {"model": msgspec.json.encode(upstream_name)}
     if body.imposes_salt:
         changes["cache_salt"] = msgspec.json.encode(body.cache_salt)
     if body.streams and not body.asks_usage:
@@ -83,7 +83,7 @@ class Endpoint:
     errors: ErrorShape = OPENAI
     summary: str = ""
     """One line for the description of the API."""
-    required: tuple[str, ...] = ("model",)
+    required: tuple[str, ...] = ()
     """Fields without which the gateway refuses a body; the engine may want more."""
 
     def error_body(self, error: GatewayError, *, request_id: str | None = None) -> bytes:

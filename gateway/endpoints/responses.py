@@ -8,7 +8,6 @@ from msgspec import Raw
 
 from gateway.body import Body, count, named, parsed
 from gateway.engine_fields import EngineFields, engine_fields_of
-from gateway.errors import InvalidField
 from gateway.prompt import Item, responses_prompt
 from gateway.sse import NO_ERROR, NamedTail
 from gateway.unreadable import UNREADABLE
@@ -138,8 +137,6 @@ _sequence_number = re.compile(rb'"sequence_number"[ ]*:[ ]*([0-9]{1,18})').match
 
 def _read(raw: bytes) -> Body:
     body = _decode(raw)
-    if body.input is None:
-        raise InvalidField("'input' must be a string or a list of items", param="input")
     is_whole = not body.previous_response_id  # else what the worker computes begins with what only the worker has
     return Body(
         model=named(body.model),
@@ -147,7 +144,7 @@ def _read(raw: bytes) -> Body:
         max_tokens=count(body.max_output_tokens, "max_output_tokens", least=0) or None,
         asks_usage=True,
         has_stream_options=False,
-        prompt=responses_prompt(body.instructions, body.input, head=_head(body)),
+        prompt=responses_prompt(body.instructions, body.input or (), head=_head(body)),
         session=body.prompt_cache_key or body.user or None,
         cache_salt=body.cache_salt,
         n=1,

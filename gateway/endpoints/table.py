@@ -36,13 +36,13 @@ _ENDPOINTS = (
         "/v1/chat/completions",
         read_as_json(parse_chat),
         summary="The next message of a chat",
-        required=("model", "messages"),
+        required=("messages",),
     ),
     Endpoint(
         "/v1/chat/completions/batch",
         read_as_json(parse_chats),
         summary="The next message of each of several chats",
-        required=("model", "messages"),
+        required=("messages",),
     ),
     Endpoint("/v1/completions", read_as_json(parse_completion), summary="How a text goes on"),
     Endpoint(
@@ -53,7 +53,7 @@ _ENDPOINTS = (
         response_id_of=response_id_of,
         errors=RESPONSES,
         summary="A response to an input, which its worker may keep",
-        required=("model", "input"),
+        required=(),
     ),
     Endpoint(
         "/v1/messages",
@@ -62,7 +62,7 @@ _ENDPOINTS = (
         usage_of=usage_of_message,
         errors=ANTHROPIC,
         summary="The next message of a conversation, as Anthropic's API has it",
-        required=("model", "messages"),
+        required=("messages",),
     ),
     Endpoint(
         "/v1/messages/count_tokens",
@@ -84,6 +84,7 @@ _ENDPOINTS = (
             path,
             parse_audio,
             media=FORM,
+            required=("model",),
             upstream_body=audio_upstream_body,
             usage_of=usage_of_audio,
             summary=summary,

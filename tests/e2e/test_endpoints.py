@@ -292,17 +292,25 @@ def fault_in(path: str, reply: httpx.Response) -> str:
 
 @pytest.mark.parametrize("path", BODIES)
 async def test_the_gateways_errors_have_the_shape_of_the_api(served: Stack, path: str) -> None:
-    """For a body that is none, a model that is unknown, a method that is not served."""
+    """For a body that is none, a model that is unknown, one that cannot be, a method that is not served."""
     malformed = await served.http.post(path, content=b'{"model": ', headers={"content-type": "application/json"})
     unknown = await ask(served, path, model="gpt-5")
-    nameless = await served.http.post(path, json=BODIES[path])
+    misnamed = await served.http.post(path, json={**BODIES[path], "model": 5})
     wrong_method = await served.http.get(path)
 
-    assert [400, 404, 400, 405] == [reply.status_code for reply in (malformed, unknown, nameless, wrong_method)]
+    assert [400, 404, 400, 405] == [reply.status_code for reply in (malformed, unknown, misnamed, wrong_method)]
     assert "JSON is malformed" in fault_in(path, malformed)
     assert "'gpt-5'" in fault_in(path, unknown)
-    assert "'model'" in fault_in(path, nameless)
+    assert "'model'" in fault_in(path, misnamed)
     assert "takes POST" in fault_in(path, wrong_method)
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_the_only_model_need_not_be_named(served: Stack, path: str) -> None:
+    """Its worker gets the name all the same."""
+    reply = await served.http.post(path, json=BODIES[path])
+
+    assert 200 == reply.status_code, reply.text
 
 
 async def test_a_form_that_is_none_is_told_so(served: Stack) -> None:

@@ -48,6 +48,15 @@ def test_a_registry_is_replaced_as_a_whole() -> None:
     assert (new, None) == (models.get("new"), models.get("old"))
 
 
+def test_the_only_model_is_meant_by_whoever_names_none() -> None:
+    """With a second, or none, nobody can say which."""
+    models = the_models(a_model(name="tiny"))
+
+    assert "tiny" == models.only()
+    assert the_models(a_model(name="tiny"), a_model(name="big")).only() is None
+    assert Models().only() is None
+
+
 def test_nothing_is_served_before_there_are_models() -> None:
     """A registry begins empty."""
     assert ([], []) == (list(Models()), Models().ids())

@@ -10,7 +10,7 @@ from gateway.bodies.budget import BodyBudget
 from gateway.bodies.memory_guard import MemoryGuard
 from gateway.bodies.reader import BodyReader
 from gateway.endpoints.table import ENDPOINTS
-from gateway.errors import MemoryShort
+from gateway.errors import InvalidField, MemoryShort
 from gateway.incoming import Incoming
 from tests.bodies import bodies_up_to
 
@@ -65,3 +65,25 @@ async def test_places_are_those_of_json_only() -> None:
         assert await bodies.places(ENDPOINTS["/v1/audio/transcriptions"], b"") is None
     finally:
         await asyncio.to_thread(reader.close)
+
+
+def one_model(name: str | None) -> Bodies:
+    reader = BodyReader(max_values=10, max_cpu_s=30)
+    return Bodies(max_body_bytes=1, budget=BodyBudget(1), reader=reader, only_model=lambda: name)
+
+
+@pytest.mark.parametrize("model", [b"", b'"model":"",', b'"model":null,'])
+async def test_where_one_model_is_served_a_body_need_not_name_it(model: bytes) -> None:
+    """Its worker is told all the same."""
+    raw = b'{%b"messages":[{"role":"user","content":"Hello"}]}' % model
+    body = await one_model("tiny").read(CHAT, raw, b"application/json")
+
+    assert body.model == "tiny"
+    assert b'"model":"tiny"' in CHAT.upstream_body(raw, b"application/json", body, "tiny")
+
+
+async def test_where_several_are_served_it_has_to() -> None:
+    with pytest.raises(InvalidField) as refusal:
+        await one_model(None).read(CHAT, b'{"messages":[{"role":"user"}]}', b"application/json")
+
+    assert ("model", 400) == (refusal.value.param, refusal.value.status)

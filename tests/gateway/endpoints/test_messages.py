@@ -67,7 +67,7 @@ class TestWhatIsRead:
     @pytest.mark.parametrize(
         ("fields", "param"),
         [
-            ({"model": ""}, "model"),
+            ({"model": "m" * 513}, "model"),
             ({"messages": []}, "messages"),
             ({"messages": [{"content": "Hello"}]}, "messages[0].role"),
             ({"max_tokens": 1.5}, "max_tokens"),

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from gateway.endpoints.pooling import parse_pooling, usage_of_pooling
-from gateway.errors import InvalidField
 from gateway.usage import Usage
 
 
@@ -21,12 +20,9 @@ class TestWhatIsRead:
         assert ("embed", False, 0, "u1") == (read.model, read.streams, read.max_tokens, read.session)
         assert (False, False) == (read.reads_cache, read.writes_cache)
 
-    def test_the_model_must_be_named(self) -> None:
-        """Also where the engine would take its own."""
-        with pytest.raises(InvalidField) as raised:
-            parse_pooling(b'{"input":"Hello"}')
-
-        assert "model" == raised.value.param
+    def test_the_model_may_be_missing(self) -> None:
+        """A gateway that serves one knows which is meant."""
+        assert "" == parse_pooling(b'{"input":"Hello"}').model
 
 
 class TestHowMuchThereIsToDo:

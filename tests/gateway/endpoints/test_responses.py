@@ -75,11 +75,14 @@ class TestWhatIsRead:
 
         assert (False, False) == (added.reads_cache, added.writes_cache)
 
+    def test_an_input_may_be_missing(self) -> None:
+        """Workers know prompts under other names, and say themselves what they miss."""
+        assert b"" == parse_responses(b'{"model":"m","prompt":{"id":"p"}}').prompt
+
     @pytest.mark.parametrize(
         ("fields", "param"),
         [
-            ({"model": None}, "model"),
-            ({"input": None}, "input"),
+            ({"model": "m" * 513}, "model"),
             ({"input": 5}, "input"),
             ({"input": ["Hello"]}, "input[0]"),
             ({"max_output_tokens": -1}, "max_output_tokens"),

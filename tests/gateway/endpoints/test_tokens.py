@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.endpoints.tokens import parse_tokens
-from gateway.errors import InvalidField, MalformedBody
+from gateway.errors import MalformedBody
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,9 @@ def test_any_worker_can_count_tokens(raw: bytes) -> None:
     assert (False, False) == (read.reads_cache, read.writes_cache)
 
 
-def test_the_model_must_be_named() -> None:
-    """An engine has one model and knows it; the gateway may have many."""
-    with pytest.raises(InvalidField) as raised:
-        parse_tokens(b'{"prompt":"Hello"}')
-
-    assert "model" == raised.value.param
+def test_the_model_may_be_missing() -> None:
+    """A gateway that serves one knows which is meant."""
+    assert "" == parse_tokens(b'{"prompt":"Hello"}').model
 
 
 def test_what_is_no_json_object_is_malformed() -> None:
