@@ -3,19 +3,26 @@
 Teams are few; keys, users and projects are for the ledger.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gateway.quota.budgets import BudgetStanding
 from gateway.tally import TeamCounts, TeamTally
 
 
 class TeamMetrics(Collector):
-    """An `Observer` of endings, and what a registry collects. *is_degraded*: limits are held by less than the store."""
+    """An `Observer` of endings, and what a registry collects. *is_degraded*: limits are held by less than the store.
 
-    def __init__(self, is_degraded: Callable[[], bool]) -> None:
+    *budgets* gives how the budgets of teams and keys stand.
+    """
+
+    def __init__(
+        self, is_degraded: Callable[[], bool], budgets: Callable[[], Sequence[BudgetStanding]] = tuple
+    ) -> None:
         self._is_degraded = is_degraded
+        self._budgets = budgets
         counts = TeamCounts()
         self._tallies = counts.tallies
         # Itself, and no method that calls it: what counts is compiled, and this is not.
@@ -60,3 +67,34 @@ class TeamMetrics(Collector):
         for team, tally in self._tallies.items():
             saved.add_metric((team,), tally.saved_usd)
         yield saved
+        yield from _of_budgets(self._budgets())
+
+
+def _of_budgets(standing: Sequence[BudgetStanding]) -> Iterator[Metric]:
+    """How much of each there is, and how much of it is used: two gauges for teams and two for keys."""
+    of_teams = GaugeMetricFamily(
+        "warmgate_team_budget_limit_usd", "US dollars that a team may use in a period.", labels=("team", "period")
+    )
+    used_by_teams = GaugeMetricFamily(
+        "warmgate_team_budget_used_usd",
+        "US dollars that a team has used or reserved in the present period.",
+        labels=("team", "period"),
+    )
+    of_keys = GaugeMetricFamily(
+        "warmgate_key_budget_limit_usd",
+        "US dollars that a key may use in a period.",
+        labels=("team", "key", "period"),
+    )
+    used_by_keys = GaugeMetricFamily(
+        "warmgate_key_budget_used_usd",
+        "US dollars that a key has used or reserved in the present period.",
+        labels=("team", "key", "period"),
+    )
+    for each in standing:
+        if each.key is None:
+            of_teams.add_metric((each.team, each.period), each.limit_usd)
+            used_by_teams.add_metric((each.team, each.period), each.used_usd)
+        else:
+            of_keys.add_metric((each.team, each.key, each.period), each.limit_usd)
+            used_by_keys.add_metric((each.team, each.key, each.period), each.used_usd)
+    yield from (of_teams, used_by_teams, of_keys, used_by_keys)

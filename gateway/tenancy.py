@@ -12,6 +12,7 @@ from gateway.admission import Admission
 from gateway.errors import StoreAway
 from gateway.ledger.recorder import Recorder
 from gateway.ledger.retention import Retention
+from gateway.quota.budgets import Budgets
 from gateway.quota.output_length import OutputLengths
 from gateway.quota.overspending import Overspending
 from gateway.quota.plan import Calendar, Plans
@@ -87,6 +88,7 @@ class Tenancy:
             time_zone=zone,
             most_output_tokens=quota.max_output_tokens,
         )
+        self.budgets = Budgets(self.stores.quota, self.directory, Calendar(zone), clock=wall_clock)
         self._overspending = Overspending(self.stores.quota, tolerance=quota.budget_tolerance, clock=wall_clock)
         self.admission = Admission(
             self.access,
@@ -120,7 +122,13 @@ class Tenancy:
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """To be run from `begin` on, until cancelled."""
-        return [*self.stores.loops(), self._following.run(), self._retention.run(), self._overspending.run()]
+        return [
+            *self.stores.loops(),
+            self._following.run(),
+            self._retention.run(),
+            self._overspending.run(),
+            self.budgets.run(),
+        ]
 
     @property
     def is_kept(self) -> bool:

@@ -1,5 +1,6 @@
 from prometheus_client import CollectorRegistry, generate_latest
 
+from gateway.quota.budgets import BudgetStanding
 from gateway.team_metrics import TeamMetrics
 from gateway.usage import Usage
 from tests.gateway.examples import an_ended_request
@@ -45,3 +46,14 @@ def test_requests_without_a_team_are_not_counted() -> None:
 
 def test_limits_that_are_held_without_the_store_are_a_gauge() -> None:
     assert ["warmgate_quota_degraded 1.0"] == seen(TeamMetrics(lambda: True))
+
+
+def test_budgets_are_told_of_teams_and_keys() -> None:
+    standing = [BudgetStanding("blue", None, "day", 50.0, 12.5), BudgetStanding("blue", "ci", "month", 9.0, 1.5)]
+
+    assert {
+        'warmgate_team_budget_limit_usd{period="day",team="blue"} 50.0',
+        'warmgate_team_budget_used_usd{period="day",team="blue"} 12.5',
+        'warmgate_key_budget_limit_usd{key="ci",period="month",team="blue"} 9.0',
+        'warmgate_key_budget_used_usd{key="ci",period="month",team="blue"} 1.5',
+    } <= set(seen(TeamMetrics(lambda: False, lambda: standing)))
