@@ -9,6 +9,7 @@ import msgspec
 from gateway.backends.bedrock.frame import Event
 from gateway.backends.bedrock.json_object import read_object
 from gateway.backends.bedrock.stops import StopGuard
+from gateway.backends.bedrock.thoughts import ThoughtSplitter
 from gateway.backends.bedrock.wire import Heading
 from gateway.errors import ReplyBroken
 
@@ -39,6 +40,8 @@ class Terms:
     that know no other way."""
     stops: tuple[str, ...] = ()
     """Stop strings that the gateway finds itself."""
+    inline_thoughts: bool = True
+    """The text may begin with thoughts between tags."""
 
     @property
     def text_stops(self) -> tuple[str, ...]:
@@ -164,6 +167,7 @@ class _Shown:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._guard = StopGuard(terms.text_stops)
+        self._splitter = ThoughtSplitter(has_tags=terms.inline_thoughts)
         self._ids = CallIds()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
@@ -179,7 +183,7 @@ class _Shown:
             return
         match block:
             case {"text": str(text)}:
-                self._texts.append(self._guard.feed(text))
+                self._add_text(*self._splitter.feed(text))
             case {"reasoningContent": {"reasoningText": {"text": str(thought)}}}:
                 self._thoughts.append(thought)
             case {"toolUse": {"name": str(name)} as call}:
@@ -187,12 +191,20 @@ class _Shown:
             case _:  # signatures, citations, and whatever Bedrock adds later
                 pass
 
+    def _add_text(self, thought: str, text: str) -> None:
+        self._thoughts.append(thought)
+        self._texts.append(self._guard.feed(text))
+
+    def _end_text(self) -> None:
+        self._add_text(*self._splitter.rest())
+        self._texts.append(self._guard.rest())
+
     def _add_call(self, name: str, call: dict[str, Any]) -> None:
         told = arguments(call.get("input"))
         if name == self._terms.unwraps_tool:
             self._unwrapped = self._unwrapped or told
             return
-        self._texts.append(self._guard.rest())
+        self._end_text()
         self._calls.append(
             {
                 "id": self._ids.unique(call.get("toolUseId")),
@@ -203,7 +215,8 @@ class _Shown:
 
     def message(self, reasoning_field: str) -> dict[str, Any]:
         """Content is null only beside tool calls: an answer may hold nothing but reasoning, and is then empty."""
-        text = self._unwrapped or "".join([*self._texts, self._guard.rest()])
+        self._end_text()
+        text = self._unwrapped or "".join(self._texts)
         message: dict[str, Any] = {"role": "assistant", "content": None if self._calls and not text else text}
         thoughts = "".join(self._thoughts)
         if thoughts:

@@ -70,7 +70,9 @@ class BedrockBackend:
         most = max_output_tokens or max_tokens_limit or output_cap(model_id)
         self._wire: Wire
         if wire == "openai":
-            self._wire = OpenAIWire(model_id, default_max_tokens=default_max_tokens, max_output_tokens=most)
+            self._wire = OpenAIWire(
+                model_id, default_max_tokens=default_max_tokens, max_output_tokens=most, family=family
+            )
         else:
             self._wire = ConverseWire(
                 model_id,

@@ -19,7 +19,7 @@ import msgspec
 from gateway.backends.bedrock.documents import DOCUMENTS_PER_TURN
 from gateway.backends.bedrock.family import Family
 from gateway.backends.bedrock.images import IMAGES_PER_TURN
-from gateway.backends.bedrock.message import Block, Message, ToolCall, ToolResult
+from gateway.backends.bedrock.message import Block, Message, Thought, ToolCall, ToolResult
 from gateway.backends.bedrock.nesting import read_shallow_object
 from gateway.backends.bedrock.tool_names import ToolNames
 from gateway.errors import InvalidField
@@ -48,6 +48,12 @@ class Conversation:
     def uses_tools(self) -> bool:
         """There are calls or results in it, so that Converse wants a ``toolConfig``."""
         return any("toolUse" in block or "toolResult" in block for turn in self.turns for block in turn["content"])
+
+    @property
+    def tells_thoughts(self) -> bool:
+        """Each turn with calls begins with the thoughts that led to them."""
+        calling = [turn["content"] for turn in self.turns if any("toolUse" in block for block in turn["content"])]
+        return bool(calling) and all("reasoningContent" in content[0] for content in calling)
 
 
 def tool_names(messages: Iterable[Message]) -> list[str]:
@@ -109,10 +115,21 @@ class _Writer:
             {"toolUse": {"toolUseId": use_id, "name": self._names.sent(call.name), "input": call.arguments}}
             for call, use_id in self._open
         ]
+        said = [*self._reminded(messages), *said]
         if said and uses and not self._family.text_beside_calls:
             self.turns += [_turn("assistant", said), _turn("user", [{"text": _GO_ON}]), _turn("assistant", uses)]
         else:
             self.turns.append(_turn("assistant", said + uses))
+
+    def _reminded(self, messages: list[Message]) -> list[Block]:
+        """The thoughts that the family is to be shown again."""
+        thoughts = [thought for message in messages for thought in message.thoughts]
+        match self._family.keeps_thoughts:
+            case "signed":
+                return [_reasoning(thought) for thought in thoughts if thought.signature]
+            case "plain":
+                return [_reasoning(Thought(thought.text)) for thought in thoughts if thought.text]
+        return []
 
     def write_user(self, messages: list[Message]) -> None:
         """Users, systems and tools; not everything that they say needs to be something."""
@@ -176,6 +193,13 @@ class _ToolUseIds:
             made = plain[: _LONGEST_ID - len(tail)] + tail
         self._taken.add(made)
         return made
+
+
+def _reasoning(thought: Thought) -> Block:
+    if thought.is_redacted:
+        return {"reasoningContent": {"redactedContent": thought.signature}}
+    signature = {"signature": thought.signature} if thought.signature else {}
+    return {"reasoningContent": {"reasoningText": {"text": thought.text, **signature}}}
 
 
 def _turn(role: str, blocks: list[Block]) -> Turn:

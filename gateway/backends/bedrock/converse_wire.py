@@ -68,7 +68,12 @@ class ConverseQuestion:
     @property
     def _terms(self) -> Terms:
         request = self.request
-        return Terms(original=request.names.original, unwraps_tool=request.unwraps_tool, stops=request.stops)
+        return Terms(
+            original=request.names.original,
+            unwraps_tool=request.unwraps_tool,
+            stops=request.stops,
+            inline_thoughts=request.inline_thoughts,
+        )
 
     def _writer(self, heading: Heading) -> ChunkWriter:
         return ChunkWriter(heading, terms=self._terms, includes_usage=self.request.wants_usage)

@@ -55,6 +55,11 @@ class Family:
     top_k: Literal["top_k", "topK"] | None = None
     """Claude's and Nova's name of it."""
     effort: Effort | None = None
+    inline_thoughts: bool = True
+    """Its text may begin with thoughts between tags (thoughts.py)."""
+    keeps_thoughts: Literal["signed", "plain"] | None = None
+    """Thoughts of the history are shown to it again: those with its signature, or all. Kimi, MiniMax, GLM and DeepSeek
+    V3 want them between the calls of tools (their model cards; pydantic-ai's profiles of their own APIs)."""
 
 
 OTHER = Family(name="other")
@@ -65,15 +70,24 @@ _NONE: frozenset[Choice] = frozenset()
 # What holds for every model of the family: a version that cannot be read from an ARN may be any.
 _LLAMA = Family(
     name="llama",
+    inline_thoughts=False,
     streams_tools=False,
     forced_choices=_NONE,
     results_alone=True,
     text_beside_calls=False,
     images_in_results=True,
 )
-_MISTRAL = Family(name="mistral", forced_choices=frozenset[Choice](("any",)), results_alone=True, json_results=True)
+_MISTRAL = Family(
+    name="mistral",
+    inline_thoughts=False,
+    forced_choices=frozenset[Choice](("any",)),
+    results_alone=True,
+    json_results=True,
+)
 _CLAUDE = Family(
     name="claude",
+    keeps_thoughts="signed",
+    inline_thoughts=False,
     single_call_switch=True,
     documents_beside_results=False,
     images_in_results=True,
@@ -82,14 +96,14 @@ _CLAUDE = Family(
     top_p_beside_temperature=False,
     top_k="top_k",
 )
-_NOVA = Family(name="nova", images_in_results=True, result_status=True, top_k="topK")
+_NOVA = Family(name="nova", inline_thoughts=False, images_in_results=True, result_status=True, top_k="topK")
 _QWEN = Family(name="qwen")
 _GPT_OSS = Family(name="gpt-oss", takes_images=False, takes_stops=False, effort="reasoning_effort")
 _DEEPSEEK = Family(name="deepseek", takes_images=False)
-_GLM = Family(name="glm", takes_images=False, native_schema=True)
-_KIMI = Family(name="kimi", native_schema=True)
-_MINIMAX = Family(name="minimax", takes_images=False)
-_GEMMA = Family(name="gemma")
+_GLM = Family(name="glm", keeps_thoughts="plain", takes_images=False, native_schema=True)
+_KIMI = Family(name="kimi", keeps_thoughts="plain", native_schema=True)
+_MINIMAX = Family(name="minimax", keeps_thoughts="plain", takes_images=False)
+_GEMMA = Family(name="gemma", inline_thoughts=False)
 
 FAMILIES: Mapping[str, Family] = {
     family.name: family
@@ -138,7 +152,7 @@ _MODELS: tuple[tuple[str, Family], ...] = (
     (r"qwen\.", _QWEN),
     (r"openai\.gpt-oss", _GPT_OSS),
     (r"deepseek\.r1", replace(_DEEPSEEK, takes_tools=False)),
-    (r"deepseek\.v3", replace(_DEEPSEEK, native_schema=True, effort="reasoning_effort")),
+    (r"deepseek\.v3", replace(_DEEPSEEK, native_schema=True, effort="reasoning_effort", keeps_thoughts="plain")),
     (r"deepseek\.", _DEEPSEEK),
     (r"zai\.glm", _GLM),
     (r"moonshot(ai)?\.kimi-k2-thinking", replace(_KIMI, takes_images=False)),

@@ -66,6 +66,8 @@ def heal(payload: Payload, field: str, *, beside: str | None = None) -> Healed |
             return None
         field = beside if field == "temperature" else field
     path = [_OF_CONVERSE.get(part, part) for part in field.replace("[", ".").split(".")]
+    if "reasoningContent" in path:
+        return _unthinking(payload)
     if path[0] in ("messages", "system"):
         return None
     attempts: tuple[Callable[[Payload, list[str]], Healed | None], ...] = (
@@ -77,6 +79,17 @@ def heal(payload: Payload, field: str, *, beside: str | None = None) -> Healed |
         _top,
     )
     return next((healed for attempt in attempts if (healed := attempt(payload, path))), None)
+
+
+def _unthinking(payload: Payload) -> Healed | None:
+    """Without the thoughts of the history."""
+    turns = [
+        {**turn, "content": [block for block in turn["content"] if "reasoningContent" not in block]}
+        for turn in payload.get("messages", [])
+    ]
+    if turns == payload.get("messages", []) or not all(turn["content"] for turn in turns):
+        return None
+    return Healed({**payload, "messages": turns}, dropped="messages.reasoning_content")
 
 
 def _inference(payload: Payload, path: list[str]) -> Healed | None:

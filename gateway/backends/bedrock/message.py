@@ -24,6 +24,10 @@ _ROLES: Mapping[object, Role] = {
     "assistant": "assistant",
 }
 
+_THOUGHTS = ("reasoning_content", "reasoning")
+_THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
+"""Types of parts."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -46,6 +50,17 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Thought:
+    """What the assistant thought before it spoke."""
+
+    text: str
+    signature: str | None = None
+    """Of the model that had it: Claude takes no thought back without."""
+    is_redacted: bool = False
+    """The signature is all that there is of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     role: Role
     blocks: tuple[Block, ...]
@@ -54,6 +69,8 @@ class Message:
     """Of the assistant."""
     result: ToolResult | None = None
     """In place of blocks."""
+    thoughts: tuple[Thought, ...] = ()
+    """Of the assistant."""
 
     @property
     def is_empty(self) -> bool:
@@ -92,13 +109,38 @@ def _message(message: object, where: str, documents: Documents) -> Message:
 
 
 def _assistant(message: Mapping[str, Any], where: str, blocks: tuple[Block, ...]) -> Message:
-    """Thoughts are left out: only the model that had them may be reminded of them, and only with its signature."""
+    """Thoughts stand by themselves: only some models are to be reminded of them."""
     if message.get("audio"):
         raise InvalidField(f"'{where}.audio' cannot be served by the Bedrock fallback", param=f"{where}.audio")
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal.strip():
         blocks += ({"text": refusal},)
-    return Message("assistant", blocks, calls=tuple(_calls(message, where)))
+    return Message("assistant", blocks, calls=tuple(_calls(message, where)), thoughts=tuple(_thoughts(message)))
+
+
+def _thoughts(message: Mapping[str, Any]) -> list[Thought]:
+    """As Anthropic's parts say them, which some clients put into a field of their own; else as engines' fields do."""
+    parts = [*_list(message.get("thinking_blocks")), *_list(message.get("content"))]
+    found = [thought for part in parts if (thought := _thought(part)) is not None]
+    if found:
+        return found
+    said = next((message[name] for name in _THOUGHTS if isinstance(message.get(name), str)), "")
+    return [Thought(said)] if said.strip() else []
+
+
+def _thought(part: object) -> Thought | None:
+    match part:
+        case {"type": "thinking", "thinking": str(text), "signature": str(signature)} if signature:
+            return Thought(text, signature)
+        case {"type": "thinking", "thinking": str(text)} | {"type": "reasoning", "text": str(text)}:
+            return Thought(text) if text.strip() else None
+        case {"type": "redacted_thinking", "data": str(data)} if data:
+            return Thought("", data, is_redacted=True)
+    return None
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _blocks(message: Mapping[str, Any], where: str, documents: Documents, *, may_be_absent: bool) -> list[Block]:
@@ -107,12 +149,21 @@ def _blocks(message: Mapping[str, Any], where: str, documents: Documents, *, may
         case str():
             blocks: list[Block] = [{"text": content}]
         case list():
-            blocks = [_block(part, f"{where}.content[{at}]", documents) for at, part in enumerate(content)]
+            blocks = [
+                _block(part, f"{where}.content[{at}]", documents)
+                for at, part in enumerate(content)
+                if not _is_thought(part, message)
+            ]
         case None if may_be_absent:
             blocks = []
         case _:
             raise InvalidField(f"'{where}.content' must be a string or an array of parts", param=f"{where}.content")
     return [block for block in blocks if block.get("text", "x").strip()]
+
+
+def _is_thought(part: object, message: Mapping[str, Any]) -> bool:
+    kind = part.get("type") if isinstance(part, dict) and message.get("role") == "assistant" else None
+    return isinstance(kind, str) and kind in _THINKING
 
 
 def _block(part: object, where: str, documents: Documents) -> Block:

@@ -15,8 +15,13 @@ import msgspec
 
 from gateway.backends.backend import Call
 from gateway.backends.bedrock.errors import Fault, fault_of_error
+from gateway.backends.bedrock.family import OTHER, family_of
 from gateway.backends.bedrock.json_object import read_object
 from gateway.backends.bedrock.learnt import Unsupported
+from gateway.backends.bedrock.parameters import read_stops, told_stops
+from gateway.backends.bedrock.reasoning import effort_fields, read_effort
+from gateway.backends.bedrock.schema import tool_schema
+from gateway.backends.bedrock.stops import StopGuard
 from gateway.backends.bedrock.thoughts import ThoughtSplitter
 from gateway.backends.bedrock.wire import Heading
 from gateway.errors import InvalidField, MalformedBody, ReplyBroken
@@ -116,6 +121,9 @@ class OpenAIQuestion:
     payload: dict[str, Any]
     dropped: tuple[str, ...]
     streams: bool
+    stops: tuple[str, ...] = ()
+    """Stop texts that are not in the payload: the gateway ends the answer before the first of them."""
+    inline_thoughts: bool = True
 
     path = _PATH
     content_type = "text/event-stream"
@@ -126,19 +134,20 @@ class OpenAIQuestion:
         except ValueError as error:
             raise ReplyBroken(f"Bedrock answered 200 with a body that is {error}") from error
         match answer:
-            case {"choices": [{"message": dict(message)}, *_]}:
+            case {"choices": [{"message": dict(message)} as choice, *_]}:
                 pass
             case _:
                 raise ReplyBroken("Bedrock answered 200 without an output")
-        _tell_apart(message, heading.reasoning_field)
+        if _tell_apart(message, heading.reasoning_field, self):
+            choice["finish_reason"] = "stop"
         return msgspec.json.encode({"id": heading.completion_id, **answer, "model": heading.model})
 
     def translator(self, heading: Heading) -> "OpenAITranslator":
-        return OpenAITranslator(heading)
+        return OpenAITranslator(heading, stops=self.stops, inline_thoughts=self.inline_thoughts)
 
     @property
     def max_tokens(self) -> int:
-        return int(self.payload.get("max_completion_tokens") or self.payload["max_tokens"])
+        return _limit_in(self.payload)
 
     def without(self, refused: Unsupported) -> "OpenAIQuestion | None":
         field, beside = refused.field, refused.beside
@@ -146,9 +155,11 @@ class OpenAIQuestion:
             if not {field, beside} <= self.payload.keys():
                 return None
             field = beside if field == "temperature" else field
-        if field not in _OPTIONAL or field not in self.payload:
+        if field not in _OPTIONAL | {"stop"} or field not in self.payload:
             return None
         rest = {name: value for name, value in self.payload.items() if name != field}
+        if field == "stop":
+            return replace(self, payload=rest, stops=(*self.payload["stop"], *self.stops))
         return replace(self, payload=rest, dropped=tuple(sorted({*self.dropped, field})))
 
     def limited(self, max_tokens: int) -> "OpenAIQuestion | None":
@@ -161,11 +172,14 @@ class OpenAIQuestion:
 class OpenAIWire:
     """One model, spoken to in OpenAI's words; implements `gateway.backends.bedrock.wire.Wire`."""
 
-    def __init__(self, model_id: str, *, default_max_tokens: int, max_output_tokens: int | None = None) -> None:
-        """*max_output_tokens* is the most that the model takes."""
+    def __init__(
+        self, model_id: str, *, default_max_tokens: int, max_output_tokens: int | None = None, family: str = "auto"
+    ) -> None:
+        """*max_output_tokens* is the most that the model takes. *family* is as `ConverseWire` has it."""
         if not model_id:
             raise ValueError("Bedrock model id '' is none")
         self._model_id = model_id
+        self._family = family_of(model_id, family)
         self._default_max_tokens = default_max_tokens
         self._max_output_tokens = max_output_tokens
 
@@ -179,13 +193,51 @@ class OpenAIWire:
                 raise InvalidField(f"'{name}' cannot be served by the Bedrock fallback", param=name)
         payload = {name: value for name, value in fields.items() if name in _PASSED and value is not None}
         payload["model"] = self._model_id
-        payload["messages"] = _without_thoughts(payload.get("messages"))
+        if self._family.keeps_thoughts != "plain":
+            payload["messages"] = _without_thoughts(payload.get("messages"))
         if fields.get("service_tier") in _ALLOWED_TIERS:
             payload["service_tier"] = fields["service_tier"]
         self._limit(payload)
         known = _PASSED | _SILENT | _REFUSED.keys()
-        dropped = sorted(name for name, value in fields.items() if value is not None and name not in known)
-        return OpenAIQuestion(payload, tuple(dropped), call.streams)
+        dropped = {name for name, value in fields.items() if value is not None and name not in known}
+        dropped |= self._think(fields, payload)
+        _sanitise_tools(payload)
+        if not call.streams:
+            payload.pop("stream_options", None)  # which is refused beside an answer that does not stream
+        stops = self._stop(payload)
+        return OpenAIQuestion(
+            payload,
+            tuple(sorted(dropped)),
+            call.streams,
+            stops=stops,
+            inline_thoughts=self._family.inline_thoughts,
+        )
+
+    def _think(self, fields: dict[str, Any], payload: dict[str, Any]) -> set[str]:
+        """Put the effort into *payload* in a word that the model knows; the names of the fields that cannot be said.
+
+        Of a model that is not known the caller's own word is sent: a refusal tells more.
+        """
+        level = read_effort(fields)
+        said = payload.pop("reasoning_effort", None)
+        if level is None:
+            return set()
+        if self._family.name == OTHER.name:
+            payload["reasoning_effort"] = level if said is None else said
+            return set()
+        own = effort_fields(level, self._family, max_tokens=_limit_in(payload)) or {}
+        if "reasoning_effort" in own:
+            payload["reasoning_effort"] = own["reasoning_effort"]
+            return set()
+        return set() if level == "none" else {"chat_template_kwargs" if said is None else "reasoning_effort"}
+
+    def _stop(self, payload: dict[str, Any]) -> tuple[str, ...]:
+        """Leave the stop texts in *payload* that the model takes; the others, which the gateway finds itself."""
+        stops = read_stops(payload.pop("stop", None))
+        told = told_stops(stops, self._family)
+        if told:
+            payload["stop"] = told
+        return tuple(stop for stop in stops if stop not in told)
 
     def _limit(self, payload: dict[str, Any]) -> None:
         """Put the output limit into *payload*, under the name that it has there already."""
@@ -201,9 +253,11 @@ class OpenAIWire:
 class OpenAITranslator:
     """Server-sent events in and out; implements `gateway.backends.bedrock.wire.Translator`."""
 
-    def __init__(self, heading: Heading) -> None:
+    def __init__(self, heading: Heading, *, stops: tuple[str, ...] = (), inline_thoughts: bool = True) -> None:
+        """*stops* are stop texts that the model was not told."""
         self._heading = heading
-        self._splitter = ThoughtSplitter()
+        self._splitter = ThoughtSplitter(has_tags=inline_thoughts)
+        self._guard = StopGuard(stops)
         self._buffer = bytearray()
         self._looked_at = 0
         """Bytes of the buffer in which no event ends."""
@@ -241,7 +295,8 @@ class OpenAITranslator:
         return self._translated(data) if data else b""
 
     def end(self) -> bytes:
-        if not self._is_over and (not self._has_finish or self._buffer):
+        was_cut = not self._has_finish or (self._buffer and not self._guard.has_stopped)
+        if not self._is_over and was_cut:
             raise ReplyBroken("Bedrock's stream was cut before its end")
         return _DONE
 
@@ -250,6 +305,8 @@ class OpenAITranslator:
             chunk = read_object(data)
         except ValueError as error:
             raise ReplyBroken(f"Bedrock sent an event that is {error}") from error
+        if self._guard.has_stopped and chunk.get("choices") != []:
+            return b""  # the answer is complete; only its usage is still of interest
         match chunk:
             case {"error": dict(fault)}:
                 return fault_of_error(fault)
@@ -271,6 +328,10 @@ class OpenAITranslator:
             self._has_finish = True
             last_thought, last_answer = self._splitter.rest()
             thought, answer = thought + last_thought, answer + last_answer
+        answer = self._guard.feed(answer) + (self._guard.rest() if is_last else "")
+        if self._guard.has_stopped:
+            choice["finish_reason"], self._has_finish, is_last = "stop", True, True
+            delta.pop("tool_calls", None)
         if answer:
             delta["content"] = answer
         if told + thought:
@@ -296,7 +357,7 @@ def _data_of(event: bytes) -> bytes:
 
 
 def _without_thoughts(messages: object) -> object:
-    """*messages* without those of a model that is another one: Bedrock's know no such field."""
+    """*messages* without thoughts, which most models on Bedrock know no field for."""
     if not isinstance(messages, list):
         return messages
     return [
@@ -313,15 +374,51 @@ def _told_thoughts(part: dict[str, Any]) -> str:
     return next((text for text in found if isinstance(text, str)), "")
 
 
-def _tell_apart(message: dict[str, Any], reasoning_field: str) -> None:
-    """Put the thoughts in *message* into their field. Content is null only beside tool calls."""
+def _tell_apart(message: dict[str, Any], reasoning_field: str, question: OpenAIQuestion) -> bool:
+    """Put the thoughts in *message* into their field. Content is null only beside tool calls.
+
+    Whether a stop text of *question* has ended the answer.
+    """
     thoughts = _told_thoughts(message)
-    splitter = ThoughtSplitter()
+    splitter, guard = ThoughtSplitter(has_tags=question.inline_thoughts), StopGuard(question.stops)
     content = message.get("content")
     if isinstance(content, str):
         parts = [splitter.feed(content), splitter.rest()]
         thoughts += "".join(thought for thought, _ in parts)
-        content = "".join(answer for _, answer in parts)
+        content = "".join([guard.feed(answer) for _, answer in parts]) + guard.rest()
+    if guard.has_stopped:
+        message.pop("tool_calls", None)
     message["content"] = content or (None if message.get("tool_calls") else "")
     if thoughts:
         message[reasoning_field] = thoughts
+    return guard.has_stopped
+
+
+def _limit_in(payload: dict[str, Any]) -> int:
+    return int(payload.get("max_completion_tokens") or payload["max_tokens"])
+
+
+def _sanitise_tools(payload: dict[str, Any]) -> None:
+    """Leave out what is said of tools where there are none: empty lists are refused, and so is a choice among them.
+
+    Raises:
+        InvalidField: one must be called, or the schema of one is not an object's.
+    """
+    for name, choice in (("tools", "tool_choice"), ("functions", "function_call")):
+        if payload.get(name):
+            continue
+        payload.pop(name, None)
+        if payload.pop(choice, None) not in (None, "none", "auto"):
+            raise InvalidField(f"'{choice}' asks for a tool, and there is none", param=choice)
+    if "tools" not in payload:
+        payload.pop("parallel_tool_calls", None)
+        return
+    payload["tools"] = [_sanitised(tool, f"tools[{at}]") for at, tool in enumerate(payload["tools"])]
+
+
+def _sanitised(tool: Any, where: str) -> Any:
+    match tool:
+        case {"type": "function", "function": dict(function)} if "parameters" in function:
+            schema = tool_schema(function["parameters"], f"{where}.function.parameters")
+            return {**tool, "function": {**function, "parameters": schema}}
+    return tool

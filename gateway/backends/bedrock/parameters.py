@@ -68,6 +68,8 @@ PARAMETERS: Mapping[str, Parameter] = {
 }
 
 _OF_MESSAGES = {"role", "content", "refusal", "tool_calls", "function_call", "tool_call_id", "audio"}
+THOUGHTS = frozenset({"messages.reasoning_content", "messages.reasoning", "messages.thinking_blocks"})
+"""Names under which `left_out` has the thoughts of the history."""
 _SWITCHES = {"enable_thinking", "thinking"}
 """What reasoning.py reads of ``chat_template_kwargs``."""
 
@@ -156,11 +158,16 @@ def read_sampling(fields: Mapping[str, Any], family: Family, *, thinks: bool) ->
             own = {"top_k": most} if family.top_k == "top_k" else {"inferenceConfig": {"topK": most}}
     sent = {name for name, wire in (("temperature", "temperature"), ("top_p", "topP")) if wire in inference}
     sent |= {"top_k"} if own else set()
-    stops = _stops(fields.get("stop"))
-    told = [stop for stop in stops if family.takes_stops and (stop.strip() or family.takes_blank_stops)][:_MOST_STOPS]
+    stops = read_stops(fields.get("stop"))
+    told = told_stops(stops, family)
     if told:
         inference["stopSequences"] = told
     return Sampling(inference, own, tuple(stop for stop in stops if stop not in told), frozenset(asked - sent))
+
+
+def told_stops(stops: list[str], family: Family) -> list[str]:
+    """Those of *stops* that a model of *family* takes."""
+    return [stop for stop in stops if family.takes_stops and (stop.strip() or family.takes_blank_stops)][:_MOST_STOPS]
 
 
 def request_metadata(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -217,7 +224,12 @@ def _top_k(fields: Mapping[str, Any]) -> int | None:
     return value if value > 0 else None
 
 
-def _stops(value: object) -> list[str]:
+def read_stops(value: object) -> list[str]:
+    """The stop texts that the field ``stop`` has, without empty ones and repetitions.
+
+    Raises:
+        InvalidField: it is neither a string nor strings.
+    """
     stops = [value] if isinstance(value, str) else value or []
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
         raise InvalidField("'stop' must be a string or an array of strings", param="stop")

@@ -18,6 +18,7 @@ from gateway.backends.bedrock.message import read_messages
 from gateway.backends.bedrock.nesting import DEEPEST, is_deep
 from gateway.backends.bedrock.output_format import OutputFormat, read_output_format
 from gateway.backends.bedrock.parameters import (
+    THOUGHTS,
     left_out,
     read_max_tokens,
     read_sampling,
@@ -54,6 +55,8 @@ class ConverseRequest:
     """A stream is to be made of Converse's whole answer: the model does not stream tool calls."""
     stops: tuple[str, ...] = ()
     """Stop texts that are not in the payload: the gateway ends the answer before the first of them."""
+    inline_thoughts: bool = True
+    """The answer's text may begin with thoughts between tags."""
 
     @property
     def max_tokens(self) -> int:
@@ -130,7 +133,10 @@ def to_converse(
         max_tokens_limit,
         _room(payload, context_tokens, prompt_tokens),
     )
-    effort, undone = _effort(fields, family, max_tokens, has_calls=conversation.uses_tools or tools.forces)
+    if family.keeps_thoughts is not None:
+        dropped -= THOUGHTS
+    calls_blindly = conversation.uses_tools and not conversation.tells_thoughts
+    effort, undone = _effort(fields, family, max_tokens, has_calls=calls_blindly or tools.forces)
     sampling = read_sampling(fields, family, thinks="thinking" in effort)
     payload["inferenceConfig"] = {"maxTokens": max_tokens} | sampling.inference
     payload |= _beside(fields, own=sampling.own | effort | tools.own)
@@ -145,6 +151,7 @@ def to_converse(
         unwraps_tool=tools.unwraps,
         replays_stream=bool(tools.specs) and not family.streams_tools,
         stops=sampling.stops,
+        inline_thoughts=family.inline_thoughts,
     )
 
 

@@ -17,6 +17,8 @@ Schema = dict[str, Any]
 _KEPT = {"type", "enum", "const", "$ref", "title", "description", "required", "format"}
 _MAPS = ("properties", "$defs", "definitions")
 _LISTS = ("anyOf", "allOf", "oneOf")
+_VALUES = {"enum", "const", "default", "examples", "required"}
+"""Hold values, not schemas."""
 _SAID = {
     "minimum",
     "maximum",
@@ -51,13 +53,78 @@ def tool_schema(parameters: object, where: str) -> Schema:
         parameters = {}
     if not isinstance(parameters, dict):
         raise InvalidField(f"'{where}' must be a JSON schema", param=where)
-    said = parameters.get("type", "object")
+    root = _joined(_typed(parameters))
+    said = root.get("type", "object")
+    if said == "null":
+        return {"type": "object", "properties": {}}  # of a tool that takes nothing
     if said != "object" and not (isinstance(said, list) and "object" in said):
         raise InvalidField(f"'{where}.type' must be object for the Bedrock fallback", param=f"{where}.type")
-    schema = parameters | {"type": "object"}
+    schema = root | {"type": "object"}
     if not isinstance(schema.get("properties"), dict):
         schema["properties"] = {}
     return schema
+
+
+def _typed(schema: Any) -> Any:
+    """*schema* without ``"type": null``, which some clients write where they know no type. O(schema)."""
+    if isinstance(schema, list):
+        return [_typed(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: value if name in _VALUES else _typed(value)
+        for name, value in schema.items()
+        if not (name == "type" and value is None)
+    }
+
+
+def _joined(schema: Schema) -> Schema:
+    """*schema* with the alternatives at its root joined in one object: models take none there.
+
+    It has the properties of all of them. Required is what each of them requires; that one of them has to be complete
+    is said in the description.
+    """
+    rest = {name: value for name, value in schema.items() if name not in _LISTS}
+    for name in _LISTS:
+        branches = [_resolved(branch, schema) for branch in schema.get(name) or [] if isinstance(branch, dict)]
+        objects = [branch for branch in branches if branch.get("type", "object") in ("object", ["object", "null"])]
+        if not objects:
+            continue
+        kinds = {"type": "object", "properties": _properties([rest, *objects])}
+        required = [set(_required(branch)) for branch in objects]
+        needed = set.union(*required) if name == "allOf" else set.intersection(*required)
+        rest |= kinds | {"required": sorted({*_required(rest), *needed})}
+        if name != "allOf" and len(objects) > 1:
+            groups = " | ".join(", ".join(sorted(each)) or "nothing" for each in required)
+            words = f"Needs one of these groups of properties: {groups}."
+            rest["description"] = " ".join(filter(None, [rest.get("description", ""), words]))
+        rest.pop("additionalProperties", None)
+    return rest if rest.get("required", True) else {name: rest[name] for name in rest if name != "required"}
+
+
+def _properties(schemas: list[Schema]) -> Schema:
+    """Of all *schemas*; what several describe differently may be any of these."""
+    found: dict[str, list[Any]] = {}
+    for schema in schemas:
+        for name, value in (schema.get("properties") or {}).items():
+            known = found.setdefault(name, [])
+            if value not in known:
+                known.append(value)
+    return {name: values[0] if len(values) == 1 else {"anyOf": values} for name, values in found.items()}
+
+
+def _required(schema: Schema) -> list[str]:
+    required = schema.get("required")
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+def _resolved(branch: Schema, root: Schema) -> Schema:
+    """What *branch* refers to, if that is a definition of *root*; else *branch*."""
+    match str(branch.get("$ref", "")).split("/"):
+        case ["#", "$defs" | "definitions" as place, name]:
+            found = (root.get(place) or {}).get(name)
+            return found if isinstance(found, dict) else branch
+    return branch
 
 
 def grammar_schema(schema: Mapping[str, Any]) -> Schema | None:

@@ -17,6 +17,7 @@ import msgspec
 from gateway.backends.bedrock.answer import CallIds, Terms, arguments, finish_reason, usage
 from gateway.backends.bedrock.frame import Event
 from gateway.backends.bedrock.stops import StopGuard
+from gateway.backends.bedrock.thoughts import ThoughtSplitter
 from gateway.backends.bedrock.wire import Heading
 from gateway.errors import ReplyBroken
 
@@ -54,6 +55,7 @@ class ChunkWriter:
         self._includes_usage = includes_usage
         self._terms = terms or Terms()
         self._guard = StopGuard(self._terms.text_stops)
+        self._splitter = ThoughtSplitter(has_tags=self._terms.inline_thoughts)
         self._ids = CallIds()
         self._open: dict[object, _OpenTool | _OpenAnswer | None] = {}
         """By Bedrock's number of the block; None: nobody is told of it."""
@@ -123,6 +125,9 @@ class ChunkWriter:
             self._unwraps = True
             self._aside.clear()
             return b""
+        before = self._rest()
+        if self._guard.has_stopped:
+            return before
         tool = self._open[block] = _OpenTool(self._calls)
         self._calls += 1
         begun = {
@@ -131,7 +136,7 @@ class ChunkWriter:
             "type": "function",
             "function": {"name": self._terms.original(name), "arguments": ""},
         }
-        return self._content("content", self._guard.rest()) + self._role() + self._choice({"tool_calls": [begun]})
+        return before + self._role() + self._choice({"tool_calls": [begun]})
 
     def _delta(self, block: object, delta: object) -> bytes:
         match delta:
@@ -150,11 +155,18 @@ class ChunkWriter:
         if self._terms.unwraps_tool is not None:
             self._aside.append(text)
             return b""
-        shown = self._content("content", self._guard.feed(text))
+        return self._split(*self._splitter.feed(text))
+
+    def _split(self, thought: str, text: str) -> bytes:
+        shown = self._content(self._reasoning_field, thought) + self._content("content", self._guard.feed(text))
         if self._guard.has_stopped:
             self._finish = "stop"
             shown += self._finishing()
         return shown
+
+    def _rest(self) -> bytes:
+        """Text that was held back, and does not become a tag or a stop string after all."""
+        return self._split(*self._splitter.rest()) + self._content("content", self._guard.rest())
 
     def _fragment(self, block: object, fragment: str) -> bytes:
         if block not in self._open:
@@ -180,14 +192,16 @@ class ChunkWriter:
         return b""
 
     def _message_stop(self, stop_reason: object) -> bytes:
-        self._finish = finish_reason(stop_reason, has_calls=self._calls > 0)
-        return self._released() + b"".join([self._stop(block) for block in list(self._open)])
+        finish = finish_reason(stop_reason, has_calls=self._calls > 0)
+        released = self._released()
+        self._finish = self._finish or finish
+        return released + b"".join([self._stop(block) for block in list(self._open)])
 
     def _released(self) -> bytes:
         """Text that was held back, and is the answer after all."""
-        text = "".join(self._aside) + self._guard.rest()
+        shown = self._split(*self._splitter.feed("".join(self._aside)))
         self._aside.clear()
-        return self._content("content", text)
+        return shown + self._rest()
 
     def _arguments(self, tool: _OpenTool, fragment: str) -> bytes:
         return self._choice({"tool_calls": [{"index": tool.number, "function": {"arguments": fragment}}]})

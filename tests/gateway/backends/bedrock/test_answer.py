@@ -257,3 +257,23 @@ def test_the_prompt_includes_the_cache(
         counted["total_tokens"],
     )
     assert {"cached_tokens": cached} == counted["prompt_tokens_details"]
+
+
+def test_thoughts_within_the_text_stand_in_their_field() -> None:
+    """Where the family writes them there, with the line breaks behind them; a stop within them is none."""
+    said = answer({"text": "<think>x STOP"}, {"text": " y</think>\n\nFour."})
+
+    assert {"role": "assistant", "content": "Four.", "reasoning_content": "x STOP y"} == completion(
+        said, Terms(stops=("STOP",))
+    )["choices"][0]["message"]
+    assert (
+        "<think>x STOP y</think>\n\nFour."
+        == completion(said, Terms(inline_thoughts=False))["choices"][0]["message"]["content"]
+    )
+
+
+def test_line_breaks_before_an_answer_are_taken_away() -> None:
+    """Qwen begins with them."""
+    said = answer({"text": "\n\nFour.\n"})
+
+    assert "Four.\n" == completion(said, Terms(inline_thoughts=False))["choices"][0]["message"]["content"]

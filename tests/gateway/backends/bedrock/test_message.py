@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.bedrock.message import Message, ToolCall, ToolResult, read_messages
+from gateway.backends.bedrock.message import Message, Thought, ToolCall, ToolResult, read_messages
 from gateway.errors import InvalidField
 from tests.gateway.backends.bedrock.chats import PDF, PNG
 
@@ -154,3 +154,36 @@ def test_what_cannot_be_served_is_refused_with_its_place(message: object, param:
         read(message)
 
     assert param == caught.value.param
+
+
+@pytest.mark.parametrize(
+    ("fields", "thoughts"),
+    [
+        ({"reasoning_content": "Hm."}, (Thought("Hm."),)),
+        ({"reasoning": "Hm."}, (Thought("Hm."),)),
+        ({"reasoning_content": " "}, ()),
+        ({"thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]}, (Thought("Hm.", "s"),)),
+        (
+            {
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+                    {"type": "redacted_thinking", "data": "d"},
+                    {"type": "reasoning", "text": "So."},
+                    {"type": "text", "text": "Four."},
+                ]
+            },
+            (Thought("Hm.", "s"), Thought("", "d", is_redacted=True), Thought("So.")),
+        ),
+    ],
+)
+def test_thoughts_are_read_wherever_clients_put_them(fields: dict[str, Any], thoughts: tuple[Thought, ...]) -> None:
+    """In engines' fields, in LiteLLM's, and in Anthropic's parts of the content, of which none is an answer."""
+    (message,) = read_messages([{"role": "assistant", "content": "Four.", **fields}])
+
+    assert (thoughts, ({"text": "Four."},)) == (message.thoughts, message.blocks)
+
+
+def test_a_user_has_no_thoughts() -> None:
+    """Such a part of a user's is a medium that nobody takes."""
+    with pytest.raises(InvalidField):
+        read_messages([{"role": "user", "content": [{"type": "thinking", "thinking": "Hm."}]}])

@@ -361,3 +361,112 @@ def test_after_the_finish_only_usage_is_missing() -> None:
 
     assert (False, True, False) == (before, translator.awaits_usage, translator.is_over)
     assert b"data: [DONE]\n\n" == translator.end()
+
+
+def of(model_id: str, **fields: Any) -> OpenAIQuestion:
+    body = {"model": "tiny", "messages": MESSAGES, **fields}
+    streams = bool(fields.get("stream"))
+    call = Call(b"POST", b"/v1/chat/completions", [], msgspec.json.encode(body), streams=streams, model="tiny")
+    return OpenAIWire(model_id, default_max_tokens=4096).question(call)
+
+
+@pytest.mark.parametrize(
+    ("model_id", "level", "sent", "dropped"),
+    [
+        ("openai.gpt-oss-20b-1:0", "none", "low", ()),
+        ("openai.gpt-oss-20b-1:0", "minimal", "low", ()),
+        ("openai.gpt-oss-20b-1:0", "xhigh", "high", ()),
+        ("deepseek.v3.2", "medium", "medium", ()),
+        ("deepseek.v3.2", "none", None, ()),
+        ("zai.glm-5", "high", None, ("reasoning_effort",)),
+        ("somebody.elses", "xhigh", "xhigh", ()),
+    ],
+)
+def test_effort_is_said_in_words_that_the_model_knows(
+    model_id: str, level: str, sent: str | None, dropped: tuple[str, ...]
+) -> None:
+    """As to Converse; to a model that is not known as it came."""
+    asked = of(model_id, reasoning_effort=level)
+
+    assert (sent, dropped) == (asked.payload.get("reasoning_effort"), asked.dropped)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": []},
+        {"tools": [], "tool_choice": "auto", "parallel_tool_calls": False},
+        {"tools": [], "tool_choice": "none"},
+        {"functions": [], "function_call": "auto"},
+    ],
+)
+def test_nothing_is_said_of_tools_where_there_are_none(fields: dict[str, Any]) -> None:
+    """Empty lists are refused, and so is what is said of their members."""
+    assert not of("zai.glm-5", **fields).payload.keys() & {*fields}
+
+
+def test_a_call_that_is_forced_needs_a_tool() -> None:
+    """There is nothing to call."""
+    with pytest.raises(InvalidField, match="tool_choice"):
+        of("zai.glm-5", tools=[], tool_choice="required")
+
+
+def test_schemas_of_tools_are_those_of_objects() -> None:
+    """As to Converse."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": None}}}
+
+    assert {"type": "object", "properties": {}} == of("zai.glm-5", tools=[tool]).payload["tools"][0]["function"][
+        "parameters"
+    ]
+
+
+def test_options_of_a_stream_go_with_a_stream_only() -> None:
+    """They are refused beside a whole answer."""
+    options = {"stream_options": {"include_usage": True}}
+
+    assert [False, True] == ["stream_options" in of("zai.glm-5", stream=on, **options).payload for on in (False, True)]
+
+
+def test_stops_go_out_where_the_model_takes_them() -> None:
+    """Four at most; the gateway finds the rest, and all of gpt-oss, which takes none."""
+    stops = ["a", "", "b", "c", "d", "e", "a"]
+    glm, gpt_oss = of("zai.glm-5", stop=stops), of("openai.gpt-oss-20b-1:0", stop="x")
+    refused = glm.without(Unsupported("stop"))
+
+    assert (["a", "b", "c", "d"], ("e",)) == (glm.payload["stop"], glm.stops)
+    assert (False, ("x",)) == ("stop" in gpt_oss.payload, gpt_oss.stops)
+    assert refused is not None
+    assert (False, ("a", "b", "c", "d", "e"), ()) == ("stop" in refused.payload, refused.stops, refused.dropped)
+
+
+def test_the_gateway_ends_a_whole_answer_at_a_stop() -> None:
+    """Not within thoughts."""
+    said = answer(content="<reasoning>STOP</reasoning>Four. STOP Five.", tool_calls=[])
+    choice = msgspec.json.decode(question(stop="STOP").answer(msgspec.json.encode(said), HEADING))["choices"][0]
+
+    assert ("Four. ", "STOP", "stop") == (
+        choice["message"]["content"],
+        choice["message"]["reasoning_content"],
+        choice["finish_reason"],
+    )
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_the_gateway_ends_a_stream_at_a_stop(size: int) -> None:
+    """However it is cut; usage still comes, and no second finish."""
+    text = "<think>STOP</think>\n\nFour. STOP Five."
+    pieces = [delta(content=text[at : at + size]) for at in range(0, len(text), size)]
+    usage = {**delta(), "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}
+    translator, told = OpenAITranslator(HEADING, stops=("STOP",)), b""
+    translator.feed(sse(delta(role="assistant"), *pieces, delta("length"), usage) + b"data: [DONE]\n\n")
+    while not translator.is_over and (said := translator.next()) is not None:
+        assert isinstance(said, bytes)
+        told += said
+    chunks = [msgspec.json.decode(line[6:]) for line in told.splitlines() if line]
+    choices = [chunk["choices"][0] for chunk in chunks if chunk["choices"]]
+
+    assert "Four. " == "".join(choice["delta"].get("content", "") for choice in choices)
+    assert "STOP" == "".join(choice["delta"].get("reasoning_content", "") for choice in choices)
+    assert ["stop"] == [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
+    assert "usage" in chunks[-1]
+    assert b"data: [DONE]\n\n" == translator.end()

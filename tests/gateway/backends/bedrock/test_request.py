@@ -304,6 +304,56 @@ def test_claude_does_not_think_where_it_may_not(fields: dict[str, Any]) -> None:
     assert ("chat_template_kwargs",) == request.dropped
 
 
+THOUGHT_OF: list[dict[str, Any]] = [
+    {"role": "user", "content": "How is the weather in Paris?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "reasoning_content": "I had better ask.",
+        "thinking_blocks": [{"type": "thinking", "thinking": "I had better ask.", "signature": "c2ln"}],
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+]
+
+
+@pytest.mark.parametrize(
+    ("model_id", "kept"),
+    [
+        (CLAUDE_4_5, {"text": "I had better ask.", "signature": "c2ln"}),
+        ("moonshot.kimi-k2-thinking", {"text": "I had better ask."}),
+        ("minimax.minimax-m2.5", {"text": "I had better ask."}),
+        (QWEN, None),
+        ("us.meta.llama3-3-70b-instruct-v1:0", None),
+    ],
+)
+def test_thoughts_of_the_history_go_to_who_needs_them(model_id: str, kept: dict[str, Any] | None) -> None:
+    """At the head of the turn; else they are left out, and said to be."""
+    request = converse({"messages": THOUGHT_OF}, family=family_of(model_id))
+    first = request.payload["messages"][1]["content"][0]
+
+    assert kept == first.get("reasoningContent", {}).get("reasoningText")
+    assert (kept is None) == ("messages.reasoning_content" in request.dropped)
+
+
+def test_claude_thinks_about_a_call_before_which_it_is_shown_its_thoughts() -> None:
+    """It would refuse to without them."""
+    request = converse({"messages": THOUGHT_OF, "reasoning_effort": "low"}, family=family_of(CLAUDE_4_5))
+
+    assert "thinking" in request.payload["additionalModelRequestFields"]
+
+
+def test_thoughts_that_are_refused_are_left_out() -> None:
+    """The question is the same without them."""
+    request = converse({"messages": THOUGHT_OF}, family=FAMILIES["kimi"])
+    mended = request.without(Unsupported("messages.1.content.0.reasoningContent"))
+
+    assert mended is not None
+    assert [["toolUse"]] == [[*block] for block in mended.payload["messages"][1]["content"]]
+    assert ("messages.reasoning_content",) == mended.dropped
+    assert mended.without(Unsupported("messages.1.content.0.reasoningContent")) is None
+
+
 def test_stops_that_a_model_does_not_take_are_the_gateways() -> None:
     request = converse({"stop": ["a", "b"]}, family=FAMILIES["gpt-oss"])
 

@@ -14,7 +14,49 @@ from gateway.errors import InvalidField
         ({"properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
         ({"type": ["object", "null"]}, {"type": "object", "properties": {}}),
         ({"type": "object", "properties": None}, {"type": "object", "properties": {}}),
-        ({"anyOf": [{}]}, {"anyOf": [{}], "type": "object", "properties": {}}),
+        ({"anyOf": [{}]}, {"type": "object", "properties": {}}),
+        ({"type": None}, {"type": "object", "properties": {}}),
+        ({"type": "null"}, {"type": "object", "properties": {}}),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {"type": "object", "properties": {}}),
+        (
+            {"properties": {"a": {"type": None, "enum": [None]}, "b": {"items": {"type": None}}}},
+            {"type": "object", "properties": {"a": {"enum": [None]}, "b": {"items": {}}}},
+        ),
+        (
+            {
+                "anyOf": [
+                    {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]},
+                    {"$ref": "#/$defs/ByName"},
+                    {"type": "null"},
+                ],
+                "$defs": {"ByName": {"properties": {"name": {}, "id": {"type": "integer"}}, "required": ["name"]}},
+            },
+            {
+                "type": "object",
+                "properties": {"id": {"anyOf": [{"type": "string"}, {"type": "integer"}]}, "name": {}},
+                "description": "Needs one of these groups of properties: id | name.",
+                "$defs": {"ByName": {"properties": {"name": {}, "id": {"type": "integer"}}, "required": ["name"]}},
+            },
+        ),
+        (
+            {
+                "type": "object",
+                "description": "Either.",
+                "properties": {"a": {}, "b": {}, "c": {}},
+                "required": ["c"],
+                "oneOf": [{"required": ["a", "c"]}, {"required": ["b", "c"]}],
+            },
+            {
+                "type": "object",
+                "description": "Either. Needs one of these groups of properties: a, c | b, c.",
+                "properties": {"a": {}, "b": {}, "c": {}},
+                "required": ["c"],
+            },
+        ),
+        (
+            {"allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]},
+            {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]},
+        ),
         (
             {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"maximum": 3}}},
             {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"maximum": 3}}},

@@ -289,3 +289,23 @@ def test_what_might_have_become_a_stop_string_is_shown_at_the_end() -> None:
 
     for found in (before_call, at_end):
         assert "one EN" == "".join(delta.get("content", "") for delta, _ in found)
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_thoughts_within_the_text_stream_in_their_field(size: int) -> None:
+    """Whatever pieces the tags come in."""
+    said = "\n<reasoning>two and two</reasoning>\n\nFour.\n"
+    w = writer()
+    data = b"".join(w.write(text(said[at : at + size])) for at in range(0, len(said), size))
+    found = deltas(data + w.write(STOP) + w.end(leftover=0).removesuffix(b"data: [DONE]\n\n"))
+
+    assert "Four.\n" == "".join(delta.get("content", "") for delta, _ in found)
+    assert "two and two" == "".join(delta.get("reasoning_content", "") for delta, _ in found)
+
+
+def test_a_text_that_ends_within_a_tag_is_not_lost() -> None:
+    """It was none."""
+    w = writer()
+    data = w.write(text("<rea")) + w.write(STOP)
+
+    assert "<rea" == "".join(delta.get("content", "") for delta, _ in deltas(data))

@@ -17,7 +17,7 @@ def split(*pieces: str) -> tuple[str, str]:
     ("text", "thought", "answer"),
     [
         ("<reasoning>hm</reasoning>Four.", "hm", "Four."),
-        ("\n <reasoning>hm</reasoning>\nFour.", "hm", "\nFour."),
+        ("\n <reasoning>hm</reasoning>\nFour.", "hm", "Four."),
         ("<reasoning>a < b </reason </reasoning>x", "a < b </reason ", "x"),
         ("<reasoning></reasoning>x", "", "x"),
         ("<reasoning>cut off", "cut off", ""),
@@ -28,16 +28,22 @@ def split(*pieces: str) -> tuple[str, str]:
         ("<reason", "", "<reason"),
         ("<b>bold</b>", "", "<b>bold</b>"),
         ("  ", "", "  "),
+        ("<think>hm</think>\n\nFour.", "hm", "Four."),
+        ("<think>a </reasoning> b</think>x", "a </reasoning> b", "x"),
+        ("<think>hm</think>\n\n<think>", "hm", "<think>"),
+        ("\n\nFour.\n", "", "Four.\n"),
+        ("\r\n  indented", "", "  indented"),
+        ("\n\n", "", ""),
         ("", "", ""),
     ],
 )
 def test_thoughts_stand_at_the_head(text: str, thought: str, answer: str) -> None:
-    """Whole or letter by letter, the same is thought and the same is answer, and no other letter is lost."""
+    """Whole or letter by letter, the same is thought and the same is answer; only line breaks before it are lost."""
     assert (thought, answer) == split(text)
     assert (thought, answer) == split(*text)
 
 
-@given(st.text("<reasoning>/ x", max_size=60), st.lists(st.integers(0, 60), max_size=6))
+@given(st.text("<reasoning>/ x\nthk", max_size=60), st.lists(st.integers(0, 60), max_size=6))
 def test_how_the_text_is_cut_makes_no_difference(text: str, cuts: list[int]) -> None:
     """Any pieces give what the whole gives."""
     borders = sorted({0, len(text), *[min(cut, len(text)) for cut in cuts]})
@@ -53,3 +59,10 @@ def test_an_answer_is_not_held_back() -> None:
     assert [("", ""), ("h", ""), ("m", ""), ("", "Fo"), ("", "ur.")] == [
         splitter.feed(piece) for piece in ("<reasoning", ">h", "m</", "reasoning>Fo", "ur.")
     ]
+
+
+def test_without_tags_only_line_breaks_are_taken_away() -> None:
+    """Of models that write none: a tag is then what the caller asked for."""
+    splitter = ThoughtSplitter(has_tags=False)
+
+    assert [("", ""), ("", "<think>x"), ("", "\n")] == [splitter.feed(piece) for piece in ("\n\n", "<think>x", "\n")]
