@@ -11,7 +11,7 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test rolling-test acceptance fuzz sdk-smoke lint bench peers replay report wheel clean
+.PHONY: run test test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test acceptance fuzz sdk-smoke lint bench peers replay report wheel clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -88,6 +88,14 @@ store-test: $(VENV)/.test
 ACCEPTANCE_S ?= 180
 acceptance: $(VENV)/.test
 	TEST_REDIS=required ACCEPTANCE_S=$(ACCEPTANCE_S) $(BIN)/pytest tests/acceptance -s -o timeout=1800
+
+# The gateway behind a real nginx and a real HAProxy, as docs/how-to/behind-a-proxy.md has them and with their defaults.
+proxy-test: $(VENV)/.test
+	@export PATH="$$PATH:/usr/sbin"; apt="$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get"; \
+		command -v haproxy >/dev/null && command -v nginx >/dev/null || \
+		$$apt install --yes --no-install-recommends haproxy nginx-light || \
+		{ $$apt update && $$apt install --yes --no-install-recommends haproxy nginx-light; }
+	$(BIN)/pytest tests/proxies
 
 # Two gateways behind a real HAProxy, restarted one after the other under load; some two minutes.
 rolling-test: $(VENV)/.test

@@ -10,15 +10,12 @@ from gateway.endpoints.endpoint import Endpoint
 from gateway.endpoints.faults import fault_in
 from gateway.errors import GatewayError, MethodNotAllowed
 from gateway.exchange import Exchange
+from gateway.headers import UNBUFFERED, unbuffered
 from gateway.sse import Tail
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_STREAM_HEADERS: Headers = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
+_STREAM_HEADERS: Headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *UNBUFFERED]
 _KEEP_ALIVE = b": keep-alive\n\n"
 
 
@@ -78,6 +75,9 @@ class Downstream:
         if await self._has_started():
             await self.write(b": x-warmgate-worker: %b\n\n" % _worker_of(self._exchange))
             return
+        await self._start(status, unbuffered(headers))
+
+    async def _start(self, status: int, headers: Headers) -> None:
         said = _said_of(self._exchange) + _decided(self._exchange)
         await self._put({"type": "http.response.start", "status": status, "headers": headers + said})
         self._exchange.status = status
@@ -94,7 +94,7 @@ class Downstream:
             await self.write(self._endpoint.errors.event(fault_in(status, body), self._next_number), last=True)
             return
         self._is_whole = True
-        await self.start(status, [*headers, (b"content-length", b"%d" % len(body))])
+        await self._start(status, [*headers, (b"content-length", b"%d" % len(body))])
         await self.write(body, last=True)
 
     async def keep_alive(self) -> None:

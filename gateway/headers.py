@@ -55,6 +55,9 @@ _OURS: Final = frozenset(
         ),
     }
 )
+UNBUFFERED: Final[Headers] = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+"""nginx collects an answer until it has 4 to 8 kB of it, unless the answer says that it must not."""
+_BUFFERING: Final = frozenset(name for name, _ in UNBUFFERED)
 _OF_THE_BODY = frozenset(
     {
         b"content-type",
@@ -82,6 +85,11 @@ def upstream(headers: Headers, request_id: bytes, content_type: bytes) -> Header
 def downstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """A backend's headers as the caller gets them; the backend has removed its hop-by-hop headers."""
     return [header for header in headers if header[0] not in _OURS]
+
+
+def unbuffered(headers: Headers) -> Headers:
+    """*headers* of a stream: with what keeps proxies from collecting its events."""
+    return [*[header for header in headers if header[0] not in _BUFFERING], *UNBUFFERED]
 
 
 def of_another_body(headers: Headers, content_type: bytes) -> Headers:

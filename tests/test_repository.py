@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from gateway.settings.table import with_table
+from gateway.settings.table import describe, with_table
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("cache_index", "routing", "gateway")
-PAGES = ("README.md", ".github/CONTRIBUTING.md", *(f"{folder}/README.md" for folder in (*PACKAGES, "tests")))
+DOCS = tuple(sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
+PAGES = ("README.md", ".github/CONTRIBUTING.md", *(f"{folder}/README.md" for folder in (*PACKAGES, "tests")), *DOCS)
 
 WITHOUT_TEST = {
     "cache_index/counts.py": "data only",
@@ -148,6 +149,17 @@ def test_every_constraint_pins_one_version() -> None:
 def test_every_dependency_is_pinned() -> None:
     """Of the runtime and of every extra."""
     assert set() == required() - {normal(line.partition("==")[0]) for line in constraints()}
+
+
+@pytest.mark.parametrize("page", DOCS)
+def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
+    """Within the repository; and each setting that a page names is one."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    targets = [target for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text) if "://" not in target]
+    settings = set(re.findall(r"`(server\.[a-z0-9_]+)[`:]", text))
+
+    assert [] == [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()]
+    assert set() == settings - {row.path for row in describe()}
 
 
 @pytest.mark.parametrize("page", PAGES)

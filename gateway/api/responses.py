@@ -67,7 +67,7 @@ async def _response(request: Request, response_id: str, caller: Caller | None, e
     reply = await kept.ask(response_id, _call(request, response_id, exchange.request_id), owner)
     headers = header_rules.downstream(reply.headers)
     if any(name == b"content-type" and value.startswith(_EVENTS) for name, value in headers):
-        return _Relayed(reply, headers, guards)
+        return _Relayed(reply, header_rules.unbuffered(headers), guards)
     try:
         body = await whole(reply)
     finally:

@@ -34,6 +34,8 @@ async def test_the_decision_stands_in_the_headers() -> None:
 
     assert [
         (b"x-engine", b"1"),
+        (b"cache-control", b"no-cache"),
+        (b"x-accel-buffering", b"no"),
         (b"x-request-id", b"r-1"),
         (b"x-warmgate-worker", b"w1"),
         (b"x-warmgate-backend", b"worker"),
@@ -42,6 +44,18 @@ async def test_the_decision_stands_in_the_headers() -> None:
         (b"x-warmgate-hit-tokens", b"48"),
     ] == caller.header_list
     assert 200 == caller.status == exchange.status
+
+
+async def test_a_stream_is_not_collected_on_its_way() -> None:
+    """Whatever the worker says of caching; nginx would collect it, and some caches keep it."""
+    caller = Caller()
+    headers = [(b"cache-control", b"public"), (b"x-accel-buffering", b"yes")]
+    await Downstream(caller.send, an_exchange(), CHAT).start(200, headers)
+    whole = Caller()
+    await Downstream(whole.send, an_exchange(), CHAT).answer(200, headers, b"")
+
+    assert [b"no-cache", b"no"] == [value for name, value in caller.header_list if name in dict(headers)]
+    assert (b"public", b"yes") == (whole.headers[b"cache-control"], whole.headers[b"x-accel-buffering"])
 
 
 async def test_the_model_that_serves_stands_there_where_a_name_means_several() -> None:
@@ -56,9 +70,9 @@ async def test_the_model_that_serves_stands_there_where_a_name_means_several() -
 async def test_without_a_decision_there_is_only_the_request_id() -> None:
     """A request that was refused before a worker was chosen names none."""
     caller = Caller()
-    await Downstream(caller.send, an_exchange(), CHAT).start(400, [])
+    await Downstream(caller.send, an_exchange(), CHAT).answer(400, [], b"")
 
-    assert [(b"x-request-id", b"r-1")] == caller.header_list
+    assert [(b"content-length", b"0"), (b"x-request-id", b"r-1")] == caller.header_list
 
 
 async def test_a_workers_id_that_is_no_ascii_does_no_harm() -> None:
