@@ -32,6 +32,7 @@
     +-- StoreAway               503 + retry-after: keys or quotas cannot be looked up
     +-- MemoryShort             503 + retry-after: bodies, or the whole process, take all the memory that they may
     +-- GuardrailAway           503 + retry-after: nobody can say whether a text may pass
+    |   +-- TooMuchToScan       400 guardrail_limit, more text than it can look at in its time
     +-- Stopping                503 + retry-after: another gateway may be there
     +-- UpstreamError           a backend's doing
         +-- ConnectFailed       502, refused or unreachable; nothing was sent
@@ -312,6 +313,15 @@ class GuardrailAway(GatewayError):
     status = 503
     type = "service_unavailable_error"
     code = "guardrail_unavailable"
+
+
+class TooMuchToScan(GuardrailAway):
+    """A guardrail would need longer for the texts of a request than it has: the same request would fail again."""
+
+    status = 400
+    source = "client"
+    type = "invalid_request_error"
+    code = "guardrail_limit"
 
 
 class Stopping(GatewayError):

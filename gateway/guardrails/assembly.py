@@ -18,7 +18,7 @@ from gateway.guardrails.guards import GuardedModels, ModelGuards
 from gateway.guardrails.http_filter import HttpFilter
 from gateway.guardrails.patience import Patience, Patient
 from gateway.guardrails.redactor import Scan
-from gateway.guardrails.scanning import ScanFilter
+from gateway.guardrails.scanning import ScanFilter, ScanThread
 from gateway.guardrails.tally import GuardrailTally
 from gateway.guardrails.words import Allowed, Patterns, Words, compiled
 from gateway.settings import ModelSettings, Settings, SettingsError
@@ -43,6 +43,7 @@ class Guardrails:
         self._clock = clock
         self._signers = Signers()
         self._made: dict[_MadeFrom, Rule] = {}
+        self._thread = ScanThread()
 
     def of(self, settings: Settings) -> dict[str, ModelGuards] | None:
         """What guards each model, by its name; None where *settings* have no guardrail at all. Changes nothing.
@@ -85,7 +86,9 @@ class Guardrails:
 
     def _filter(self, settings: GuardrailSettings, bedrock: BedrockSettings) -> Filter:
         if settings.kind not in ("bedrock", "http"):
-            return ScanFilter(settings.name, scan_of(settings), settings.action)
+            return ScanFilter(
+                settings.name, scan_of(settings), settings.action, timeout_s=settings.timeout_s, thread=self._thread
+            )
         patience = Patience(settings.timeout_s, settings.most_at_once)
         patient = Patient(settings.name, patience, clock=self._clock)
         if settings.kind == "http":

@@ -93,6 +93,9 @@ _named = re.compile(
     r"(?:\\?[\"'])? ?[=:]>? ?(?:\\?[\"'])?\Z",
     re.IGNORECASE,
 ).search
+_may_be_named = re.compile(r"[\w-]{4}(?:\\?[\"'])? ?[=:]>? ?(?:\\?[\"'])?\Z").search
+"""What all of that ends with, found out in a tenth of the time."""
+_NAMING_CHARS = 12
 _public = re.compile(
     r"[a-z]+|[A-Z]+|[A-Z][a-z]+|[0-9.]+|.*(?:\.\.\.|\*\*\*|xxx|example|changeme|placeholder|redacted).*|[$%<].*|your.*"
     r"|[a-z_]+(?:\.[a-z_]+)+.*|none.*|null.*",
@@ -102,6 +105,8 @@ _public = re.compile(
 def _named_value(found: "re.Match[str]") -> int:
     """A value that a word before it calls a secret, and that is neither a word nor a placeholder."""
     text, start = found.string, found.start()
+    if _may_be_named(text[max(0, start - _NAMING_CHARS) : start]) is None:
+        return 0
     if _named(text[max(0, start - CONTEXT_CHARS) : start]) is None or _public(found[0].lower()):
         return 0
     value = found[0].rstrip(".:!?")

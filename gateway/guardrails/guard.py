@@ -10,12 +10,13 @@ from msgspec import Raw
 from gateway import headers as header_rules
 from gateway.attempt import Attempt
 from gateway.endpoints.endpoint import JSON, Endpoint
-from gateway.errors import ContentBlocked, GatewayError, GuardrailAway, InvalidField, MalformedBody, ReplyBroken
+from gateway.errors import ContentBlocked, GatewayError, GuardrailAway, MalformedBody, ReplyBroken
 from gateway.exchange import Exchange
 from gateway.guardrails.chunks import Chunks
 from gateway.guardrails.fields import ScannedFields
 from gateway.guardrails.filter import Action, Direction, Filter, Question, Text
 from gateway.guardrails.named_events import MessageEvents, ResponseEvents
+from gateway.guardrails.request_texts import refuse_tokens, request_texts, with_request_texts
 from gateway.guardrails.scanning import ScanFilter
 from gateway.guardrails.stream import EventStream, KeptStream
 from gateway.guardrails.stream_form import StreamForm
@@ -101,15 +102,15 @@ class Guard:
             return raw
         try:
             body: dict[str, Any] = _decode(raw)
-            texts = texts_in(body)
+            texts = request_texts(body)
+            if any(rule.action != "log" for rule in rules):
+                refuse_tokens(body)
         except RecursionError:
             raise MalformedBody("JSON is nested too deeply") from None
-        if any(rule.action != "log" for rule in rules):
-            _refuse_tokens(body)
         said = await self._said("request", rules, texts)
         if said is None:
             return raw
-        told: dict[str, Any] = with_texts(body, said)
+        told = with_request_texts(body, said)
         return spliced(raw, {key: msgspec.json.encode(told[key]) for key in body if told[key] is not body[key]})
 
     async def answer(self, attempt: Attempt) -> None:
@@ -283,21 +284,6 @@ def _texts_of(body: Any) -> list[Text]:
         return texts_in(body)
     except RecursionError:
         raise ReplyBroken("The worker's answer is nested too deeply for a guardrail to read") from None
-
-
-def _refuse_tokens(body: dict[str, Any]) -> None:
-    """Raises InvalidField where the prompt is none that can be read."""
-    for name in ("prompt", "input", "tokens", "prompt_token_ids"):
-        value = body.get(name)
-        items = value if isinstance(value, list) else []
-        if any(isinstance(item, int) or (isinstance(item, list) and _has_numbers(item)) for item in items):
-            raise InvalidField(f"{name!r} holds token ids, which no guardrail can look at; send text", param=name)
-    if body.get("prompt_embeds"):
-        raise InvalidField("'prompt_embeds' is nothing that a guardrail can look at; send text", param="prompt_embeds")
-
-
-def _has_numbers(items: list[Any]) -> bool:
-    return any(isinstance(item, int) for item in items)
 
 
 _decode = msgspec.json.Decoder(dict[str, Any], float_hook=Raw).decode

@@ -60,7 +60,7 @@ JSON_KEYS = frozenset({"arguments", "partial_json"})
 _FREE = frozenset({"input", "arguments"})
 """Keys of objects whose own keys are a tool's: ``{"user": ...}`` is a text there like any other."""
 
-_LEAST_NUMBER = 10**7
+LEAST_NUMBER = 10**7
 """What a tool is given as a shorter number is none that guardrails know."""
 
 _DETAILS = ("low", "high", "auto", "original")
@@ -102,7 +102,7 @@ def _changed(value: Any, key: str, change: Callable[[Text], str | None], *, is_f
             return value
         said = change(Text(value, key in JSON_KEYS))
         return value if said is None or said == value else said
-    if is_free and isinstance(value, int) and abs(value) >= _LEAST_NUMBER:
+    if is_free and isinstance(value, int) and abs(value) >= LEAST_NUMBER:
         said = change(Text(str(value)))  # what is found of it makes a string of it
         return value if said is None or said == str(value) else said
     if isinstance(value, list):

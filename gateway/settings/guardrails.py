@@ -49,9 +49,7 @@ _OF_KIND = {
     "endpoint_url": ("bedrock",),
     "url": ("http",),
     "api_key": ("http",),
-    "timeout_s": ("bedrock", "http"),
     "most_at_once": ("bedrock", "http"),
-    "when_away": ("bedrock", "http"),
 }
 """Which fields belong to which kinds."""
 
@@ -117,10 +115,13 @@ class GuardrailSettings(Group):
     endpoint_url: Url | None = Field(default=None, description="endpoint of the runtime; null: bedrock.endpoint_url")
     url: Url | None = Field(default=None, description="address of a service that is asked for each request or answer")
     api_key: Secret | None = Field(default=None, description="key sent to it as a bearer token")
-    timeout_s: Positive = Field(default=2, description="how long another service may take")
+    timeout_s: Positive = Field(
+        default=2,
+        description="how long another service may take, or the detectors here for one request, in processor time",
+    )
     most_at_once: Count = Field(default=64, description="questions to it at once; more wait, within timeout_s")
     when_away: Literal["closed", "open"] = Field(
-        default="closed", description="where it cannot say: closed: 503; open: the text passes"
+        default="closed", description="where it cannot say, or not in time: closed: refused; open: the text passes"
     )
 
     @model_validator(mode="after")

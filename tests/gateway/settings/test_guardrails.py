@@ -32,7 +32,10 @@ def test_every_name_in_the_settings_has_detectors() -> None:
     ("fields", "said"),
     [
         ({"kind": "pii", "words": ["x"]}, "guardrails[0].words is for kind: words, and this one is pii"),
-        ({"kind": "pii", "timeout_s": 1}, "guardrails[0].timeout_s is for kind: bedrock or http, and this one is pii"),
+        (
+            {"kind": "pii", "most_at_once": 1},
+            "guardrails[0].most_at_once is for kind: bedrock or http, and this one is pii",
+        ),
         ({"kind": "http"}, "guardrails[0].url is needed for kind: http"),
         ({"kind": "bedrock"}, "guardrails[0].guardrail_id is needed for kind: bedrock"),
         ({"kind": "words"}, "guardrails[0].words is needed, or patterns"),
