@@ -378,7 +378,11 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
         wall_clock=parts.outside.wall_clock,
         time_zone=settings.quota.time_zone,
         gateway=AdminGateway(
-            parts.fleet.models, lambda: followed.live.configured, reload, draining=parts.fleet.draining
+            parts.fleet.models,
+            lambda: followed.live.configured,
+            reload,
+            draining=parts.fleet.draining,
+            budgets=tenancy.budgets,
         ),
         refused_logins=parts.rules.refused_logins,
         guardrails=lambda: {each.name for each in followed.live.configured.guardrails},

@@ -1,11 +1,13 @@
 """`warmgate team`."""
 
 import argparse
+from typing import get_args
 
 from gateway.commands.admin_client import AdminClient
 from gateway.commands.fields import TEAM_FIELDS, add_team_fields, said_of
 from gateway.commands.output import CommandFailed, Output
 from gateway.commands.subcommands import Subcommands
+from gateway.quota.budgets import BudgetMeasure
 
 _COLUMNS = ("name", "weight", "priority", "models", "limits", "blocked", "declared")
 
@@ -30,6 +32,15 @@ def add_team(commands: Subcommands) -> None:
     command.add_argument("name", metavar="NAME")
     command.add_argument("--cascade", action="store_true", help="and its keys, if it has any")
 
+    command = team.command("credit", _credit, help="give back a part of a budget that was used, at a running gateway")
+    command.add_argument("name", metavar="NAME")
+    command.add_argument(
+        "--measure", required=True, choices=get_args(BudgetMeasure), help="the limit whose use is lowered"
+    )
+    command.add_argument("--amount", metavar="NUMBER", required=True, type=float, help="US dollars, or tokens")
+    command.add_argument("--key", metavar="ID", help="of this key; default: of the team")
+    command.add_argument("--model", metavar="NAME", help="of the limit of this model; default: of all together")
+
 
 async def _create(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
     names = [name for name in (arguments.name, arguments.named) if name is not None]
@@ -51,6 +62,11 @@ async def _show(client: AdminClient, arguments: argparse.Namespace, output: Outp
 
 async def _update(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
     output.entity(await client.patch("teams", arguments.name, body=said_of(arguments, TEAM_FIELDS, now=output.now)))
+
+
+async def _credit(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
+    said = {name: getattr(arguments, name) for name in ("measure", "amount", "key", "model")}
+    output.entity(await client.post("teams", arguments.name, "credits", body=said))
 
 
 async def _delete(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.ledger.cursor import Page
 
-Action = Literal["create", "update", "rotate", "delete", "drain", "undrain", "reload", "refuse", "start"]
+Action = Literal["create", "update", "rotate", "delete", "drain", "undrain", "reload", "refuse", "start", "credit"]
 Kind = Literal["team", "key", "worker", "settings", "login"]
 
 HIDDEN = frozenset({"digest", "former_digest", "secret", "secret_sha256", "secret_env", "pepper", "api_key"})

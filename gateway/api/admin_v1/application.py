@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from fastapi import FastAPI
 
-from gateway.api.admin_v1 import audit, keys, models, reload, teams, usage, workers
+from gateway.api.admin_v1 import audit, keys, models, reload, team_credits, teams, usage, workers
 from gateway.api.admin_v1.access import AdminAccess, AdminKey
 from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claims
@@ -68,7 +68,7 @@ def admin_api(
     )
     routers = [teams.router, keys.router, usage.router, audit.router]
     if gateway is not None:
-        routers += [workers.router, models.router, reload.router]
+        routers += [workers.router, models.router, reload.router, team_credits.router]
     for router in routers:
         api.include_router(router)
     tell_errors(api, (route for router in routers for route in router.routes))

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AwareDatetime, Field
 from pydantic_core import PydanticCustomError
 
+from gateway.quota.budgets import BudgetMeasure
 from gateway.settings.group import Group
 from gateway.settings.rules import Alias, EntityName, ModelName, Networks, PriorityName, StrategyName
 from gateway.teams.limits import Limits
@@ -151,3 +152,10 @@ OPERATOR_FIELDS = frozenset({"limits", "model_limits", "blocked", "weight", "pri
 def written(body: Body) -> dict[str, Any]:
     """What *body* says, as JSON has it; defaults are left out."""
     return body.model_dump(mode="json", exclude_defaults=True)
+
+
+class CreditBody(Body):
+    measure: BudgetMeasure = Field(description="the limit whose use is lowered")
+    amount: float = Field(gt=0, le=MOST_UNITS, description="US dollars, or tokens; no more than was used is given back")
+    key: EntityName | None = Field(default=None, description="of this key of the team; null: of the team")
+    model: ModelName | None = Field(default=None, description="of the limit of this model; null: of all together")

@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from gateway.api.admin_v1.bodies import (
+    CreditBody,
     DrainBody,
     KeyBody,
     KeyState,
@@ -18,7 +19,7 @@ from gateway.api.admin_v1.bodies import (
 )
 from gateway.api.openapi import complete
 
-BODIES = (DrainBody, KeyBody, KeyState, RotationBody, TeamBody, TeamPut, TeamState, WorkerBody)
+BODIES = (CreditBody, DrainBody, KeyBody, KeyState, RotationBody, TeamBody, TeamPut, TeamState, WorkerBody)
 
 _SECURITY = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "an admin key"},

@@ -19,6 +19,7 @@ from gateway.errors import InvalidField, StoreAway
 from gateway.ledger.audit import Action, AuditEntry, Kind, shown
 from gateway.ledger.usage_store import UsageStore
 from gateway.models import Models
+from gateway.quota.budgets import Budgets
 from gateway.reloads import Reloaded
 from gateway.settings import Settings
 from gateway.teams.key import Key
@@ -39,6 +40,8 @@ class AdminGateway:
     reload: Callable[[], Awaitable[Reloaded]] | None = None
     """Reads the configuration again; None: there is no file."""
     draining: Draining = field(kw_only=True)
+    budgets: Budgets | None = field(kw_only=True, default=None)
+    """Of its teams and keys."""
 
 
 @dataclass(frozen=True, slots=True)
