@@ -2,11 +2,20 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from gateway.settings.disaggregation import RoleName
 from gateway.settings.group import Group
-from gateway.settings.rules import FileName, HostName, LabelSelector, ObjectName, Positive, Url, port_name
+from gateway.settings.rules import (
+    TEXT_OR_NUMBER,
+    FileName,
+    HostName,
+    LabelSelector,
+    ObjectName,
+    Positive,
+    Url,
+    port_name,
+)
 
 
 def _as_text(value: Any) -> Any:
@@ -14,7 +23,7 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-PortName = Annotated[str, BeforeValidator(_as_text), AfterValidator(port_name)]
+PortName = Annotated[str, BeforeValidator(_as_text), AfterValidator(port_name), WithJsonSchema(TEXT_OR_NUMBER)]
 
 
 class ServiceSettings(Group):

@@ -3,12 +3,12 @@
 import re
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from gateway.settings.engine_events import WorkerEventsSettings
 from gateway.settings.group import Group
-from gateway.settings.rules import Contradiction, Token, repeated, unless_contradictory
+from gateway.settings.rules import TEXT_OR_NUMBER, Contradiction, Token, repeated, unless_contradictory
 
 _MOST = 2**64
 
@@ -24,7 +24,7 @@ def _check_instance(value: str) -> str:
     return value
 
 
-InstanceId = Annotated[str, BeforeValidator(_as_text), AfterValidator(_check_instance)]
+InstanceId = Annotated[str, BeforeValidator(_as_text), AfterValidator(_check_instance), WithJsonSchema(TEXT_OR_NUMBER)]
 """An unsigned number of 64 bits; decimal."""
 
 

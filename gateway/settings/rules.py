@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from gateway.engine_fields import ENGINE_FIELDS
@@ -196,11 +196,14 @@ def port_name(value: str) -> str:
     return value
 
 
+TEXT_OR_NUMBER: Final = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
+"""JSON Schema of a text of digits that may be written without quotes."""
+
 Url = Annotated[str, AfterValidator(_check_url)]
 WorkerUrl = Annotated[Url, AfterValidator(_check_worker_url)]
 Token = Annotated[str, AfterValidator(_check_token)]
 Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
-StrategyName = Annotated[str, AfterValidator(_check_strategy)]
+StrategyName = Annotated[str, AfterValidator(_check_strategy), WithJsonSchema({"enum": list(NAMES)})]
 EngineField = Annotated[str, AfterValidator(_check_engine_field)]
 ModelName = Annotated[str, AfterValidator(_check_model_name)]
 Alias = Annotated[str, AfterValidator(_check_alias)]

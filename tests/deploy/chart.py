@@ -1,13 +1,17 @@
 """The chart as Helm's own library renders it, and what a test wants to know of the result."""
 
+import asyncio
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import yaml
 from helm_python import Chart
 
+from gateway.app import create_app
 from gateway.settings import Settings, build
 
 ROOT = Path(__file__).parents[2]
@@ -54,10 +58,12 @@ class Release:
     @property
     def variables(self) -> dict[str, str]:
         """As the process would see them, with stand-ins for what Secrets hold."""
-        return {
-            each["name"]: each["value"] if "value" in each else STAND_INS.get(each["name"], "stand-in")
-            for each in self.container["env"]
-        }
+        found: dict[str, str] = {}
+        for each in self.container["env"]:
+            text = each["value"] if "value" in each else STAND_INS.get(each["name"], "stand-in")
+            # As Kubernetes does it: variables that stand above.
+            found[each["name"]] = re.sub(r"\$\((\w+)\)", lambda name: found.get(name[1], name[0]), text)
+        return found
 
     @property
     def config(self) -> Manifest:
@@ -99,3 +105,14 @@ def tiny(**values: Any) -> dict[str, Any]:
     """The least that the chart takes, and *values* beside; `config` is merged, group by group."""
     config = {"models": [{"name": "tiny", "workers": [{"url": "http://vllm:8000"}]}]}
     return {**values, "config": {**config, **values.get("config", {})}}
+
+
+def metric_families(settings: Settings) -> set[str]:
+    """Names of the metrics that a gateway shows, without `_total`."""
+
+    async def ask() -> str:
+        transport = httpx.ASGITransport(create_app(settings).probes)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return (await client.get("/metrics")).text
+
+    return {name.removesuffix("_total") for name in re.findall(r"^# TYPE (\w+) ", asyncio.run(ask()), re.MULTILINE)}

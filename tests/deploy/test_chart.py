@@ -1,5 +1,7 @@
 """The chart renders for everything that ships, ships its schema, and refuses what cannot work with the value's name."""
 
+import json
+import shutil
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +11,7 @@ import helm_python
 import pytest
 from helm_python import Chart, HelmError, lint
 
+from deploy.values_schema.schema import PATH, with_settings, written
 from gateway.settings import SettingsError
 from gateway.settings.change import FIXED
 from gateway.settings.schema import Settings
@@ -109,7 +112,35 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     (tiny(config={"server": {"probes_port": 8080}}), "port 8080 twice"),
     (tiny(config={"kv_events": {"bind": "tcp://*:5557"}}), r"config\.kv_events\.bind"),
     (tiny(config={"server": {"admin_token": "t"}}), r"config\.server\.admin_token is a secret"),
-    (tiny(config={"store": {"pepper": 12345}}), r"config\.store\.pepper is a secret"),
+    (tiny(config={"store": {"pepper": "12345"}}), r"config\.store\.pepper is a secret"),
+    (tiny(config={"server": {"prot": 8080}}), r"/config/server.*'prot'"),
+    (tiny(config={"server": {"max_body_bytes": 0}}), "/config/server/max_body_bytes"),
+    (tiny(config={"timeouts": {"total_s": "30s"}}), "/config/timeouts/total_s"),
+    (tiny(config={"models": [{"name": "a", "workers": [{"url": "http://a", "tire": 1}]}]}), r"workers/0.*'tire'"),
+    (tiny(config={"models": [{"workers": [{"url": "http://a"}]}]}), r"/config/models/0.*'name'"),
+    (tiny(config={"models": [{"name": "a", "strategy": "kv-aware"}]}), "/config/models/0/strategy"),
+    (tiny(config={"teams": [{"name": "blue", "limits": {"usd_per_week": 1}}]}), r"limits.*'usd_per_week'"),
+    (tiny(config={"guardrails": [{"name": "a", "kind": "regex"}]}), "/config/guardrails/0/kind"),
+    (
+        tiny(config={"teams": [{"name": "blue", "limits": {"usd_per_day": 50}}]}),
+        r"config\.teams\[0\]\.limits would be counted by each of 2 replicas.*2 times",
+    ),
+    (
+        tiny(config={"teams": [{"name": "blue", "model_limits": {"tiny": {"concurrent": 5}}}]}, replicas=3),
+        r"config\.teams\[0\]\.model_limits would be counted by each of 3 replicas",
+    ),
+    (
+        tiny(
+            config={"teams": [{"name": "a"}, {"name": "b", "keys": [{"id": "k", "limits": {"tokens_per_day": 1}}]}]},
+            autoscaling={"enabled": True, "minReplicas": 1, "maxReplicas": 2},
+        ),
+        r"config\.teams\[1\]\.keys\[0\]\.limits would be counted",
+    ),
+    (
+        tiny(podDisruptionBudget={"minAvailable": 1, "maxUnavailable": 1}),
+        r"podDisruptionBudget\.minAvailable stands beside maxUnavailable",
+    ),
+    (tiny(valkey={"enabled": True}, secrets={"env": {"VALKEY_PASSWORD": SECRET}}), r"secrets\.env\.VALKEY_PASSWORD"),
     (tiny(config={"bedrock": {"bearer_token": "t"}}), r"config\.bedrock\.bearer_token is a secret"),
     (tiny(config={"store": {"url": "redis://:pw@host:6379/0"}}), r"config\.store\.url holds a password"),
     (tiny(config={"store": {"url": "redis://host:6379/0?password=pw"}}), r"config\.store\.url holds a password"),
@@ -160,7 +191,7 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
         tiny(ingress={"enabled": True, "preset": "alb", "alb": {"deregistrationDelaySeconds": 60}}),
         r"ingress\.alb\.deregistrationDelaySeconds is 60",
     ),
-    (tiny(ingress={"preset": "nginx"}), "/ingress/preset"),
+    (tiny(ingress={"preset": "traefik"}), "/ingress/preset"),
     (tiny(ingress={"paths": ["v1"]}), "/ingress/paths/0"),
     (tiny(httpRoute={"enabled": True}), r"httpRoute\.parentRefs is empty"),
     (tiny(podMonitor={"enabled": True}), r"podMonitor\.selector is empty"),
@@ -201,26 +232,66 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 def test_what_the_gateway_alone_can_refuse_is_refused_by_it() -> None:
-    """The chart does not repeat the rules of settings; a test of a values file runs the loader."""
+    """The schema has types, names and bounds, no rules between settings; a test of a values file runs the loader."""
     with pytest.raises(SettingsError) as caught:
-        _ = install(
-            tiny(config={"models": [{"name": "a", "strategy": "kv-aware", "workers": [{"url": "http://a"}]}]})
-        ).settings
+        _ = install(tiny(config={"routing": {"lease_s": 1}})).settings
 
-    assert "models[0].strategy" in caught.value.sentences[0]
+    assert "routing.lease_s" in caught.value.sentences[0]
 
 
-def checksum(values: Mapping[str, Any]) -> str:
-    annotations: dict[str, str] = install(values).one("Deployment")["spec"]["template"]["metadata"]["annotations"]
+def test_the_schema_of_config_is_that_of_the_settings() -> None:
+    """After a change of a setting: `python -m deploy.values_schema`."""
+    text = PATH.read_text(encoding="utf-8")
+
+    assert written(with_settings(json.loads(text))) == text
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"replicas": 1},
+        {"secrets": {"storeUrl": SECRET}},
+        {"valkey": {"enabled": True}},
+        {"secrets": {"envFrom": ["gateway"]}},
+        {"extraEnv": [{"name": "WARMGATE_STORE__URL", "value": "redis://cache:6379/0"}]},
+    ],
+)
+def test_limits_render_where_they_are_counted_once(more: Mapping[str, Any]) -> None:
+    """One replica, or a store that all share; the chart does not see every variable."""
+    teams = [{"name": "blue", "limits": {"usd_per_day": 50, "concurrent": None}}]
+
+    assert install(tiny(config={"teams": teams}, **more)).of("Deployment")
+
+
+def test_teams_without_limits_need_no_store() -> None:
+    teams = [{"name": "blue", "limits": {"usd_per_day": None}, "keys": [{"id": "a", "secret_sha256": "0" * 64}]}]
+
+    assert install(tiny(config={"teams": teams})).of("Deployment")
+
+
+@pytest.fixture(scope="module")
+def unchecked(tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    """The chart without its schema: it renders settings that there are not."""
+    copied = tmp_path_factory.mktemp("charts") / "warmgate"
+    shutil.copytree(CHART, copied)
+    (copied / "values.schema.json").unlink()
+    return Chart.load(str(copied))
+
+
+def checksum(values: Mapping[str, Any], chart: Chart | None = None) -> str:
+    annotations: dict[str, str] = install(values, chart=chart).one("Deployment")["spec"]["template"]["metadata"][
+        "annotations"
+    ]
     return annotations["checksum/config"]
 
 
-def test_pods_are_replaced_for_what_they_would_not_notice() -> None:
+def test_pods_are_replaced_for_what_they_would_not_notice(unchecked: Chart) -> None:
     """And for nothing that Warmgate takes while it runs: its own list says what that is."""
     rolls = {
         group
         for group in Settings.model_fields
-        if checksum(tiny()) != checksum(tiny(config={group: [{"name": "other"}] if group in LISTS else {"x": 1}}))
+        if checksum(tiny(), unchecked)
+        != checksum(tiny(config={group: [{"name": "other"}] if group in LISTS else {"x": 1}}), unchecked)
     }
 
     assert set(FIXED) == rolls
@@ -262,15 +333,6 @@ def test_the_notes_say_what_to_try() -> None:
     assert "Nobody can ask yet" not in governed.notes
     assert "svc/warmgate-pods 8081:8081" in governed.notes
     assert "A pod stops within 150 s" in alone.notes
-
-
-def test_limits_that_hold_several_times_over_are_told() -> None:
-    """Each replica without a store of all counts for itself."""
-    teams = {"teams": [{"name": "blue", "keys": [{"id": "a", "secret_sha256": "0" * 64}]}]}
-
-    assert "limits hold 2 times over" in install(tiny(config=teams)).notes
-    assert "times over" not in install(tiny(config=teams, replicas=1)).notes
-    assert "times over" not in install(tiny(config=teams, secrets={"storeUrl": SECRET})).notes
 
 
 def test_a_store_in_redis_is_initialized_with_the_installation() -> None:

@@ -1,11 +1,17 @@
 """The chart's network policies let through what the settings need, and nothing else."""
 
 from collections.abc import Iterator
+from typing import Annotated, Any, get_args, get_origin
 from urllib.parse import urlsplit
 
 import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from gateway.settings import ModelSettings, Settings
+from gateway.settings import rules as rules_of_settings
+from gateway.settings.fields import entry_of, group_of
+from gateway.settings.names import dotted
 from tests.deploy.chart import VALUES, Manifest, Release, install, tiny, values_of
 
 RELEASES = {path.stem: install(values_of(path)) for path in VALUES}
@@ -104,10 +110,161 @@ def test_the_admin_port_is_open_to_whom_the_values_name() -> None:
     assert [ops] == [rule["from"] for rule in rules(opened, "ingress") if 8081 in ports_of([rule])]
 
 
-def test_engines_that_dial_in_are_let_in() -> None:
-    """On the port of `kv_events.bind`."""
-    config = {"kv_events": {"bind": "tcp://*:5557"}}
-    release = install(tiny(config=config, replicas=1, networkPolicy={"enabled": True}))
+EVENTS = {"bind": "tcp://*:5557", "allowed_cidrs": ["10.1.0.0/16", "10.2.0.9", "fd00::9"]}
 
-    assert 5557 == release.ports["kv-events"]
-    assert 5557 in ports_of(rules(release.one("NetworkPolicy"), "ingress"))
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_engines_that_dial_in_are_let_in_and_nobody_else(enabled: bool) -> None:
+    """On the port of `kv_events.bind`: the addresses that the settings allow, also where no other policy is wanted."""
+    policy = install(tiny(config={"kv_events": EVENTS}, replicas=1, networkPolicy={"enabled": enabled})).one(
+        "NetworkPolicy"
+    )
+    (rule,) = [each for each in rules(policy, "ingress") if 5557 in ports_of([each])]
+
+    assert [{"ipBlock": {"cidr": cidr}} for cidr in ("10.1.0.0/16", "10.2.0.9/32", "fd00::9/128")] == rule["from"]
+    assert [5557] == [*ports_of([rule])]
+
+
+def test_a_policy_for_events_alone_closes_nothing_else() -> None:
+    """All other ports stay open to everybody, and so does the way out."""
+    config = {"kv_events": EVENTS, "admin": {"port": 8081}}
+    release = install(tiny(config=config, replicas=1))
+    policy = release.one("NetworkPolicy")
+    opened = [each for each in rules(policy, "ingress") if "from" not in each]
+
+    assert set(release.ports.values()) - {5557} == set(ports_of(opened))
+    assert ["Ingress"] == policy["spec"]["policyTypes"]
+    assert release.one("Deployment")["spec"]["selector"] == policy["spec"]["podSelector"]
+    assert [] == install(tiny(config=config, replicas=1, networkPolicy={"events": False})).of("NetworkPolicy")
+    assert [] == install(tiny()).of("NetworkPolicy")
+
+
+def test_the_values_may_name_engines_by_their_pods() -> None:
+    pods = [{"podSelector": {"matchLabels": {"app": "vllm"}}}]
+    values = tiny(config={"kv_events": EVENTS}, replicas=1, networkPolicy={"enginesFrom": pods})
+    (rule,) = [each for each in rules(install(values).one("NetworkPolicy"), "ingress") if 5557 in ports_of([each])]
+
+    assert pods == rule["from"]
+
+
+# ---- every setting that names where the gateway connects to
+
+WORKER = {"url": "http://10.0.0.5:8000"}
+STREAM = {"endpoint": "tcp://10.0.0.5:5601", "replay_endpoint": "tcp://10.0.0.5:5701"}
+
+
+def model(**fields: Any) -> dict[str, Any]:
+    return {"models": [{"name": "a", "workers": [WORKER], **fields}]}
+
+
+DESTINATIONS: dict[str, tuple[dict[str, Any], set[int]]] = {
+    "models[].workers[].url": (model(), {8000}),
+    "models[].workers[].kv_events.endpoint": (model(workers=[WORKER | {"kv_events": STREAM}]), {5601}),
+    "models[].workers[].kv_events.replay_endpoint": (model(workers=[WORKER | {"kv_events": STREAM}]), {5701}),
+    "models[].workers[].kv_events.ranks": (
+        model(workers=[WORKER | {"kv_events": STREAM | {"ranks": 3}}]),
+        {5601, 5602, 5603, 5701, 5702, 5703},
+    ),
+    "models[].workers[].dynamo.instances[].kv_events.endpoint": (
+        model(workers=[WORKER | {"dynamo": {"instances": [{"id": "7", "kv_events": STREAM}]}}]),
+        {5601},
+    ),
+    "models[].workers[].dynamo.instances[].kv_events.replay_endpoint": (
+        model(workers=[WORKER | {"dynamo": {"instances": [{"id": "7", "kv_events": STREAM}]}}]),
+        {5701},
+    ),
+    "models[].workers[].dynamo.streams[].endpoint": (
+        model(workers=[WORKER | {"dynamo": {"streams": [STREAM]}}]),
+        {5601},
+    ),
+    "models[].workers[].dynamo.streams[].replay_endpoint": (
+        model(workers=[WORKER | {"dynamo": {"streams": [STREAM]}}]),
+        {5701},
+    ),
+    "models[].workers[].dynamo.kv_events_port": (
+        model(workers=[WORKER | {"dynamo": {"kv_events_port": 5557, "kv_replay_port": 5558}}]),
+        {5557, 5558},
+    ),
+    "models[].dns.name": (model(workers=[], dns={"name": "engines", "port": 8002}), {8002}),
+    "models[].service.port": (model(workers=[], service={"name": "vllm", "port": 8003}), {8003, 443, 6443}),
+    "models[].fallbacks[].openai.url": (model(fallbacks=[{"openai": {"url": "https://llm.example.com/v1"}}]), {443}),
+    "models[].fallbacks[].bedrock.endpoint_url": (
+        model(fallbacks=[{"bedrock": {"model_id": "m", "region": "r", "endpoint_url": "http://vpce:8443"}}]),
+        {8443, 443, 80},
+    ),
+    "models[].bedrock.endpoint_url": (
+        model(bedrock={"model_id": "m", "region": "r", "endpoint_url": "http://vpce:8444"}),
+        {8444, 443, 80},
+    ),
+    "bedrock.endpoint_url": (model() | {"bedrock": {"endpoint_url": "http://vpce:8445"}}, {8445}),
+    "guardrails[].url": (
+        model() | {"guardrails": [{"name": "g", "kind": "http", "url": "http://guard:8090/x"}]},
+        {8090},
+    ),
+    "guardrails[].endpoint_url": (
+        model()
+        | {
+            "guardrails": [
+                {"name": "g", "kind": "bedrock", "guardrail_id": "i", "region": "r", "endpoint_url": "http://vpce:8446"}
+            ]
+        },
+        {8446, 443, 80},
+    ),
+    "tracing.endpoint": (model() | {"tracing": {"endpoint": "http://collector:4318"}}, {4318}),
+    "teams[].tracing.endpoint": (
+        model() | {"teams": [{"name": "blue", "tracing": {"endpoint": "https://traces.example.com"}}]},
+        {443},
+    ),
+    "store.url": (model() | {"store": {"url": "redis://cache"}}, {6379}),
+    "kubernetes.api_url": (
+        model(workers=[], service={"name": "vllm", "port": 8003}) | {"kubernetes": {"api_url": "https://api:16443"}},
+        {16443},
+    ),
+}
+LISTENED = {"kv_events.bind"}
+"""Settings of the same types that name where the gateway listens."""
+ADDRESSES: tuple[Any, ...] = (
+    rules_of_settings.Url,
+    rules_of_settings.WorkerUrl,
+    rules_of_settings.ZmqAddress,
+    rules_of_settings.StoreUrl,
+    rules_of_settings.HostName,
+)
+
+
+def addresses(group: type[BaseModel] = Settings, above: tuple[str | int, ...] = ()) -> Iterator[str]:
+    """Every setting that holds an address, by the type of its field."""
+    for name, field in group.model_fields.items():
+        place = (*above, name)
+        entry = entry_of(field.annotation)
+        if inner := group_of(field.annotation):
+            yield from addresses(inner, place)
+        elif inner := group_of(entry):
+            yield from addresses(inner, (*place, 0))
+        elif _is_address(field):
+            yield dotted(place).replace("[0]", "[]")
+
+
+def _is_address(field: FieldInfo) -> bool:
+    checks = {get_args(each)[1] for each in ADDRESSES}
+    found = [*field.metadata]
+    for option in (field.annotation, *get_args(field.annotation)):
+        found += get_args(option)[1:] if get_origin(option) is Annotated else []
+    return any(each in checks for each in found)
+
+
+def test_every_setting_with_an_address_has_a_case() -> None:
+    """A new one belongs into the table, and its port into the policy."""
+    found = set(addresses())
+
+    assert {"store.url", "tracing.endpoint", "guardrails[].url", "models[].workers[].url"} <= found
+    assert set() == found - set(DESTINATIONS) - LISTENED
+
+
+@pytest.mark.parametrize(("config", "ports"), DESTINATIONS.values(), ids=DESTINATIONS)
+def test_the_gateway_may_go_where_a_setting_sends_it(config: dict[str, Any], ports: set[int]) -> None:
+    """Through the network policy, without a word in the values."""
+    release = install({"config": config, "networkPolicy": {"enabled": True, "storePorts": [6380]}})
+
+    assert set() == ports - set(ports_of(rules(release.one("NetworkPolicy"), "egress")))
+    assert release.settings.models

@@ -1,17 +1,16 @@
 """What holds for everything that the chart renders, whichever values it is given."""
 
 import ast
+import base64
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 
 from gateway.api import probes
-from gateway.app import create_app
-from tests.deploy.chart import CHART, NAMESPACE, VALUES, Manifest, Release, install, tiny, values_of
+from tests.deploy.chart import CHART, NAMESPACE, VALUES, Manifest, Release, install, metric_families, tiny, values_of
 
 RELEASES = {path.stem: install(values_of(path)) for path in VALUES}
 DERIVED = {name: release for name, release in RELEASES.items() if name != "existing-config-values"}
@@ -154,16 +153,18 @@ SECRET_NAMES = re.compile(r"(SECRET|TOKEN|PEPPER|KEY|PASSWORD|STORE__URL)$")
 
 @each_release
 def test_no_secret_stands_in_plain_text(release: Release) -> None:
-    """The chart makes no Secret, and what a variable of such a name holds comes from one."""
+    """The chart makes no Secret but its Valkey's, and what a variable of such a name holds comes from one."""
     containers = [*release.pod["containers"], *(pod["spec"]["containers"][0] for pod in release.of("Pod"))]
     plain = [
         each["name"]
         for container in containers
         for each in container.get("env", [])
-        if SECRET_NAMES.search(each["name"]) and "secretKeyRef" not in each.get("valueFrom", {})
+        if SECRET_NAMES.search(each["name"])
+        and "secretKeyRef" not in each.get("valueFrom", {})
+        and "://:$(VALKEY_PASSWORD)@" not in each["value"]
     ]
 
-    assert [] == release.of("Secret")
+    assert all(each["metadata"]["name"].endswith("-valkey") for each in release.of("Secret"))
     assert [] == plain
 
 
@@ -177,6 +178,46 @@ def test_each_secret_reaches_its_setting() -> None:
     assert ["stand-in"] * 3 == [each and each.get_secret_value() for each in found]
     assert "rediss://:secret@store:6379/0" == settings.store.url
     assert settings.admin.keys[0].secret is not None
+
+
+def test_the_valkey_of_the_chart_has_a_password() -> None:
+    """Made by the chart, of 40 letters and digits; the server asks for it and the gateway gives it."""
+    release = install(tiny(valkey={"enabled": True}))
+    (server,) = release.one("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    made = release.one("Secret")
+    reference = {"name": "warmgate-valkey", "key": "password"}
+
+    assert ("warmgate-valkey", "Opaque") == (made["metadata"]["name"], made["type"])
+    assert re.fullmatch("[A-Za-z0-9]{40}", base64.b64decode(made["data"]["password"]).decode())
+    assert ["--requirepass", "$(VALKEY_PASSWORD)"] == server["args"][-2:]
+    assert {"VALKEY_PASSWORD": reference, "VALKEYCLI_AUTH": reference, "REDISCLI_AUTH": reference} == {
+        each["name"]: each["valueFrom"]["secretKeyRef"] for each in server["env"]
+    }
+    assert {"VALKEY_PASSWORD": reference} == {
+        each["name"]: each["valueFrom"]["secretKeyRef"]
+        for each in release.container["env"]
+        if each["name"] == "VALKEY_PASSWORD"
+    }
+    assert "redis://:stand-in@warmgate-valkey:6379/0" == release.settings.store.url
+    assert "redis://" not in str(release.config)
+
+
+def test_the_valkey_of_the_chart_takes_a_password_of_a_secret() -> None:
+    """Then the chart makes none."""
+    auth = {"existingSecret": {"name": "ours", "key": "pw"}}
+    release = install(tiny(valkey={"enabled": True, "auth": auth}))
+    (server,) = release.one("StatefulSet")["spec"]["template"]["spec"]["containers"]
+
+    assert [] == release.of("Secret")
+    assert [{"name": "ours", "key": "pw"}] * 3 == [each["valueFrom"]["secretKeyRef"] for each in server["env"]]
+
+
+def test_a_password_that_was_made_is_kept() -> None:
+    """The template looks for it before it makes one. Only a cluster can show the rest: there is none here."""
+    template = (CHART / "templates" / "valkey.yaml").read_text(encoding="utf-8")
+
+    assert 'lookup "v1" "Secret" .Release.Namespace $name' in template
+    assert "$password | default (randAlphaNum 40 | b64enc)" in template
 
 
 def test_variables_of_services_do_not_come_near_the_settings() -> None:
@@ -347,6 +388,37 @@ def test_an_alb_waits_as_long_as_a_pod_may_need() -> None:
     )
 
 
+def test_an_nginx_passes_streams_and_bodies_as_they_are() -> None:
+    """Unbuffered, as large as the gateway takes them, and for as long as an answer may take."""
+    release = install(tiny(ingress={"enabled": True, "preset": "nginx", "annotations": {"a": "b"}}))
+    notes = release.one("Ingress")["metadata"]["annotations"]
+    prefix = "nginx.ingress.kubernetes.io/"
+    settings = release.settings
+
+    assert "nginx" == release.one("Ingress")["spec"]["ingressClassName"]
+    assert {
+        "a": "b",
+        f"{prefix}proxy-body-size": str(settings.server.max_body_bytes),
+        f"{prefix}proxy-buffering": "off",
+        f"{prefix}proxy-request-buffering": "off",
+        f"{prefix}proxy-read-timeout": str(int(settings.timeouts.total_s)),
+        f"{prefix}proxy-send-timeout": str(int(settings.timeouts.total_s)),
+    } == notes
+
+
+def test_an_nginx_follows_the_settings() -> None:
+    """And an annotation of the values comes before the chart's."""
+    config = {"server": {"host": "0.0.0.0", "max_body_bytes": 50_000_000}, "timeouts": {"total_s": 90.5}}
+    own = {"nginx.ingress.kubernetes.io/proxy-send-timeout": "5"}
+    release = install(tiny(config=config, ingress={"enabled": True, "preset": "nginx", "annotations": own}))
+    notes = release.one("Ingress")["metadata"]["annotations"]
+
+    assert ["50000000", "91", "5"] == [
+        notes[f"nginx.ingress.kubernetes.io/{name}"]
+        for name in ("proxy-body-size", "proxy-read-timeout", "proxy-send-timeout")
+    ]
+
+
 @each_release
 def test_only_what_wants_a_key_is_outside(release: Release) -> None:
     """Routes and ingresses lead to /v1, and to the gateway's own Service and port."""
@@ -371,10 +443,7 @@ def test_only_what_wants_a_key_is_outside(release: Release) -> None:
 @pytest.fixture(scope="module")
 def metric_names() -> set[str]:
     """Those that a gateway shows, as they are written in a query."""
-    probes = create_app(install(tiny()).settings).probes
-    assert isinstance(probes, FastAPI)
-    registry = probes.state.metrics.registry
-    names = {family.name for family in registry.collect()}
+    names = metric_families(install(tiny()).settings)
     return names | {f"{name}_total" for name in names}
 
 

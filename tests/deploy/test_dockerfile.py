@@ -47,7 +47,8 @@ def asked_for(*extras: str) -> set[str]:
     with (ROOT / "pyproject.toml").open("rb") as file:
         project: dict[str, Any] = tomllib.load(file)["project"]
     asked = [name for extra in extras for name in project["optional-dependencies"][extra]]
-    return {normal(name) for name in (asked if extras else project["dependencies"])}
+    # A dependency may be bound to versions of Python.
+    return {normal(name.partition(";")[0]) for name in (asked if extras else project["dependencies"])}
 
 
 def final_stage() -> str:

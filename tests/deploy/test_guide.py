@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fastapi import FastAPI
 
-from gateway.app import create_app
 from gateway.settings import describe
 from routing.strategies import NAMES
-from tests.deploy.chart import CHART, ROOT, install, tiny
+from tests.deploy.chart import CHART, ROOT, install, metric_families, tiny
 
 PAGES = [ROOT / "deploy" / "README.md", ROOT / "deploy" / "examples" / "README.md"]
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -66,10 +64,7 @@ def _has(values: object, name: str) -> bool:
 
 def test_every_metric_that_the_guide_names_exists() -> None:
     """Whoever alarms on one is told of what it says."""
-    probes = create_app(install(tiny()).settings).probes
-    assert isinstance(probes, FastAPI)
-    registry = probes.state.metrics.registry
-    known = {family.name for family in registry.collect()}
+    known = metric_families(install(tiny()).settings)
     named = {name.removesuffix("_total") for name in in_backticks(PAGES[0]) if name.startswith("warmgate_")}
 
     assert set() == named - known

@@ -95,9 +95,6 @@ app.kubernetes.io/component: gateway
 {{- define "warmgate.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $store := deepCopy (get $config "store" | default dict) -}}
-{{- if .Values.valkey.enabled -}}
-{{- $_ := set $store "url" (printf "redis://%s-valkey:6379/0" (include "warmgate.fullname" .)) -}}
-{{- end -}}
 {{- if and (eq (include "warmgate.storeKind" .) "redis") (not (hasKey $store "replicas")) -}}
 {{- $_ := set $store "replicas" (include "warmgate.mostReplicas" . | int) -}}
 {{- end -}}
@@ -136,6 +133,18 @@ app.kubernetes.io/component: gateway
 {{/* Where engines dial in to tell of their caches; empty where none does. */}}
 {{- define "warmgate.eventsPort" -}}
 {{- with dig "kv_events" "bind" nil .Values.config }}{{ regexFind "[0-9]+$" . }}{{ end -}}
+{{- end -}}
+
+{{/* Addresses that may dial it: those of the values, else those of the settings, else any pod. */}}
+{{- define "warmgate.eventPeers" -}}
+{{- $peers := .Values.networkPolicy.enginesFrom -}}
+{{- if not $peers -}}
+{{- range dig "kv_events" "allowed_cidrs" list .Values.config -}}
+{{- $cidr := ternary . (printf "%s/%s" . (ternary "128" "32" (contains ":" .))) (contains "/" .) -}}
+{{- $peers = append $peers (dict "ipBlock" (dict "cidr" $cidr)) -}}
+{{- end -}}
+{{- end -}}
+{{- $peers | default (list (dict "namespaceSelector" dict)) | toYaml -}}
 {{- end -}}
 
 {{/* ---- the stop, in seconds */}}
@@ -216,6 +225,7 @@ app.kubernetes.io/component: gateway
 {{- if .bedrock }}true{{ end -}}
 {{- range .fallbacks }}{{ if .bedrock }}true{{ end }}{{ end -}}
 {{- end -}}
+{{- range .Values.config.guardrails }}{{ if eq (toString .kind) "bedrock" }}true{{ end }}{{ end -}}
 {{- end -}}
 
 {{/* The port of an address, http://, https:// or tcp://. */}}
@@ -233,12 +243,23 @@ app.kubernetes.io/component: gateway
 {{- range .Values.config.models -}}
 {{- range .workers -}}
 {{- $ports = append $ports (include "warmgate.portOf" .url) -}}
-{{- with .kv_events -}}
 {{- $ranks := .ranks | default 1 | int -}}
+{{- $streams := list .kv_events -}}
+{{- with .dynamo -}}
+{{- $streams = concat $streams (.streams | default list) -}}
+{{- range .instances }}{{ $streams = append $streams .kv_events }}{{ end -}}
+{{- range list .kv_events_port .kv_replay_port -}}
+{{- if . }}{{ $ports = append $ports (toString (int .)) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- range $streams -}}
+{{- if . -}}
+{{- $of := max (.ranks | default 1 | int) $ranks | int -}}
 {{- range list .endpoint .replay_endpoint -}}
 {{- if and . (hasPrefix "tcp:" .) -}}
 {{- $base := include "warmgate.portOf" . | int -}}
-{{- range until $ranks }}{{ $ports = append $ports (add $base . | toString) }}{{ end -}}
+{{- range until $of }}{{ $ports = append $ports (add $base . | toString) }}{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -265,15 +286,24 @@ app.kubernetes.io/component: gateway
 {{- define "warmgate.storePorts" -}}
 {{- $ports := list -}}
 {{- range .Values.networkPolicy.storePorts }}{{ $ports = append $ports (toString (int .)) }}{{ end -}}
-{{- with trimPrefix ":" (regexFind ":[0-9]+$" (get (urlParse (dig "store" "url" "" .Values.config | default "")) "host")) -}}
-{{- $ports = append $ports . -}}
+{{- with dig "store" "url" nil .Values.config -}}
+{{- $ports = append $ports (trimPrefix ":" (regexFind ":[0-9]+$" (get (urlParse .) "host")) | default "6379") -}}
 {{- end -}}
+{{- if .Values.valkey.enabled }}{{ $ports = append $ports "6379" }}{{ end -}}
 {{- $ports | uniq | join "\n" -}}
 {{- end -}}
 
-{{/* Ports of other endpoints that answer when no worker does, and of an endpoint of Bedrock of one's own. */}}
-{{- define "warmgate.fallbackPorts" -}}
+{{/* Ports of other services that config names: fallbacks, an endpoint of Bedrock of one's own, guardrails, receivers of
+traces. */}}
+{{- define "warmgate.servicePorts" -}}
 {{- $ports := list -}}
+{{- range .Values.config.guardrails -}}
+{{- range list .url .endpoint_url }}{{ if . }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}
+{{- end -}}
+{{- with dig "tracing" "endpoint" nil .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end -}}
+{{- range .Values.config.teams -}}
+{{- with .tracing }}{{ with .endpoint }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}
+{{- end -}}
 {{- range .Values.config.models -}}
 {{- range .fallbacks -}}
 {{- with .openai }}{{ $ports = append $ports (include "warmgate.portOf" .url) }}{{ end -}}
@@ -327,6 +357,40 @@ app.kubernetes.io/component: gateway
     secretKeyRef:
       name: {{ .from.name }}
       key: {{ .from.key }}
+{{- end -}}
+
+{{/* The Secret with the password of the chart's own Valkey, and the key in it. */}}
+{{- define "warmgate.valkeySecret" -}}
+{{ .Values.valkey.auth.existingSecret.name | default (printf "%s-valkey" (include "warmgate.fullname" .)) }}
+{{- end -}}
+
+{{- define "warmgate.valkeySecretKey" -}}
+{{ ternary .Values.valkey.auth.existingSecret.key "password" (ne .Values.valkey.auth.existingSecret.name "") }}
+{{- end -}}
+
+{{- define "warmgate.valkeyPassword" -}}
+{{ include "warmgate.secretVariable" (dict "variable" .variable "from" (dict "name" (include "warmgate.valkeySecret" .root) "key" (include "warmgate.valkeySecretKey" .root))) }}
+{{- end -}}
+
+{{/* Places of limits that a gateway without a shared store would count for itself, as lines. */}}
+{{- define "warmgate.countedLimits" -}}
+{{- range $number, $team := .Values.config.teams -}}
+{{- $place := printf "config.teams[%d]" $number -}}
+{{- range $name := list "limits" "model_limits" -}}
+{{- if include "warmgate.hasValue" (get $team $name) }}{{ printf "%s.%s\n" $place $name }}{{ end -}}
+{{- range $key, $each := $team.keys -}}
+{{- if include "warmgate.hasValue" (get $each $name) }}{{ printf "%s.keys[%d].%s\n" $place $key $name }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether a map holds anything but null, at any depth. */}}
+{{- define "warmgate.hasValue" -}}
+{{- if kindIs "map" . -}}
+{{- range . }}{{ include "warmgate.hasValue" . }}{{ end -}}
+{{- else if ne (toString (default "" .)) "" -}}true
+{{- end -}}
 {{- end -}}
 
 {{/* ---- sizes */}}

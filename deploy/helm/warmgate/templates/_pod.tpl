@@ -11,6 +11,10 @@
 # The image sets this variable, and it would go over what the file says.
 - {name: WARMGATE_SERVER__HOST, value: {{ dig "server" "host" "0.0.0.0" .Values.config | quote }}}
 {{- end }}
+{{- if .Values.valkey.enabled }}
+{{ include "warmgate.valkeyPassword" (dict "root" . "variable" "VALKEY_PASSWORD") }}
+- {name: WARMGATE_STORE__URL, value: "redis://:$(VALKEY_PASSWORD)@{{ include "warmgate.fullname" . }}-valkey:6379/0"}
+{{- end }}
 {{- with .Values.secrets }}
 {{- range $variable, $from := dict "WARMGATE_STORE__URL" .storeUrl "WARMGATE_STORE__PEPPER" .storePepper "WARMGATE_SERVER__ADMIN_TOKEN" .adminToken "WARMGATE_BEDROCK__BEARER_TOKEN" .bedrockToken }}
 {{- if $from.name }}

@@ -60,6 +60,13 @@ What a schema cannot say: values that are good alone and not together. Every sen
 {{- if and (or .Values.keda.enabled .Values.engineScaling) (not .Values.keda.serverAddress) -}}
 {{- $faults = append $faults "keda.serverAddress is empty: where is Prometheus?" -}}
 {{- end -}}
+{{- if and (gt $most 1) (ne (include "warmgate.storeKind" .) "redis") (not (include "warmgate.hasStoreVariable" .)) -}}
+{{- range splitList "\n" (include "warmgate.countedLimits" .) -}}
+{{- if . -}}
+{{- $faults = append $faults (printf "%s would be counted by each of %d replicas for itself, so all of them together would allow %d times as much: give a store in Redis (config.store.url, secrets.storeUrl), or replicas: 1." . $most $most) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if eq (include "warmgate.storeKind" .) "sqlite" -}}
 {{- if gt $most 1 -}}
 {{- $faults = append $faults "replicas is above 1, and config.store.url is a file, which is for one gateway: use Redis." -}}
@@ -75,6 +82,9 @@ What a schema cannot say: values that are good alone and not together. Every sen
 {{- $faults = append $faults "config.kv_events.bind is for one replica: an engine dials one of them, and the others would hear nothing. Let engines bind, and be dialled." -}}
 {{- end -}}
 {{- $available := .Values.podDisruptionBudget.minAvailable -}}
+{{- if not (or (kindIs "invalid" $available) (kindIs "invalid" .Values.podDisruptionBudget.maxUnavailable)) -}}
+{{- $faults = append $faults "podDisruptionBudget.minAvailable stands beside maxUnavailable: Kubernetes takes one of them." -}}
+{{- end -}}
 {{- if and (include "warmgate.hasDisruptionBudget" .) (not (kindIs "invalid" $available)) -}}
 {{- if or (eq (toString $available) "100%") (and (not (kindIs "string" $available)) (ge (int $available) $least)) -}}
 {{- $faults = append $faults "podDisruptionBudget.minAvailable is as many as there are: no node could ever be drained." -}}
@@ -117,6 +127,13 @@ What a schema cannot say: values that are good alone and not together. Every sen
 
 {{- define "warmgate.faultsOfAccess" -}}
 {{- $faults := list -}}
+{{- if .Values.valkey.enabled -}}
+{{- range tuple "WARMGATE_STORE__URL" "VALKEY_PASSWORD" -}}
+{{- if hasKey $.Values.secrets.env . -}}
+{{- $faults = append $faults (printf "secrets.env.%s stands beside valkey.enabled, which sets that variable." .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if eq .Values.ingress.preset "alb" -}}
 {{- $keepAlive := dig "server" "keep_alive_s" 75 .Values.config | int -}}
 {{- if le $keepAlive (.Values.ingress.alb.idleTimeoutSeconds | int) -}}
@@ -154,6 +171,13 @@ What a schema cannot say: values that are good alone and not together. Every sen
 {{- $faults = append $faults "serviceAccount.automount is false, and config finds workers in Kubernetes, which wants a token." -}}
 {{- end -}}
 {{- toYaml $faults -}}
+{{- end -}}
+
+{{/* The store may be named by a variable that the chart does not see. */}}
+{{- define "warmgate.hasStoreVariable" -}}
+{{- if .Values.secrets.envFrom }}true{{ end -}}
+{{- if hasKey .Values.secrets.env "WARMGATE_STORE__URL" }}true{{ end -}}
+{{- range .Values.extraEnv }}{{ if eq .name "WARMGATE_STORE__URL" }}true{{ end }}{{ end -}}
 {{- end -}}
 
 {{- define "warmgate.hasDisruptionBudget" -}}

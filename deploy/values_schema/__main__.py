@@ -1,0 +1,3 @@
+from deploy.values_schema.schema import main
+
+main()
