@@ -15,7 +15,7 @@ from gateway.configuration import Configuration
 from gateway.demo import DemoOptions, end_with_stdin, run_demo
 from gateway.server import ServerError, serve
 from gateway.server.program_log import say
-from gateway.settings import SettingsError, environment, load, masked
+from gateway.settings import SettingsError, environment, masked
 from routing.strategies import NAMES
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    print(masked(load(arguments.config, environment())), end="")
+    print(masked(Configuration(arguments.config, environment()).load()), end="")
     return 0
 
 

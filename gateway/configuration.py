@@ -34,9 +34,14 @@ class Configuration:
         Raises:
             SettingsError: a sentence for every fault that was found.
         """
+        # Commands of which this is no part should not wait for what it imports.
+        from gateway.start_faults import refuse_faulty  # noqa: PLC0415
+
         if self._file is not None:
             self._file.note()
-        return load(self._path, self._environ)
+        settings = load(self._path, self._environ)
+        refuse_faulty(settings)
+        return settings
 
     def has_changed(self) -> bool:
         """True once for each change of the file since it was loaded, when it has come to rest."""
