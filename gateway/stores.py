@@ -124,6 +124,7 @@ def _embedded(path: Path, settings: Settings, wall_clock: Callable[[], float]) -
 
     async def opened() -> None:
         await initialized()
+        await file.compact()
         await quota.open()
 
     return Stores(

@@ -319,7 +319,8 @@ class EmbeddedQuotaStore(Desk):
     def _fail(self, waiting: Sequence[asyncio.Future[None]], fault: Exception) -> None:
         if not self._is_failing:
             self._is_failing = True
-            _log.error("the file of quotas cannot be written: %s", type(fault).__name__)
+            reason = fault.message if isinstance(fault, StoreAway) else type(fault).__name__
+            _log.error("the file of quotas cannot be written: %s", reason)
         for done in waiting:
             if not done.done():
                 done.set_exception(StoreAway("The file of quotas cannot be written"))

@@ -20,6 +20,10 @@ BUSY_S = 5.0
 """How long another process may hold the file, such as a command that makes a key."""
 ATTEMPTS = 100
 """In that time, where SQLite itself does not wait."""
+FREE_SHARE = 0.25
+"""Of the pages of a file that may be free: the next days will fill them again."""
+KEPT_PAGES = 1000
+"""That may be free in any case, 4 MB."""
 
 
 _OF_THE_FILE = (sqlite3.OperationalError, sqlite3.DatabaseError)
@@ -56,6 +60,16 @@ class SqliteFile:
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._act, act)
 
+    async def compact(self) -> bool:
+        """Write the file anew if it cannot give back free pages piece by piece, and much of it is free; whether it did.
+
+        It is locked meanwhile, some seconds for each GB: for the time before requests are served.
+
+        Raises:
+            StoreAway: the file cannot be used, or its disk has no room for a second one.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._compact)
+
     def check_place(self) -> None:
         """Check that the file which is open is still the one at its path; for functions that `run` runs.
 
@@ -85,6 +99,18 @@ class SqliteFile:
             raise StoreAway(f"The file {self._path.name} cannot be used: {fault}") from None
         return result
 
+    def _compact(self) -> bool:
+        try:
+            connection = self._connected()
+            (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+            if mode or not _is_mostly_free(connection):
+                return False
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            connection.execute("VACUUM")
+        except _OF_THE_FILE as fault:
+            raise StoreAway(f"The file {self._path.name} cannot be used: {fault}") from None
+        return True
+
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
             with suppress(OSError):  # SQLite says it better
@@ -94,6 +120,8 @@ class SqliteFile:
                 self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=512
             )
             try:
+                # Of effect before there is a table: pages that are free later can be given back piece by piece.
+                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
                 _into_wal(connection)
                 connection.execute("PRAGMA synchronous=NORMAL")
             except BaseException:
@@ -107,6 +135,25 @@ class SqliteFile:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def give_back(connection: sqlite3.Connection, *, most: int) -> bool:
+    """Give back up to *most* free pages to the disk; whether there are so many left that it is worth going on.
+
+    Files of earlier versions give back nothing; see `SqliteFile.compact`.
+    """
+    (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+    if mode == 0 or not _is_mostly_free(connection):
+        return False
+    for _ in range(most):  # Python steps once through a statement without columns, and SQLite frees a page each step
+        connection.execute("PRAGMA incremental_vacuum(1)")
+    return _is_mostly_free(connection)
+
+
+def _is_mostly_free(connection: sqlite3.Connection) -> bool:
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    return bool(free > KEPT_PAGES and free > FREE_SHARE * pages)
 
 
 def _place_of(path: Path) -> tuple[int, int] | None:

@@ -5,12 +5,13 @@ import sqlite3
 import stat
 import threading
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from gateway.errors import StoreAway
-from gateway.storage.sqlite_file import MEMORY, SqliteFile
+from gateway.storage.sqlite_file import MEMORY, SqliteFile, give_back
 
 
 @pytest.fixture
@@ -137,3 +138,43 @@ async def test_many_may_open_a_new_file_at_the_same_moment(tmp_path: Path) -> No
 def _mode(connection: sqlite3.Connection) -> tuple[str]:
     mode: tuple[str] = connection.execute("PRAGMA journal_mode").fetchone()
     return mode
+
+
+async def test_much_that_is_free_is_given_back_piece_by_piece(tmp_path: Path) -> None:
+    """What retention has removed does not stay on the disk, and no piece takes long."""
+    file = SqliteFile(tmp_path / "db")
+    await file.run(_filled_and_emptied)
+    pieces = 1
+    while await file.run(lambda connection: give_back(connection, most=500)):
+        pieces += 1
+    pages, free = await file.run(_pages)
+    await file.aclose()
+
+    assert (7, True) == (pieces, free <= 1000)
+    assert (tmp_path / "db").stat().st_size == 4096 * pages < 4096 * 1100
+
+
+async def test_a_file_of_an_earlier_version_is_written_anew_once(tmp_path: Path) -> None:
+    """It could give back nothing: that is a property which a file has from its first table on."""
+    with closing(sqlite3.connect(tmp_path / "db")) as connection, connection:
+        _filled_and_emptied(connection)
+    file = SqliteFile(tmp_path / "db")
+    assert not await file.run(lambda connection: give_back(connection, most=500))
+    done = [await file.compact() for _ in range(2)]
+    pages, free = await file.run(_pages)
+    await file.aclose()
+
+    assert ([True, False], 0) == (done, free)
+    assert pages < 10
+
+
+def _filled_and_emptied(connection: sqlite3.Connection) -> None:
+    """16 MB, and then nothing."""
+    connection.execute("CREATE TABLE large (content BLOB)")
+    connection.execute("INSERT INTO large SELECT zeroblob(16 * 1024 * 1024)")
+    connection.execute("DELETE FROM large")
+
+
+def _pages(connection: sqlite3.Connection) -> tuple[int, int]:
+    (pages,), (free,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count"))
+    return pages, free
