@@ -280,7 +280,8 @@ def _backwards(redis: Redis, *, key: bytes, top: bytes) -> Awaitable[list[tuple[
 def _removal(index: bytes, parts: Sequence[bytes]) -> Callable[[Redis], Awaitable[object]]:
     def remove(redis: Redis) -> Awaitable[object]:
         pipeline = redis.pipeline(transaction=False)
-        pipeline.unlink(*(index + b":" + part for part in parts))
+        # Not its method `unlink`: that of a cluster asks at once, and has to be awaited. All are in one slot.
+        pipeline.execute_command("UNLINK", *(index + b":" + part for part in parts))
         pipeline.zrem(index, *parts)
         return pipeline.execute()
 

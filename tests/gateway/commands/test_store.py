@@ -1,6 +1,9 @@
 """`warmgate store`."""
 
 import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +64,30 @@ def test_a_redis_that_is_away_is_told(terminal: Terminal) -> None:
     of_redis(terminal, "redis://127.0.0.1:1/0")
 
     assert (1, "The store does not answer: connection refused.\n") == terminal.fails("store", "init")
+
+
+def test_a_store_is_backed_up_restored_and_checked(terminal: Terminal, tmp_path: Path) -> None:
+    """As an operator does it, and a script, by exit codes."""
+    backup = tmp_path / "backup"
+    terminal.there("team", "create", "blue")
+
+    assert (
+        f"The backup is in {backup}, with the pepper.\n"
+        == terminal.there("store", "backup", str(backup), "--with-pepper").out
+    )
+    assert (1, f"{backup}: File exists.\n") == terminal.fails("store", "backup", str(backup))
+    assert (1, "The store is not empty: --force puts the backup in the place of what it has.\n") == terminal.fails(
+        "store", "restore", str(backup)
+    )
+    terminal.there("team", "create", "crimson")
+    assert f"The store has what {backup} had.\n" == terminal.there("store", "restore", str(backup), "--force").out
+    assert "crimson" not in terminal.there("team", "list").out
+    assert terminal.there("store", "check").out.startswith("The store is sound: identity ")
+
+
+def test_faults_of_a_store_are_sentences_and_an_exit_code(terminal: Terminal) -> None:
+    terminal.there("team", "create", "blue")
+    with closing(sqlite3.connect(terminal.store)) as connection, connection:
+        connection.execute("UPDATE directory_teams SET row = 'x'")
+
+    assert (1, "1 of 1 teams cannot be read.\n") == terminal.fails("store", "check")
