@@ -464,7 +464,15 @@ class Attempts:
         self, fallbacks: FallbackAttempts, failure: GatewayError | None = None
     ) -> tuple[Attempt | None, GatewayError | None]:
         """The first answer of a fallback, or why there is none: what the last one said. *failure* is the fleet's."""
-        attempt, cause = await fallbacks.first_answer(failure)
+        if failure is None or self._model.has_fleet:
+            attempt, cause = await fallbacks.first_answer(failure)
+        else:
+            attempt, cause = await fallbacks.patient_answer(
+                failure,
+                wait_s=self._persistence.wait_at_most_s(self._request.deadline_s),
+                max_attempts=self._persistence.most_attempts,
+                may_retry=lambda: self._model.retry_budget.take(self._clock()),
+            )
         if attempt is not None:
             self.continuation = None
             self._attempt = attempt

@@ -1,5 +1,6 @@
 """The fallbacks of one request, asked in their order; what is reserved there is settled at its end."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -8,6 +9,7 @@ from gateway.backends.backend import Call
 from gateway.cascade.cascade import Cascade
 from gateway.cascade.need import Need
 from gateway.cascade.passage import Passage, Turned
+from gateway.cascade.verdict import nothing_was_done
 from gateway.endpoints.endpoint import Endpoint
 from gateway.endpoints.faults import reason_in
 from gateway.errors import ClientError, GatewayError, PromptTooLong, ReplyBroken, UpstreamError
@@ -17,6 +19,10 @@ from gateway.sse import Tail
 from routing.booking import Ending
 
 _log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 2.0
+"""Between two attempts at fallbacks that name no time; doubled each time."""
 
 
 class FallbackAttempts:
@@ -65,7 +71,9 @@ class FallbackAttempts:
                     self._exchange.trace.turned_away(passage.backend, passage.why)
                 continue
             try:
-                return await self._ask(passage, self._call, failure), None
+                attempt = await self._ask(passage, self._call, failure)
+                self._note_answer()
+                return attempt, None  # noqa: TRY300  # nothing else of this can fail
             except (UpstreamError, ClientError) as error:
                 cause = error.with_traceback(None)
                 if self._exchange.trace is not None:
@@ -74,10 +82,45 @@ class FallbackAttempts:
                 whys.append(f"{passage.backend.id}: {_named(cause)}")
                 if isinstance(cause, UpstreamError):
                     self._note_wait(max(passage.retry_in_s(self._clock()), cause.retry_after_s or 0.0) or None)
-        if failure is not None:
+        is_outage = failure is not None and not (isinstance(cause, ClientError) and len(whys) == 1)
+        if is_outage and self._cascade.outage.failed(self._clock()):
             request_id, why = self._exchange.request_id.decode("ascii"), "; ".join(whys)
             _log.warning("request %s failed: workers: %s; fallbacks: %s", request_id, _named(failure), why)
         return None, cause
+
+    async def patient_answer(
+        self, failure: GatewayError, *, wait_s: float, max_attempts: int | None, may_retry: Callable[[], bool]
+    ) -> tuple[Attempt | None, GatewayError | None]:
+        """As `first_answer`, of a model that has no workers: tried again as the last worker would be.
+
+        That is for *wait_s* in all, at most *max_attempts* times, as long as *may_retry*, and only where nothing was
+        generated: what a fallback began to generate is paid for.
+        """
+        loop = asyncio.get_running_loop()
+        until, pause_s = loop.time() + wait_s, FIRST_PAUSE_S
+        while True:
+            attempt, cause = await self.first_answer(failure)
+            again_in_s = self._again_in_s(cause, pause_s)
+            if attempt is not None or again_in_s is None or loop.time() + again_in_s > until:
+                return attempt, cause
+            if (max_attempts is not None and self._exchange.attempts >= max_attempts) or not may_retry():
+                return None, cause
+            self._exchange.enter("wait")
+            await asyncio.sleep(again_in_s)
+            pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
+
+    def _again_in_s(self, cause: GatewayError | None, pause_s: float) -> float | None:
+        """When it is worth while to ask again; None: never. Who has no room, or was shut, refuses at once."""
+        if not isinstance(cause, UpstreamError) or not nothing_was_done(cause):
+            return None
+        return max(pause_s, self.retry_in_s or 0.0)
+
+    def _note_answer(self) -> None:
+        ended = self._cascade.outage.answered(self._clock())
+        if ended is not None:
+            outage_s, failed = ended
+            text = "model %s: a fallback answers again after %.0f s, in which %d requests failed"
+            _log.warning(text, self._cascade.model, outage_s, failed)
 
     def _note_wait(self, wait_s: float | None) -> None:
         if wait_s is not None:
@@ -150,6 +193,6 @@ def _is_too_long_for_it(attempt: Attempt) -> bool:
     return attempt.status in CLIENT_ERRORS and says_overflow(attempt.status, attempt.first)
 
 
-def _named(error: GatewayError) -> str:
+def _named(error: GatewayError | None) -> str:
     """As a log may show it: what a backend says may quote the prompt."""
-    return f"{error.reason} {error.status}"
+    return "not asked" if error is None else f"{error.reason} {error.status}"

@@ -106,7 +106,7 @@ class Cascades:
         return Cascade(
             model.name,
             [
-                self._bedrock(each, settings, price, kept)
+                self._bedrock(each, model, settings, price, kept)
                 if isinstance(each, ModelBedrockSettings)
                 else self._openai(each, model, settings, price, kept)
                 for each in fallbacks_of(model)
@@ -134,14 +134,18 @@ class Cascades:
     def _bedrock(
         self,
         bedrock: ModelBedrockSettings,
+        model: ModelSettings,
         settings: Settings,
         price: Callable[[], Price],
         kept: dict[Hashable, Fallback],
     ) -> Fallback:
-        made_from = (bedrock.model_copy(update=_NOT_OF_THE_BACKEND), settings.bedrock)
+        first_event_s = first_event_wait_s(bedrock, model, settings)
+        made_from = (bedrock.model_copy(update=_NOT_OF_THE_BACKEND), settings.bedrock, first_event_s)
         region = _region(bedrock, settings)
         former = kept.get(made_from)
-        backend = former.backend if former is not None else self._bedrock_backend(bedrock, settings, region)
+        backend = (
+            former.backend if former is not None else self._bedrock_backend(bedrock, settings, region, first_event_s)
+        )
         return Fallback(
             backend=backend,
             kind="bedrock",
@@ -155,7 +159,9 @@ class Cascades:
             made_from=made_from,
         )
 
-    def _bedrock_backend(self, bedrock: ModelBedrockSettings, settings: Settings, region: str) -> BedrockBackend:
+    def _bedrock_backend(
+        self, bedrock: ModelBedrockSettings, settings: Settings, region: str, first_event_s: float
+    ) -> BedrockBackend:
         return BedrockBackend(
             model_id=bedrock.model_id,
             region=region,
@@ -168,7 +174,7 @@ class Cascades:
             default_max_tokens=bedrock.default_max_tokens,
             max_output_tokens=bedrock.max_output_tokens,
             reasoning_field=bedrock.reasoning_field,
-            timeouts=BedrockTimeouts(first_event_s=bedrock.first_event_timeout_s),
+            timeouts=BedrockTimeouts(first_event_s=first_event_s),
             learnt=self.targets.of(_bedrock_key(bedrock, settings)).learnt,
         )
 
@@ -267,6 +273,17 @@ def _region(bedrock: ModelBedrockSettings, settings: Settings) -> str:
     region = bedrock.region or settings.bedrock.region
     assert region is not None, "the settings see to it"
     return region
+
+
+def first_event_wait_s(bedrock: ModelBedrockSettings, model: ModelSettings, settings: Settings) -> float:
+    """How long to wait for the first event: where nobody else could answer as long as for the last worker.
+
+    A wait that the settings name is kept to.
+    """
+    is_last = not model.has_fleet and len(list(fallbacks_of(model))) == 1
+    if "first_event_timeout_s" in bedrock.model_fields_set or not is_last:
+        return bedrock.first_event_timeout_s
+    return max(bedrock.first_event_timeout_s, settings.timeouts.first_byte_s)
 
 
 def _bedrock_key(bedrock: ModelBedrockSettings, settings: Settings) -> TargetKey:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from gateway.cascade.fallback import Connections, Fallback
 from gateway.cascade.need import Need
+from gateway.cascade.outage import Outage
 from gateway.cascade.passage import Outcome, Passage, Turned, Why
 from gateway.cascade.spill_budget import SpillBudget, SpillLimits
 
@@ -44,6 +45,7 @@ class Cascade:
         self._limits = limits or SpillLimits()
         self.budget: SpillBudget = SpillBudget() if former is None else former.budget
         self.counts: CascadeCounts = CascadeCounts() if former is None else former.counts
+        self.outage: Outage = Outage() if former is None else former.outage
         self._leaving: tuple[Connections, ...] = ()
         if former is not None:
             staying = {id(fallback.connections) for fallback in self.fallbacks}

@@ -486,6 +486,36 @@ async def test_the_fallback_alone_can_serve() -> None:
     assert 100.0 == trial.exchange.first_byte
 
 
+async def test_the_only_backend_is_asked_as_often_as_the_last_worker() -> None:
+    """A model without workers waits for its fallback, as others do for a worker."""
+    fallback = bedrock(Answers(503))
+    trial = Trial(a_model(fallback=fallback), most=2, wait_s=60.0)
+    trial.model.has_fleet = False
+    failure = await trial.failure()
+
+    assert [2] == asked(fallback)
+    assert 503 == failure.status
+
+
+async def test_what_is_too_long_for_the_only_backend_is_the_callers_fault() -> None:
+    """There is nobody with more room."""
+    body = b'{"error":{"message":"maximum context length is 8192 tokens","code":400}}'
+    trial = Trial(a_model(fallback=bedrock(Answers(400, body))))
+    trial.model.has_fleet = False
+    failure = await trial.failure()
+
+    assert (400, "context_length_exceeded", None) == (failure.status, failure.code, failure.retry_after_s)
+
+
+async def test_the_wait_that_the_fallback_names_reaches_the_caller() -> None:
+    """Where nobody else can answer."""
+    trial = Trial(a_model(fallback=bedrock(Answers(429, headers=[(b"retry-after", b"41")]))))
+    trial.model.has_fleet = False
+    failure = await trial.failure()
+
+    assert (503, 41.0) == (failure.status, failure.retry_after_s)
+
+
 async def test_a_request_that_the_fallback_cannot_serve_is_503() -> None:
     """A worker would have served it: that none is there is not the caller's fault."""
     fallback = bedrock(Raises(InvalidField("'n' must be 1", param="n")))

@@ -2,17 +2,18 @@
 
 import json
 import logging
+from typing import Any
 
 import pytest
 
 from gateway.cascade.allowance import Rates
 from gateway.cascade.need import Need
 from gateway.endpoints.table import ENDPOINTS
-from gateway.errors import NoWorker, PromptTooLong, ReplyBroken
+from gateway.errors import InvalidField, NoWorker, PromptTooLong, ReplyBroken
 from gateway.exchange import Exchange
 from gateway.fallback_attempts import FallbackAttempts
 from routing.booking import Ending
-from tests.fakes.backends import Answers, Fake, Refuses
+from tests.fakes.backends import Answers, BreaksAfter, Fake, Raises, Refuses, ScriptedReply
 from tests.gateway.examples import WHOLE, Clock, a_call, a_cascade, an_exchange
 
 PATH = "/v1/chat/completions"
@@ -119,3 +120,71 @@ async def test_the_log_has_both_causes_and_nothing_that_anybody_said(caplog: pyt
     assert [
         "request r-1 failed: workers: NoWorker 503; fallbacks: f0: UpstreamRefused 500; f1: ConnectFailed 502"
     ] == caplog.messages
+
+
+async def test_an_outage_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Not with every request."""
+    backend = AnswersAtLast(3, Answers(503), Answers(200, WHOLE))
+    trial = Trial(backend)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            trial.cascade.fallbacks[0].target.breaker.forget()
+            await trial.attempts.first_answer(NoWorker("nobody"))
+            trial.attempts.settle(Ending.ANSWERED, None)
+
+    assert 2 == len(caplog.messages)
+    assert caplog.messages[0].startswith("request r-1 failed: ")
+    assert "model tiny: a fallback answers again after 0 s, in which 3 requests failed" == caplog.messages[1]
+
+
+async def test_a_request_that_a_fallback_cannot_serve_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    """It is wrong for the one, and others are not."""
+    with caplog.at_level(logging.WARNING):
+        await Trial(Raises(InvalidField("'n' must be 1", param="n"))).attempts.first_answer(NoWorker("nobody"))
+
+    assert [] == caplog.messages
+
+
+class AnswersAtLast(Fake):
+    """As *before*, so many times, and from then on as *then*."""
+
+    def __init__(self, times: int, before: Fake, then: Fake) -> None:
+        super().__init__()
+        self._times = times
+        self._before = before
+        self._then = then
+
+    async def _reply(self) -> ScriptedReply:
+        self._times -= 1
+        return await (self._before if self._times >= 0 else self._then)._reply()
+
+
+def patiently(trial: Trial, wait_s: float = 60.0, most: int | None = None) -> Any:
+    return trial.attempts.patient_answer(NoWorker("nobody"), wait_s=wait_s, max_attempts=most, may_retry=lambda: True)
+
+
+async def test_the_only_fallback_is_asked_again_where_it_did_nothing() -> None:
+    """As the last worker would be."""
+    trial = Trial(AnswersAtLast(2, Answers(500), Answers(200, WHOLE)))
+    attempt, _ = await patiently(trial)
+
+    assert attempt is not None
+    assert (WHOLE, 3) == (attempt.first, trial.exchange.attempts)
+
+
+@pytest.mark.parametrize(
+    ("backend", "wait_s", "most", "attempts"),
+    [
+        (Answers(500), 0.0, None, 1),
+        (Answers(500), 60.0, 2, 2),
+        (Answers(429, headers=[(b"retry-after", b"41")]), 10.0, None, 1),
+        (Answers(400, TOO_LONG), 60.0, None, 1),
+        (BreaksAfter(0), 60.0, None, 1),
+    ],
+)
+async def test_its_patience_has_bounds(backend: Fake, wait_s: float, most: int | None, attempts: int) -> None:
+    """Of time and attempts; a wait that cannot fit is not begun, and what is paid for is not asked for twice."""
+    trial = Trial(backend)
+    attempt, _ = await patiently(trial, wait_s, most)
+
+    assert (None, attempts) == (attempt, trial.exchange.attempts)

@@ -5,7 +5,7 @@ import httpx
 import pytest
 
 from gateway.backends.openai_endpoint import OpenAIEndpoint
-from gateway.cascade.assembly import Cascades, Signers, canary_rules, fallbacks_of, price_of
+from gateway.cascade.assembly import Cascades, Signers, canary_rules, fallbacks_of, first_event_wait_s, price_of
 from gateway.cascade.canary import CanaryRules
 from gateway.cascade.cascade import Cascade
 from gateway.cascade.verdict import Verdict
@@ -246,3 +246,37 @@ def test_prices_are_listed_per_million() -> None:
 
     assert isinstance(price, Price)
     assert 2.5 == pytest.approx(price.cost_usd(1e6, 1e6, 1e6))
+
+
+@pytest.mark.parametrize(
+    ("model", "wait_s"),
+    [
+        ({"fallbacks": [bedrock()], "workers": []}, 300.0),
+        ({"fallbacks": [bedrock(first_event_timeout_s=20)], "workers": []}, 20.0),
+        ({"fallbacks": [bedrock(), openai()], "workers": []}, 60.0),
+        ({"fallbacks": [bedrock()]}, 60.0),
+    ],
+)
+async def test_who_alone_can_answer_has_the_time_of_the_last_worker(
+    stage: Stage, model: dict[str, Any], wait_s: float
+) -> None:
+    """Unless the settings name a time."""
+    [made] = settings(model).models
+    [first, *_] = [each for each in fallbacks_of(made) if isinstance(each, ModelBedrockSettings)]
+
+    assert wait_s == first_event_wait_s(first, made, settings(model))
+    assert stage.take(model)
+
+
+async def test_models_that_lead_to_the_same_target_learn_together(stage: Stage) -> None:
+    """What one of them was refused none of them asks for again."""
+    first, second = stage.take({"fallbacks": [bedrock()]}, {"fallbacks": [bedrock(context_tokens=9)]})
+
+    assert first.fallbacks[0].target.learnt is second.fallbacks[0].target.learnt
+
+
+async def test_a_fallback_reserves_no_more_output_than_its_model_takes(stage: Stage) -> None:
+    """By the table of models, where the settings say nothing."""
+    [cascade] = stage.take({"fallbacks": [bedrock(), bedrock("somebody.elses"), bedrock(max_output_tokens=9)]})
+
+    assert [8192, None, 9] == [fallback.max_output_tokens for fallback in cascade.fallbacks]
