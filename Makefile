@@ -123,6 +123,7 @@ bench: $(VENV)/.test replay
 	$(BIN)/python -m benchmarks.streams
 	$(BIN)/python -m benchmarks.many_streams
 	$(BIN)/python -m benchmarks.stalls
+	$(BIN)/python -m benchmarks.hostile
 	$(BIN)/python -m benchmarks.replicas
 	$(BIN)/python -m benchmarks.fairness
 	$(BIN)/python -m benchmarks.disaggregation

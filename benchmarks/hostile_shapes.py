@@ -9,6 +9,7 @@ CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 JSON = "application/json"
 BOUNDARY = "b"
+_USER = b'"messages":[{"role":"user","content":'
 FORM = f"multipart/form-data; boundary={BOUNDARY}"
 
 
@@ -33,6 +34,19 @@ def _chat(piece: bytes, *, before: bytes = b"[", after: bytes = b'"."]') -> Shap
 
 def _field(path: str, head: bytes, piece: bytes, tail: bytes) -> Shape:
     return Shape(path, _filled(b'{"model":"tiny","max_tokens":1,' + head, piece, tail + b"}"))
+
+
+def _within(  # noqa: PLR0917  # in the order of the bytes
+    path: str, head: bytes, piece: bytes, pieces: int, tail: bytes, before_text: bytes = b""
+) -> Shape:
+    """As many of *piece* as pass the default bounds, and text for the rest."""
+    head = b'{"model":"tiny","max_tokens":1,' + head
+
+    def make(size: int) -> bytes:
+        many = piece * min(pieces, (size // 2) // len(piece)) + before_text
+        return head + many + b'"' + b"x" * (size - len(head) - len(many) - len(tail) - 3) + b'"' + tail + b"}"
+
+    return Shape(path, make)
 
 
 def _deep(size: int) -> bytes:
@@ -89,6 +103,14 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
         "tools": _field(CHAT, b'"messages":[{"role":"user","content":"."}],"tools":[', b"{},", b"{}]"),
         "an unknown field": _field(CHAT, b'"messages":[{"role":"user","content":"."}],"x":[', b"1,", b"1]"),
         "a long user": _field(CHAT, b'"messages":[{"role":"user","content":"."}],"user":"', b"u", b'"'),
+        "empty parts that pass": _within(CHAT, _USER + b"[", b"{},", 149_000, b"]}]"),
+        "empty objects in one part that pass": _within(CHAT, _USER + b'[{"a":[', b"{},", 149_000, b"]}]}]"),
+        "small objects that pass": _within(CHAT, _USER + b'[{"a":[', b'{"":0},', 149_000, b"]}]}]"),
+        "numbers that pass": _within(CHAT, _USER + b'[{"a":[', b"1.5,", 299_000, b"]}]}]"),
+        "tools that pass": _within(CHAT, _USER + b'"."}],"tools":[', b'{"":0},', 149_000, b"]"),
+        "items of a response that pass": _within("/v1/responses", b'"input":[', b"{},", 149_000, b"", b'{}],"x":'),
+        "token ids that pass": _within(TEXT, b'"prompt":[', b"999,", 299_000, b"", b'1],"x":'),
+        "prompts that pass": _within(TEXT, b'"prompt":[', b'"a",', 299_000, b"]"),
         "token ids": _field(TEXT, b'"prompt":[', b"999,", b"1]"),
         "prompts": _field(TEXT, b'"prompt":[', b'"a",', b'"a"]'),
         "lists of token ids": _field(TEXT, b'"prompt":[', b"[1],", b"[1]]"),

@@ -156,7 +156,7 @@ class Reader:
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     env={},  # it needs no secret
-                    start_new_session=True,  # signals at the terminal are for the gateway
+                    process_group=0,  # signals at the terminal are for the gateway
                 )
         except OSError as error:
             ours.close()
