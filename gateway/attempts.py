@@ -42,6 +42,7 @@ from gateway.model import Model
 from gateway.persistence import Persistence
 from gateway.retries import Retries
 from gateway.sse import Tail
+from gateway.usage import Usage
 from routing.booking import Booking, Ending, Outcome
 from routing.candidate import Candidate
 from routing.disaggregation import plain
@@ -99,6 +100,7 @@ class Attempts:
         self._attempt: Attempt | None = None
         self._ending = Ending.ABORTED
         self._error: UpstreamError | None = None
+        self._usage: Usage | None = None  # of an answer that came whole
         self._failure: UpstreamError | None = None  # of the worker that was asked last
 
     async def first_answer(self) -> Attempt:
@@ -195,6 +197,13 @@ class Attempts:
         exchange.streamed_events += 0 if tail is None else tail.events
         return attempt
 
+    def note_prompt(self, attempt: Attempt) -> None:
+        """An answer came whole: no more of its prompt was cached than there is, as its engine has counted it."""
+        if attempt.status not in CLIENT_ERRORS:
+            usage = self._usage = self._endpoint.usage_of(attempt.first)
+            if usage is not None and usage.prompt_tokens < self.exchange.hit_tokens:
+                self.exchange.hit_tokens = float(usage.prompt_tokens)
+
     def answered(self, attempt: Attempt) -> None:
         """The answer has been passed on completely."""
         tail, exchange = attempt.tail, self.exchange
@@ -207,7 +216,7 @@ class Attempts:
             exchange.error = ReplyBroken.__name__
             return
         self._ending = Ending.ANSWERED
-        exchange.usage = self._endpoint.usage_of(attempt.first) if tail is None else tail.usage
+        exchange.usage = (self._usage or self._endpoint.usage_of(attempt.first)) if tail is None else tail.usage
         if self.continuation is not None:
             exchange.usage = self.continuation.usage(exchange.usage)
 

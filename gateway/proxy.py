@@ -297,6 +297,7 @@ class Proxy:
             if attempt.tail is None:
                 if guard is not None:
                     await guard.answer(attempt)
+                attempts.note_prompt(attempt)
                 await downstream.answer(attempt.status, attempt.headers, attempt.first)
                 attempts.answered(attempt)
             else:

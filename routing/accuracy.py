@@ -4,7 +4,7 @@ Nobody else in the field looks: an index that lies (another template, another bl
 that are not there, and nothing shows it but slowness.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 ENOUGH_TOKENS: Final = 4096.0
 """Evidence below which nothing is concluded."""
@@ -65,3 +65,37 @@ class Accuracy:
         """Another engine runs there now, or its cache was made out anew."""
         self._predicted = self._reported = self._agreed = self._larger = 0.0
         self._is_lying = False
+
+
+AGREEMENTS: Final = 10
+"""Predictions that have to come true before one that does not is held for something else."""
+MISSED_BELOW: Final = 0.1
+"""Of what was predicted; an engine that has less had none of it."""
+
+
+class Clearings:
+    """Tells caches that were cleared from predictions that are wrong: an engine may forget all, and says so to nobody.
+
+    One prompt that is gone, where ten predictions came true, is no evidence: it was evicted, or all was. When the next
+    one is gone as well, all was, and what is sent from then on is there. After that it takes ten again.
+    """
+
+    def __init__(self) -> None:
+        self._agreements = AGREEMENTS
+        self._is_suspected = False
+
+    def judge(self, *, predicted: float, reported: float) -> Literal["learn", "forgive", "cleared"]:
+        """What a request shows for which *predicted* cached tokens were expected and that had *reported*."""
+        if predicted <= 0.0 or reported >= MISSED_BELOW * predicted:
+            if reported >= LIES_BELOW * predicted > 0.0:
+                self._agreements = min(AGREEMENTS, self._agreements + 1)
+                self._is_suspected = False
+            return "learn"
+        if self._is_suspected:
+            self._is_suspected = False
+            return "cleared"
+        if self._agreements < AGREEMENTS:
+            return "learn"
+        self._agreements = 0
+        self._is_suspected = True
+        return "forgive"

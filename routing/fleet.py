@@ -487,8 +487,10 @@ class Fleet:
                 self.bytes_per_token.learn(request.prompt_bytes, outcome.prompt_tokens)
             if outcome.cached_tokens is not None:
                 uncached = max(1.0, float(outcome.prompt_tokens - outcome.cached_tokens))
-                if request.reads_cache and request.writes_cache and not booking.is_remote:
-                    worker.learn_hit(booking, float(outcome.cached_tokens))
+                shows_hit = request.reads_cache and request.writes_cache and not booking.is_remote
+                if shows_hit and worker.learn_hit(booking, float(outcome.cached_tokens)):
+                    self._index.drop(worker.id)  # it was cleared
+                    self._fit_capacity(worker.id)
         if request.writes_cache or outcome.cached_tokens is not None:  # else nobody knows how much was computed
             worker.learn(booking, now, uncached_tokens=uncached, completion_tokens=outcome.completion_tokens)
         if request.writes_cache:

@@ -84,7 +84,9 @@ class Knowledge:
 
     def _by_shadow(self, worker: Worker, told_tokens: float | None, now: float) -> Candidate:
         blocks = self._shadow.get(worker.id, 0)
-        tokens = blocks * self._tokens_per_block
+        tokens = min(
+            blocks * self._tokens_per_block, self._request.prompt_tokens
+        )  # a block's size in tokens is a guess
         hit_tokens = tokens * worker.shadow_accuracy.correction
         load = worker.load(now)
         return Candidate(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cache_index import WorkerId
-from routing.accuracy import Accuracy
+from routing.accuracy import Accuracy, Clearings
 from routing.booking import Booking
 from routing.breaker import Breaker
 from routing.busy import BusyShare
@@ -64,6 +64,7 @@ class Worker:
         self.told_accuracy = Accuracy()
         """Of predictions by what the engine told."""
         self.shadow_accuracy = Accuracy()
+        self._clearings = Clearings()
         """Of predictions by what was sent there."""
         self.breaker = breaker
         self.warmup = WarmUp()
@@ -263,12 +264,18 @@ class Worker:
             neighbours = (booking.decodes_beside + len(self._decoding)) / 2
             rates.decode.learn(neighbours, min(tpot_s, OUTLIER * rates.decode.predict(neighbours) + TPOT_SLACK_S))
 
-    def learn_hit(self, booking: Booking, reported: float) -> None:
-        """The engine reports *reported* cached tokens of the prompt of *booking*."""
+    def learn_hit(self, booking: Booking, reported: float) -> bool:
+        """The engine reports *reported* cached tokens of the prompt of *booking*; whether all its cache is gone."""
         if booking.told_tokens is not None:
             self.told_accuracy.learn(predicted=booking.told_tokens, reported=reported)
-        if booking.source == "shadow":
+        if booking.source != "shadow":
+            return False
+        judgement = self._clearings.judge(predicted=booking.plain_tokens, reported=reported)
+        if judgement == "learn":
             self.shadow_accuracy.learn(predicted=booking.plain_tokens, reported=reported)
+        elif judgement == "cleared":
+            self.shadow_accuracy.forget()
+        return judgement == "cleared"
 
     def expire(self, before: float, now: float) -> list[Booking]:
         """Release the bookings made before *before*: whoever made them is gone. Answers those of our own."""

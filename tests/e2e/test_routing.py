@@ -118,5 +118,24 @@ async def test_a_restarted_worker_is_known_to_be_cold(caplog: pytest.LogCaptureF
         assert [False, True, False, True] == hits
 
 
+async def test_a_cache_that_was_cleared_does_not_scale_predictions_down() -> None:
+    """Nobody says so: the next prompts show it. No more is predicted than the prompt has, nor less than there is."""
+    prompt = "One long and shared prompt, of which there is a lot. " * 400
+    async with stack(1) as served:
+        predicted, reported, tokens = [], [], []
+        for round_ in range(6):
+            if round_ == 3:
+                await served.http.post(f"{served.workers[0]}/control/reset")
+            reply = await served.http.post("/v1/chat/completions", json=_body(prompt))
+            usage = reply.json()["usage"]
+            predicted.append(int(reply.headers["x-warmgate-hit-tokens"]))
+            reported.append((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+            tokens.append(usage["prompt_tokens"])
+
+    assert [True, False, False, True, False, False] == [cached == 0 for cached in reported]
+    assert all(hit <= size for hit, size in zip(predicted, tokens, strict=True))
+    assert all(hit > 0.9 * cached for hit, cached in zip(predicted, reported, strict=True))
+
+
 def _body(prompt: str, **more: Any) -> dict[str, Any]:
     return {"model": "tiny", "messages": [{"role": "user", "content": prompt}], "max_tokens": 4, **more}

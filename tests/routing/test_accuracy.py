@@ -1,4 +1,4 @@
-from routing.accuracy import Accuracy
+from routing.accuracy import AGREEMENTS, Accuracy, Clearings
 
 
 def after(*pairs: tuple[float, float]) -> Accuracy:
@@ -67,3 +67,34 @@ def test_predictions_are_proven_by_enough_that_came_true() -> None:
     assert [False, False, True] == [
         after(*pairs).is_proven for pairs in ([(2000.0, 2000.0)], [(2000.0, 1700.0)] * 9, [(2000.0, 1900.0)] * 9)
     ]
+
+
+def judged(clearings: Clearings, *pairs: tuple[float, float]) -> list[str]:
+    return [clearings.judge(predicted=predicted, reported=reported) for predicted, reported in pairs]
+
+
+TRUE, GONE, HALF, NEW = (100.0, 100.0), (100.0, 0.0), (100.0, 30.0), (0.0, 0.0)
+
+
+def test_one_prompt_that_is_gone_is_no_evidence() -> None:
+    """It was evicted, or the cache was cleared: when it comes again it is there."""
+    assert ["forgive", "learn", "learn"] == judged(Clearings(), GONE, TRUE, TRUE)
+
+
+def test_two_in_a_row_are_a_cache_that_was_cleared() -> None:
+    """What was not predicted says nothing in between."""
+    assert ["learn", "forgive", "learn", "cleared", "learn"] == judged(Clearings(), TRUE, GONE, NEW, GONE, GONE)
+
+
+def test_an_index_that_is_wrong_is_not_taken_for_a_cache_that_is_cleared_again_and_again() -> None:
+    """It takes ten predictions that come true before one that does not is held for something else."""
+    clearings = Clearings()
+    assert ["forgive", "cleared"] == judged(clearings, GONE, GONE)
+    assert ["learn"] * 20 == judged(clearings, *[GONE, TRUE] * 4, *[TRUE] * 4, *[GONE] * 8)
+    judged(clearings, *[TRUE] * AGREEMENTS)
+    assert ["forgive", "learn"] == judged(clearings, GONE, HALF)
+
+
+def test_a_part_is_neither_gone_nor_there() -> None:
+    """It leaves the suspicion as it is."""
+    assert ["forgive", "learn", "cleared"] == judged(Clearings(), GONE, HALF, GONE)

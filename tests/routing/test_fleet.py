@@ -595,10 +595,42 @@ class TestOutcomes:
         """64,000 bytes were 32,000 tokens: hits are worth nearly twice as many tokens as four bytes each would make."""
         fleet = a_fleet(A)
         fleet.release(book(fleet, a_request("a" * 1000), 0.0), Outcome(Ending.ANSWERED, prompt_tokens=32_000), 1.0)
-        (candidate,) = fleet.candidates(a_request("aaa"), 2.0)
+        (candidate,) = fleet.candidates(a_request("aaa").changed(prompt_tokens=100.0), 2.0)
 
         assert pytest.approx(2.04, abs=0.01) == fleet.bytes_per_token.ratio
         assert pytest.approx(3 * 31.3, abs=0.5) == candidate.hit_tokens
+
+    def test_no_more_is_predicted_than_there_is_of_the_prompt(self) -> None:
+        """How many tokens a block of text has is a guess; how many the prompt has may be known."""
+        fleet = a_fleet(A)
+        fleet.release(book(fleet, a_request("abc"), 0.0), ANSWERED, 1.0)
+        (candidate,) = fleet.candidates(a_request("abc").changed(prompt_tokens=5.0), 2.0)
+
+        assert (3, 5.0) == (candidate.hit_blocks, candidate.hit_tokens)
+
+    def test_a_cache_that_was_cleared_is_found_out_by_two_prompts(self) -> None:
+        """One that is gone may have been evicted: nothing is scaled down for it. With the next, all is gone."""
+        fleet = a_fleet(A)
+
+        def asked(letters: str, cached: int) -> None:
+            request = a_request(letters).changed(prompt_tokens=5000.0)
+            fleet.release(book(fleet, request, 0.0), Outcome(Ending.ANSWERED, 5000, cached), 1.0)
+
+        asked("abc", 0)
+        asked("xyz", 0)
+        assert {A: 3} == hits(fleet, "abc")
+        asked("abc", 0)
+        assert ({A: 3}, {A: 3}, 1.0) == (
+            hits(fleet, "abc"),
+            hits(fleet, "xyz"),
+            worker_of(fleet, A).shadow_accuracy.correction,
+        )
+        asked("xyz", 0)
+        assert ({}, {A: 3}, 1.0) == (
+            hits(fleet, "abc"),
+            hits(fleet, "xyz"),
+            worker_of(fleet, A).shadow_accuracy.correction,
+        )
 
     @pytest.mark.parametrize(
         ("cached_tokens", "service_s"), [(None, 1.01), (900, 0.11), (999, 0.011), (1000, 0.011), (5000, 0.011)]
