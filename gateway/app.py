@@ -203,6 +203,7 @@ def create_app(
         is_admin_apart=settings.admin.port is not None,
         probes=probes,
         cors_origins=settings.server.cors_origins,
+        compress_min_bytes=settings.server.compress_min_bytes,
     )
 
 
@@ -320,6 +321,7 @@ def _path(  # noqa: PLR0917  # in the order in which they are made
         persistence=_persistence(settings),
         tracers=rules.tracing.tracers,
         guarded=rules.guardrails.in_force,
+        max_concurrent_requests=settings.server.max_concurrent_requests,
     )
     kept_looks = KeptLooks(rules.tenancy.admission, looks, clock=outside.clock)
     return _Path(proxy, endings, disconnects, keep_alive, owners, kept_looks, bodies, reader, guard)

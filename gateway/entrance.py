@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from gateway.canonical_path import canonical, raw
+from gateway.compression import Compression
 from gateway.cors import Cors
 from gateway.endpoints.table import ENDPOINTS
 from gateway.headers import fields, request_id_of
@@ -29,13 +30,18 @@ class Gateway:
         is_admin_apart: bool,
         probes: App,
         cors_origins: Sequence[str] = (),
+        compress_min_bytes: int | None = None,
     ) -> None:
         """*admin* is served under *admin_prefix*, unless it *is_admin_apart*: then whoever asks for it has it."""
         self._api = api
         self._proxy = proxy
         self._admin = admin
         self._admin_prefix = admin_prefix
-        self._cors = Cors(self._serve, cors_origins) if cors_origins else None
+        self._around: App | None = None
+        if compress_min_bytes is not None:
+            self._around = Compression(self._serve, compress_min_bytes)
+        if cors_origins:
+            self._around = Cors(self._around or self._serve, cors_origins)
         self.admin: App | None = _named(admin) if is_admin_apart else None
         """For a port of its own."""
         self.probes = _named(probes)
@@ -45,8 +51,8 @@ class Gateway:
         """An ASGI application; no coroutine of its own, for all requests come this way."""
         if scope["type"] != "http":
             return self._api(scope, receive, send)
-        if self._cors is not None:
-            return self._cors(scope, receive, send)
+        if self._around is not None:
+            return self._around(scope, receive, send)
         return self._serve(scope, receive, send)
 
     def _serve(self, scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:

@@ -26,6 +26,7 @@
     |   +-- QuotaSpent          429 insufficient_quota + x-should-retry: false
     |   +-- HeadTooLarge        431, before there is a request
     +-- TooManyConnections      503 + retry-after, before there is a request
+    +-- AtCapacity              503 + retry-after: as many requests are served as may be at once
     +-- NoWorker                503 + retry-after: nobody is there to answer
     +-- QueueFull               503 + retry-after: the wait for a worker cannot fit
     |   +-- WaitsTooLong        never told: a fallback had better answer
@@ -269,6 +270,14 @@ class TooManyConnections(GatewayError):
     status = 503
     type = "service_unavailable_error"
     code = "too_many_connections"
+
+
+class AtCapacity(GatewayError):
+    """As many requests are being served as the settings allow."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "at_capacity"
 
 
 class NoWorker(GatewayError):

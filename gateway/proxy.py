@@ -10,6 +10,7 @@
 import asyncio
 import logging
 import random
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 
@@ -27,7 +28,7 @@ from gateway.downstream import Downstream, Send
 from gateway.endings import Endings
 from gateway.endpoints.endpoint import Endpoint
 from gateway.engine_fields import check_engine_fields
-from gateway.errors import GatewayError, ReplyBroken, Stopping, UpstreamError
+from gateway.errors import AtCapacity, GatewayError, ReplyBroken, Stopping, UpstreamError
 from gateway.exchange import Exchange
 from gateway.guardrails.guard import Guard
 from gateway.guardrails.guards import GuardedModels
@@ -69,7 +70,9 @@ class Proxy:
         persistence: Persistence = Persistence(),  # noqa: B008  # frozen
         tracers: Tracers = Tracers(),  # noqa: B008  # nobody changes this one: nothing is traced
         guarded: GuardedModels = GuardedModels(),  # noqa: B008  # nor this one: nothing is guarded
+        max_concurrent_requests: int | None = None,
     ) -> None:
+        """*max_concurrent_requests* of all callers together are served at once; None: any number."""
         self._admission = admission
         self._endpoints = endpoints
         self._models = models
@@ -84,6 +87,8 @@ class Proxy:
         self._chooser = Chooser(models, owners.peek)
         self._tracers = tracers
         self._guarded = guarded
+        self._most_running = sys.maxsize if max_concurrent_requests is None else max_concurrent_requests
+        self._running = 0
 
     def serves(self, path: str) -> bool:
         return path in self._endpoints
@@ -140,9 +145,14 @@ class Proxy:
         share = self._bodies.share()
         exchange.enter("authenticate")
         caller = self._admission.known(incoming, exchange) or await self._admission.caller(incoming, exchange)
+        if self._running >= self._most_running:  # asked of known callers only: strangers take no room
+            text = f"The gateway serves {self._most_running} requests already (server.max_concurrent_requests)"
+            raise AtCapacity(text, retry_after_s=1)
+        self._running += 1
         try:
             await self._serve_caller(exchange, endpoint, incoming, downstream, caller, share)
         finally:
+            self._running -= 1
             share.close()
 
     async def _serve_caller(  # noqa: PLR0917  # in the order in which they are known

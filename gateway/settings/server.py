@@ -56,6 +56,13 @@ class ServerSettings(Group):
         description="memory (RSS) above which new requests are answered 503 until it is below; null: 90 % of the "
         "container's limit, none without one",
     )
+    max_concurrent_requests: Count | None = Field(
+        default=None, description="completions served at once, of all callers; more are answered 503; null: no limit"
+    )
+    compress_min_bytes: Count | None = Field(
+        default=None,
+        description="whole answers of this size and more are compressed for clients that take zstd or gzip; null: none",
+    )
     max_connections: Count = Field(default=10_000, description="client connections open at once")
     max_connections_per_address: Count | None = Field(
         default=None,

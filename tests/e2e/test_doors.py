@@ -1,9 +1,11 @@
 """What callers meet before a model is chosen: base URLs as people type them, web pages, methods, servers' headers."""
 
+import asyncio
+
 import httpx
 import pytest
 
-from tests.e2e.stack import Stack, stack
+from tests.e2e.stack import Stack, quick, stack
 
 PAGE = "https://chat.example.com"
 CHAT = {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": "hi"}]}
@@ -115,3 +117,37 @@ async def test_an_answer_says_when_it_was_given_and_nothing_of_the_workers_serve
 
         assert [1] * 3 == [len(each.headers.get_list("date")) for each in answers]
         assert not any("server" in each.headers for each in answers)
+
+
+async def test_a_large_answer_is_compressed_where_the_settings_ask_for_it() -> None:
+    """For clients that take it; a stream never is."""
+    body = {"model": "tiny", "input": ["hi"] * 50}
+    zipping = {"accept-encoding": "gzip"}
+    async with stack(1, server={"compress_min_bytes": 500}) as running:
+        whole = await running.http.post("/v1/embeddings", json=body, headers=zipping)
+        plain = await running.http.post("/v1/embeddings", json=body, headers={"accept-encoding": "identity"})
+        stream = await running.http.post("/v1/chat/completions", json={**CHAT, "stream": True}, headers=zipping)
+
+        assert ("gzip", "Accept-Encoding") == (whole.headers["content-encoding"], whole.headers["vary"])
+        assert whole.json()["data"] == plain.json()["data"]
+        assert int(whole.headers["content-length"]) < int(plain.headers["content-length"])
+        assert "content-encoding" not in plain.headers
+        assert "content-encoding" not in stream.headers
+
+
+async def test_so_many_requests_are_served_at_once_and_no_more() -> None:
+    """The next one is told when to come back, and a place that is left is free again."""
+    options = quick(speed=1, tpot_ms=20)
+    limits = {"max_concurrent_requests": 1}
+    async with stack(1, options=options, server=limits) as running:
+        long = {**CHAT, "stream": True, "max_tokens": 500}
+        async with running.http.stream("POST", "/v1/chat/completions", json=long) as first:
+            await anext(first.aiter_raw())
+            refused = await running.http.post("/v1/chat/completions", json=CHAT)
+        async with asyncio.timeout(20):
+            while (await running.http.post("/v1/chat/completions", json=CHAT)).status_code == 503:
+                await asyncio.sleep(0.02)
+
+        error = refused.json()["error"]
+        assert (503, "at_capacity", "service_unavailable_error") == (refused.status_code, error["code"], error["type"])
+        assert "1" == refused.headers["retry-after"]

@@ -23,7 +23,7 @@ class Answering:
 
 
 class Site:
-    def __init__(self, *, is_admin_apart: bool = False) -> None:
+    def __init__(self, *, is_admin_apart: bool = False, **around: Any) -> None:
         self.api, self.proxy, self.admin = Answering("api"), Answering("proxy"), Answering("admin")
         self.gateway = Gateway(
             self.api,
@@ -32,6 +32,7 @@ class Site:
             admin_prefix="/admin/v1",
             is_admin_apart=is_admin_apart,
             probes=Answering("probes"),
+            **around,
         )
 
     async def ask(self, path: str, *, kind: str = "http", method: str = "GET", headers: Any = ()) -> dict[bytes, bytes]:
@@ -85,6 +86,14 @@ async def test_what_workers_answer_takes_post() -> None:
 
     assert (b"POST, OPTIONS", []) == (told[b"allow"], site.proxy.scopes)
     assert b"x-request-id" in told
+
+
+async def test_compression_and_other_origins_go_together() -> None:
+    """Around every server."""
+    site = Site(cors_origins=("*",), compress_min_bytes=1)
+    told = await site.ask("/v1/models", headers=[(b"origin", b"https://a.example"), (b"accept-encoding", b"gzip")])
+
+    assert (b"api", b"*") == (told[b"served-by"], told[b"access-control-allow-origin"])
 
 
 async def test_head_is_asked_for_as_get() -> None:
