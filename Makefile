@@ -11,7 +11,7 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test acceptance fuzz sdk-smoke lint bench peers replay report wheel clean
+.PHONY: run test test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test acceptance fuzz fuzz-bodies sdk-smoke lint bench peers replay report wheel clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -36,6 +36,12 @@ fuzz: $(VENV)/.test
 	$(PIP) install -c $(CONSTRAINTS) -e '.[test,fuzz]'
 	$(BIN)/pytest tests/fuzz tests/gateway/upstream/test_oracle.py --hypothesis-profile=fuzz -o timeout=1800
 	$(BIN)/python -m tests.fuzz
+	$(BIN)/python -m tests.fuzz.shapes --seconds $(FUZZ_S)
+
+# Bodies of hostile shape made by chance, to the real gateway, each judged by the time and memory that it takes.
+FUZZ_S ?= 300
+fuzz-bodies: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz.shapes --seconds $(FUZZ_S)
 
 wheel: $(VENV)/.test
 	rm -f dist/warmgate-*.whl
