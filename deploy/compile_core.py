@@ -50,6 +50,7 @@ REQUESTS = (
     "gateway/canonical_path.py",
     "gateway/cascade/cascade.py",
     "gateway/disconnects.py",
+    "gateway/answer_name.py",
     "gateway/downstream.py",
     "gateway/endings.py",
     "gateway/endpoints/endpoint.py",

@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from functools import lru_cache
 from typing import Any
 
+from gateway.answer_name import AnswerName, answer_name
 from gateway.backends.backend import Headers
 from gateway.endpoints.endpoint import Endpoint
 from gateway.endpoints.faults import fault_in
 from gateway.errors import GatewayError, MethodNotAllowed
 from gateway.exchange import Exchange
-from gateway.headers import UNBUFFERED, unbuffered
+from gateway.headers import UNBUFFERED, is_json, unbuffered
 from gateway.sse import Tail
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -26,6 +27,7 @@ class Downstream:
     """
 
     __slots__ = (
+        "_answer_name",
         "_comment",
         "_endpoint",
         "_exchange",
@@ -33,6 +35,7 @@ class Downstream:
         "_is_sending",
         "_is_whole",
         "_send",
+        "answers_as",
         "ended",
         "is_quiet",
         "started",
@@ -44,6 +47,7 @@ class Downstream:
         self._send = send
         self._exchange = exchange
         self._endpoint = endpoint
+        self._answer_name: AnswerName | None = None
         self._comment: asyncio.Task[Any] | None = None  # that is sending one
         self._is_sending = False
         self._is_whole = False  # the response has a length, in which nothing else has a place
@@ -56,6 +60,8 @@ class Downstream:
         """Nothing was written since somebody set this."""
         self.tail: Tail | None = None
         """Of the stream that is being passed on."""
+        self.answers_as: tuple[str, str] | None = None
+        """The model's name that the caller used and the one that workers use; None: answers keep what backends say."""
         self.stopped: GatewayError | None = None
         """The stream is to end with this, at its next event."""
 
@@ -72,6 +78,7 @@ class Downstream:
 
     async def start(self, status: int, headers: Headers) -> None:
         """Begin a stream. Where a keep-alive has begun it already, a comment tells who answers."""
+        self._settle_name()
         if await self._has_started():
             await self.write(b": x-warmgate-worker: %b\n\n" % _worker_of(self._exchange))
             return
@@ -86,6 +93,8 @@ class Downstream:
     def write(self, data: bytes, *, last: bool = False) -> Coroutine[Any, Any, None]:
         """Waits while the caller reads more slowly than the worker writes."""
         # Not a coroutine of its own: one more for every event of every stream would be felt.
+        if self._answer_name is not None:
+            data = self._answer_name.events(data)
         return self._put({"type": "http.response.body", "body": data, "more_body": not last}, last=last)
 
     async def answer(self, status: int, headers: Headers, body: bytes) -> None:
@@ -94,8 +103,18 @@ class Downstream:
             await self.write(self._endpoint.errors.event(fault_in(status, body), self._next_number), last=True)
             return
         self._is_whole = True
+        self._settle_name()
+        name, self._answer_name, self.answers_as = self._answer_name, None, None
+        if name is not None and status == 200 and is_json(headers):
+            body = name.whole(body)
         await self._start(status, [*headers, (b"content-length", b"%d" % len(body))])
         await self.write(body, last=True)
+
+    def _settle_name(self) -> None:
+        """It is known now who answers."""
+        if self.answers_as is not None:
+            asked, upstream_name = self.answers_as
+            self._answer_name = answer_name(asked, upstream_name, fell_back=self._exchange.fell_back)
 
     async def keep_alive(self) -> None:
         """A comment, so that nobody on the way takes a silent stream for a dead one.

@@ -128,16 +128,24 @@ class ContentBlocked(ClientError):
 
 
 class InvalidKey(ClientError):
-    """The caller brought no key, or one that is not known, expired or blocked."""
+    """The caller brought no key, or one that is not known, expired or blocked; *reason* says which, as a sentence.
+
+    The message begins with OpenAI's words: LiteLLM and others tell a wrong key from other faults by them.
+    """
 
     status = 401
+    type = "authentication_error"
     code = "invalid_api_key"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Incorrect API key provided. {reason}.")
 
 
 class Forbidden(ClientError):
     """The key is known and may not do this; *code* says what: model_not_allowed, source_not_allowed, ..."""
 
     status = 403
+    type = "permission_error"
 
     def __init__(self, message: str, *, code: str, param: str | None = None) -> None:
         super().__init__(message, param=param)

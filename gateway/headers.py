@@ -35,26 +35,25 @@ STEERING: Final = (
 to fetch a prompt: vLLM's, SGLang's, Dynamo's, llm-d's and AIBrix's. A caller's own never pass: the gateway chooses."""
 
 _STOPPED: Final = HOP_BY_HOP | CREDENTIALS | REPLACED
-_OURS: Final = frozenset(
+_FROM_BACKENDS: Final = frozenset(
     {
-        b"content-length",
-        b"server",
-        b"date",
-        b"request-id",
-        b"x-request-id",
-        b"x-warmgate-worker",
-        b"x-warmgate-model",
-        b"x-warmgate-rule",
-        b"x-warmgate-strategy",
-        b"x-warmgate-hit-blocks",
-        b"x-warmgate-hit-tokens",
-        *(
-            b"x-ratelimit-%b-%b" % (what, unit)
-            for what in (b"limit", b"remaining", b"reset")
-            for unit in (b"requests", b"tokens")
-        ),
+        b"cache-control",
+        b"content-disposition",
+        b"content-encoding",
+        b"content-language",
+        b"content-type",
+        b"etag",
+        b"last-modified",
+        b"openai-model",
+        b"openai-processing-ms",
+        b"openai-version",
+        b"retry-after",
+        b"server-timing",
     }
 )
+"""Headers of a backend's answer that reach the caller; no others do. A cookie, ``clear-site-data`` or ``location``
+would act on the gateway's own origin, ``server`` and ``via`` name what stands behind it, and ``x-warmgate-*`` and
+``x-ratelimit-*`` are the gateway's to say."""
 UNBUFFERED: Final[Headers] = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 """nginx collects an answer until it has 4 to 8 kB of it, unless the answer says that it must not."""
 _BUFFERING: Final = frozenset(name for name, _ in UNBUFFERED)
@@ -83,8 +82,8 @@ def upstream(headers: Headers, request_id: bytes, content_type: bytes) -> Header
 
 
 def downstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """A backend's headers as the caller gets them; the backend has removed its hop-by-hop headers."""
-    return [header for header in headers if header[0] not in _OURS]
+    """Return those of a backend's headers that the caller gets, see `_FROM_BACKENDS`; *headers* are in lower case."""
+    return [header for header in headers if header[0] in _FROM_BACKENDS]
 
 
 def unbuffered(headers: Headers) -> Headers:
@@ -96,6 +95,15 @@ def of_another_body(headers: Headers, content_type: bytes) -> Headers:
     """*headers* for a body of *content_type* that stands in place of the one that they came with."""
     kept = [header for header in headers if header[0] not in _OF_THE_BODY]
     return [*kept, (b"content-type", content_type)]
+
+
+def is_json(headers: Headers) -> bool:
+    """The body is JSON that can be read here."""
+    said = b""
+    for name, value in headers:
+        if name == b"content-type":
+            said = value
+    return said.split(b";", 1)[0].strip().lower() == b"application/json" and not is_compressed(headers)
 
 
 def is_compressed(headers: Headers) -> bool:

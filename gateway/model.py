@@ -83,6 +83,7 @@ class Model:
         max_output_tokens: int | None = None,
         allowed_engine_fields: frozenset[str] = frozenset(),
         allows_background: bool = False,
+        answers_as_asked: bool = True,
         division: Division | None = None,
         former: "Model | None" = None,
     ) -> None:
@@ -105,6 +106,8 @@ class Model:
         """Fields of an engine's own that callers may send, see `gateway.engine_fields`."""
         self.allows_background = allows_background
         """Teams may have responses generated in the background, where their tokens are not seen."""
+        self.answers_as_asked = answers_as_asked
+        """Answers name the model as the caller did; else as the worker does."""
         self.has_fleet = True
         """Workers may serve it, be they there or not; if not, nobody is waited for."""
         self.adapter: Placement | None = None

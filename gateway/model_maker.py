@@ -155,6 +155,7 @@ class ModelMaker:
             max_output_tokens=model.max_output_tokens,
             allowed_engine_fields=frozenset(model.allowed_engine_fields),
             allows_background=model.allow_background,
+            answers_as_asked=model.answer_model == "asked",
             division=division,
             former=None if former is None else former.model,
         )

@@ -175,6 +175,7 @@ class Proxy:
         else:
             model = await self._chosen(exchange, raw, body, incoming, caller)
         exchange.model, exchange.streams = model.name, body.streams
+        downstream.answers_as = (body.model, model.upstream_name) if model.answers_as_asked else None
         choice = exchange.choice
         self._admission.check_model(caller, body.model, model.name if choice is None else choice.route)
         if body.engine_fields:

@@ -167,14 +167,19 @@ _ANTHROPIC_TYPES: Mapping[int, str] = MappingProxyType(
 )
 
 
+_OPENAI_TYPES: Mapping[int, str] = MappingProxyType(
+    {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+)
+
+
 def _anthropic_type(fault: Fault) -> str:
     default = "invalid_request_error" if fault.status < 500 else "api_error"
     return _ANTHROPIC_TYPES.get(fault.status, default)
 
 
 def _openai_type(status: int) -> str:
-    if status == 429:
-        return "rate_limit_error"
+    if status in _OPENAI_TYPES:
+        return _OPENAI_TYPES[status]
     return "invalid_request_error" if status < 500 else "server_error"
 
 

@@ -166,6 +166,10 @@ class ModelSettings(Group):
         default=None,
         description="longest prompt and output together that its workers take; longer ones go to fallbacks",
     )
+    answer_model: Literal["asked", "backend"] = Field(
+        default="asked",
+        description="the model's name in answers: asked: as the request has it; backend: as the backend says",
+    )
     fallbacks: Annotated[tuple[FallbackSettings, ...], Field(strict=False)] = Field(
         default=(), description="answer in this order when no worker can"
     )

@@ -72,8 +72,8 @@ def test_connection_cannot_take_away_what_the_gateway_says() -> None:
     assert OURS == upstream([(b"connection", b"content-type, x-request-id")], b"r-1", b"application/json")
 
 
-def test_a_backends_headers_pass_down_but_for_those_of_the_gateway() -> None:
-    """A backend may be a gateway of the same kind: its decisions are not those that the caller should see."""
+def test_only_known_headers_of_a_backend_pass_down() -> None:
+    """A cookie would be the gateway's to the caller's browser, and a backend may be a gateway of the same kind."""
     given = [
         (b"content-type", b"text/event-stream"),
         (b"content-length", b"7"),
@@ -83,9 +83,13 @@ def test_a_backends_headers_pass_down_but_for_those_of_the_gateway() -> None:
         (b"x-warmgate-hit-blocks", b"9"),
         (b"x-warmgate-hit-tokens", b"144"),
         (b"x-engine", b"1"),
+        (b"set-cookie", b"session=1"),
+        (b"clear-site-data", b'"*"'),
+        (b"server", b"uvicorn"),
+        (b"retry-after", b"3"),
     ]
 
-    assert [(b"content-type", b"text/event-stream"), (b"x-engine", b"1")] == downstream(given)
+    assert [(b"content-type", b"text/event-stream"), (b"retry-after", b"3")] == downstream(given)
 
 
 def test_another_body_has_headers_of_its_own() -> None:

@@ -162,13 +162,15 @@ def error_code(caller: Caller) -> str | None:
 
 async def test_a_request_is_answered() -> None:
     """Status, the worker's headers and bytes, and what was decided."""
-    stage = Stage(a_model(Answers(200, WHOLE, headers=[(b"content-type", b"application/json"), (b"x-engine", b"1")])))
+    stage = Stage(
+        a_model(Answers(200, WHOLE, headers=[(b"content-type", b"application/json"), (b"openai-processing-ms", b"1")]))
+    )
     caller = await stage.ask(CHAT)
 
     assert (200, WHOLE) == (caller.status, caller.body)
     assert [
         (b"content-type", b"application/json"),
-        (b"x-engine", b"1"),
+        (b"openai-processing-ms", b"1"),
         (b"content-length", str(len(WHOLE)).encode()),
         (b"x-request-id", caller.headers[b"x-request-id"]),
         (b"x-warmgate-worker", b"a"),

@@ -61,8 +61,8 @@ async def test_a_change_is_logged_with_what_it_changed(audited: Audited) -> None
     assert {"timeouts.total_s": 100.0} == entry.before
     assert {
         "timeouts.total_s": 200.0,
-        "models[tiny].workers[http://b:1].url": "http://b:1",
-        "models[tiny].workers[http://b:1].id": "http://b:1",
+        "models[tiny].workers[worker-e6e6e25d].url": "http://b:1",
+        "models[tiny].workers[worker-e6e6e25d].id": "worker-e6e6e25d",
     } == entry.after
 
 
@@ -79,7 +79,7 @@ async def test_secrets_are_not_shown(audited: Audited) -> None:
     assert [] == [secret for secret in ("k-a", "k-b", "s-of-the-key", "hidden") if secret in shown]
     assert "redis://(secret)@r:6379/0" in shown
     assert {
-        "models[tiny].workers[http://a:1].api_key": "(another secret)",
+        "models[tiny].workers[worker-34e94dd0].api_key": "(another secret)",
         "teams[blue].keys[ci].secret": "(another secret)",
     } == entries[-1].after
 
@@ -118,7 +118,7 @@ async def test_what_changes_between_two_starts_is_logged(audited: Audited) -> No
     assert ("start", None) == (start.action, start.before)
     assert start.after is not None
     assert ("(secret)", 100.0) == (
-        start.after["models[tiny].workers[http://a:1].api_key"],
+        start.after["models[tiny].workers[worker-34e94dd0].api_key"],
         start.after["timeouts.total_s"],
     )
     assert [

@@ -49,15 +49,17 @@ async def client(*workers: Fake) -> AsyncIterator[httpx.AsyncClient]:
 
 async def test_a_response_is_told_as_its_worker_tells_it() -> None:
     """Status, body and headers, but for what belongs to the way they came."""
-    headers = [(b"content-type", b"application/json"), (b"x-engine", b"1"), (b"x-request-id", b"theirs")]
+    headers = [(b"content-type", b"application/json"), (b"openai-processing-ms", b"1"), (b"x-request-id", b"theirs")]
     worker = Answers(200, KEPT[:9], KEPT[9:], headers=headers)
     async with client(worker) as asking:
         response = await asking.get("/v1/responses/resp_1")
 
     assert (200, KEPT) == (response.status_code, response.content)
-    assert [(b"content-length", b"36"), (b"content-type", b"application/json"), (b"x-engine", b"1")] == sorted(
-        response.headers.raw
-    )
+    assert [
+        (b"content-length", b"36"),
+        (b"content-type", b"application/json"),
+        (b"openai-processing-ms", b"1"),
+    ] == sorted(response.headers.raw)
     assert worker.replies[0].closed
 
 

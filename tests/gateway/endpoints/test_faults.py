@@ -141,7 +141,7 @@ class TestNormalised:
             (DYNAMO, {"message": "Model not found: x", "type": "Not Found", "param": None, "code": None}),
             (
                 VLLM_UNAUTHORIZED,
-                {"message": "Unauthorized", "type": "invalid_request_error", "param": None, "code": None},
+                {"message": "Unauthorized", "type": "authentication_error", "param": None, "code": None},
             ),
             ((b"", 429), {"message": "The worker answered 429 Too Many Requests", "type": "rate_limit_error"}),
             ((b"", 500), {"message": "The worker answered 500 Internal Server Error", "type": "server_error"}),

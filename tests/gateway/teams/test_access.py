@@ -60,11 +60,12 @@ def header_of(headers: Mapping[str, str]) -> Callable[[bytes], str | None]:
 
 
 def why(desk: Desk, **arguments: str) -> str:
-    """What a caller that is refused with 401 is told."""
+    """The reason that a caller gets with 401, behind the words by which clients know that its key is at fault."""
     with pytest.raises(InvalidKey) as refused:
         desk.asks(**arguments)
     assert (401, "invalid_api_key") == (refused.value.status, refused.value.code)
-    return refused.value.message
+    assert refused.value.message.startswith("Incorrect API key provided. ")
+    return refused.value.message.removeprefix("Incorrect API key provided. ").removesuffix(".")
 
 
 @pytest.mark.parametrize(
