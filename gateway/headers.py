@@ -15,7 +15,7 @@ REPLACED = frozenset(
 )
 """Said anew on the way up. Compression is not asked for: usage is read in passing. Bodies go on decompressed."""
 
-STEERING: Final = (
+STEERING: Final[tuple[bytes, ...]] = (
     b"x-data-parallel-",
     b"x-dynamo-",
     b"x-override-",

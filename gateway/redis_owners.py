@@ -3,14 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 
-import msgspec
-
-from gateway.response_owners import Owner
+from gateway.response_owners import Owner, owner_in, row_of
 from gateway.storage.redis_link import RedisLink
 
 _PREFIX = "warmgate:response:"
 """Each response is a key of its own, so a cluster spreads them."""
-_decode = msgspec.json.Decoder(Owner).decode
 
 
 class RedisOwners:
@@ -23,7 +20,7 @@ class RedisOwners:
     async def find(self, digest: str) -> Owner | None:
         """See `OwnerStore.find`."""
         raw = await self._link.ask(lambda client: client.get(_PREFIX + digest))
-        return None if raw is None else _decode(raw)
+        return None if raw is None else owner_in(raw)
 
     async def keep(self, owners: Mapping[str, Owner]) -> Mapping[str, Owner]:
         """See `OwnerStore.keep`."""
@@ -32,7 +29,7 @@ class RedisOwners:
 
     async def _kept(self, digest: str, owner: Owner) -> Owner | None:
         """Who has it already; None: *owner* has it from now on, or had it."""
-        value = msgspec.json.encode(owner)
+        value = row_of(owner)
         key = _PREFIX + digest
         if await self._link.ask(lambda client: client.set(key, value, nx=True, ex=self._lifetime_s)):
             return None

@@ -20,6 +20,7 @@ BATCH: Final = 64
 AGAIN_S: Final = 1.0
 """Between two attempts to write to a store that is away."""
 
+_decode_row = msgspec.json.Decoder(tuple[str, str, str | None, str]).decode
 _is_plain = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:~-]{0,255}").fullmatch
 
 
@@ -31,6 +32,17 @@ class Owner(msgspec.Struct, frozen=True):
     """Whose it is; None where there are no teams."""
     asked: str = ""
     """The name that the model was asked for by: a key may be allowed that alone. Empty: the configured one."""
+
+
+def row_of(owner: Owner) -> bytes:
+    """*owner* as stores keep it."""
+    return msgspec.json.encode((owner.model, owner.worker, owner.team, owner.asked))
+
+
+def owner_in(row: bytes | str) -> Owner:
+    """What `row_of` has made of an owner. By a tuple: compiled, a Struct loses the types that it is decoded by."""
+    model, worker, team, asked = _decode_row(row)
+    return Owner(model, WorkerId(worker), team, asked)
 
 
 class OwnerStore(Protocol):

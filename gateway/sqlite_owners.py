@@ -3,9 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Mapping
 
-import msgspec
-
-from gateway.response_owners import Owner
+from gateway.response_owners import Owner, owner_in, row_of
 from gateway.storage.sqlite_file import SqliteFile
 
 _TABLES = (
@@ -14,7 +12,6 @@ _TABLES = (
     " (place INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE, owner BLOB, until REAL)",
     "CREATE INDEX IF NOT EXISTS response_owners_until ON response_owners (until)",
 )
-_decode = msgspec.json.Decoder(Owner).decode
 
 
 class SqliteOwners:
@@ -56,7 +53,7 @@ class SqliteOwners:
                 if earlier is not None:
                     kept[digest] = earlier
                     continue
-                row = (digest, msgspec.json.encode(owner), now + self._lifetime_s)
+                row = (digest, row_of(owner), now + self._lifetime_s)
                 place = connection.execute(
                     "INSERT INTO response_owners (id, owner, until) VALUES (?, ?, ?)", row
                 ).lastrowid
@@ -76,4 +73,4 @@ class SqliteOwners:
     def _found(self, connection: sqlite3.Connection, digest: str) -> Owner | None:
         query = "SELECT owner FROM response_owners WHERE id = ? AND until > ?"
         row = connection.execute(query, (digest, self._wall_clock())).fetchone()
-        return None if row is None else _decode(row[0])
+        return None if row is None else owner_in(row[0])
