@@ -344,12 +344,13 @@ def _seen(exchange: Exchange, account: Account, aborted: float | None) -> Tokens
         return Tokens(exchange.usage.prompt_tokens, exchange.usage.cached_tokens or 0, exchange.usage.completion_tokens)
     prompt = round(exchange.prompt_tokens)
     if exchange.streams:
-        completion: float = exchange.streamed_events
+        completion = float(exchange.streamed_events)
     else:
         reservation = account.reservation
         generated = None if aborted is None else _generated(exchange, account, aborted)
         completion = reservation.expected.completion if generated is None else generated * reservation.choices
-        completion = exchange.estimated_tokens = int(min(completion, reservation.most_completion) + 0.5)
+        exchange.estimated_tokens = int(min(completion, reservation.most_completion) + 0.5)
+        completion = float(exchange.estimated_tokens)
     return Tokens(prompt, min(prompt, int(exchange.hit_tokens)), completion)
 
 

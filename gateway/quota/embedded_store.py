@@ -46,7 +46,8 @@ class EmbeddedQuotaStore(Desk):
 
     A kill of the process loses what was not written: entries of the last `BATCH_S`, and what requests that ended in it
     used beyond their estimates. Requests that were in flight have no entry, as they died with the process and got no
-    whole answer; their estimates stay counted. A clean end loses nothing.
+    whole answer; what was likely of them stays counted, and what budgets had reserved beyond that is given back by the
+    next process (`marks.reclaim`). A clean end loses nothing.
 
     `run` must be running: it is what writes.
     """
@@ -64,6 +65,8 @@ class EmbeddedQuotaStore(Desk):
         self._meters = Meters(alert=marks.NEVER)
         self._dirty: dict[Meter, None] = {}
         """Whose mark is due, in the order in which they became so."""
+        self._changed: dict[Meter, None] = {}
+        """Of which the file does not know what requests that run have reserved and will hardly use."""
         self._entries: list[Draft] = []
         self._most_rows = BATCH_ENTRIES
         self._waiting: list[asyncio.Future[None]] = []
@@ -86,6 +89,7 @@ class EmbeddedQuotaStore(Desk):
 
         def read(connection: sqlite3.Connection) -> None:
             marks.create(connection)
+            marks.reclaim(connection, now)
             self._meters.restore(marks.read(connection, now))
 
         await self._file.run(read)
@@ -126,6 +130,7 @@ class EmbeddedQuotaStore(Desk):
             if any(seat.meter.value > seat.meter.mark for seat in seats.each):
                 meters.give_back(taken, one=0.0, prompt=0.0, completion=0.0, both=0.0, usd=0.0)
                 return None  # somebody has to wait for the mark
+        self._note_changed_of(seats)
         return seats.granted
 
     def give_back(
@@ -135,6 +140,9 @@ class EmbeddedQuotaStore(Desk):
         if meters.give_back(taken, one=one, prompt=prompt, completion=completion, both=both, usd=usd):
             if meters.alerted:
                 self._note_alerted()
+            seats = taken.seats
+            if seats is not None:
+                self._note_changed_of(seats)
             self._add(entry)
 
     async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
@@ -144,8 +152,10 @@ class EmbeddedQuotaStore(Desk):
         return decision
 
     def settle(self, team: str, reservation: str, charges: Sequence[Charge], entry: Draft) -> None:  # noqa: ARG002
-        if self._meters.settle(reservation, charges) is None:
+        held = self._meters.settle(reservation, charges)
+        if held is None:
             return
+        self._note_changed(held.meters)
         if self._meters.alerted:
             self._note_alerted()
         self._add(entry)
@@ -183,7 +193,27 @@ class EmbeddedQuotaStore(Desk):
 
     def _decided(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
         now = self._clock()
-        return self._meters.reserve(team, reservation, charges, now, until=now + self._lease_s, lost=lost)
+        decision = self._meters.reserve(team, reservation, charges, now, until=now + self._lease_s, lost=lost)
+        held = self._meters.held(reservation)
+        if held is not None:
+            self._note_changed(held.meters)
+        return decision
+
+    def _note_changed(self, meters: Sequence[Meter]) -> None:
+        """The file is to know, with the next batch, what of them will hardly be used."""
+        for meter in meters:
+            if meter.unlikely != meter.noted:
+                self._changed[meter] = self._dirty[meter] = None
+        if self._changed and self._timer is None:
+            self._set_timer(BATCH_S)
+
+    def _note_changed_of(self, seats: Seats) -> None:
+        """As `_note_changed`, of the meters that *seats* are of."""
+        for seat in seats.each:
+            if seat.period and seat.meter.unlikely != seat.meter.noted:
+                self._changed[seat.meter] = self._dirty[seat.meter] = None
+        if self._changed and self._timer is None:
+            self._set_timer(BATCH_S)
 
     def _needed(self, reservation: str) -> list[tuple[Meter, float]]:
         """Of meters that were alerted: those that went beyond their marks, and how far *reservation* made them go."""
@@ -258,7 +288,7 @@ class EmbeddedQuotaStore(Desk):
 
     async def _write(self) -> bool:
         """Write what is due, until nobody waits; False: the file cannot be written."""
-        while self._waiting or self._dirty or self._entries or self._removes_ended:
+        while self._waiting or self._dirty or self._changed or self._entries or self._removes_ended:
             if not await self._write_batch():
                 self._restart_timer(RETRY_S)
                 return False
@@ -270,10 +300,11 @@ class EmbeddedQuotaStore(Desk):
 
     async def _write_batch(self) -> bool:
         now = self._clock()
-        due = [(meter, marks.mark_of(meter, now)) for meter in self._dirty if not meter.is_past]
-        self._dirty.clear()
+        due = self._due(now)
         entries = self._entries[: self._most_rows]
         waiting, self._waiting = self._waiting, []
+        changed = [(meter, meter.unlikely) for meter in self._changed if not meter.is_past]
+        self._changed.clear()
         removes, self._removes_ended = self._removes_ended, False
 
         def act(connection: sqlite3.Connection) -> None:
@@ -281,13 +312,15 @@ class EmbeddedQuotaStore(Desk):
                 marks.remove_ended(connection, now)
             if due:
                 marks.write(connection, [marks.state_of(meter, mark) for meter, mark in due])
+            if changed:
+                marks.note_unlikely(connection, [marks.unlikely_of(meter, units) for meter, units in changed])
             if entries:
                 self._book(connection, [entry() for entry in entries])
 
         try:
             await self._file.run(act)
         except Exception as fault:  # noqa: BLE001  # whatever it is, the next request needs its mark
-            self._dirty = dict.fromkeys(meter for meter, _ in due) | self._dirty
+            self._put_back(due, changed)
             self._removes_ended = removes
             if entries and not isinstance(fault, StoreAway):
                 self._waiting = waiting + self._waiting
@@ -295,8 +328,7 @@ class EmbeddedQuotaStore(Desk):
                 return True
             self._fail(waiting, fault)
             return False
-        for meter, mark in due:
-            marks.put(meter, mark)
+        _note_written(due, changed)
         del self._entries[: len(entries)]
         self._most_rows = min(2 * self._most_rows, BATCH_ENTRIES)
         if self._is_failing:
@@ -306,6 +338,20 @@ class EmbeddedQuotaStore(Desk):
             if not done.done():  # its request may have gone away
                 done.set_result(None)
         return True
+
+    def _due(self, now: float) -> list[tuple[Meter, float]]:
+        """The next marks of those whose marks are due."""
+        due = [(meter, marks.mark_of(meter, now)) for meter in self._dirty if not meter.is_past]
+        self._dirty.clear()
+        for meter, mark in due:
+            if mark < meter.mark:  # from now on: what is granted meanwhile is not to pass what will stand there
+                marks.put(meter, mark)
+        return due
+
+    def _put_back(self, due: Sequence[tuple[Meter, float]], changed: Sequence[tuple[Meter, float]]) -> None:
+        """These could not be written."""
+        self._dirty = dict.fromkeys(meter for meter, _ in due) | self._dirty
+        self._changed = dict.fromkeys(meter for meter, _ in changed) | self._changed
 
     def _leave_out(self, entries: Sequence[Draft], fault: Exception) -> None:
         """The ledger does not take one of *entries*: find out which, and go on without it."""
@@ -346,3 +392,11 @@ class EmbeddedQuotaStore(Desk):
         if self._timer is not None:
             self._timer.cancel()
         self._set_timer(wait_s)
+
+
+def _note_written(due: Sequence[tuple[Meter, float]], changed: Sequence[tuple[Meter, float]]) -> None:
+    """These marks, and what is unlikely, stand in the file."""
+    for meter, mark in due:
+        marks.put(meter, mark)
+    for meter, units in changed:
+        meter.noted = units

@@ -48,11 +48,38 @@ def create(connection: sqlite3.Connection) -> None:
         "period TEXT NOT NULL, ends REAL NOT NULL, PRIMARY KEY (team, limit_id)) WITHOUT ROWID"
     )
 
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS quota_unlikely (team TEXT NOT NULL, limit_id TEXT NOT NULL, period TEXT NOT NULL, "
+        "units REAL NOT NULL, ends REAL NOT NULL, PRIMARY KEY (team, limit_id)) WITHOUT ROWID"
+    )
+
 
 def read(connection: sqlite3.Connection, now: float) -> list[MeterState]:
     """Those that say anything at *now*."""
     rows = connection.execute("SELECT team, limit_id, value, period, ends FROM quota_mark WHERE ends > ?", (now,))
     return [MeterState(*row) for row in rows]
+
+
+def reclaim(connection: sqlite3.Connection, now: float) -> None:
+    """Lower the marks of periods by what requests of a former process had reserved, and have hardly used."""
+    connection.execute(
+        "UPDATE quota_mark SET value = max(0, value - (SELECT units FROM quota_unlikely AS u WHERE u.team = "
+        "quota_mark.team AND u.limit_id = quota_mark.limit_id AND u.period = quota_mark.period)) WHERE ends > ? AND "
+        "EXISTS (SELECT 1 FROM quota_unlikely AS u WHERE u.team = quota_mark.team AND u.limit_id = "
+        "quota_mark.limit_id AND u.period = quota_mark.period)",
+        (now,),
+    )
+    connection.execute("DELETE FROM quota_unlikely")
+
+
+def note_unlikely(connection: sqlite3.Connection, rows: Iterable[tuple[str, str, str, float, float]]) -> None:
+    """What would have to be reclaimed: team, limit, period, units, and when the period ends."""
+    connection.executemany(
+        "INSERT INTO quota_unlikely (team, limit_id, period, units, ends) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (team, limit_id) DO UPDATE SET period = excluded.period, units = excluded.units, "
+        "ends = excluded.ends",
+        rows,
+    )
 
 
 def write(connection: sqlite3.Connection, states: Iterable[MeterState]) -> None:
@@ -68,12 +95,19 @@ def write(connection: sqlite3.Connection, states: Iterable[MeterState]) -> None:
 def replace(connection: sqlite3.Connection, states: Sequence[MeterState]) -> None:
     """*states*, and no others."""
     connection.execute("DELETE FROM quota_mark")
+    connection.execute("DELETE FROM quota_unlikely")
     write(connection, states)
 
 
 def remove_ended(connection: sqlite3.Connection, now: float) -> None:
     """What says nothing any more at *now*: buckets that are full, periods that are over."""
     connection.execute("DELETE FROM quota_mark WHERE ends <= ?", (now,))
+    connection.execute("DELETE FROM quota_unlikely WHERE ends <= ?", (now,))
+
+
+def unlikely_of(meter: Meter, units: float) -> tuple[str, str, str, float, float]:
+    """The row of *meter*, *units* of whose value will hardly be used."""
+    return meter.team, meter.limit.id, meter.period, units, meter.ends
 
 
 def state_of(meter: Meter, mark: float) -> MeterState:

@@ -30,9 +30,11 @@ class Meter:
         "left",
         "limit",
         "mark",
+        "noted",
         "period",
         "team",
         "unit_s",
+        "unlikely",
         "value",
     )
 
@@ -57,6 +59,10 @@ class Meter:
         """It is found no more: it is past, or nobody used it."""
         self.alert = math.inf if self.is_concurrent else alert
         """Once *value* is above, the meter stands in `Meters.alerted`: for whoever keeps a copy."""
+        self.unlikely = 0.0
+        """Of *value*, what requests that run have reserved beyond what they are likely to use."""
+        self.noted = 0.0
+        """What the copy says of that, for its keeper."""
         self.mark = self.alert
         """What the copy says, for its keeper."""
 

@@ -109,8 +109,10 @@ class Meters:
                 return self._refusal(team, charges, now)
             levels.append(Level(meter.left, meter.full_in_s if meter.is_rate else charge.period_left_s))
             found.append(meter)
-        for meter in found:
+        # Of one length; strict would take twice as long.
+        for meter, charge in zip(found, charges):  # noqa: B905
             value = meter.value = meter.granted
+            meter.unlikely += charge.units - charge.likely
             if value > meter.alert:
                 self.alerted.append(meter)
         self._held[reservation] = Held(team, charges, found, until, lost)
@@ -124,6 +126,8 @@ class Meters:
         for seat in seats.each:
             meter = seat.meter
             value = meter.value = meter.granted
+            if seat.period:
+                meter.unlikely += taken.unlikely(seat.what)
             if value > meter.alert:
                 self.alerted.append(meter)
         taken.is_held = True
@@ -152,6 +156,8 @@ class Meters:
                 more = one - 1.0
             else:
                 more = prompt - taken.prompt if what == PROMPT else completion - taken.completion
+            if seat.period:
+                meter.unlikely -= taken.unlikely(what)
             value = meter.value = meter.value + (more * seat.unit_s if meter.is_rate else more)
             if value > meter.alert:
                 self.alerted.append(meter)
@@ -179,6 +185,7 @@ class Meters:
             if meter.is_concurrent:
                 meter.value -= reserved.units
                 continue
+            meter.unlikely -= reserved.units - reserved.likely
             more = used.units - reserved.units
             value = meter.value + (more * (60.0 / reserved.limit.amount) if meter.is_rate else more)
             meter.value = value

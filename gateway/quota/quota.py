@@ -393,7 +393,7 @@ class Quota:
         scoped, charge = plan.scoped[refused.binding], charges[refused.binding]
         limit, left, units = scoped.limit, refused.levels[refused.binding].remaining, charge.units
         if not scoped.measure.startswith("usd"):  # a part of a token is of no use, and looks like a fault
-            left, units = math.floor(left + DIGIT), math.ceil(units - DIGIT)
+            left, units = float(math.floor(left + DIGIT)), float(math.ceil(units - DIGIT))
         asked = f"Limit {number(limit.amount)}, Remaining {number(left)}, Requested {number(units)}."
         never = math.isinf(refused.wait_s)
         error: RateLimited | QuotaSpent
@@ -445,12 +445,12 @@ def _fit(reservation: Reservation, model: Metered, charges: Sequence[Charge], re
         else:
             completion = min(completion, expected.completion * (charge.limit.amount - least.units) / of_answer)
     is_shortened = longest < most
-    longest = math.floor(longest)
-    completion = min(math.floor(completion), longest)
+    longest = float(math.floor(longest))
+    completion = min(float(math.floor(completion)), longest)
     if completion < 1 or (is_shortened and reservation.exposure.shortened):
         reservation.expect(expected.prompt, expected.cached, expected.completion, most)
         return False
-    reservation.expect(expected.prompt, expected.cached, float(completion), float(longest))
+    reservation.expect(expected.prompt, expected.cached, completion, longest)
     if is_shortened:
         reservation.is_shortened = True
         reservation.exposure.shortened += 1

@@ -144,6 +144,10 @@ class Taken:
             return self.most_both
         return self.prompt if what == PROMPT else self.completion
 
+    def unlikely(self, what: int) -> float:
+        """Of what a budget has reserved, that will hardly be used."""
+        return self.usd - self.likely_usd if what == USD else self.most_both - self.both
+
     def __call__(self) -> Entry:
         """What is to be booked should it never be settled: it is a `Draft`."""
         raise NotImplementedError

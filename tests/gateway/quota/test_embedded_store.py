@@ -20,20 +20,22 @@ import pytest
 
 from gateway.errors import StoreAway
 from gateway.ledger.entry import Entry
+from gateway.ledger.price import Price
 from gateway.quota import embedded_store, marks
 from gateway.quota.embedded_store import EmbeddedQuotaStore
 from gateway.quota.limit import Charge, Granted, Level, Limit, Refused
 from gateway.quota.meters import MeterState
-from gateway.quota.output_length import Lengths
-from gateway.quota.plan import Calendar, Metered, Plan
-from gateway.quota.quota import Exposure, Reservation
+from gateway.quota.output_length import Lengths, OutputLengths
+from gateway.quota.plan import Calendar, Metered, Plan, Plans
+from gateway.quota.quota import Ask, Exposure, Quota, Reservation
 from gateway.quota.seats import BOTH, DAY, NEVER, ONE, USD, Counted, Seats, Taken
 from gateway.storage.sqlite_file import SqliteFile
+from gateway.teams.limits import Limits
 from tests.contracts.embedded_quota import EmbeddedStage, book, booked, create_book
 from tests.contracts.quota_stage import LEASE_S, PATIENCE_S, cancelled
 from tests.gateway.quota import killed_gateway
 from tests.gateway.quota.books import Books
-from tests.gateway.quota.examples import BUDGET, DAY_S, NOW, REQUESTS, SLOTS, TOKENS, entry, usd
+from tests.gateway.quota.examples import BUDGET, DAY_S, NOW, REQUESTS, SLOTS, TOKENS, caller, entry, usd
 
 T = TypeVar("T")
 
@@ -157,6 +159,43 @@ async def test_a_kill_costs_no_more_than_a_step_of_the_mark(stage: EmbeddedStage
     tokens, budget = answer.levels
     assert 45.0 - 1e-3 <= tokens.remaining <= 50.0 + 1e-3
     assert 0.499 - 1e-9 <= budget.remaining <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+async def test_a_kill_gives_back_what_budgets_had_reserved_beyond_what_was_likely(
+    stage: EmbeddedStage, kills: int
+) -> None:
+    """Of a request that ran; what was used is not given back, nor anything twice."""
+    most = Charge(BUDGET, 0.5, "2026-11-18", DAY_S / 2, 0.1)
+    await stage.store.reserve("blue", "runs", [most], partial(entry, "lost"))
+    await stage.store.reserve("blue", "ended", [most], partial(entry, "lost"))
+    stage.store.settle("blue", "ended", [usd(0.3)], partial(entry, "ended"))
+    await stage.booked()
+    for _ in range(kills):
+        await stage.die()
+
+    (spent,) = await stage.store.spent("blue", [usd(0.0)])
+    assert 0.4 <= spent <= 0.4 + 2 * marks.PERIOD_SHARE
+
+
+async def test_what_runs_by_numbers_is_given_back_after_a_kill_too(stage: EmbeddedStage) -> None:
+    model = Metered("tiny", Price.per_million(input_usd=0.0, cached_input_usd=0.0, output_usd=1000.0).cost_usd)
+    plans = Plans(burst=0.1, cached_weight=0.1, calendar=Calendar(UTC))
+    lengths = OutputLengths(default=100.0)
+    quota = Quota(stage.store, plans, lengths=lengths, clock=lambda: NOW, time_zone=UTC)
+    who = caller(team=Limits(usd_per_day=1.0, tokens_per_day=10_000))
+    for _ in range(3):
+        ask = Ask(0.0, max_tokens=300)
+        if quota.reserve_at_once(who, model, ask, lambda _: entry("lost")) is None:  # it waits for its mark
+            await quota.reserve(who, model, ask, lambda _: entry("lost"))
+    await stage.store.reserve("red", "a", [], partial(entry, "lost"))
+    stage.store.settle("red", "a", [], partial(entry, "a"))
+    await stage.booked()
+    await stage.die()
+    tokens = Charge(Limit("team:blue/tokens_per_day", "period", 10_000.0), 0.0, "2026-11-18", DAY_S / 2)
+
+    spent = await stage.store.spent("blue", [usd(0.0), tokens])
+    assert [0.3, 300.0] == pytest.approx(spent, rel=0.05)
 
 
 async def test_what_is_nobodys_any_more_is_settled_and_booked(stage: EmbeddedStage) -> None:
