@@ -383,6 +383,8 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             parts.fleet.models,
             lambda: followed.live.configured,
             reload,
+            add_worker=followed.live.add,
+            remove_worker=followed.live.remove,
             draining=parts.fleet.draining,
             budgets=tenancy.budgets,
         ),

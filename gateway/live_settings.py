@@ -9,11 +9,14 @@ from functools import partial
 
 from gateway.discovery.discovery import Discovery
 from gateway.discovery.source import Source, sources_of
-from gateway.errors import StoreAway
+from gateway.errors import Conflict, StoreAway, UnknownModel, UnknownWorker
 from gateway.reloads import Outcome, Reloaded, Reloads
 from gateway.settings import Settings, SettingsError, WorkerSettings, applicable, with_found
 
 _log = logging.getLogger(__name__)
+
+MAX_ADDED = 1000
+"""Workers that administrators may add to one gateway."""
 
 Workers = tuple[WorkerSettings, ...]
 OnRefused = Callable[[Sequence[str]], None]
@@ -63,6 +66,8 @@ class LiveSettings:
         self._discover = discover
         self._reloads = reloads
         self._searches: dict[Source, _Search] = {}
+        self._added: dict[str, Workers] = {}
+        """Workers that an administrator has added to this gateway, by model."""
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -101,6 +106,62 @@ class LiveSettings:
             self._reloads.count("refused")
             _log.exception("the configuration is not taken, nothing has changed")
             return Reloaded("refused", ("The log says why.",))
+
+    # ---- workers that an administrator adds
+
+    def add(self, model: str, worker: WorkerSettings) -> None:
+        """Have *worker* serve *model*, beside those that are listed and found. It outlives reloads, not the process.
+
+        Raises:
+            UnknownModel: there is no such model.
+            Conflict: it contradicts other workers, or as many as may have been added already.
+        """
+        if model not in {each.name for each in self._configured.models}:
+            raise UnknownModel(f"The model {model[:100]!r} is not configured; aliases do not count here", param="model")
+        if sum(map(len, self._added.values())) >= MAX_ADDED:
+            raise Conflict(f"{MAX_ADDED} workers were added already: list more in the settings")
+        self._have({**self._added, model: (*self._added.get(model, ()), worker)})
+
+    def remove(self, model: str, worker: str) -> None:
+        """Undo what `add` did; requests that the worker has go on.
+
+        Raises:
+            UnknownWorker: no such worker was added.
+        """
+        added = self._added.get(model, ())
+        left = tuple(each for each in added if each.id != worker)
+        if len(left) == len(added):
+            text = f"No worker {worker[:200]!r} was added to the model {model[:100]!r}: others are listed or found"
+            raise UnknownWorker(text, param="worker")
+        self._have({**self._added, model: left})
+
+    def _have(self, added: dict[str, Workers]) -> None:
+        former, self._added = self._added, added
+        taken = {source: search.taken or () for source, search in self._searches.items()}
+        try:
+            self._take(self._whole(self._configured, taken, is_strict=True))
+        except SettingsError as fault:
+            self._added = former
+            raise Conflict(f"The worker cannot be added: {' '.join(fault.sentences)}") from None
+        except BaseException:
+            self._added = former
+            raise
+
+    def _whole(self, settings: Settings, sets: Mapping[Source, Workers], *, is_strict: bool = False) -> Settings:
+        """Return *settings* with the workers of *sets*, and those that were added.
+
+        An added one that stands somewhere else as well is left out there, unless *is_strict*.
+
+        Raises:
+            SettingsError: they contradict each other.
+        """
+        found = _by_model(sets)
+        others = {worker.url for model in settings.models for worker in model.workers}
+        others |= {worker.url for workers in found.values() for worker in workers}
+        for model, added in self._added.items():
+            more = [worker for worker in added if is_strict or worker.url not in others]
+            found[model] = [*found.get(model, ()), *more]
+        return with_found(settings, found)
 
     # ---- the configuration
 
@@ -157,9 +218,9 @@ class LiveSettings:
         last = {source: search.last for source, search in searches.items()}
         taken = {source: search.last if search.taken is None else search.taken for source, search in searches.items()}
         try:
-            sets, whole = last, with_found(settings, _by_model(last))
+            sets, whole = last, self._whole(settings, last)
         except SettingsError:
-            sets, whole = taken, with_found(settings, _by_model(taken))
+            sets, whole = taken, self._whole(settings, taken)
         self._take(whole)
         self._configured = settings
         for source, search in searches.items():
@@ -224,10 +285,10 @@ class LiveSettings:
             SettingsError: of *taken*: neither can be.
         """
         try:
-            self._take(with_found(self._configured, _by_model(taken)))
+            self._take(self._whole(self._configured, taken))
         except SettingsError as fault:
             try:
-                self._take(with_found(self._configured, _by_model(last)))
+                self._take(self._whole(self._configured, last))
             except SettingsError:
                 raise fault from None
             return last

@@ -316,3 +316,42 @@ async def test_a_change_of_the_file_is_in_the_audit_log(tmp_path: Path) -> None:
     assert 0.2 == between["after"]["queue.low_share"]
     assert "blue" == between["before"]["teams[blue].name"]
     assert "s-of-ci-1" not in str((changed, key, team, start, between))
+
+
+async def test_a_worker_is_added_and_removed_by_the_admin_api(tmp_path: Path) -> None:
+    """It serves at once, outlives a reload, and is gone when it is removed; only what was added can be."""
+    keys = [{"role": role, "secret": f"s-of-{role}"} for role in ("owner", "operator")]
+    groups = {"admin": {"keys": keys}}
+
+    async def ask(gateway: Live, method: str, who: str = "owner", **more: Any) -> httpx.Response:
+        return await gateway.http.request(method, "/admin/v1/workers", headers={"x-api-key": f"s-of-{who}"}, **more)
+
+    async with serving(quick()) as first, serving(quick()) as second, live(tmp_path, [first], **groups) as gateway:
+        body = {"model": "tiny", "url": second, "id": "b"}
+        refused = [
+            await ask(gateway, "POST", "operator", json=body),
+            await ask(gateway, "POST", json=body | {"model": "big"}),
+            await ask(gateway, "POST", json=body | {"url": first}),
+            await ask(gateway, "POST", json=body | {"url": second.replace("http://", "http://me:secret@")}),
+            await ask(gateway, "POST", json=body | {"url": "file:///etc/passwd"}),
+        ]
+        added = await ask(gateway, "POST", json=body)
+        again = await ask(gateway, "POST", json=body)
+        await gateway.until(a="up", b="up")
+        gateway.configure([first], model={"aliases": ["gpt-4o"]}, **groups)
+        await gateway.outcome("applied")
+        after_reload = await gateway.workers()
+        not_added = await ask(gateway, "DELETE", params={"model": "tiny", "worker": "a"})
+        removed = await ask(gateway, "DELETE", params={"model": "tiny", "worker": "b"})
+        left = await gateway.workers()
+        log = await gateway.http.get("/admin/v1/audit", headers={"x-api-key": "s-of-owner"})
+
+    assert [403, 404, 409, 400, 400] == [each.status_code for each in refused]
+    assert "secret" not in refused[3].text
+    assert (201, 409) == (added.status_code, again.status_code)
+    assert ["b"] == [each["worker"] for each in added.json()["workers"]]
+    assert {"a": "up", "b": "up"} == after_reload
+    assert (404, 204, {"a": "up"}) == (not_added.status_code, removed.status_code, left)
+    assert [("delete", "b"), ("create", "b")] == [
+        (each["action"], each["id"]) for each in log.json()["data"] if each["kind"] == "worker"
+    ]

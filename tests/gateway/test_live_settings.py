@@ -13,7 +13,8 @@ import yaml
 
 from gateway.discovery.discovery import Discovery
 from gateway.discovery.source import Source
-from gateway.live_settings import LiveSettings
+from gateway.errors import Conflict, UnknownModel, UnknownWorker
+from gateway.live_settings import MAX_ADDED, LiveSettings
 from gateway.reloads import Reloaded, Reloads
 from gateway.settings import Settings, SettingsError, WorkerSettings
 from tests.gateway.examples import Clock
@@ -415,3 +416,42 @@ async def test_a_set_that_cannot_be_put_in_force_changes_nothing() -> None:
         await there.found(len(there.taken) + 1)
 
     assert {"tiny": ["c"]} == there.in_force
+
+
+async def test_an_added_worker_serves_beside_the_others() -> None:
+    """It outlives a reload, and gives way to the same one where that is found or listed."""
+    async with stage("models: [{name: m, workers_file: f}]", f=Told("a")) as there:
+        await there.live.find()
+        there.live.add("m", WorkerSettings(url="http://b:1", id="b"))
+        added = there.in_force
+        await there.reload("models: [{name: m, workers_file: f, aliases: [x]}]")
+        reloaded = there.in_force
+        await there.reload("models: [{name: m, workers_file: f, workers: [{url: 'http://b:1', id: c}]}]")
+        listed = there.in_force
+        there.live.remove("m", "b")
+        removed = there.in_force
+
+    assert [{"m": ["a", "b"]}] * 2 == [added, reloaded]
+    assert [{"m": ["c", "a"]}] * 2 == [listed, removed]
+
+
+async def test_a_worker_that_contradicts_another_is_not_added() -> None:
+    """Nothing has changed then."""
+    async with stage("models: [{name: m, workers: [{url: 'http://a:1', id: a}]}]") as there:
+        await there.live.find()
+        with pytest.raises(Conflict, match="cannot be added"):
+            there.live.add("m", WorkerSettings(url="http://a:1", id="b"))
+        with pytest.raises(UnknownModel):
+            there.live.add("n", WorkerSettings(url="http://b:1", id="b"))
+        with pytest.raises(UnknownWorker):
+            there.live.remove("m", "a")
+
+        assert {"m": ["a"]} == there.in_force
+
+
+async def test_workers_that_are_added_are_bounded() -> None:
+    async with stage("models: [{name: m, workers: [{url: 'http://a:1', id: a}]}]") as there:
+        await there.live.find()
+        there.live._added["m"] = tuple(WorkerSettings(url=f"http://h{i}:1", id=f"h{i}") for i in range(MAX_ADDED))
+        with pytest.raises(Conflict, match="1000 workers were added already"):
+            there.live.add("m", WorkerSettings(url="http://b:1", id="b"))

@@ -14,12 +14,13 @@ MAX_BYTES = 1024 * 1024
 
 
 class _Answer:
-    __slots__ = ("content", "is_there", "of", "until")
+    __slots__ = ("content", "is_there", "of", "status", "until")
 
     def __init__(self, of: str, until: float) -> None:
         self.of = of
         self.until = until
         self.content = b""
+        self.status = 200
         self.is_there = False
 
 
@@ -50,7 +51,7 @@ class Answers:
         except BaseException:
             del self._kept[claim.id]
             raise
-        answer.content, answer.is_there = bytes(response.body), True
+        answer.content, answer.status, answer.is_there = bytes(response.body), response.status_code, True
         self._bytes += _size(answer)
         return response
 
@@ -69,7 +70,7 @@ def _again(answer: _Answer, claim: Claim) -> Response:
         raise Conflict("This idempotency-key was used for another request within the last 24 hours", param=HEADER)
     if not answer.is_there:
         raise Conflict("The first request with this idempotency-key is still being carried out", param=HEADER)
-    return Response(answer.content, media_type="application/json", headers=REPLAYED)
+    return Response(answer.content, answer.status, media_type="application/json", headers=REPLAYED)
 
 
 def _size(answer: _Answer) -> int:

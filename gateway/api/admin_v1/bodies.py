@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from gateway.quota.budgets import BudgetMeasure
 from gateway.settings.group import Group
-from gateway.settings.rules import Alias, EntityName, ModelName, Networks, PriorityName, StrategyName
+from gateway.settings.rules import Alias, EntityName, ModelName, Networks, PriorityName, StrategyName, Token, WorkerUrl
 from gateway.teams.limits import Limits
 
 MOST_UNITS = 10**15
@@ -136,6 +136,12 @@ class RotationBody(Body):
 class WorkerBody(Body):
     worker: str = Field(description="its id")
     model: str | None = Field(default=None, description="null: of every model that it serves")
+
+
+class NewWorkerBody(Body):
+    model: ModelName = Field(description="that it is to serve, as it is configured")
+    url: WorkerUrl = Field(description="its address, http or https, without credentials")
+    id: Token | None = Field(default=None, description="name in headers, logs and metrics; null: made of its url")
 
 
 class DrainBody(WorkerBody):

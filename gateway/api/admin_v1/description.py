@@ -11,6 +11,7 @@ from gateway.api.admin_v1.bodies import (
     DrainBody,
     KeyBody,
     KeyState,
+    NewWorkerBody,
     RotationBody,
     TeamBody,
     TeamPut,
@@ -19,7 +20,18 @@ from gateway.api.admin_v1.bodies import (
 )
 from gateway.api.openapi import complete
 
-BODIES = (CreditBody, DrainBody, KeyBody, KeyState, RotationBody, TeamBody, TeamPut, TeamState, WorkerBody)
+BODIES = (
+    CreditBody,
+    DrainBody,
+    KeyBody,
+    KeyState,
+    NewWorkerBody,
+    RotationBody,
+    TeamBody,
+    TeamPut,
+    TeamState,
+    WorkerBody,
+)
 
 _SECURITY = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "an admin key"},

@@ -21,7 +21,7 @@ from gateway.ledger.usage_store import UsageStore
 from gateway.models import Models
 from gateway.quota.budgets import Budgets
 from gateway.reloads import Reloaded
-from gateway.settings import Settings
+from gateway.settings import Settings, WorkerSettings
 from gateway.teams.key import Key
 from gateway.teams.secret import Digester
 from gateway.teams.team import Team
@@ -39,6 +39,10 @@ class AdminGateway:
     """Those in force at this moment."""
     reload: Callable[[], Awaitable[Reloaded]] | None = None
     """Reads the configuration again; None: there is no file."""
+    add_worker: Callable[[str, WorkerSettings], None] | None = None
+    """Has a worker serve the model of this name; None: workers cannot be added here."""
+    remove_worker: Callable[[str, str], None] | None = None
+    """Undoes that, given the model and the id of the worker."""
     draining: Draining = field(kw_only=True)
     budgets: Budgets | None = field(kw_only=True, default=None)
     """Of its teams and keys."""
