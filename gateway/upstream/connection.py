@@ -24,11 +24,19 @@ _JOIN_UP_TO_BYTES: Final = (
 _WRITE_AT_ONCE_BYTES: Final = 256 * 1024
 """The kernel takes them in 0.1 ms; of a longer body it gets so much in each turn of the loop."""
 
+OTHERS_ARRIVALS: Final = 10.0
+"""Pieces that each other stream of a worker gets, on average, while one that pauses has lost its turn for good. By
+default a pause is 20 usual gaps, so streams that go on at half their pace have as many."""
+SHARED_PAUSE: Final = 10.0
+"""Pauses that a worker may make of which all streams are silent: an engine that is held up for seconds is not dead."""
+
 
 class Connection(asyncio.Protocol):
     """Made by the pool, lent to one call at a time."""
 
     __slots__ = (
+        "_arrivals",
+        "_has_company",
         "_has_head",
         "_idle_s",
         "_is_head_request",
@@ -39,7 +47,9 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_needs_body",
         "_on_lost",
+        "_others_arrivals",
         "_parser",
+        "_patience_s",
         "_phase",
         "_phase_deadline",
         "_received",
@@ -79,6 +89,10 @@ class Connection(asyncio.Protocol):
         self._is_lent = False
         self._total_deadline = math.inf
         self._waits_since = 0.0
+        self._idle_s = self._patience_s = math.inf
+        self._arrivals = 0
+        self._others_arrivals = 0.0
+        self._has_company = False
         self._unsent = memoryview(b"")
         self.exchanges = 0
         """Requests written so far."""
@@ -128,7 +142,10 @@ class Connection(asyncio.Protocol):
         self._phase: Literal["first_byte", "idle"] = "first_byte"
         self._phase_deadline = first_byte_deadline
         self._total_deadline = total_deadline
-        self._idle_s = idle_s
+        self._idle_s = self._patience_s = idle_s
+        self._arrivals = 0
+        self._others_arrivals = 0.0
+        self._has_company = False
         self.exchanges += 1
         if len(body) <= _JOIN_UP_TO_BYTES:
             self._transport.write(head + body)
@@ -197,6 +214,28 @@ class Connection(asyncio.Protocol):
         if self._waiter is not None and self._phase == "idle":
             self._phase_deadline = self._waits_since + idle_s
 
+    def is_streaming(self) -> bool:
+        """An answer has begun, and more of it may come."""
+        return self._is_lent and self._phase == "idle" and not self.is_complete
+
+    def take_arrivals(self) -> int:
+        """How often something of the answer has come since this was asked last."""
+        arrivals, self._arrivals = self._arrivals, 0
+        return arrivals
+
+    def compare(self, arrivals: int, others: int, others_arrivals: int) -> None:
+        """Take note of what the worker's *others* streams got while this one got *arrivals*."""
+        self._has_company = others > 0
+        if arrivals or self._waiter is None:
+            self._others_arrivals = 0.0
+        elif others:
+            self._others_arrivals += others_arrivals / others
+
+    def forgive(self, late_s: float) -> None:
+        """For *late_s* nobody here could have heard of what came: that is no pause of the worker's."""
+        if self._waiter is not None and self._phase == "idle" and self._idle_s < self._patience_s:
+            self._phase_deadline += late_s
+
     def interrupt(self, error: UpstreamError) -> None:
         """Cut the exchange: the wait under way, or the next `take`, ends with *error*, whatever has come before."""
         self.pieces.clear()
@@ -239,9 +278,18 @@ class Connection(asyncio.Protocol):
             return
         if now >= self._total_deadline:
             self._fail(UpstreamTimeout(f"worker {self._worker_id}: not done within the total time", phase="total"))
-        elif self._waiter is not None and now >= self._phase_deadline:
+        elif self._waiter is not None and now >= self._phase_deadline and self._is_beyond_doubt(now):
             what = "no first byte in time" if self._phase == "first_byte" else "silent for too long"
             self._fail(UpstreamTimeout(f"worker {self._worker_id}: {what}", phase=self._phase))
+
+    def _is_beyond_doubt(self, now: float) -> bool:
+        """Whether a pause is this stream's own: a shorter patience than the worker's does not go by one stream's gaps.
+
+        If the worker's other streams pause as well, the machine is busy or the engine stands; that shows in time.
+        """
+        if self._phase != "idle" or self._idle_s >= self._patience_s or not self._has_company:
+            return True
+        return self._others_arrivals >= OTHERS_ARRIVALS or now >= self._waits_since + SHARED_PAUSE * self._idle_s
 
     def _is_ready(self) -> bool:
         if self.is_complete or self.failure is not None:
@@ -275,6 +323,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # create_connection always makes a full one
 
     def data_received(self, data: bytes) -> None:
+        self._arrivals += 1
         if not self._is_lent or self.is_complete:
             self.keep_alive = False
             self._transport.abort()

@@ -66,6 +66,7 @@ class ConnectionPool:
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self._swept_at: float | None = None
 
     @property
     def connections_open(self) -> int:
@@ -137,12 +138,25 @@ class ConnectionPool:
 
     def sweep(self, now: float) -> None:
         """Cut exchanges whose deadline has passed and close connections that were idle for too long."""
+        late_s = 0.0 if self._swept_at is None else now - self._swept_at - self._sweep_s
+        self._swept_at = now
+        self._compare()
         for connection in list(self._open):
+            if late_s > 0.0:
+                connection.forgive(late_s)
             connection.expire(now)
         old = [connection for connection in self._idle if now - connection.idle_since >= self._reuse_within_s]
         for connection in old:
             self._idle.remove(connection)
             self.discard(connection)
+
+    def _compare(self) -> None:
+        """Tell each stream how the others of this worker have fared since the last sweep."""
+        streams = [connection for connection in self._open if connection.is_streaming()]
+        arrived = [connection.take_arrivals() for connection in streams]
+        total = sum(arrived)
+        for connection, own in zip(streams, arrived, strict=True):
+            connection.compare(own, len(streams) - 1, total - own)
 
     def abandon_unanswered(self) -> None:
         """Fail every call that has nothing of its answer, those that wait for a slot as well."""
@@ -266,6 +280,8 @@ class ConnectionPool:
         self.sweep(self._clock())
         if self._open:
             self._keep_sweeping(loop)
+        else:
+            self._swept_at = None  # nobody sweeps until there is a connection again
 
     def _closed(self) -> ConnectFailed:
         return ConnectFailed(f"worker {self._worker_id}: its connections are closed")

@@ -322,3 +322,44 @@ async def test_a_retired_pool_still_serves_its_waiters() -> None:
         pool.discard(third)
 
         assert (0, 0, 0) == counts(pool)
+
+
+async def test_a_sweep_compares_the_streams_of_a_worker() -> None:
+    """One that is silent is cut while another goes on; as long as both are silent neither is."""
+    clock, go_on = Clock(), asyncio.Event()
+
+    async def streams(_: Request, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+        await go_on.wait()
+
+    async with serving(streams) as peer, pool_of(peer, clock) as pool:
+        silent, lively = [await pool.open(deadline=math.inf) for _ in range(2)]
+        for connection in (silent, lively):
+            connection.begin(
+                b"GET / HTTP/1.1\r\n\r\n",
+                b"",
+                streams=True,
+                is_head_request=False,
+                first_byte_deadline=math.inf,
+                total_deadline=math.inf,
+                idle_s=300.0,
+            )
+            await connection.first_byte()
+            connection.take()
+            connection.expect_within(1.0)
+        waits = [asyncio.ensure_future(each.wait_for_body(0.0)) for each in (silent, lively)]
+        await asyncio.sleep(0)
+        for tenth in range(0, 30, 2):  # as often as the timer does
+            clock.now = tenth / 10
+            pool.sweep(clock.now)
+        assert [None, None] == [silent.failure, lively.failure]
+
+        for tenth in range(30, 60, 2):
+            lively.data_received(b"1\r\nb\r\n")
+            clock.now = tenth / 10
+            pool.sweep(clock.now)
+        go_on.set()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+        assert isinstance(silent.failure, UpstreamTimeout)
+        assert lively.failure is None

@@ -118,6 +118,68 @@ async def test_a_shorter_pause_may_be_asked_for(*, is_waiting: bool) -> None:
     assert "idle" == timeout.value.phase
 
 
+async def test_a_pause_that_all_streams_of_a_worker_make_is_not_a_stall() -> None:
+    """The machine is busy, or the engine has a long prompt to read; ten times as long is too long all the same."""
+    line, reply, _ = await begun(idle_s=60.0)
+    reply.expect_within(1.0)
+    reading = await waiting_for(reply)
+    line.connection.compare(0, others=3, others_arrivals=0)
+    line.connection.expire(10.9)
+    await asyncio.sleep(0)
+    assert not reading.done()
+
+    line.connection.expire(11.1)
+    with pytest.raises(UpstreamTimeout):
+        await reading
+
+
+async def test_a_stream_that_pauses_while_the_others_go_on_is_stalled() -> None:
+    """Each of them had ten pieces since; nine may be the luck of the schedule."""
+    line, reply, _ = await begun(idle_s=60.0)
+    reply.expect_within(1.0)
+    reading = await waiting_for(reply)
+    line.connection.compare(0, others=3, others_arrivals=27)
+    line.connection.expire(2.1)
+    await asyncio.sleep(0)
+    assert not reading.done()
+
+    line.connection.compare(0, others=3, others_arrivals=3)
+    line.connection.expire(2.2)
+    with pytest.raises(UpstreamTimeout):
+        await reading
+
+
+async def test_what_others_had_before_the_last_piece_does_not_count() -> None:
+    """A pause begins anew with every piece."""
+    line, reply, _ = await begun(idle_s=60.0)
+    reply.expect_within(1.0)
+    reading = await waiting_for(reply)
+    line.connection.compare(0, others=1, others_arrivals=9)
+    line.connection.compare(1, others=1, others_arrivals=9)
+    line.connection.compare(0, others=1, others_arrivals=9)
+    line.connection.expire(2.1)
+    await asyncio.sleep(0)
+
+    assert not reading.done()
+    line.come(b"e")
+    assert b"e" == await reading
+
+
+async def test_the_time_in_which_the_gateway_itself_stood_is_not_a_pause() -> None:
+    """What came meanwhile has not been read; a pause of the worker's own patience is one whoever stood."""
+    line, reply, _ = await begun(idle_s=60.0)
+    reply.expect_within(1.0)
+    reading = await waiting_for(reply)
+    line.connection.forgive(5.0)
+    line.connection.expire(6.9)
+    await asyncio.sleep(0)
+    assert not reading.done()
+
+    line.connection.expire(7.0)
+    with pytest.raises(UpstreamTimeout):
+        await reading
+
+
 async def test_no_pause_is_longer_than_the_workers_own_timeout() -> None:
     """Whatever is asked for; and it can be made longer again up to that."""
     line, reply, _ = await begun(idle_s=5.0)
