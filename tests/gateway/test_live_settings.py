@@ -421,7 +421,6 @@ async def test_a_set_that_cannot_be_put_in_force_changes_nothing() -> None:
 async def test_an_added_worker_serves_beside_the_others() -> None:
     """It outlives a reload, and gives way to the same one where that is found or listed."""
     async with stage("models: [{name: m, workers_file: f}]", f=Told("a")) as there:
-        await there.live.find()
         there.live.add("m", WorkerSettings(url="http://b:1", id="b"))
         added = there.in_force
         await there.reload("models: [{name: m, workers_file: f, aliases: [x]}]")
@@ -438,7 +437,6 @@ async def test_an_added_worker_serves_beside_the_others() -> None:
 async def test_a_worker_that_contradicts_another_is_not_added() -> None:
     """Nothing has changed then."""
     async with stage("models: [{name: m, workers: [{url: 'http://a:1', id: a}]}]") as there:
-        await there.live.find()
         with pytest.raises(Conflict, match="cannot be added"):
             there.live.add("m", WorkerSettings(url="http://a:1", id="b"))
         with pytest.raises(UnknownModel):
@@ -451,7 +449,6 @@ async def test_a_worker_that_contradicts_another_is_not_added() -> None:
 
 async def test_workers_that_are_added_are_bounded() -> None:
     async with stage("models: [{name: m, workers: [{url: 'http://a:1', id: a}]}]") as there:
-        await there.live.find()
         there.live._added["m"] = tuple(WorkerSettings(url=f"http://h{i}:1", id=f"h{i}") for i in range(MAX_ADDED))
         with pytest.raises(Conflict, match="1000 workers were added already"):
             there.live.add("m", WorkerSettings(url="http://b:1", id="b"))
