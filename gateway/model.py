@@ -9,6 +9,7 @@ from cache_index import CacheIndex, Hasher, WorkerId
 from gateway.adapters.placement import Placement
 from gateway.arrivals import Arrivals
 from gateway.backends.backend import WorkerBackend
+from gateway.bodies.bounds import may_be_tokenized
 from gateway.body import Body
 from gateway.cascade.cascade import Cascade
 from gateway.cascade.need import Need
@@ -183,6 +184,9 @@ class Model:
     async def exact_prompt(self, path: str, raw: bytes, body: Body) -> ExactPrompt | None:
         """The prompt of *raw*, which came to *path* and was read as *body*, by its exact tokens; None if unknown."""
         if self.exact_prompts is None or not body.reads_cache:
+            return None
+        if not may_be_tokenized(raw):
+            self.exact_prompts.unknown["slow"] += 1
             return None
         return await self.exact_prompts.of(path, raw, body.cache_salt)
 

@@ -28,6 +28,10 @@ MAX_FIELDS: Final = 256
 MAX_OPTIONS_BYTES: Final = 64 * 1024
 """``stream_options`` of a large body, which the gateway edits."""
 
+MAX_EXACT_BYTES: Final = 2**20
+MAX_EXACT_MARKS: Final = 50_000
+"""Of a body that is decoded again for its exact tokens, in a thread that holds Python's lock for some milliseconds."""
+
 _PLAIN_MARKS = 50_000
 _QUOTE, _COMMA = b'",'
 _BLOCK_BYTES = 2**18
@@ -55,6 +59,12 @@ class Shape:
     """The most objects and lists within each other."""
     fields: int
     """Values of the outermost object or list."""
+
+
+def may_be_tokenized(raw: bytes) -> bool:
+    """Whether *raw* may be decoded again, by a thread, to make tokens of it. A longer prompt is routed by its text."""
+    size = len(raw)
+    return size <= OFF_LOOP_BYTES // 4 or (size <= MAX_EXACT_BYTES and marks(raw) <= MAX_EXACT_MARKS)
 
 
 def check_shape(raw: bytes, *, max_values: int) -> None:

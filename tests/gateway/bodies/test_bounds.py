@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.bodies.bounds import INLINE_BYTES, OFF_LOOP_BYTES, check_shape, is_light, marks, shape_of
+from gateway.bodies.bounds import INLINE_BYTES, OFF_LOOP_BYTES, check_shape, is_light, marks, may_be_tokenized, shape_of
 from gateway.errors import MalformedBody
 
 TEXTS = st.text(alphabet='ab"\\,[]{}: \n\u6f22', max_size=8)
@@ -74,3 +74,11 @@ def test_a_body_is_light_by_size_and_by_shape() -> None:
     assert not is_light(b"," * (INLINE_BYTES + 1))
     assert is_light(b"x" * OFF_LOOP_BYTES)
     assert not is_light(b"x" * (OFF_LOOP_BYTES + 1))
+
+
+def test_tokens_are_made_of_what_is_decoded_soon() -> None:
+    """Up to a megabyte with 50,000 commas and brackets; a small body has no more."""
+    assert may_be_tokenized(b"," * 60_000)
+    assert may_be_tokenized(b"x" * 2**20)
+    assert not may_be_tokenized(b"x" * (2**20 + 1))
+    assert not may_be_tokenized(b"," * 100_000)
