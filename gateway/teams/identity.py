@@ -37,8 +37,7 @@ def pepper_of(identity: Identity | None, *, given: bytes | None, kept: bytes | N
         StoreUnfit: the store is not initialized, is of a later version, or has another pepper.
     """
     if identity is None:
-        text = "The store is not initialized: run 'warmgate store init' once, or restore a backup if it had data"
-        raise StoreUnfit(text, state="uninitialized")
+        raise uninitialized()
     if identity.schema > SCHEMA:
         text = f"The store has schema {identity.schema}, and this version of Warmgate knows {SCHEMA}: use a later one"
         raise StoreUnfit(text, state="newer")
@@ -51,6 +50,12 @@ def pepper_of(identity: Identity | None, *, given: bytes | None, kept: bytes | N
         text = f"{which} has the fingerprint {fingerprint(pepper)}, and the keys were made under {identity.fingerprint}"
         raise StoreUnfit(f"{text}: set store.pepper to the former one", state="pepper_differs")
     return pepper
+
+
+def uninitialized() -> StoreUnfit:
+    """Return the fault of a store without an identity, which was never used, or lost its data while nobody looked."""
+    text = "The store is not initialized: run 'warmgate store init' once, or restore a backup if it had data"
+    return StoreUnfit(text, state="uninitialized")
 
 
 def without_pepper() -> StoreUnfit:

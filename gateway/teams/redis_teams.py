@@ -29,7 +29,7 @@ from gateway.ledger.audit import AuditEntry, AuditPage
 from gateway.ledger.cursor import cursor_of, place_of
 from gateway.storage.redis_link import RedisLink, away
 from gateway.teams import audit_log
-from gateway.teams.identity import Identity, changed, new_identity, pepper_of, without_pepper
+from gateway.teams.identity import Identity, changed, new_identity, pepper_of, uninitialized, without_pepper
 from gateway.teams.key import Key
 from gateway.teams.outcome import Outcome, outcome_of
 from gateway.teams.rows import Rows, row_of
@@ -47,8 +47,9 @@ REVISION, TEAMS, KEYS = _PREFIX + "revision", _PREFIX + "teams", _PREFIX + "keys
 PEPPER, AUDIT, CHANGES = _PREFIX + "pepper", _PREFIX + "audit", _PREFIX + "changes"
 IDENTITY = _PREFIX + "identity"
 
-LOAD, WRITE, INITIALIZE = (
-    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("load.lua", "write.lua", "initialize.lua")
+LOAD, WRITE, NOTE, INITIALIZE = (
+    Path(__file__).with_name(f"{name}.lua").read_text(encoding="utf-8")
+    for name in ("load", "write", "note", "initialize")
 )
 _FLAT = msgspec.msgpack.Decoder(list[str])
 _TEAM, _KEY = "2", "3"
@@ -111,9 +112,9 @@ class RedisTeamStore:
 
     async def note(self, audit: AuditEntry) -> None:
         """See `TeamStore.note`."""
-        row = audit_log.row_of(audit)
-        await self._load()  # a store that lost its data gets no entries
-        await self._link.ask(lambda client: client.xadd(AUDIT, {"e": row}, maxlen=audit_log.KEPT, approximate=True))
+        arguments = (self._expected, audit_log.row_of(audit), audit_log.KEPT)
+        if not await self._ask(NOTE, (IDENTITY, AUDIT), arguments):
+            raise changed(None) if self._expected else uninitialized()
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """See `TeamStore.changes`."""

@@ -196,6 +196,7 @@ async def test_listeners_hear_at_once_and_after_each_change(opened: Open) -> Non
 
 async def test_a_note_in_the_log_is_no_change(opened: Open) -> None:
     async with opened() as store, aclosing(store.changes()) as heard:
+        await store.initialize(None)
         await next_of(heard)
         waiting = asyncio.ensure_future(anext(heard))
         await store.note(entry("worker-1"))
@@ -280,6 +281,7 @@ async def test_everything_stays_when_its_gateways_end(opened: Open) -> None:
 
 async def test_the_log_is_read_newest_first_page_by_page(opened: Open) -> None:
     async with opened() as store:
+        await store.initialize(None)
         for n in range(7):
             await store.note(entry(f"e{n}"))
 
@@ -289,6 +291,7 @@ async def test_the_log_is_read_newest_first_page_by_page(opened: Open) -> None:
 
 async def test_a_walk_through_the_log_sees_each_entry_once_while_others_come(opened: Open) -> None:
     async with opened() as store:
+        await store.initialize(None)
         for n in range(6):
             await store.note(entry(f"e{n}"))
         first = await store.audit(most=2)
@@ -307,6 +310,7 @@ async def test_a_walk_through_the_log_sees_each_entry_once_while_others_come(ope
 async def test_a_cursor_of_nowhere_is_refused(opened: Open, cursor: str) -> None:
     """Whoever asks may have written it: it is their mistake, not the store's."""
     async with opened() as store:
+        await store.initialize(None)
         await store.note(entry("e"))
         with pytest.raises(InvalidField, match="cursor"):
             await store.audit(cursor)

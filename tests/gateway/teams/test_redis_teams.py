@@ -118,6 +118,14 @@ async def test_a_redis_that_lost_its_data_is_noticed_and_not_filled_again(
     assert written == await store.load()
 
 
+async def test_a_redis_without_an_identity_gets_no_entries(link: RedisLink, redis_server: RedisServer) -> None:
+    """Nor by a gateway that starts on it, and has to log that it does."""
+    with pytest.raises(StoreUnfit, match="not initialized"):
+        await RedisTeamStore(link).note(AUDIT)
+    with redis_server.client() as client:
+        assert [] == client.keys("*")
+
+
 async def test_a_change_of_a_moment_before_its_data_is_lost_writes_nothing(
     link: RedisLink, redis_server: RedisServer
 ) -> None:
