@@ -12,7 +12,8 @@ are, how large a head is, and how long a client may take to send what it has beg
    is done here for a request. It ends instead where its request left something behind that the next would see: a
    cancellation that nobody took back, a context variable.
 5. What the parser lets pass and RFC 9112 does not is refused here, by `request_rules`.
-6. Of a body that nobody wants 64 KiB are read, then the connection ends: a refusal must not cost more than that.
+6. After 64 KiB of a body that nobody wants the connection ends. What comes within the second in which the client may
+   read that, 16 MiB at most, is thrown away unparsed: a reset would take the answer away from it.
 7. At a stop no connection is closed under a request: whatever has come is answered, and the answer says that it was the
    last. One that has been idle for a moment is closed.
 """
@@ -48,6 +49,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_UNREAD_BYTES: Final = 65_536  # of a body that the application has not asked for; asyncio's own default for writing
 _MAX_UNWANTED_BYTES: Final = 65_536  # of a body that is read although its request has been answered
+_MAX_LINGER_BYTES: Final = 2**24  # thrown away after the end, so that a client that only sends can read its answer then
 _MAX_FIELDS: Final = 100  # headers of one request; Apache's LimitRequestFields and nginx's practice are the same
 _BODY_GRACE_S: Final = 20.0  # before its rate counts; as Apache's mod_reqtimeout has it: body=20,MinRate=500
 _FRAMING_PER_BYTE: Final = 16  # bytes of chunk framing for each of a body; a chunk of one byte needs five
@@ -684,7 +686,7 @@ class Connection(asyncio.Protocol):
     def _drop(self, came: int) -> None:
         """After the end: a client that does not stop sending is not read any more."""
         self._unwanted_bytes += came
-        if self._unwanted_bytes > _MAX_UNWANTED_BYTES and not self._is_paused and not self._transport.is_closing():
+        if self._unwanted_bytes > _MAX_LINGER_BYTES and not self._is_paused and not self._transport.is_closing():
             self._is_paused = True
             self._transport.pause_reading()
 

@@ -587,9 +587,11 @@ async def test_a_base_url_may_end_in_a_slash(served: Stack, ending: str) -> None
     assert ["tiny", "gpt-4o"] == models
 
 
-async def test_a_base_url_without_v1_is_told_what_was_meant(served: Stack) -> None:
-    """The error names the path that is served."""
+async def test_a_base_url_without_v1_is_served(served: Stack) -> None:
+    """With another one the error names the path that is served."""
     async with another(served.url) as client:
+        assert (await client.chat.completions.create(**chat())).choices
+    async with another(f"{served.url}/openai") as client:
         with pytest.raises(NotFoundError, match="did you mean /v1/chat/completions") as told:
             await client.chat.completions.create(**chat())
 
