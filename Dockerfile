@@ -3,7 +3,8 @@
 #   docker build -t warmgate .
 #   docker run --rm --read-only --tmpfs /tmp -p 8080:8080 -v "$PWD/warmgate.yaml:/etc/warmgate/warmgate.yaml:ro" warmgate
 #
-# Whoever mirrors images names the mirror's: --build-arg RUN_IMAGE=... --build-arg BUILD_IMAGE=... The two hold the same
+# A release names its base images by digest, which the registry tells at that time (.github/workflows/release.yml):
+# --build-arg RUN_IMAGE=NAME@sha256:... --build-arg BUILD_IMAGE=... So does whoever mirrors them. The two hold the same
 # Python 3.11, at the same path. tests/image/ builds and runs it.
 ARG RUN_IMAGE=docker.io/library/python:3.11-slim-bookworm
 # The larger image, for its C compiler: the core is compiled (deploy/compile_core.py).

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.deploy.tools import tool
 
@@ -114,6 +115,31 @@ def test_every_installation_is_by_digest() -> None:
 
     assert 4 == len(installs)
     assert [] == [each for each in installs if "--require-hashes" not in each and "--no-index" not in each]
+
+
+def test_a_release_names_its_base_images_by_digest() -> None:
+    """Each that the Dockerfile begins with: looked up, checked to be a digest, and handed to the build."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    steps = yaml.safe_load(text)["jobs"]["image"]["steps"]
+    look_up = next(step["run"] for step in steps if step.get("id") == "bases")
+    build = next(step for step in steps if "docker build " in step.get("run", ""))
+    bases = re.findall(r"^ARG (\w+_IMAGE)=", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert ["RUN_IMAGE", "BUILD_IMAGE"] == bases
+    assert f"for name in {' '.join(bases)}; do" in look_up
+    assert "sha256:*) ;; *)" in look_up
+    for name in bases:
+        assert f'--build-arg "{name}=${name}"' in build["run"]
+        assert f"${{{{ steps.bases.outputs.{name} }}}}" == build["env"][name]
+
+
+def test_the_locks_are_for_the_python_of_the_base() -> None:
+    """In the Dockerfile, the locks and the stand-ins of the image's test."""
+    versions = set(re.findall(r"python:(3\.\d+)-", DOCKERFILE.read_text(encoding="utf-8")))
+    locks = [(DEPLOY / name).read_text(encoding="utf-8") for name in ("requirements.lock", "requirements-build.lock")]
+
+    assert {program("lock").PYTHON} == versions
+    assert all(f"for CPython {program('lock').PYTHON} on" in text for text in locks)
 
 
 def test_it_runs_as_somebody_who_is_not_root() -> None:
