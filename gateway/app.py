@@ -358,6 +358,7 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
         draining=fleet.draining,
         lifespan=lifespan,
     )
+    api.state.started_at = int(parts.outside.wall_clock())
     api.state.refused_logins = parts.rules.refused_logins
     stores = tenancy.stores
     api.state.store = tenancy

@@ -21,6 +21,7 @@ from gateway.api.openapi import describe
 from gateway.discovery.sightings import Sightings
 from gateway.draining import Draining
 from gateway.endings import Endings
+from gateway.endpoints.faults import ANTHROPIC, OPENAI, fault_of
 from gateway.endpoints.table import ENDPOINTS
 from gateway.endpoints.unserved import INSTEAD
 from gateway.errors import ClientError, GatewayError, MethodNotAllowed, UnknownRoute
@@ -48,7 +49,8 @@ def public_api(
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
 ) -> FastAPI:
     """What callers and operators ask, but for completions and `/admin/v1`; routes find the arguments in its state."""
-    api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan)
+    # FastAPI's own pages at /docs and /redoc load scripts from elsewhere.
+    api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan, docs_url=None, redoc_url=None)
     api.state.models = models
     api.state.stream_state = stream_state
     api.state.sightings = sightings
@@ -108,7 +110,9 @@ async def _told(routes: Sequence[BaseRoute], request: Request, error: Exception)
         error = known(f"{request.method} {path[:200]} is not served here{meant}")
     elif not isinstance(error, GatewayError):
         error = GatewayError("The gateway failed to serve this request")
-    response = Response(error.to_body(), error.status, headers, media_type="application/json")
+    shape = ANTHROPIC if request.url.path.startswith("/v1/messages") else OPENAI
+    body = shape.body(fault_of(error, request_id=request.headers.get("x-request-id")))
+    response = Response(body, error.status, headers, media_type="application/json")
     response.raw_headers += error.response_headers
     return response
 

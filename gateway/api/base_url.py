@@ -20,5 +20,5 @@ async def base_url() -> dict[str, Any]:
         ),
         "base_url": "/v1",
         "endpoints": [*(f"POST {path}" for path in ENDPOINTS), "GET /v1/models"],
-        "documentation": "/docs",
+        "documentation": "/openapi.json",
     }

@@ -20,16 +20,26 @@ def _models(request: Request) -> Models:
 Registry = Annotated[Models, Depends(_models)]
 
 
+def _started_at(request: Request) -> int:
+    """When this gateway started, in whole seconds since 1970: OpenAI's clients expect a time of creation."""
+    started_at: int = request.app.state.started_at
+    return started_at
+
+
+StartedAt = Annotated[int, Depends(_started_at)]
+
+
 @router.get("/v1/models", summary="The models that are served")
-async def list_models(models: Registry, caller: AnyCaller) -> dict[str, Any]:
-    return {"object": "list", "data": [_card(model_id) for model_id in _ids(models, caller)]}
+async def list_models(models: Registry, started_at: StartedAt, caller: AnyCaller) -> dict[str, Any]:
+    cards = [_card(model_id, models, started_at) for model_id in _ids(models, caller)]
+    return {"object": "list", "data": cards}
 
 
 @router.get("/v1/models/{model_id:path}", summary="One model")
-async def retrieve_model(model_id: str, models: Registry, caller: AnyCaller) -> dict[str, Any]:
+async def retrieve_model(model_id: str, models: Registry, started_at: StartedAt, caller: AnyCaller) -> dict[str, Any]:
     if model_id not in _ids(models, caller):
         raise UnknownModel(f"The model {model_id[:100]!r} does not exist or is not served here", param="model")
-    return _card(model_id)
+    return _card(model_id, models, started_at)
 
 
 def _ids(models: Models, caller: Caller | None) -> list[str]:
@@ -39,6 +49,10 @@ def _ids(models: Models, caller: Caller | None) -> list[str]:
     return [each for each in models.ids() if caller.permits.may_use(each, models.configured_name(each))]
 
 
-def _card(model_id: str) -> dict[str, Any]:
-    """OpenAI's model object. A model that is configured has no date of birth."""
-    return {"id": model_id, "object": "model", "created": 0, "owned_by": "warmgate"}
+def _card(model_id: str, models: Models, created: int) -> dict[str, Any]:
+    """OpenAI's model object, with vLLM's ``max_model_len`` where the longest context is known."""
+    card: dict[str, Any] = {"id": model_id, "object": "model", "created": created, "owned_by": "warmgate"}
+    model = models.get(models.configured_name(model_id))
+    if model is not None and model.context_tokens is not None:
+        card["max_model_len"] = model.context_tokens
+    return card

@@ -65,7 +65,10 @@ async def test_every_row_is_true(running: Stack) -> None:
             assert "x-warmgate-worker" not in response.headers
         elif path in INSTEAD:
             assert "refused" == outcome
-            assert (404, "unknown_url") == (response.status_code, response.json()["error"]["code"]), path
+            error = response.json()["error"]
+            is_anthropics = path.startswith("/v1/messages")
+            assert ("not_found_error" if is_anthropics else "unknown_url") == error["type" if is_anthropics else "code"]
+            assert 404 == response.status_code, path
             assert f"{path} is not served here: {INSTEAD[path]}" in response.json()["error"]["message"]
         else:
             assert "refused" == outcome

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -26,6 +27,30 @@ from tests.gateway.examples import Clock, the_models
 from tests.gateway.tenancy_examples import a_tenancy
 
 
+def an_api(metrics: Metrics) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(_: Any) -> Any:
+        yield
+
+    models = the_models()
+    streams: dict[WorkerId, Trust] = {}
+    return public_api(
+        models,
+        metrics,
+        Endings([metrics]),
+        KeptResponses(models, ResponseOwners()),
+        Explainer({}, models, ResponseOwners(), stream_state=streams.get, bodies=bodies_up_to(1)),
+        kept_looks=KeptLooks(a_tenancy().admission, Endings([]), clock=Clock()),
+        stream_state=streams.get,
+        sightings=Sightings(clock=Clock()),
+        replicas=dict,
+        admin_access=AdminAccess(None),
+        access=a_tenancy().access,
+        draining=Draining(models, hand_over_after_s=None, clock=Clock()),
+        lifespan=lifespan,
+    )
+
+
 async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
     """The caller is told nothing of it; the server gets the exception, to log it."""
 
@@ -35,34 +60,26 @@ async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
 
     metrics = Metrics()
     metrics.registry.register(Fails())
-
-    @asynccontextmanager
-    async def lifespan(_: Any) -> Any:
-        yield
-
-    models = the_models()
-    kept = KeptResponses(models, ResponseOwners())
-    streams: dict[WorkerId, Trust] = {}
-    explainer = Explainer({}, models, ResponseOwners(), stream_state=streams.get, bodies=bodies_up_to(1))
     caller = Caller(method="GET", path="/metrics")
     with pytest.raises(ZeroDivisionError):
-        await caller.call(
-            public_api(
-                models,
-                metrics,
-                Endings([metrics]),
-                kept,
-                explainer,
-                kept_looks=KeptLooks(a_tenancy().admission, Endings([]), clock=Clock()),
-                stream_state=streams.get,
-                sightings=Sightings(clock=Clock()),
-                replicas=dict,
-                admin_access=AdminAccess(None),
-                access=a_tenancy().access,
-                draining=Draining(models, hand_over_after_s=None, clock=Clock()),
-                lifespan=lifespan,
-            )
-        )
+        await caller.call(an_api(metrics))
 
     assert (500, "internal_error") == (caller.status, caller.json["error"]["code"])
     assert b"inside" not in caller.body
+
+
+async def test_paths_below_messages_fail_in_anthropics_shape() -> None:
+    """Anthropic's SDKs look for their own types, also where no endpoint is."""
+    caller = Caller(method="GET", path="/v1/messages/batches")
+    await caller.call(an_api(Metrics()))
+
+    assert (404, "error", "not_found_error") == (caller.status, caller.json["type"], caller.json["error"]["type"])
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+async def test_no_page_loads_scripts_from_elsewhere(path: str) -> None:
+    """FastAPI's pages of documentation would."""
+    caller = Caller(method="GET", path=path)
+    await caller.call(an_api(Metrics()))
+
+    assert 404 == caller.status

@@ -32,6 +32,7 @@ async def serving(tenancy: Tenancy) -> AsyncIterator[httpx.AsyncClient]:
     api = FastAPI()
     api.include_router(router)
     api.state.access = tenancy.access
+    api.state.started_at = 1_800_000_000
     api.state.models = the_models(tiny, a_model(name="org/big"), aliases={"tiny": ["gpt-4o", "gpt-4*"]})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://localhost") as client:
         yield client
@@ -39,7 +40,7 @@ async def serving(tenancy: Tenancy) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def card(model_id: str) -> dict[str, object]:
-    return {"id": model_id, "object": "model", "created": 0, "owned_by": "warmgate"}
+    return {"id": model_id, "object": "model", "created": 1_800_000_000, "owned_by": "warmgate"}
 
 
 async def test_every_name_that_can_be_asked_for_is_listed(client: httpx.AsyncClient) -> None:
