@@ -40,6 +40,7 @@ from gateway.models import Models
 from gateway.persistence import Persistence
 from gateway.response_owners import Owner, ResponseOwners
 from gateway.rollout.chooser import Asking, Chooser
+from gateway.splice import Places
 from gateway.teams.caller import Caller
 from gateway.tracing.tracer import Tracers
 from gateway.wishes import LONGEST_NAME
@@ -201,7 +202,9 @@ class Proxy:
         if asked is not None:
             await self._admission.reserve(asked)
         exchange.enter(None)
-        attempts = self._attempts(exchange, endpoint, caller, model, body, request, call)
+        attempts = self._attempts(
+            exchange, endpoint, caller, model, body, request, call, await self._places(endpoint, model, body, call)
+        )
         del raw, body, call  # as the attempts do: a stream may go on for long when nobody needs its prompt
         watch = self._disconnects.begin(incoming.receive)
         if exchange.streams:
@@ -222,6 +225,12 @@ class Proxy:
                 self._keep_alive.end(downstream)
                 self._admission.end_stream(exchange, downstream)
 
+    async def _places(self, endpoint: Endpoint, model: Model, body: Body, call: Call) -> Places | None:
+        """Where the fields are in a large body that another worker may have to go on with; None: find them at once."""
+        if body.places is None or model.continuation == "off" or not call.streams:
+            return None
+        return await self._bodies.places(endpoint, call.body)
+
     def _attempts(  # noqa: PLR0917  # in the order in which they are known
         self,
         exchange: Exchange,
@@ -231,10 +240,13 @@ class Proxy:
         body: Body,
         request: Request,
         call: Call,
+        places: Places | None,
     ) -> Attempts:
         """*call* as it is sent, and whoever else may answer or go on with it."""
         is_continued = model.continuation != "off" and call.streams
-        continuation = continuation_of(exchange.path, call, body, mode=model.continuation) if is_continued else None
+        continuation = (
+            continuation_of(exchange.path, call, body, mode=model.continuation, places=places) if is_continued else None
+        )
         return Attempts(
             endpoint,
             model,

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from gateway.backends.backend import Call
 from gateway.continuation.eligibility import PASSED_ON, Fields
-from gateway.splice import spliced
+from gateway.splice import Places, spliced
 
 CHAT_PATH = "/v1/chat/completions"
 TEXT_PATH = "/v1/completions"
@@ -28,9 +28,9 @@ KEPT = PASSED_ON | _PARSING
 _NO_MESSAGES = Raw(b'[{"role":"user","content":"."}]')
 
 
-def telling_ids(call: Call) -> Call:
-    """*call* as one whose answer tells token ids."""
-    return _with_body(call, spliced(call.body, {"return_token_ids": b"true"}))
+def telling_ids(call: Call, places: Places | None = None) -> Call:
+    """*call* as one whose answer tells token ids; *places* are those of the fields of its body, if they are known."""
+    return _with_body(call, spliced(call.body, {"return_token_ids": b"true"}, places))
 
 
 def by_tokens(call: Call, fields: Fields, prompt: Iterable[int], *, most: int | None, least: int) -> Call:

@@ -26,6 +26,7 @@ from gateway.continuation.overlap import Overlap
 from gateway.continuation.prompt_cache import PromptCache
 from gateway.continuation.transcript import MOST_IDS, Transcript
 from gateway.errors import ReplyBroken
+from gateway.splice import Places
 from gateway.sse import StreamTail, events_in
 from gateway.usage import Usage, usage_told
 from gateway.usage_fields import UsageFields
@@ -38,22 +39,25 @@ MOST_UNSETTLED = 16
 """Events kept back one after the other. More are neither a character nor a tag in the making."""
 
 
-def continuation_of(path: str, call: Call, body: Body, *, mode: Mode) -> "Continuation | None":
+def continuation_of(
+    path: str, call: Call, body: Body, *, mode: Mode, places: Places | None = None
+) -> "Continuation | None":
     """What it takes to go on with the stream that *call* asks for, or None where nobody could.
 
     *path* is that of the endpoint, *body* what was read of the caller's bytes, ``call.body`` the bytes for the worker.
-    O(bytes).
+    *places* are those of its fields, which are else looked for: O(bytes), a millisecond for each megabyte.
     """
     if mode == "off" or not body.streams or body.n != 1 or path not in {CHAT_PATH, TEXT_PATH}:
         return None
-    fields = _decode_fields(call.body)
+    fields = _fields_of(call.body, places)
     may_by_tokens = is_exact_by_tokens(fields)
     may_by_text = mode == "text" and is_possible_by_text(fields)
     if not may_by_tokens and not may_by_text:
         return None
     return Continuation(
-        call,
+        telling_ids(call, places) if may_by_tokens else call,
         body,
+        {**fields, "return_token_ids": _TRUE} if may_by_tokens else fields,
         is_chat=path == CHAT_PATH,
         asks_ids=bytes(fields.get("return_token_ids", b"")) == b"true",
         may_by_tokens=may_by_tokens,
@@ -109,13 +113,20 @@ class Continuation:
     )
 
     def __init__(
-        self, call: Call, body: Body, *, is_chat: bool, asks_ids: bool, may_by_tokens: bool, may_by_text: bool
+        self,
+        call: Call,
+        body: Body,
+        fields: Fields,
+        *,
+        is_chat: bool,
+        asks_ids: bool,
+        may_by_tokens: bool,
+        may_by_text: bool,
     ) -> None:
-        self.call = telling_ids(call) if may_by_tokens else call
+        self.call = call
         """The first one: asks for token ids. Its body is forgotten when it can be of no use any more."""
         self.splices = 0
         """How often another worker went on."""
-        fields = _decode_fields(self.call.body)
         if not may_by_text:  # a value holds all the bytes that it is a part of
             fields = {name: value.copy() for name, value in fields.items() if name in KEPT}
         self._fields: Fields = fields
@@ -395,4 +406,13 @@ def _number(value: Raw | None) -> int:
 
 
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_TRUE = Raw(b"true")
+
+
+def _fields_of(raw: bytes, places: Places | None) -> dict[str, Raw]:
+    if places is None:
+        return _decode_fields(raw)
+    return {name: Raw(raw[start:end]) for name, start, end in places}
+
+
 _letter = re.compile(r"[^\x00-\x7f]|[0-9A-Za-z]").search

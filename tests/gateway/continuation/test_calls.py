@@ -5,6 +5,7 @@ import msgspec
 
 from gateway.backends.backend import Call
 from gateway.continuation.calls import by_text, by_tokens, telling_ids
+from gateway.splice import members_of
 from tests.gateway.continuation.engine import TEXT_PATH, a_call
 
 Json = dict[str, Any]
@@ -30,6 +31,7 @@ def test_ids_are_asked_for_beside_all_else() -> None:
 
     assert json.loads(call.body) | {"return_token_ids": True} == json.loads(telling_ids(call).body)
     assert call.headers == telling_ids(call).headers
+    assert telling_ids(call) == telling_ids(call, members_of(call.body))
 
 
 def test_a_query_stays_with_its_path() -> None:

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.continuation.continuation import MAX_HELD, MOST_UNSETTLED, Continuation
+from gateway.body import parse_chat
+from gateway.continuation.continuation import MAX_HELD, MOST_UNSETTLED, Continuation, continuation_of
 from gateway.continuation.transcript import MOST_IDS
 from gateway.errors import ReplyBroken
+from gateway.splice import members_of
 from gateway.usage import Usage
 from tests.gateway.continuation.engine import (
     CHAT_PATH,
@@ -640,3 +642,18 @@ def test_what_nobody_could_go_on_with_is_not_begun() -> None:
     assert a_continuation(a_call("/v1/chat/completions/batch")) is None
     assert a_continuation(a_call(stop=["#"])) is None
     assert a_continuation(a_call(tools=[{"type": "function"}]), mode="text") is None
+
+
+def test_places_that_are_known_make_the_same_continuation() -> None:
+    """Of a large body they are found by another process."""
+    call = a_call(min_tokens=3, temperature=0.5)
+    body = parse_chat(call.body)
+    found = continuation_of(CHAT_PATH, call, body, mode="text")
+    known = continuation_of(CHAT_PATH, call, body, mode="text", places=members_of(call.body))
+
+    assert found is not None
+    assert known is not None
+    assert found.call == known.call
+    assert {name: bytes(value) for name, value in found._fields.items()} == {
+        name: bytes(value) for name, value in known._fields.items()
+    }
