@@ -40,7 +40,7 @@ class ServerSettings(Group):
         "MiB takes up to 8 MiB of memory for some 10 ms",
     )
     max_body_values: Count = Field(
-        default=300_000,
+        default=200_000,
         description="values (objects, lists, texts, numbers) in a JSON body over 256 KiB, or with more than 2,000 "
         "commas and brackets; more is answered 400. Each token id is one",
     )
