@@ -22,6 +22,7 @@ What comes back, pure:
     frame.py          one message of the event stream: an event, or a fault
     stops.py          stop strings that the gateway finds itself
     thoughts.py       thoughts that a model writes into its answer
+    json_answer.py    JSON out of an answer that was asked for it in words
     json_object.py    reading JSON that somebody else made
     errors.py         what Bedrock says went wrong, in our words
 Both together, pure:

@@ -1,12 +1,13 @@
 """A Converse answer, as an OpenAI chat completion."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from gateway.backends.bedrock.frame import Event
+from gateway.backends.bedrock.json_answer import json_answer
 from gateway.backends.bedrock.json_object import read_object
 from gateway.backends.bedrock.stops import StopGuard
 from gateway.backends.bedrock.thoughts import ThoughtSplitter
@@ -123,6 +124,29 @@ def read_answer(body: bytes) -> Answer:
             tokens = answer.get("usage")
             return Answer(tuple(blocks), answer.get("stopReason"), tokens if isinstance(tokens, dict) else None)
     raise ReplyBroken("Bedrock answered 200 without an output")
+
+
+def mended(answer: Answer, schema: dict[str, Any] | None) -> Answer:
+    """*answer*, which was to be JSON, of *schema* or any object, with nothing but that for its text.
+
+    One that calls tools, or was cut at its limit, stays as it is.
+
+    Raises:
+        ReplyBroken: there is no such JSON in it.
+    """
+    texts = [block["text"] for block in answer.blocks if isinstance(block.get("text"), str)]
+    calls = any("toolUse" in block for block in answer.blocks)
+    if calls or answer.stop_reason not in {"end_turn", "stop_sequence"}:
+        return answer
+    splitter = ThoughtSplitter()
+    thought, text = ("".join(parts) for parts in zip(splitter.feed("".join(texts)), splitter.rest(), strict=True))
+    found = json_answer(text, schema)
+    if found is None:
+        raise ReplyBroken("Bedrock's model gave no JSON, which 'response_format' asks for")
+    others = [block for block in answer.blocks if "text" not in block]
+    if thought:
+        others.append({"reasoningContent": {"reasoningText": {"text": thought}}})
+    return replace(answer, blocks=(*others, {"text": found}))
 
 
 def to_completion(answer: Answer, heading: Heading, terms: Terms) -> bytes:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.backends.backend import Call
-from gateway.backends.bedrock.answer import Terms, as_events, read_answer, to_completion
+from gateway.backends.bedrock.answer import Terms, as_events, mended, read_answer, to_completion
 from gateway.backends.bedrock.aws import FrameParser
 from gateway.backends.bedrock.endpoint import model_segment
 from gateway.backends.bedrock.errors import Fault
@@ -44,6 +44,8 @@ class ConverseQuestion:
 
     def answer(self, body: bytes, heading: Heading) -> bytes:
         answer = read_answer(body)
+        if self.request.mends_json:
+            answer = mended(answer, self.request.schema)
         if not self.replays:
             return to_completion(answer, heading, self._terms)
         writer = self._writer(heading)
@@ -59,7 +61,10 @@ class ConverseQuestion:
 
     def without(self, refused: Unsupported) -> "ConverseQuestion | None":
         request = self.request.without(refused)
-        return None if request is None else replace(self, request=request)
+        if request is None:
+            return None
+        replays = self.replays or (self.streams and request.mends_json)
+        return replace(self, request=request, streams=self.streams and not replays, replays=replays)
 
     def limited(self, max_tokens: int) -> "ConverseQuestion | None":
         request = self.request.limited(max_tokens)

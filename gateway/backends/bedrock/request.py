@@ -27,6 +27,7 @@ from gateway.backends.bedrock.parameters import (
     service_tier,
 )
 from gateway.backends.bedrock.reasoning import effort_fields, read_effort
+from gateway.backends.bedrock.schema import Schema
 from gateway.backends.bedrock.tool_config import ToolConfig, tells_calls, tool_config
 from gateway.backends.bedrock.tool_names import ToolNames
 from gateway.backends.bedrock.tools import read_tools
@@ -52,9 +53,13 @@ class ConverseRequest:
     """The name, on the wire, of a tool that stands for the JSON schema: the input of its call is the answer's content,
     and the answer ended with ``stop``, not with ``tool_calls``."""
     replays_stream: bool = False
-    """A stream is to be made of Converse's whole answer: the model does not stream tool calls."""
+    """A stream is to be made of Converse's whole answer: the model does not stream tool calls, or JSON is mended."""
     stops: tuple[str, ...] = ()
     """Stop texts that are not in the payload: the gateway ends the answer before the first of them."""
+    schema: Schema | None = None
+    """Of the JSON that the answer is to be; None: any, or the answer is text."""
+    mends_json: bool = False
+    """JSON is only asked for in words: the answer has to be searched for it."""
     inline_thoughts: bool = True
     """The answer's text may begin with thoughts between tags."""
 
@@ -84,6 +89,7 @@ class ConverseRequest:
             payload=healed.payload,
             dropped=tuple(sorted(dropped)),
             stops=healed.stops + self.stops,
+            mends_json=self.mends_json or "response_format" in dropped - {*self.dropped},
         )
 
 
@@ -127,6 +133,7 @@ def to_converse(
     if format_ and not output_config and not tools.unwraps:
         words.append(_format_words(format_, tools))
         dropped.add(format_.param)
+    mends_json = format_ is not None and format_.param in dropped
     payload = _payload(conversation, words, tools, output_config)
     max_tokens = _max_tokens(
         read_max_tokens(fields) or default_max_tokens,
@@ -149,7 +156,9 @@ def to_converse(
         wants_usage=isinstance(options, dict) and options.get("include_usage") is True,
         names=names,
         unwraps_tool=tools.unwraps,
-        replays_stream=bool(tools.specs) and not family.streams_tools,
+        replays_stream=mends_json or (bool(tools.specs) and not family.streams_tools),
+        schema=None if format_ is None else format_.schema,
+        mends_json=mends_json,
         stops=sampling.stops,
         inline_thoughts=family.inline_thoughts,
     )

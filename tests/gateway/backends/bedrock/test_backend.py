@@ -858,3 +858,16 @@ async def test_no_credentials_send_nothing(fake: FakeBedrock, client: httpx.Asyn
     with pytest.raises(ConnectFailed):
         await backend(fake, client, signer=signer).send(chat())
     assert [] == fake.requests
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_json_that_was_asked_for_in_words_is_mended(
+    fake: FakeBedrock, client: httpx.AsyncClient, streams: bool
+) -> None:
+    """Of a family that has neither a grammar nor forced tools; a stream is made of the whole answer."""
+    fake.next(Says(texts=('Sure!\n```json\n{"a":1}\n```',)))
+    model = backend(fake, client, model_id="us.meta.llama3-3-70b-instruct-v1:0")
+    said = await read_all(await model.send(chat(streams=streams, response_format={"type": "json_object"})))
+
+    assert b'"content":"{\\"a\\":1}"' in said
+    assert b"Sure" not in said
