@@ -1,13 +1,17 @@
 """Request bodies: JSON in, a `GenerationRequest` out, or the 400 or 404 that vLLM would answer."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from gateway.simulator.errors import ApiError
+from gateway.simulator.guided_fields import functions_of, guide_for_format, guide_for_tools
+from gateway.simulator.guides import CallGuide, Guide
+from gateway.simulator.logprobs import MOST_ALTERNATIVES
 from gateway.simulator.rendering import render_chat
+from gateway.simulator.stops import Stops
 from gateway.simulator.tokens import TokenSequence
 from gateway.simulator.vocabulary import SIZE
 
@@ -16,6 +20,7 @@ _COMPLETION_DEFAULT_TOKENS = 16  # vLLM's
 _TokenId = Annotated[int, msgspec.Meta(ge=0, lt=SIZE)]
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 _Natural = Annotated[int, msgspec.Meta(ge=0)]
+_Alternatives = Annotated[int, msgspec.Meta(ge=0, le=MOST_ALTERNATIVES)]
 _T = TypeVar("_T")
 
 
@@ -33,6 +38,12 @@ class _GenerationBody(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool | None = None
     return_token_ids: bool | None = None
     cache_salt: str | None = None
+    stop: str | list[str] | None = None
+    include_stop_str_in_output: bool | None = None
+    response_format: Any = None
+    structured_outputs: Any = None
+    guided_json: Any = None
+    guided_choice: Any = None
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,12 +58,16 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True):
 class _ChatBody(_GenerationBody, frozen=True, kw_only=True):
     max_tokens: _Positive | None = None
     max_completion_tokens: _Positive | None = None
+    tool_choice: Any = None
+    logprobs: bool | None = None
+    top_logprobs: _Alternatives | None = None
 
 
 class _CompletionBody(_GenerationBody, frozen=True, kw_only=True):
     prompt: Any
     max_tokens: _Positive | None = _COMPLETION_DEFAULT_TOKENS
     """Only null is all that fits."""
+    logprobs: _Alternatives | None = None
 
 
 class _TextPrompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +101,11 @@ class GenerationRequest:
     include_usage: bool = False
     continuous_usage: bool = False
     return_token_ids: bool = False
+    guide: Guide | None = None
+    """What decides the answers; ``None``: the model."""
+    stops: Stops = field(default_factory=Stops)
+    logprobs: int | None = None
+    """How many others besides each token; ``None``: no log probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +121,24 @@ class BodyReader:
         fields = decode_body(body, _ChatBody)
         self.adapter(fields.model)
         asked = fields.max_completion_tokens or fields.max_tokens
-        prompt = self.chat_tokens(decode_body(body, ChatPrompt))
-        return self._generation(fields, [prompt], asked, source="messages")
+        chat = decode_body(body, ChatPrompt)
+        prompt = self.chat_tokens(chat)
+        if fields.top_logprobs and not fields.logprobs:
+            message = "when using `top_logprobs`, `logprobs` must be set to true."
+            raise ApiError(400, message, param="top_logprobs")
+        request = self._generation(fields, [prompt], asked, source="messages")
+        logprobs = (fields.top_logprobs or 0) if fields.logprobs else None
+        guide = _chat_guide(fields, chat)
+        if request.guide is not None and not isinstance(guide, CallGuide):
+            guide = request.guide  # what a tool returned is reported in the format that is asked for
+        return replace(request, guide=guide, logprobs=logprobs)
 
     def completion(self, body: bytes) -> GenerationRequest:
         fields = decode_body(body, _CompletionBody)
         self.adapter(fields.model)
         prompts = prompts_of(fields.prompt, source="prompt")
-        return self._generation(fields, prompts, fields.max_tokens, source="prompt")
+        request = self._generation(fields, prompts, fields.max_tokens, source="prompt")
+        return replace(request, logprobs=fields.logprobs)
 
     def tokenize(self, body: bytes) -> tuple[TokenSequence, bool]:
         """The tokens, and whether their texts are asked for too."""
@@ -171,6 +201,10 @@ class BodyReader:
             include_usage=bool(options.include_usage),
             continuous_usage=bool(options.continuous_usage_stats),
             return_token_ids=bool(fields.return_token_ids),
+            guide=guide_for_format(
+                fields.response_format, fields.structured_outputs, fields.guided_json, fields.guided_choice
+            ),
+            stops=_stops(fields),
         )
 
     def max_tokens(self, prompt_tokens: int, asked: int | None, *, source: str) -> int:
@@ -186,6 +220,22 @@ class BodyReader:
                 400, f"max_tokens: {asked} after {prompt_tokens} prompt tokens, but {limit}", param="max_tokens"
             )
         return asked if asked is not None else room
+
+
+def _stops(fields: _GenerationBody) -> Stops:
+    given = [fields.stop] if isinstance(fields.stop, str) else fields.stop or ()
+    if "" in given:
+        raise ApiError(400, "stop cannot contain an empty string.", param="stop")
+    return Stops(given, is_included=bool(fields.include_stop_str_in_output))
+
+
+def _chat_guide(fields: _ChatBody, chat: ChatPrompt) -> Guide | None:
+    """What the tools decide. Whoever asks for a number of tokens gets them: there no tool is called unasked."""
+    functions = functions_of(chat.tools)
+    counts = fields.ignore_eos or fields.min_tokens or not chat.add_generation_prompt
+    if counts and fields.tool_choice in (None, "auto"):
+        return None
+    return guide_for_tools(functions, fields.tool_choice, chat.messages)
 
 
 def _check_message(message: dict[str, Any], place: str) -> None:

@@ -14,7 +14,7 @@ class ChatEndpoint:
     def read(self, incoming: Incoming) -> tuple[GenerationRequest, ReplyShape]:
         request = self.reader.chat(incoming.json_body())
         model = request.adapter or self.reader.model
-        return request, ChatShape(f"chatcmpl-{incoming.base_id}", incoming.created, model)
+        return request, ChatShape(f"chatcmpl-{incoming.base_id}", incoming.created, model, request.logprobs or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,4 +24,4 @@ class CompletionEndpoint:
     def read(self, incoming: Incoming) -> tuple[GenerationRequest, ReplyShape]:
         request = self.reader.completion(incoming.json_body())
         model = request.adapter or self.reader.model
-        return request, CompletionShape(f"cmpl-{incoming.base_id}", incoming.created, model)
+        return request, CompletionShape(f"cmpl-{incoming.base_id}", incoming.created, model, request.logprobs or 0)

@@ -7,24 +7,23 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 from uuid import uuid4
 
-from gateway.simulator.answers import Answer, answer
 from gateway.simulator.blocks import BlockScope
 from gateway.simulator.bodies import GenerationRequest
-from gateway.simulator.detokenizer import Detokenizer
-from gateway.simulator.engine import EngineEvent, FirstToken, Token
+from gateway.simulator.engine import EngineEvent
 from gateway.simulator.errors import ApiError, EngineDead
 from gateway.simulator.exchange import ClientGone, Exchange, require_json
 from gateway.simulator.exposition import Exposition
 from gateway.simulator.faults import Fault, Faults
 from gateway.simulator.journal import Journal, JournalEntry
+from gateway.simulator.progress import Choice, Progress
 from gateway.simulator.ranks import Ranks
 from gateway.simulator.realtime import Generation, GenerationAborted
-from gateway.simulator.replies import ChoiceText, ReplyShape, usage_json
+from gateway.simulator.replies import ReplyShape, usage_json
 from gateway.simulator.request import EngineRequest
 from gateway.simulator.roles import Half, Role, unless_gone
 from gateway.simulator.sleep import EngineSlept, Sleep
@@ -60,135 +59,6 @@ class Endpoint(Protocol):
 
 class CutByFault(Exception):
     """The connection is gone because a fault wanted it so."""
-
-
-@dataclass(slots=True, eq=False)
-class _Choice:
-    """One answer and how much of it is out."""
-
-    index: int
-    prompt: TokenSequence
-    answer: Answer
-    detokenizer: Detokenizer
-    shown: list[str] = field(default_factory=list)
-    """What each token that is out has added to the text."""
-    cached_tokens: int = 0
-    is_aborted: bool = False
-    """By the engine, which says so."""
-    told: int = 0
-    """Tokens that events of a stream have carried."""
-
-    @property
-    def sent(self) -> int:
-        """Tokens that are out."""
-        return len(self.shown)
-
-    @property
-    def is_complete(self) -> bool:
-        return self.sent == len(self.answer.tokens)
-
-    @property
-    def finish_reason(self) -> str | None:
-        if self.is_complete:
-            return self.answer.finish_reason
-        return "abort" if self.is_aborted else None
-
-    @property
-    def token_ids(self) -> Sequence[int]:
-        """Of the tokens that are out."""
-        return self.answer.tokens.ids[: self.sent]
-
-    def is_due(self, interval: int) -> bool:
-        """Whether an event is to carry what is out (`make_request_output` in vllm/v1/engine/output_processor.py)."""
-        return self.is_complete or not self.told or self.sent - self.told >= interval
-
-    def send(self) -> None:
-        """One more token is out."""
-        self.shown.append(self.detokenizer.feed(self.answer.tokens.ids[self.sent]))
-
-
-class _Progress:
-    """The choices of one request while the engine works on them."""
-
-    def __init__(self, request: GenerationRequest, reply_id: str) -> None:
-        self.request = request
-        self.choices: dict[str, _Choice] = {}
-        for prompt, max_tokens in zip(request.prompts, request.max_tokens, strict=True):
-            for number in range(request.choices_per_prompt):
-                made = answer(
-                    prompt,
-                    max_tokens=max_tokens,
-                    min_tokens=request.min_tokens,
-                    ignore_eos=request.ignore_eos,
-                    choice=number,
-                )
-                index = len(self.choices)
-                self.choices[f"{reply_id}-{index}"] = _Choice(index, prompt, made, Detokenizer(prompt))
-
-    @property
-    def prompt_tokens(self) -> int:
-        return sum(len(prompt) for prompt in self.request.prompts)
-
-    @property
-    def generated_tokens(self) -> int:
-        return sum(choice.sent for choice in self.choices.values())
-
-    @property
-    def cached_tokens(self) -> int:
-        """Of each prompt once, as its first choice found them."""
-        return sum(
-            choice.cached_tokens
-            for choice in self.choices.values()
-            if choice.index % self.request.choices_per_prompt == 0
-        )
-
-    def usage(self) -> Json:
-        return usage_json(
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.generated_tokens,
-            cached_tokens=self.cached_tokens,
-        )
-
-    def note(self, event: EngineEvent) -> _Choice | None:
-        """The choice that *event* gave a token, which counts as sent; ``None`` if it gave none."""
-        if not isinstance(event, FirstToken | Token):
-            return None
-        choice = self.choices[event.request_id]
-        if isinstance(event, FirstToken):
-            choice.cached_tokens = event.cached_tokens
-        choice.send()
-        return choice
-
-    def abort(self) -> list[_Choice]:
-        """Give up what is not complete; those choices."""
-        left = [choice for choice in self.choices.values() if not choice.is_complete]
-        for choice in left:
-            choice.is_aborted = True
-        return left
-
-    def untold(self, choice: _Choice) -> ChoiceText:
-        """The tokens of *choice* that are out and that no event carries yet: none, where the engine aborts it."""
-        wants_ids = self.request.return_token_ids
-        return ChoiceText(
-            index=choice.index,
-            text="".join(choice.shown[choice.told :]),
-            token_ids=choice.token_ids[choice.told :] if wants_ids else None,
-            prompt_token_ids=choice.prompt.ids if wants_ids and choice.told == 0 else None,
-            finish_reason=choice.finish_reason,
-        )
-
-    def whole(self) -> list[ChoiceText]:
-        wants_ids = self.request.return_token_ids
-        return [
-            ChoiceText(
-                index=choice.index,
-                text="".join(choice.shown),
-                token_ids=choice.token_ids if wants_ids else None,
-                prompt_token_ids=choice.prompt.ids if wants_ids else None,
-                finish_reason=choice.finish_reason,
-            )
-            for choice in self.choices.values()
-        ]
 
 
 class GenerationService:
@@ -271,7 +141,7 @@ class GenerationService:
         await _meet(fault, exchange, streams=request.streams)
 
         # Two requests may carry one X-Request-Id, the second as a retry; the engine's ids are told apart.
-        progress = _Progress(request, f"{entry.id}-{next(self._serial)}")
+        progress = Progress(request, f"{entry.id}-{next(self._serial)}")
         stream = EventStream(exchange, self.spelling, drip_bytes=fault.drip_bytes if fault.mode == "drip" else None)
         writer = _Writer(exchange, shape, progress, fault, stream, interval=self._stream_interval)
         try:
@@ -288,7 +158,7 @@ class GenerationService:
                 self._exposition.finished(choice.finish_reason or "abort")
 
     async def _generate(
-        self, exchange: Exchange, progress: _Progress, writer: "_Writer", arrived: float, half: Half | None
+        self, exchange: Exchange, progress: Progress, writer: "_Writer", arrived: float, half: Half | None
     ) -> None:
         if exchange.connection.is_lost:
             raise ClientGone
@@ -315,7 +185,7 @@ class GenerationService:
             exchange.connection.when_lost = None
             generation.abort()
 
-    def _engine_requests(self, progress: _Progress) -> list[EngineRequest]:
+    def _engine_requests(self, progress: Progress) -> list[EngineRequest]:
         scope = BlockScope(progress.request.adapter, progress.request.cache_salt or None)
         salted = (self._model, scope.adapter or "", scope.salt or "")
         requests = []
@@ -374,7 +244,7 @@ class _Writer:
         self,
         exchange: Exchange,
         shape: ReplyShape,
-        progress: _Progress,
+        progress: Progress,
         fault: Fault,
         stream: EventStream,
         *,
@@ -435,13 +305,13 @@ class _Writer:
         """End a stream with *error* as an event."""
         await self._stream.end(self._shape.failure(error, self._exchange.event_error(error)))
 
-    def _events(self, choice: _Choice) -> list[Event]:
+    def _events(self, choice: Choice) -> list[Event]:
         token = self._progress.untold(choice)
         opening = self._shape.opening(token, self._usage_so_far(choice, 0)) if choice.told == 0 else []
         choice.told = choice.sent
         return opening + self._shape.token(token, self._usage_so_far(choice, choice.sent))
 
-    def _usage_so_far(self, choice: _Choice, sent: int) -> Json | None:
+    def _usage_so_far(self, choice: Choice, sent: int) -> Json | None:
         """Of this choice alone, as vLLM counts within a stream."""
         if not self._progress.request.continuous_usage:
             return None

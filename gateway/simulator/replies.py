@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gateway.simulator.errors import ApiError
+from gateway.simulator.logprobs import TokenLogprobs, chat_logprobs, completion_logprobs
 from gateway.simulator.sse import DONE, Event, Json
 
 
@@ -20,6 +21,27 @@ def usage_json(*, prompt_tokens: int, completion_tokens: int, cached_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
+class CallPart:
+    """A piece of a tool call, or all of it."""
+
+    id: str
+    name: str
+    arguments: str
+    """What comes further of them, JSON."""
+    is_first: bool
+
+    @property
+    def written(self) -> Json:
+        """As in the message of a chat."""
+        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
+
+    @property
+    def delta(self) -> Json:
+        """As in a chunk of a chat: id and name come with the first piece only."""
+        return {"index": 0, **(self.written if self.is_first else {"function": {"arguments": self.arguments}})}
+
+
+@dataclass(frozen=True, slots=True)
 class ChoiceText:
     """Output of one choice: one token of a stream, or all of it."""
 
@@ -30,6 +52,12 @@ class ChoiceText:
     prompt_token_ids: Sequence[int] | None
     """``None`` unless asked for, and, in a stream, but for the first token."""
     finish_reason: str | None
+    call: CallPart | None = None
+    """The answer is a tool call and has no text."""
+    logprobs: Sequence[TokenLogprobs] | None = None
+    """``None`` unless asked for."""
+    stop_reason: str | None = None
+    """The stop string that ended the text."""
 
 
 class ReplyShape(Protocol):
@@ -72,6 +100,7 @@ class ChatShape:
     created: int
     """Unix seconds."""
     model: str
+    top_logprobs: int = 0
 
     def begin(self) -> list[Event]:
         return []
@@ -82,14 +111,17 @@ class ChatShape:
         return [Event(self._chunk([opening], usage, prompt_token_ids=_listed(choice.prompt_token_ids)))]
 
     def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
+        delta: Json = {"content": choice.text}
+        if choice.call is not None:
+            delta = {"tool_calls": [choice.call.delta]}
         written: Json = {
             "index": choice.index,
-            "delta": {"content": choice.text},
-            "logprobs": None,
-            "finish_reason": choice.finish_reason,
+            "delta": delta,
+            "logprobs": chat_logprobs(choice.logprobs, self.top_logprobs),
+            "finish_reason": _chat_finish(choice),
         }
         if choice.finish_reason is not None:
-            written["stop_reason"] = None
+            written["stop_reason"] = choice.stop_reason
         written["token_ids"] = _listed(choice.token_ids)
         return [Event(self._chunk([written], usage))]
 
@@ -119,16 +151,16 @@ class ChatShape:
             "index": choice.index,
             "message": {
                 "role": "assistant",
-                "content": choice.text,
+                "content": choice.text if choice.call is None else None,
                 "refusal": None,
                 "annotations": None,
                 "audio": None,
                 "function_call": None,
-                "tool_calls": [],
+                "tool_calls": [] if choice.call is None else [choice.call.written],
             },
-            "logprobs": None,
-            "finish_reason": choice.finish_reason,
-            "stop_reason": None,
+            "logprobs": chat_logprobs(choice.logprobs, self.top_logprobs),
+            "finish_reason": _chat_finish(choice),
+            "stop_reason": choice.stop_reason,
             "token_ids": _listed(choice.token_ids),
         }
 
@@ -152,6 +184,7 @@ class CompletionShape:
     created: int
     """Unix seconds."""
     model: str
+    top_logprobs: int = 0
 
     def begin(self) -> list[Event]:
         return []
@@ -176,9 +209,9 @@ class CompletionShape:
         return {
             "index": choice.index,
             "text": choice.text,
-            "logprobs": None,
+            "logprobs": completion_logprobs(choice.logprobs, self.top_logprobs),
             "finish_reason": choice.finish_reason,
-            "stop_reason": None,
+            "stop_reason": choice.stop_reason,
             "prompt_token_ids": _listed(choice.prompt_token_ids),
             "token_ids": _listed(choice.token_ids),
         }
@@ -192,6 +225,12 @@ class CompletionShape:
             "choices": choices,
             "usage": usage,
         }
+
+
+def _chat_finish(choice: ChoiceText) -> str | None:
+    """A call that is complete ends by itself, which has a name of its own."""
+    is_called = choice.call is not None and choice.finish_reason == "stop"
+    return "tool_calls" if is_called else choice.finish_reason
 
 
 def _listed(ids: Sequence[int] | None) -> list[int] | None:

@@ -90,6 +90,11 @@ def token_bytes(token: int) -> bytes:
     return bytes(LETTERS[(token - _QUADS_FROM) // int(weight) % len(LETTERS)] for weight in _WEIGHTS)
 
 
+def token_of_letters(number: int) -> int:
+    """The token of four `LETTERS` whose places make up *number* to the base 20."""
+    return _QUADS_FROM + number
+
+
 def all_tokens() -> Iterator[bytes]:
     """Every token but the marks, in the order of the ids."""
     for length in (1, 2):
