@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, PromptTooLong
+from gateway.overflow import MAX_READ_BYTES, is_overflow
 from gateway.unreadable import UNREADABLE
 
 _LONGEST_MESSAGE = 4096
@@ -21,6 +22,9 @@ _LONGEST_MESSAGE = 4096
 _LARGEST_READ_BYTES = 2**20
 _LONGEST_TEXT = 500
 _MOST_DETAILS = 5
+
+_OVERFLOW_STATUSES = (400, 422)
+"""413 is said of bodies, 429 of limits in tokens."""
 
 _is_status = re.compile(r"[0-9]{3}").fullmatch
 
@@ -45,9 +49,9 @@ class ErrorShape:
     """The body of a response with an error status, UTF-8 JSON."""
     event: Callable[[Fault, int], bytes]
     """The last event of a stream that had begun. The number is that of the event, where the API counts them."""
-    fitted: Callable[[Any], Any]
-    """A worker's JSON if it has this shape: the very same, which can pass byte for byte, or a copy in which a field is
-    put right. Else None."""
+    fitted: Callable[[int, Any], Any]
+    """A worker's JSON, of an answer with that status, if it has this shape: the very same, which can pass byte for
+    byte, or a copy in which a field is put right. Else None."""
 
 
 def fault_of(error: GatewayError, *, request_id: str | None = None) -> Fault:
@@ -58,7 +62,7 @@ def fault_of(error: GatewayError, *, request_id: str | None = None) -> Fault:
 def normalised(shape: ErrorShape, status: int, body: bytes) -> bytes:
     """A worker's error *body* in *shape*: as it came if it has that shape, else with all that it says. O(bytes)."""
     said = _json_in(body)
-    fitted = shape.fitted(said)
+    fitted = shape.fitted(status, said)
     if fitted is None:
         return shape.body(fault_in(status, body))
     return body if fitted is said else msgspec.json.encode(fitted)
@@ -77,7 +81,7 @@ def fault_in(status: int, body: bytes) -> Fault:
         message[:_LONGEST_MESSAGE].strip() or f"The worker answered {status} {_phrase(status)}".rstrip(),
         kind if isinstance(kind, str) else None,
         param if isinstance(param, str) else None,
-        code if isinstance(code, str | int) else None,
+        _worker_code(status, message, code) if isinstance(code, str | int | None) else None,
     )
 
 
@@ -105,11 +109,19 @@ def _openai_code(code: Any) -> str | None:
     return code if isinstance(code, str) and not _is_status(code) else None
 
 
-def _as_openai(said: Any) -> Any:
+def _worker_code(status: int, message: str, code: Any) -> Any:
+    """OpenAI's name for a prompt that is too long, which clients know it by; engines give it none. Else *code*."""
+    is_named = _openai_code(code) is not None
+    if is_named or status not in _OVERFLOW_STATUSES or not is_overflow(message[:MAX_READ_BYTES]):
+        return code
+    return PromptTooLong.code
+
+
+def _as_openai(status: int, said: Any) -> Any:
     match said:
-        case {"error": {"message": str(), **rest} as error}:
-            code = rest.get("code")
-            return said if code == _openai_code(code) else {**said, "error": {**error, "code": None}}
+        case {"error": {"message": str(message), **rest} as error}:
+            code = _openai_code(_worker_code(status, message, rest.get("code")))
+            return said if rest.get("code") == code else {**said, "error": {**error, "code": code}}
     return None
 
 
@@ -139,7 +151,7 @@ def _anthropic_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # eve
     return b"event: error\ndata: " + _anthropic_body(fault) + b"\n\n"
 
 
-def _as_anthropic(said: Any) -> Any:
+def _as_anthropic(status: int, said: Any) -> Any:  # noqa: ARG001  # the type says it all
     """Its types all end so; vLLM puts its own, such as ``BadRequestError``, into Anthropic's envelope."""
     match said:
         case {"type": "error", "error": {"type": str(kind), "message": str()}} if kind.endswith("_error"):

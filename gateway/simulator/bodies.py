@@ -212,13 +212,13 @@ class BodyReader:
         if not prompt_tokens:
             raise ApiError(400, f"{source}: must not be empty", param=source)
         room = self.context_tokens - prompt_tokens
-        limit = f"the maximum context length is {self.context_tokens} tokens"
+        limit = f"This model's maximum context length is {self.context_tokens} tokens"  # vLLM's words, as are the rest
         if room < 1:
-            raise ApiError(400, f"{source}: {prompt_tokens} tokens are too many, {limit}", param=source)
+            has = f"However, your request has {prompt_tokens} input tokens"
+            raise ApiError(400, f"{limit}. {has}. Please reduce the length of the input {source}.", param=source)
         if asked is not None and asked > room:
-            raise ApiError(
-                400, f"max_tokens: {asked} after {prompt_tokens} prompt tokens, but {limit}", param="max_tokens"
-            )
+            has = f"your request has {prompt_tokens} input tokens"
+            raise ApiError(400, f"'max_tokens' is too large: {asked}. {limit} and {has}.", param="max_tokens")
         return asked if asked is not None else room
 
 

@@ -41,7 +41,7 @@ async def test_a_key_that_is_not_known_is_an_authentication_error(served: Stack,
         with pytest.raises(AuthenticationError) as caught:
             await client.chat.completions.create(**chat(), extra_headers=headers)
 
-    assert (401, "invalid_api_key", "invalid_request_error") == (
+    assert (401, "invalid_api_key", "authentication_error") == (
         caught.value.status_code,
         caught.value.code,
         caught.value.type,

@@ -3,6 +3,7 @@
 One line per check on standard output; exit status 1 if one fails, 2 if nothing could be installed.
 """
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -12,6 +13,8 @@ import venv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.sdk.errors import refusing_gateway
+
 HERE = Path(__file__).parent
 ENVIRONMENT = HERE.parents[1] / ".venv-sdk"
 BIN = ENVIRONMENT / "bin"
@@ -19,7 +22,7 @@ NODE_PROJECT = ENVIRONMENT / "node-project"
 """Node looks for packages beside the script that imports them, so the script is copied to where they are."""
 
 DEMO = (sys.executable, "-m", "gateway", "demo", "--port", "0", "--workers", "2")
-SMOKE_TIMEOUT_S = 60.0  # a smoke takes some seconds
+SMOKE_TIMEOUT_S = 300.0  # a smoke takes some seconds, of which the import of LiteLLM is most
 
 
 def install() -> None:
@@ -33,7 +36,7 @@ def install() -> None:
     quiet = ("--quiet", "--disable-pip-version-check")
     subprocess.run([BIN / "python", "-m", "pip", "install", *quiet, "-r", HERE / "requirements.txt"], check=True)
     NODE_PROJECT.mkdir(exist_ok=True)
-    for name in ("package.json", "openai_node.mjs"):
+    for name in ("package.json", "openai_node.mjs", "errors_vercel.mjs"):
         shutil.copy(HERE / name, NODE_PROJECT)
     # No lock file: it would hold the addresses that packages were downloaded from.
     flags = ("--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
@@ -73,6 +76,18 @@ def passes(name: str, command: Sequence[str | Path]) -> bool:
         return False
 
 
+async def errors() -> list[bool]:
+    """What each client raises for each error."""
+    async with refusing_gateway() as cases:
+        return [
+            await asyncio.to_thread(passes, name, [*command, cases])
+            for name, command in {
+                "Errors, Python": [BIN / "python", HERE / "errors_python.py"],
+                "Errors, Vercel AI SDK": [BIN / "node", NODE_PROJECT / "errors_vercel.mjs"],
+            }.items()
+        ]
+
+
 def main() -> int:
     try:
         install()
@@ -84,6 +99,7 @@ def main() -> int:
             passes("OpenAI, Node", [BIN / "node", NODE_PROJECT / "openai_node.mjs", address, key]),
             passes("Anthropic, Python", [BIN / "python", HERE / "anthropic_python.py", address, key]),
         ]
+    results += asyncio.run(errors())
     return 0 if all(results) else 1
 
 

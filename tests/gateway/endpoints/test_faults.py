@@ -114,6 +114,19 @@ class TestNormalised:
         """The very same object, also with fields that nobody here knows."""
         assert body is normalised(shape, 400, body)
 
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b'{"error":{"message":"This model\'s maximum context length is 8 tokens.","type":"B","code":400}}',
+            b'{"error":{"message":"This model\'s maximum context length is 8 tokens.","type":"B"}}',
+            b'{"object":"error","message":"It is longer than the model\'s context length.","code":400}',
+        ],
+    )
+    def test_a_prompt_that_is_too_long_has_openais_code(self, body: bytes) -> None:
+        """Clients tell it from other faults by the code, which engines do not give. A limit in tokens is another."""
+        assert "context_length_exceeded" == json.loads(normalised(OPENAI, 400, body))["error"]["code"]
+        assert None is json.loads(normalised(OPENAI, 429, body))["error"].get("code")
+
     @pytest.mark.parametrize("shape", [OPENAI, RESPONSES])
     @pytest.mark.parametrize("code", ["422", '"422"', "true", "12345678901234567890123", "1.5", "{}", "[]"])
     def test_a_code_that_is_no_name_becomes_null_and_all_else_stays(self, shape: ErrorShape, code: str) -> None:

@@ -111,8 +111,13 @@ def test_the_four_forms_of_a_prompt(prompt: Any, expected: list[bytes]) -> None:
         (chat(max_tokens="a"), 400, "$.max_tokens", None),
         (chat(max_tokens=0), 400, "$.max_tokens", None),
         (chat(n=0), 400, "$.n", None),
-        (chat(max_tokens=90), 400, "max_tokens: 90 after 12 prompt tokens, but the maximum context", "max_tokens"),
-        (chat(messages=[{"role": "user", "content": "e" * 400}]), 400, "messages: 109 tokens are too many", "messages"),
+        (chat(max_tokens=90), 400, "'max_tokens' is too large: 90.", "max_tokens"),
+        (
+            chat(messages=[{"role": "user", "content": "e" * 400}]),
+            400,
+            "length is 100 tokens. However, your request has 109",
+            "messages",
+        ),
     ],
 )
 def test_a_bad_chat_is_refused(body: bytes, status: int, message: str, param: str | None) -> None:
