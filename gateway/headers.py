@@ -49,11 +49,14 @@ _FROM_BACKENDS: Final = frozenset(
         b"openai-version",
         b"retry-after",
         b"server-timing",
+        b"x-amzn-requestid",
+        b"x-warmgate-dropped-params",
     }
 )
 """Headers of a backend's answer that reach the caller; no others do. A cookie, ``clear-site-data`` or ``location``
 would act on the gateway's own origin, ``server`` and ``via`` name what stands behind it, and ``x-warmgate-*`` and
-``x-ratelimit-*`` are the gateway's to say."""
+``x-ratelimit-*`` are the gateway's to say. Its own backend for Bedrock says ``x-warmgate-dropped-params``; in the
+answers of workers that header is dropped where they are read (`gateway.upstream.headers.end_to_end`)."""
 UNBUFFERED: Final[Headers] = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 """nginx collects an answer until it has 4 to 8 kB of it, unless the answer says that it must not."""
 _BUFFERING: Final = frozenset(name for name, _ in UNBUFFERED)

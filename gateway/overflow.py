@@ -9,7 +9,7 @@ import re
 _TOO_LONG = re.compile(
     r"input is too long|prompt is too long|too many (?:input|total) (?:tokens|text bytes)|input tokens exceeded"
     r"|exceeds? (?:the )?(?:context limit|model maximum|maximum (?:context|input|sequence) length|context window)"
-    r"|exceeds? the (?:model.s )?(?:maximum|max)(?:imum)? (?:context|input|number of (?:input )?tokens|model length)"
+    r"|exceeds? (?:the )?(?:model.s )?max(?:imum)? (?:context|input|number of (?:input )?tokens|model length)"
     r"|maximum context length (?:is|of)|longer than the (?:maximum model|model.s context) length"
     r"|reduce the length of the (?:messages|input|prompt)|context_length_exceeded",
     re.IGNORECASE,

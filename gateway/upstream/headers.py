@@ -19,6 +19,9 @@ HOP_BY_HOP: Final = frozenset(
 )
 """RFC 9110 section 7.6.1, and RFC 2616 section 13.5.1 for the proxy fields. In lower case."""
 
+_NOT_PASSED: Final = HOP_BY_HOP | {b"x-warmgate-dropped-params"}
+"""Only the gateway's own backend for Bedrock says what it left out: the word of a worker does not count."""
+
 
 def end_to_end(received: Headers) -> Headers:
     """The fields to pass on: names in lower case, hop-by-hop fields and those named in ``connection`` left out."""
@@ -26,7 +29,7 @@ def end_to_end(received: Headers) -> Headers:
     named = b""
     for raw_name, value in received:
         name = raw_name.lower()
-        if name not in HOP_BY_HOP:
+        if name not in _NOT_PASSED:
             headers.append((name, value.strip()))
         elif name == b"connection" and value not in {b"keep-alive", b"close"}:
             named += b"," + value

@@ -98,6 +98,7 @@ def start_engine(
         "block-size": str(BLOCK_TOKENS),
         "num-gpu-blocks-override": str(blocks),
         "tool-call-parser": "hermes",
+        "root-path": "/openai",  # serves /openai/v1/chat/completions, as Bedrock does, beside /v1/chat/completions
         # Else this model, which knows no sense, fills JSON with blanks until its tokens run out.
         "structured-outputs-config": json.dumps(structured_outputs),
     }

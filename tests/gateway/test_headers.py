@@ -92,6 +92,13 @@ def test_only_known_headers_of_a_backend_pass_down() -> None:
     assert [(b"content-type", b"text/event-stream"), (b"retry-after", b"3")] == downstream(given)
 
 
+def test_what_the_bedrock_fallback_says_passes_down() -> None:
+    """The fields that it left out, and AWS's own id of the request, which AWS's support asks for."""
+    said = [(b"x-amzn-requestid", b"7c0a"), (b"x-warmgate-dropped-params", b"seed,min_p")]
+
+    assert said == downstream(said)
+
+
 def test_another_body_has_headers_of_its_own() -> None:
     """What described the one that it stands in place of goes, the rest stays."""
     given = [(b"etag", b'"1"'), (b"content-type", b"text/html"), (b"content-md5", b"x"), (b"retry-after", b"9")]

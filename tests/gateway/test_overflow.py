@@ -18,6 +18,7 @@ SGLANG = "The input (9000 tokens) is longer than the model's context length (819
         VLLM,
         NEWER_VLLM,
         SGLANG,
+        "Input length (9000) exceeds model's maximum context length (8192).",
         "Input Tokens Exceeded: Number of input tokens exceeds maximum length",
         "Too many input tokens. Max input tokens: 8192, request input token count: 9000",
         "Input is too long for requested model.",
@@ -37,6 +38,7 @@ def test_these_say_that_a_prompt_is_too_long(message: str) -> None:
     "message",
     [
         "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for claude-sonnet-4-5",
+        "max_tokens=100000 cannot be greater than max_model_len=16384. Please request fewer output tokens.",
         "Too many tokens, please wait before trying again.",
         "temperature: 2 is greater than the maximum of 1",
         "the maximum number of stop sequences is 4",

@@ -160,6 +160,7 @@ _MODEL_LIMITS = tuple(
         r"maximum tokens you requested exceeds the model limit of (\d{1,9})",  # Converse
         r"max_?tokens\W{1,4}\d{1,9} > (\d{1,9})",  # Claude: "max_tokens: 100000 > 64000, which is the maximum allowed"
         r"supports at most (\d{1,9}) (?:completion|output) tokens",  # OpenAI
+        r"max_?(?:completion_)?tokens=\d{1,9} cannot be greater than \w{1,40}=(\d{1,9})",  # vLLM, of max_model_len
         r"max_?(?:completion_|output_)?tokens\b\D{0,120}(?:less than or equal to|at most|must not exceed|cannot exceed)"
         r"\D{0,3}(\d{1,9})",
     )

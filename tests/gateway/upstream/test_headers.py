@@ -23,6 +23,11 @@ def test_hop_by_hop_fields_stay_behind() -> None:
     assert [(b"date", b"today")] == end_to_end(received)
 
 
+def test_a_worker_does_not_say_what_the_gateway_left_out() -> None:
+    """Only the gateway's own backend for Bedrock does, and its header reaches the caller."""
+    assert [(b"date", b"today")] == end_to_end([(b"X-Warmgate-Dropped-Params", b"seed"), (b"Date", b"today")])
+
+
 def test_fields_named_in_connection_stay_behind() -> None:
     """Whatever ``connection`` names belongs to the connection as well, in any case and order."""
     received: Headers = [

@@ -570,6 +570,7 @@ async def test_of_two_fields_that_exclude_each_other_one_stays(fake: FakeBedrock
             "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for claude-sonnet-4-5",
             64000,
         ),
+        ("max_tokens=100000 cannot be greater than max_model_len=16384. Please request fewer output tokens.", 16384),
         ("max_tokens is too large: 100000. This model supports at most 16384 completion tokens.", 16384),
         ("Value 100000 at 'inferenceConfig.maxTokens' failed: Member must have value less than or equal to 8192", 8192),
     ],
