@@ -17,6 +17,8 @@ from gateway.simulator.bodies import BodyReader, ChatPrompt, GenerationRequest, 
 from gateway.simulator.errors import ApiError
 from gateway.simulator.exchange import Exchange
 from gateway.simulator.generation import Incoming
+from gateway.simulator.guided_fields import functions_of, guide_for_tools
+from gateway.simulator.guides import Guide
 from gateway.simulator.replies import ChoiceText, ReplyShape
 from gateway.simulator.sse import Event, Json
 from gateway.simulator.tokens import TokenSequence
@@ -36,6 +38,7 @@ class _CountBody(msgspec.Struct, frozen=True, kw_only=True):
 class _MessagesBody(_CountBody, frozen=True, kw_only=True):
     max_tokens: Annotated[int, msgspec.Meta(ge=1)]
     stream: bool | None = None
+    tool_choice: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,9 @@ class MessagesEndpoint:
         prompt = self._prompt(asked)
         limit = self.reader.max_tokens(len(prompt), asked.max_tokens, source="messages")
         adapter = self.reader.adapter(asked.model)
-        request = GenerationRequest(prompts=[prompt], max_tokens=[limit], adapter=adapter, streams=bool(asked.stream))
+        request = GenerationRequest(
+            prompts=[prompt], max_tokens=[limit], adapter=adapter, streams=bool(asked.stream), guide=_guide(asked)
+        )
         model = adapter or self.reader.model
         return request, MessagesShape(f"chatcmpl-{incoming.base_id}", model, input_tokens=len(prompt))
 
@@ -75,15 +80,18 @@ class MessagesShape:
     def begin(self) -> list[Event]:
         return []
 
-    def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:  # noqa: ARG002 - nothing is said yet
+    def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:  # noqa: ARG002 - it comes at the end
         usage_at_start = {"input_tokens": self.input_tokens, "output_tokens": 0}
         message = self._message([], None) | {"stop_sequence": None, "usage": usage_at_start}
-        return [
-            _event("message_start", message=message),
-            _event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
-        ]
+        block: Json = {"type": "text", "text": ""}
+        if choice.call is not None:
+            block = {"type": "tool_use", "id": choice.call.id, "name": choice.call.name, "input": {}}
+        return [_event("message_start", message=message), _event("content_block_start", index=0, content_block=block)]
 
     def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:  # noqa: ARG002 - usage comes at the end
+        if choice.call is not None and choice.call.arguments:
+            delta = {"type": "input_json_delta", "partial_json": choice.call.arguments}
+            return [_event("content_block_delta", index=0, delta=delta)]
         if not choice.text:
             return []
         return [_event("content_block_delta", index=0, delta={"type": "text_delta", "text": choice.text})]
@@ -101,7 +109,10 @@ class MessagesShape:
 
     def body(self, choices: Sequence[ChoiceText], usage: Json) -> Json:
         text = choices[0].text
-        content = [{"type": "text", "text": text}] if text else []
+        content: list[Json] = [{"type": "text", "text": text}] if text else []
+        call = choices[0].call
+        if call is not None:
+            content = [{"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.arguments)}]
         return self._message(content, _stop_reason(choices[0])) | {"usage": _usage(usage)}
 
     def _message(self, content: list[Json], stop_reason: str | None) -> Json:
@@ -115,11 +126,38 @@ class MessagesShape:
         }
 
 
-def _event(name: str, **fields: Any) -> Event:
+def _event(name: str, /, **fields: Any) -> Event:
     return Event({"type": name, **fields}, name=name)
 
 
+def _guide(asked: _MessagesBody) -> Guide | None:
+    """What the tools decide. A turn that brings a result is that of a tool, whatever text stands beside it."""
+    last = asked.messages[-1]
+    messages = list(_messages_of(last))
+    results = [message for message in messages if message.get("role") == "tool"]
+    functions = functions_of([_tool(tool) for tool in asked.tools or ()])
+    choice: Any = None
+    match asked.tool_choice:
+        case {"type": "none"}:
+            choice = "none"
+        case {"type": "any"}:
+            choice = "required"
+        case {"type": "tool", "name": name}:
+            choice = {"function": {"name": name}}
+    return guide_for_tools(functions, choice, results or messages)
+
+
+def _input(arguments: str) -> Any:
+    """Of a call; nothing where the limit cut it."""
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return {}
+
+
 def _stop_reason(choice: ChoiceText) -> str | None:
+    if choice.call is not None and choice.finish_reason == "stop":
+        return "tool_use"
     return _STOP_REASONS.get(choice.finish_reason or "")
 
 

@@ -17,7 +17,9 @@ from gateway.simulator.bodies import BodyReader, ChatPrompt, GenerationRequest, 
 from gateway.simulator.errors import ApiError
 from gateway.simulator.exchange import Exchange
 from gateway.simulator.generation import Incoming
-from gateway.simulator.replies import ChoiceText, ReplyShape
+from gateway.simulator.guided_fields import functions_of, guide_for_format, guide_for_tools
+from gateway.simulator.guides import CallGuide, Guide
+from gateway.simulator.replies import CallPart, ChoiceText, ReplyShape
 from gateway.simulator.sse import Event, Json
 
 _STATUS = {"stop": "completed", "length": "incomplete", "abort": "cancelled"}
@@ -35,6 +37,8 @@ class _ResponsesBody(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool | None = None
     background: bool | None = None
     cache_salt: str | None = None
+    tool_choice: Any = None
+    text: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ class ResponsesEndpoint:
             adapter=adapter,
             cache_salt=asked.cache_salt,
             streams=bool(asked.stream),
+            guide=_guide(asked, messages, tools),
         )
         head = _head(asked, incoming, model=adapter or self.reader.model, max_output_tokens=limit)
         return request, ResponsesShape(head, messages, self.store if asked.store is not False else None)
@@ -132,6 +137,9 @@ class ResponsesShape:
         ]
 
     def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:  # noqa: ARG002 - usage comes at the end
+        if choice.call is not None:
+            item = self._call_item(choice.call, status="in_progress") | {"arguments": ""}
+            return [self._event("response.output_item.added", output_index=0, item=item)]
         item = self._item("", status="in_progress") | {"content": []}
         return [
             self._event("response.output_item.added", output_index=0, item=item),
@@ -139,13 +147,23 @@ class ResponsesShape:
         ]
 
     def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:  # noqa: ARG002 - usage comes at the end
+        if choice.call is not None and choice.call.arguments:
+            place = {"item_id": self._call_id, "output_index": 0}
+            return [self._event("response.function_call_arguments.delta", **place, delta=choice.call.arguments)]
         if not choice.text:
             return []
         return [self._event("response.output_text.delta", **self._place, delta=choice.text, logprobs=[])]
 
     def closing(self, choices: Sequence[ChoiceText], usage: Json, *, include_usage: bool) -> list[Event]:  # noqa: ARG002
         body = self.body(choices, usage)
-        text = choices[0].text
+        text, call = choices[0].text, choices[0].call
+        if call is not None:
+            told = {"item_id": self._call_id, "output_index": 0, "name": call.name, "arguments": call.arguments}
+            return [
+                self._event("response.function_call_arguments.done", **told),
+                self._event("response.output_item.done", output_index=0, item=body["output"][0]),
+                self._event("response.completed", response=body),
+            ]
         return [
             self._event("response.output_text.done", **self._place, text=text, logprobs=[]),
             self._event("response.content_part.done", **self._place, part=_text_part(text)),
@@ -161,7 +179,10 @@ class ResponsesShape:
         text = choices[0].text
         status = _STATUS[choices[0].finish_reason or "abort"]
         details = {"reason": "max_output_tokens"} if status == "incomplete" else None
-        output = [self._item(text, status="completed" if status == "completed" else "incomplete")]
+        item_status = "completed" if status == "completed" else "incomplete"
+        call = choices[0].call
+        output = [self._item(text, status=item_status) if call is None else self._call_item(call, status=item_status)]
+        said: Json = {"content": text} if call is None else {"content": None, "tool_calls": [call.written]}
         body = self.head | {
             "status": status,
             "incomplete_details": details,
@@ -169,7 +190,7 @@ class ResponsesShape:
             "usage": _usage(usage),
         }
         if self.store is not None:
-            self.store.keep(KeptResponse(body, [*self.messages, {"role": "assistant", "content": text}]))
+            self.store.keep(KeptResponse(body, [*self.messages, {"role": "assistant", **said}]))
         return body
 
     def _item(self, text: str, *, status: str) -> Json:
@@ -181,8 +202,32 @@ class ResponsesShape:
             "content": [_text_part(text)],
         }
 
-    def _event(self, name: str, **fields: Any) -> Event:
+    @property
+    def _call_id(self) -> str:
+        return f"fc_{self.id.removeprefix('resp_')}"
+
+    def _call_item(self, call: CallPart, *, status: str) -> Json:
+        return {
+            "id": self._call_id,
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "status": status,
+        }
+
+    def _event(self, name: str, /, **fields: Any) -> Event:
         return Event({"type": name, "sequence_number": next(self._sequence), **fields}, name=name)
+
+
+def _guide(asked: _ResponsesBody, messages: Sequence[Json], tools: Sequence[Json]) -> Guide | None:
+    """What the tools, or the format of the text, decide."""
+    choice = asked.tool_choice
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        choice = {"function": {"name": choice.get("name")}}
+    guide = guide_for_tools(functions_of(tools), choice, messages)
+    wanted = guide_for_format((asked.text or {}).get("format"), None, None, None)
+    return guide if wanted is None or isinstance(guide, CallGuide) else wanted
 
 
 def _head(asked: _ResponsesBody, incoming: Incoming, *, model: str, max_output_tokens: int) -> Json:

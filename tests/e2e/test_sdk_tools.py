@@ -99,3 +99,23 @@ async def test_an_answer_ends_before_a_stop_string(served: Stack) -> None:
     assert text[:14] == "".join(choice.delta.content or "" for choice in choices)
     assert "stop" == choices[-1].finish_reason
     assert [2] * 5 == [len(choice.logprobs.content[0].top_logprobs) for choice in choices if choice.logprobs]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_loop_of_responses_ends_with_a_text(served: Stack, is_streamed: bool) -> None:
+    """By /v1/responses, where the whole conversation is sent again."""
+    tool = {"type": "function", **WEATHER["function"]}
+    items: list[Any] = [QUESTION]
+
+    async def ask() -> Any:
+        arguments: dict[str, Any] = {"model": "tiny", "input": items, "tools": [tool]}
+        if not is_streamed:
+            return await served.openai.responses.create(**arguments)
+        async with served.openai.responses.stream(**arguments) as stream:
+            return await stream.get_final_response()
+
+    (call,) = (await ask()).output
+    output = weather(call.arguments)
+    items += [call.to_dict(), {"type": "function_call_output", "call_id": call.call_id, "output": output}]
+
+    assert f"The tool returned: {output}" == (await ask()).output_text

@@ -150,3 +150,27 @@ def test_a_tool_has_parameters_of_an_object() -> None:
         messages=[{"role": "user", "content": "Hello"}],
         tools=[{"name": "f", "description": "d", "input_schema": {"x": 1}}],
     )
+
+
+async def test_a_tool_is_used_and_its_result_reported(worker: httpx.AsyncClient) -> None:
+    """In whole answers and in streams; a text beside the result does not begin another loop."""
+    schema = {"type": "object", "properties": {"town": {"const": "Oslo"}}, "required": ["town"]}
+    turns: list[Any] = [{"role": "user", "content": "Is it cold?"}]
+    body = {"max_tokens": 100, "tools": [{"name": "weather", "input_schema": schema}], "messages": turns}
+    answer = (await worker.post("/v1/messages", json=body)).json()
+    streamed = (await worker.post("/v1/messages", json={**body, "stream": True})).text
+    (used,) = answer["content"]
+    result = {"type": "tool_result", "tool_use_id": used["id"], "content": "4 C"}
+    turns += [
+        {"role": "assistant", "content": answer["content"]},
+        {"role": "user", "content": [result, {"type": "text", "text": "Be brief."}]},
+    ]
+    report = (await worker.post("/v1/messages", json=body)).json()
+    again = (await worker.post("/v1/messages", json={**body, "tool_choice": {"type": "any"}})).json()
+
+    assert ("tool_use", "tool_use", "weather") == (answer["stop_reason"], used["type"], used["name"])
+    assert {"town": "Oslo"} == used["input"]
+    assert '"type":"input_json_delta"' in streamed
+    assert '"stop_reason":"tool_use"' in streamed
+    assert ("end_turn", "The tool returned: 4 C") == (report["stop_reason"], report["content"][0]["text"])
+    assert "tool_use" == again["stop_reason"]

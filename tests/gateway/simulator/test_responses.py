@@ -186,3 +186,29 @@ def test_a_function_is_the_tool_that_it_is_in_a_chat() -> None:
 
     assert '{"type": "function", "function": {"name": "f", "description": null, "parameters": null}}\n' in text
     assert '{"type": "web_search"}\n' in text
+
+
+async def test_a_function_is_called_and_its_output_reported(worker: httpx.AsyncClient) -> None:
+    """In whole responses and in streams, also where the call is kept by the worker."""
+    schema = {"type": "object", "properties": {"town": {"const": "Oslo"}}, "required": ["town"]}
+    body = {"input": "Is it cold?", "tools": [{"type": "function", "name": "weather", "parameters": schema}]}
+    response = (await worker.post(RESPONSES, json=body)).json()
+    streamed = (await worker.post(RESPONSES, json={**body, "stream": True})).text
+    (call,) = response["output"]
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": "4 C"}
+    more = {**body, "input": [output], "previous_response_id": response["id"]}
+    report = (await worker.post(RESPONSES, json=more)).json()
+
+    assert ("completed", "function_call", "weather") == (response["status"], call["type"], call["name"])
+    assert '{"town": "Oslo"}' == call["arguments"]
+    assert "response.function_call_arguments.delta" in streamed
+    assert "response.function_call_arguments.done" in streamed
+    assert "The tool returned: 4 C" == report["output"][0]["content"][0]["text"]
+
+
+async def test_a_response_fits_a_schema(worker: httpx.AsyncClient) -> None:
+    """That of `text.format`."""
+    wanted = {"type": "json_schema", "name": "a", "schema": {"const": {"a": 1}}}
+    response = (await worker.post(RESPONSES, json={"input": "Hello", "text": {"format": wanted}})).json()
+
+    assert '{"a": 1}' == response["output"][0]["content"][0]["text"]
