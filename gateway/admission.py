@@ -21,6 +21,7 @@ from gateway.model import Model
 from gateway.quota.overspending import Overspending, Stream
 from gateway.quota.plan import Tokens
 from gateway.quota.quota import Ask, Quota, Reservation
+from gateway.quota.soft_budgets import SoftBudgets
 from gateway.teams.access import Access
 from gateway.teams.cache_salt import isolated_salt
 from gateway.teams.caller import Caller
@@ -45,6 +46,7 @@ class Admission:
         recorder: Recorder,
         *,
         overspending: Overspending,
+        soft_budgets: SoftBudgets,
         pepper: Callable[[], bytes],
         user_header: bytes,
         hit_headers: HitHeaders = "own",
@@ -54,6 +56,7 @@ class Admission:
         self._quota = quota
         self._recorder = recorder
         self._overspending = overspending
+        self._soft_budgets = soft_budgets
         self._pepper = pepper
         self._user_header = user_header
         self._hit_headers: HitHeaders = hit_headers
@@ -169,6 +172,7 @@ class Admission:
         if reservation is None:
             return asked
         asked.has(reservation)
+        self._warn(asked)
         return None
 
     async def reserve(self, asked: "Asked") -> None:
@@ -183,6 +187,13 @@ class Admission:
         except (RateLimited, QuotaSpent) as refusal:
             asked.exchange.refused_by = refusal.refused_by
             raise
+        self._warn(asked)
+
+    def _warn(self, asked: "Asked") -> None:
+        """Have the answer say which soft budgets of the caller are passed."""
+        soft_budgets = self._soft_budgets
+        if soft_budgets.passed:
+            asked.exchange.limits_left += soft_budgets.headers_of(asked.caller, asked.model.name)
 
     async def reserve_look(self, exchange: Exchange, caller: Caller, model: Model) -> None:
         """Take one request of all limits of *caller*, and no tokens: for a look at what a worker of *model* keeps.

@@ -219,7 +219,11 @@ def _parts(settings: Settings, configuration: Configuration | None, log_sink: Si
     rules = _rules(settings, outside)
     followed = _followed(settings, configuration, outside, fleet, rules)
     replicas = _replicas(settings, fleet.models, fleet.knowledge, outside.clock)
-    team_metrics = TeamMetrics(lambda: rules.tenancy.is_degraded, lambda: rules.tenancy.budgets.standing)
+    team_metrics = TeamMetrics(
+        lambda: rules.tenancy.is_degraded,
+        lambda: rules.tenancy.budgets.standing,
+        lambda: rules.tenancy.soft_budgets.standing,
+    )
     loop_watch = LoopWatch(clock=outside.clock)
     metrics = _metrics(
         settings,

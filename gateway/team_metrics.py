@@ -9,20 +9,25 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.quota.budgets import BudgetStanding
+from gateway.quota.soft_budgets import SoftBudgetStanding
 from gateway.tally import TeamCounts, TeamTally
 
 
 class TeamMetrics(Collector):
     """An `Observer` of endings, and what a registry collects. *is_degraded*: limits are held by less than the store.
 
-    *budgets* gives how the budgets of teams and keys stand.
+    *budgets* gives how the budgets of teams and keys stand, *soft_budgets* how those stand that only warn.
     """
 
     def __init__(
-        self, is_degraded: Callable[[], bool], budgets: Callable[[], Sequence[BudgetStanding]] = tuple
+        self,
+        is_degraded: Callable[[], bool],
+        budgets: Callable[[], Sequence[BudgetStanding]] = tuple,
+        soft_budgets: Callable[[], Sequence[SoftBudgetStanding]] = tuple,
     ) -> None:
         self._is_degraded = is_degraded
         self._budgets = budgets
+        self._soft_budgets = soft_budgets
         counts = TeamCounts()
         self._tallies = counts.tallies
         # Itself, and no method that calls it: what counts is compiled, and this is not.
@@ -68,6 +73,7 @@ class TeamMetrics(Collector):
             saved.add_metric((team,), tally.saved_usd)
         yield saved
         yield from _of_budgets(self._budgets())
+        yield _of_soft_budgets(self._soft_budgets())
 
 
 def _of_budgets(standing: Sequence[BudgetStanding]) -> Iterator[Metric]:
@@ -98,3 +104,15 @@ def _of_budgets(standing: Sequence[BudgetStanding]) -> Iterator[Metric]:
             of_keys.add_metric((each.team, each.key, each.period), each.limit_usd)
             used_by_keys.add_metric((each.team, each.key, each.period), each.used_usd)
     yield from (of_teams, used_by_teams, of_keys, used_by_keys)
+
+
+def _of_soft_budgets(standing: Sequence[SoftBudgetStanding]) -> Metric:
+    """By team and label: names of keys and models would be too many."""
+    family = GaugeMetricFamily(
+        "warmgate_team_soft_budget_used_ratio",
+        "Share of a soft budget that is used; of several with one label, of that which has used most.",
+        labels=("team", "limit"),
+    )
+    for each in standing:
+        family.add_metric((each.team, each.label), each.used_ratio)
+    return family

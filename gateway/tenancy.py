@@ -17,6 +17,7 @@ from gateway.quota.output_length import OutputLengths
 from gateway.quota.overspending import Overspending
 from gateway.quota.plan import Calendar, Plans
 from gateway.quota.quota import Quota
+from gateway.quota.soft_budgets import SoftBudgets
 from gateway.settings import Settings, SettingsError, TeamSettings
 from gateway.storage.file_lock import FileLock, FileTaken
 from gateway.storage.sqlite_file import MEMORY
@@ -89,12 +90,16 @@ class Tenancy:
             most_output_tokens=quota.max_output_tokens,
         )
         self.budgets = Budgets(self.stores.quota, self.directory, Calendar(zone), clock=wall_clock)
+        self.soft_budgets = SoftBudgets(
+            self.stores.usage, self.directory, Calendar(zone), cached_weight=quota.cached_weight, clock=wall_clock
+        )
         self._overspending = Overspending(self.stores.quota, tolerance=quota.budget_tolerance, clock=wall_clock)
         self.admission = Admission(
             self.access,
             self.quota,
             self.recorder,
             overspending=self._overspending,
+            soft_budgets=self.soft_budgets,
             pepper=lambda: self._pepper,
             user_header=settings.server.user_header.encode("ascii"),
             hit_headers=settings.server.hit_headers,
@@ -128,6 +133,7 @@ class Tenancy:
             self._retention.run(),
             self._overspending.run(),
             self.budgets.run(),
+            self.soft_budgets.run(),
         ]
 
     @property

@@ -8,9 +8,9 @@ from argparse import ArgumentTypeError
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, get_args
 
-from gateway.teams.limits import Measure
+from gateway.teams.limits import Measure, SoftMeasure
 
-MEASURES: tuple[str, ...] = get_args(Measure)
+MEASURES: tuple[str, ...] = (*get_args(Measure), *get_args(SoftMeasure))
 NONE = "none"
 """Where something can be taken away."""
 
@@ -119,7 +119,7 @@ def positive(text: str) -> float:
 
 
 def _amount(measure: str, text: str) -> int | float:
-    if measure.startswith("usd"):
+    if measure.removeprefix("soft_").startswith("usd"):
         return positive(text)
     if not re.fullmatch(r"\d{1,15}", text, re.ASCII) or int(text) == 0:
         raise ArgumentTypeError(f"{measure} is {text!r}; it must be a whole number from 1 on, or none")

@@ -33,6 +33,10 @@ class LimitSettings(Group):
     tokens_per_day: Count | None = Field(default=None, description="both together, by the calendar")
     usd_per_day: Positive | None = Field(default=None, description="US dollars, by the calendar")
     usd_per_month: Positive | None = Field(default=None, description="US dollars, by the calendar")
+    soft_tokens_per_day: Count | None = Field(default=None, description="as tokens_per_day, but only warns")
+    soft_tokens_per_month: Count | None = Field(default=None, description="the same by the month")
+    soft_usd_per_day: Positive | None = Field(default=None, description="as usd_per_day, but only warns")
+    soft_usd_per_month: Positive | None = Field(default=None, description="as usd_per_month, but only warns")
 
 
 class KeySettings(Group):

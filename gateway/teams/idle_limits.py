@@ -23,4 +23,5 @@ def _of(scope: TeamSettings | KeySettings, whose: str, models: set[str], free: l
 
 
 def _is_budget(limits: LimitSettings) -> bool:
-    return limits.usd_per_day is not None or limits.usd_per_month is not None
+    usd = (limits.usd_per_day, limits.usd_per_month, limits.soft_usd_per_day, limits.soft_usd_per_month)
+    return any(each is not None for each in usd)

@@ -16,6 +16,9 @@ Measure = Literal[
 ]
 """What a limit counts, and over what time."""
 
+SoftMeasure = Literal["soft_tokens_per_day", "soft_tokens_per_month", "soft_usd_per_day", "soft_usd_per_month"]
+"""What a soft budget counts: it warns, and refuses nothing."""
+
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     """The limits of a key, of a team, or of one model within either; None: there is none."""
@@ -28,3 +31,7 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens_per_day: int | None = None
     usd_per_day: float | None = None
     usd_per_month: float | None = None
+    soft_tokens_per_day: int | None = None
+    soft_tokens_per_month: int | None = None
+    soft_usd_per_day: float | None = None
+    soft_usd_per_month: float | None = None

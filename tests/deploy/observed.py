@@ -168,7 +168,7 @@ def _settings(
             {"name": "good", "keys": [{"id": "good", "secret": GOOD}]},
             {
                 "name": "limited",
-                "limits": {"requests_per_minute": 2, "usd_per_month": 1000},
+                "limits": {"requests_per_minute": 2, "usd_per_month": 1000, "soft_usd_per_month": 500},
                 "keys": [{"id": "limited", "secret": LIMITED}],
             },
         ],

@@ -1,6 +1,7 @@
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gateway.quota.budgets import BudgetStanding
+from gateway.quota.soft_budgets import SoftBudgetStanding
 from gateway.team_metrics import TeamMetrics
 from gateway.usage import Usage
 from tests.gateway.examples import an_ended_request
@@ -57,3 +58,11 @@ def test_budgets_are_told_of_teams_and_keys() -> None:
         'warmgate_key_budget_limit_usd{key="ci",period="month",team="blue"} 9.0',
         'warmgate_key_budget_used_usd{key="ci",period="month",team="blue"} 1.5',
     } <= set(seen(TeamMetrics(lambda: False, lambda: standing)))
+
+
+def test_soft_budgets_are_told_of_teams() -> None:
+    standing = [SoftBudgetStanding("blue", "team/usd_per_month", 1.25)]
+
+    assert 'warmgate_team_soft_budget_used_ratio{limit="team/usd_per_month",team="blue"} 1.25' in seen(
+        TeamMetrics(lambda: False, soft_budgets=lambda: standing)
+    )

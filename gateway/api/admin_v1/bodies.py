@@ -54,6 +54,10 @@ class LimitsBody(Body):
     tokens_per_day: Amount | None = Field(default=None, description="both together, by the calendar")
     usd_per_day: Usd | None = Field(default=None, description="US dollars, by the calendar")
     usd_per_month: Usd | None = Field(default=None, description="US dollars, by the calendar")
+    soft_tokens_per_day: Amount | None = Field(default=None, description="as tokens_per_day, but only warns")
+    soft_tokens_per_month: Amount | None = Field(default=None, description="the same by the month")
+    soft_usd_per_day: Usd | None = Field(default=None, description="as usd_per_day, but only warns")
+    soft_usd_per_month: Usd | None = Field(default=None, description="as usd_per_month, but only warns")
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump())

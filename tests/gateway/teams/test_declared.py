@@ -31,6 +31,10 @@ def test_a_team_and_its_key_say_everything() -> None:
         tokens_per_day=6,
         usd_per_day=7.5,
         usd_per_month=8.5,
+        soft_tokens_per_day=9,
+        soft_tokens_per_month=10,
+        soft_usd_per_day=11.5,
+        soft_usd_per_month=12.5,
     )
     team = TeamSettings(
         name="blue",
@@ -64,7 +68,7 @@ def test_a_team_and_its_key_say_everything() -> None:
     )
     declared = declared_in([team], DIGESTER)
 
-    every = Limits(1, 2, 3, 4, 5, 6, 7.5, 8.5)
+    every = Limits(1, 2, 3, 4, 5, 6, 7.5, 8.5, 9, 10, 11.5, 12.5)
     assert {
         "blue": Team(
             "blue", 2, "high", ("tiny", "gpt-*"), ("session",), False, True, True, ("p",), every,
