@@ -177,24 +177,12 @@ class Proxy:
             model = await self._chosen(exchange, raw, body, incoming, caller)
         exchange.model, exchange.streams = model.name, body.streams
         downstream.answers_as = (body.model, model.upstream_name) if model.answers_as_asked else None
-        choice = exchange.choice
-        self._admission.check_model(caller, body.model, model.name if choice is None else choice.route)
-        if body.engine_fields:
-            check_engine_fields(body.engine_fields, model.allowed_engine_fields)
-        if body.background:
-            self._admission.check_background(caller, model)
+        self._check(exchange, caller, model, body)
         guard: Guard | None = None
         if self._guarded.looks_at(caller):
             guard, raw, body = await self._redacted(exchange, endpoint, incoming, caller, raw, body)
-        call = Call(
-            method=b"POST",
-            path=incoming.target,
-            headers=incoming.upstream_headers(exchange.request_id, endpoint.media),
-            body=endpoint.upstream_body(raw, incoming.content_type, body, model.upstream_name),
-            streams=body.streams,
-            model=body.model,
-            guardrail=None if guard is None else guard.native,
-        )
+        upstream_body = endpoint.upstream_body(raw, incoming.content_type, body, model.upstream_name)
+        call = self._call(exchange, endpoint, incoming, body, upstream_body, guard)
         request = await self._request(exchange, raw, body, incoming, caller, model)
         request = request if model.division is None else model.division.divided(request, exchange.path, body)
         exchange.enter("reserve")
@@ -205,7 +193,12 @@ class Proxy:
         attempts = self._attempts(
             exchange, endpoint, caller, model, body, request, call, await self._places(endpoint, model, body, call)
         )
-        del raw, body, call  # as the attempts do: a stream may go on for long when nobody needs its prompt
+        del (
+            raw,
+            body,
+            call,
+            upstream_body,
+        )  # as the attempts do: a stream may go on for long when nobody needs its prompt
         watch = self._disconnects.begin(incoming.receive)
         if exchange.streams:
             self._keep_alive.begin(downstream)
@@ -224,6 +217,39 @@ class Proxy:
             if exchange.streams:
                 self._keep_alive.end(downstream)
                 self._admission.end_stream(exchange, downstream)
+
+    def _check(self, exchange: Exchange, caller: Caller | None, model: Model, body: Body) -> None:
+        """Check that *caller* may send *body* to *model*.
+
+        Raises:
+            Forbidden, InvalidField: it may not; the field is named.
+        """
+        choice = exchange.choice
+        self._admission.check_model(caller, body.model, model.name if choice is None else choice.route)
+        if body.engine_fields:
+            check_engine_fields(body.engine_fields, model.allowed_engine_fields)
+        if body.background:
+            self._admission.check_background(caller, model)
+
+    def _call(  # noqa: PLR0917  # in the order in which they are known
+        self,
+        exchange: Exchange,
+        endpoint: Endpoint,
+        incoming: Incoming,
+        body: Body,
+        upstream_body: bytes,
+        guard: Guard | None,
+    ) -> Call:
+        """The request as a worker gets it."""
+        return Call(
+            method=b"POST",
+            path=incoming.target,
+            headers=incoming.upstream_headers(exchange.request_id, endpoint.media),
+            body=upstream_body,
+            streams=body.streams,
+            model=body.model,
+            guardrail=None if guard is None else guard.native,
+        )
 
     async def _places(self, endpoint: Endpoint, model: Model, body: Body, call: Call) -> Places | None:
         """Where the fields are in a large body that another worker may have to go on with; None: find them at once."""
