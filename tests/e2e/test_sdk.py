@@ -298,7 +298,7 @@ async def test_a_field_that_is_wrong_is_a_bad_request_that_names_it(served: Stac
 
     assert ("messages", None) == (by_gateway.value.param, by_gateway.value.code)
     assert "invalid_request_error" == by_gateway.value.type
-    assert ("max_tokens", None) == (by_worker.value.param, by_worker.value.code)
+    assert ("max_tokens", "context_length_exceeded") == (by_worker.value.param, by_worker.value.code)
     assert "BadRequestError" == by_worker.value.type
     for told in (by_gateway, by_worker):
         assert told.value.request_id == told.value.response.headers["x-request-id"]
