@@ -66,6 +66,7 @@ class GuardrailTally(Collector):
             "Requests refused because their team names a guardrail that is not configured.",
             labels=("team",),
         )
-        for team, count in self._missing.items():
+        # The series without a team is always there: an alert on it always finds a series.
+        for team, count in ({"": 0} | self._missing).items():
             missing.add_metric((team,), count)
         yield missing

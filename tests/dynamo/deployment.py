@@ -188,6 +188,7 @@ def fronted(
             {
                 "name": MODEL,
                 "strategy": strategy,
+                "allowed_engine_fields": ["nvext"],  # by which the frontend says who answered
                 "workers": [{"url": deployment.url, "id": "dynamo", **worker}],
                 "tokenizer": {"path": str(deployment.model), "budget_s": 10.0},
             }

@@ -421,4 +421,4 @@ async def test_a_team_whose_guardrail_is_gone_is_refused_everything(tmp_path: Pa
     assert [201, 400, 200, 503] == [each.status_code for each in (made, unknown, first, second)]
     assert "guardrail_unavailable" == second.json()["error"]["code"]
     assert ["[EMAIL]"] == [asked["messages"][0]["content"] for asked in speaker.asked]
-    assert {'{team="blue"}': 1.0} == counted
+    assert {'{team=""}': 0.0, '{team="blue"}': 1.0} == counted
