@@ -127,7 +127,7 @@ async def test_a_stream_is_the_whole_answer_in_pieces(wired: Wired) -> None:
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 async def test_a_prompt_without_room_is_refused(wired: Wired, *, streams: bool) -> None:
     """As OpenAI refuses it: agents compact their history at this code."""
-    with pytest.raises(openai.BadRequestError, match="the maximum context length is 256 tokens") as caught:
+    with pytest.raises(openai.BadRequestError, match="maximum context length is 256 tokens") as caught:
         await wired.gateway.openai.chat.completions.create(model="tiny", messages=LONG, max_tokens=8, stream=streams)
 
     assert "context_length_exceeded" == caught.value.code
