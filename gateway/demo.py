@@ -106,7 +106,7 @@ def run_demo(
 
 def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[str, str], start: DemoStart) -> Settings:
     """The settings of the demo. `WARMGATE_*` variables count here too, but for the address, which is *options*' own."""
-    workers = [{"url": url} for url in urls]
+    workers = [{"id": f"worker-{number}", "url": url} for number, url in enumerate(urls, 1)]
     model: dict[str, Any] = {
         "name": MODEL,
         "aliases": list(ALIASES),
@@ -131,11 +131,13 @@ def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[st
 
 
 def introduction(address: str, workers: Sequence[tuple[int, str]], settings: Settings, start: DemoStart) -> str:
-    """What to try, for the reader of the terminal; *workers* are process ids and URLs.
+    """What to try, for the reader of the terminal; *workers* are process ids and URLs, in the order of the settings.
 
     This is where the secrets of *start* are told, those that are in force. Those that somebody set are not.
     """
-    listed = "\n".join(f"    {url}   (stop it: kill {pid})" for pid, url in workers)
+    listed = "\n".join(
+        f"    worker-{number}: {url}   (stop it: kill {pid})" for number, (pid, url) in enumerate(workers, 1)
+    )
     key = _told(start.key, [key.secret for team in settings.teams for key in team.keys])
     admin = _told(start.admin, [key.secret for key in settings.admin.keys])
     token = _told(start.admin, [settings.server.admin_token])
