@@ -11,15 +11,16 @@ from typing import Final, Literal
 
 from cache_index import WorkerId
 from gateway.body import Body
-from gateway.errors import Forbidden, InvalidField, InvalidKey, QuotaSpent, RateLimited, Stopping
+from gateway.errors import Forbidden, InvalidField, InvalidKey, QuotaSpent, RateLimited, Stopping, UnknownResponse
 from gateway.exchange import Account, Exchange
 from gateway.incoming import CallerGone, Incoming
 from gateway.ledger.entry import NANO, Entry
+from gateway.ledger.price import Price
 from gateway.ledger.record import Outcome
 from gateway.ledger.recorder import Recorder, to_nano
 from gateway.model import Model
 from gateway.quota.overspending import Overspending, Stream
-from gateway.quota.plan import Tokens
+from gateway.quota.plan import Metered, Tokens
 from gateway.quota.quota import Ask, Quota, Reservation
 from gateway.quota.soft_budgets import SoftBudgets
 from gateway.teams.access import Access
@@ -34,6 +35,11 @@ HitHeaders = Literal["own", "shared", "off"]
 _NOTHING: Final = Tokens(0, 0, 0)
 _CUT: Final = frozenset({CallerGone.__name__, Stopping.__name__})
 """How requests end whose answer the caller did not wait for, or could not: what there was of it was used."""
+_GUESSED: Final = UnknownResponse.__name__
+"""How requests end for an id that is not known. They count in limits of requests: ids must not be guessed freely."""
+_FREE: Final = Price()
+_NO_MODEL: Final = Metered("", _FREE.cost_usd)
+"""Of requests about a model that nobody knows: limits of all models together count them."""
 
 
 class Admission:
@@ -183,7 +189,8 @@ class Admission:
             StoreAway: limits cannot be counted.
         """
         try:
-            asked.has(await self._quota.reserve(asked.caller, asked.model.metered, asked.ask, asked))
+            metered = _NO_MODEL if asked.model is None else asked.model.metered
+            asked.has(await self._quota.reserve(asked.caller, metered, asked.ask, asked))
         except (RateLimited, QuotaSpent) as refusal:
             asked.exchange.refused_by = refusal.refused_by
             raise
@@ -193,16 +200,18 @@ class Admission:
         """Have the answer say which soft budgets of the caller are passed."""
         soft_budgets = self._soft_budgets
         if soft_budgets.passed:
-            asked.exchange.limits_left += soft_budgets.headers_of(asked.caller, asked.model.name)
+            model = "" if asked.model is None else asked.model.name
+            asked.exchange.limits_left += soft_budgets.headers_of(asked.caller, model)
 
-    async def reserve_look(self, exchange: Exchange, caller: Caller, model: Model) -> None:
+    async def reserve_look(self, exchange: Exchange, caller: Caller, model: Model | None) -> None:
         """Take one request of all limits of *caller*, and no tokens: for a look at what a worker of *model* keeps.
+
+        Without *model* it takes one of the limits that hold for all models: nobody knows what is asked for.
 
         Raises:
             RateLimited, QuotaSpent: a limit has no room.
             StoreAway: limits cannot be counted.
         """
-        exchange.model_asked = model.name
         ask = Ask(0.0, max_tokens=0, choices=1, generates=False)
         await self.reserve(Asked(self._recorder, exchange, caller, model, ask))
 
@@ -228,7 +237,7 @@ class Admission:
         exchange.account = None
         reservation = account.reservation
         outcome, used = _used(exchange, account, now)
-        price = exchange.price or account.model.price
+        price = exchange.price or (_FREE if account.model is None else account.model.price)
         cost_nano = to_nano(price.cost_usd(used.prompt, used.cached, used.completion))
         saved_nano = to_nano(price.saved_usd(used.cached))
         cost_usd = exchange.cost_usd = cost_nano / NANO
@@ -244,7 +253,7 @@ class Admission:
             saved_nano=saved_nano,
             now=now,
         )
-        self._quota.settle(reservation, outcome, used, cost_usd, entry)
+        self._quota.settle(reservation, outcome, used, cost_usd, entry, counts=exchange.error == _GUESSED)
 
 
 class Asked(Account):
@@ -252,7 +261,7 @@ class Asked(Account):
 
     __slots__ = ("_recorder", "ask", "exchange")
 
-    def __init__(self, recorder: Recorder, exchange: Exchange, caller: Caller, model: Model, ask: Ask) -> None:
+    def __init__(self, recorder: Recorder, exchange: Exchange, caller: Caller, model: Model | None, ask: Ask) -> None:
         super().__init__(caller, model)
         self._recorder = recorder
         self.exchange = exchange
@@ -266,7 +275,7 @@ class Asked(Account):
 
     def __call__(self, expected: Tokens) -> Entry:
         """As it stands when that is found out."""
-        exchange, price = self.exchange, self.model.price
+        exchange, price = self.exchange, _FREE if self.model is None else self.model.price
         return _entry(
             self._recorder,
             exchange,
@@ -370,7 +379,7 @@ def _generated(exchange: Exchange, account: Account, now: float) -> float | None
 
     Part of that time the request may have waited, or its prompt been read: it is no less than what was generated.
     """
-    if exchange.sent_at is None or exchange.backend is None or exchange.served_by != "worker":
+    if exchange.sent_at is None or exchange.backend is None or exchange.served_by != "worker" or account.model is None:
         return None
     gap_s = account.model.fleet.usual_gap_s(WorkerId(exchange.backend))
     return None if not gap_s else (now - exchange.sent_at) / gap_s

@@ -26,9 +26,10 @@ class Account:
     reservation: Reservation
     """Set before an exchange has it."""
 
-    def __init__(self, caller: Caller, model: Model) -> None:
+    def __init__(self, caller: Caller, model: Model | None) -> None:
         self.caller = caller
         self.model = model
+        """None: the request is about none, or about one that is not there."""
         self.in_background = False
         """The worker generates on after it has answered."""
 

@@ -25,14 +25,15 @@ class KeptLooks:
             exchange.team, exchange.key = caller.team_name, caller.key_id
         return exchange
 
-    async def reserve(self, exchange: Exchange, caller: Caller | None, model: Model) -> None:
-        """Take what it uses of the limits of *caller*.
+    async def reserve(self, exchange: Exchange, caller: Caller | None, model: Model | None) -> None:
+        """Take what it uses of the limits of *caller*; without *model* nobody knows, or says, what it asks for.
 
         Raises:
             RateLimited, QuotaSpent: a limit has no room.
             StoreAway: limits cannot be counted.
         """
-        exchange.model = model.name
+        if model is not None:
+            exchange.model = exchange.model_asked = model.name
         if caller is not None:
             await self._admission.reserve_look(exchange, caller, model)
 

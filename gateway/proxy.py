@@ -28,7 +28,7 @@ from gateway.downstream import Downstream, Send
 from gateway.endings import Endings
 from gateway.endpoints.endpoint import Endpoint
 from gateway.engine_fields import check_engine_fields
-from gateway.errors import AtCapacity, GatewayError, ReplyBroken, Stopping, UpstreamError
+from gateway.errors import AtCapacity, GatewayError, ReplyBroken, Stopping, UnknownResponse, UpstreamError
 from gateway.exchange import Exchange
 from gateway.guardrails.guard import Guard
 from gateway.guardrails.guards import GuardedModels
@@ -330,7 +330,17 @@ class Proxy:
         """What routing is to know of it."""
         exchange.enter("tokens")
         exact = await model.exact_prompt(exchange.path, raw, body)
-        keeper = keeper_of(body, model, self._owners.find, exchange.team)
+        keeper: WorkerId | None = None
+        unknown: UnknownResponse | None = None
+        try:
+            keeper = keeper_of(body, model, self._owners.find, exchange.team)
+        except UnknownResponse as fault:
+            unknown = fault
+        if unknown is not None:
+            if caller is not None:  # so that ids cannot be guessed without end
+                exchange.model_asked = body.model[:LONGEST_NAME]
+                await self._admission.reserve_look(exchange, caller, model)
+            raise unknown
         request = model.request(body, incoming.text_of, keeper, exact, caller)
         if exchange.trace is not None:
             exchange.trace.asked(incoming, raw, body, request, caller)

@@ -13,7 +13,7 @@ from gateway.attempt import CLIENT_ERRORS, Attempt, whole
 from gateway.backends.backend import Call, Headers, Reply
 from gateway.endpoints.endpoint import JSON
 from gateway.endpoints.table import ENDPOINTS
-from gateway.errors import GatewayError, UpstreamError
+from gateway.errors import GatewayError, UnknownResponse, UpstreamError
 from gateway.exchange import Exchange
 from gateway.guardrails.guard import Guard
 from gateway.incoming import CallerGone
@@ -58,10 +58,14 @@ async def kept_response(request: Request, response_id: str, caller: AnyCaller) -
 async def _response(request: Request, response_id: str, caller: Caller | None, exchange: Exchange) -> Response:
     kept: KeptResponses = request.app.state.kept_responses
     looks: KeptLooks = request.app.state.kept_looks
-    owner = await kept.owner(response_id, caller)
+    try:
+        owner = await kept.owner(response_id, caller)
+    except UnknownResponse:
+        await looks.reserve(exchange, caller, None)  # so that ids cannot be guessed without end
+        raise
     model = None if owner is None else kept.model_of(owner)
+    await looks.reserve(exchange, caller, model)
     if owner is not None and model is not None:
-        await looks.reserve(exchange, caller, model)
         exchange.backend = owner.worker
     guards = kept.guards(response_id, caller, exchange)
     reply = await kept.ask(response_id, _call(request, response_id, exchange.request_id), owner)

@@ -300,10 +300,20 @@ class Quota:
             return reservation
         raise self._refusal(plan, charges, decision, now)
 
-    def settle(self, reservation: Reservation, outcome: Outcome, used: Tokens, cost_usd: float, entry: Draft) -> None:
+    def settle(
+        self,
+        reservation: Reservation,
+        outcome: Outcome,
+        used: Tokens,
+        cost_usd: float,
+        entry: Draft,
+        *,
+        counts: bool = False,
+    ) -> None:
         """Count what was *used* instead of what was reserved, and book *entry*, which says the same.
 
-        A request that ``failed`` without any use gets all of it back, its place among the requests of a minute too.
+        A request that ``failed`` without any use gets all of it back, its place among the requests of a minute too,
+        unless it *counts* however it ended.
         """
         if reservation.is_settled:
             return
@@ -316,7 +326,7 @@ class Quota:
             self._store.book(reservation.team, entry)
             return
         plan, seats = reservation.plan, reservation.seats
-        is_nothing = outcome == "failed" and used.prompt + used.completion <= 0.0
+        is_nothing = outcome == "failed" and not counts and used.prompt + used.completion <= 0.0
         if seats is not None:
             prompt, both = plan.weighted(used.prompt, used.cached, used.completion)
             seats.desk.give_back(

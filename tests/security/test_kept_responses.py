@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gateway.simulator.server import serving
-from tests.e2e.governed import bearer
+from tests.e2e.governed import OWNER, administration, bearer, chat
 from tests.e2e.stack import Stack, gateway, quick
 from tests.storage import RedisServer
 
@@ -22,6 +22,9 @@ TEAMS: list[dict[str, Any]] = [
     {"name": "red", "keys": [{"id": "r", "secret": RED}]},
     {"name": "narrow", "models": ["other"], "keys": [{"id": "n", "secret": "wg-narrow-0123456789abc"}]},
 ]
+
+
+ADMIN = {"keys": [{"id": "root", "role": "owner", "secret": OWNER}]}
 
 
 @asynccontextmanager
@@ -128,6 +131,45 @@ async def test_looks_are_requests_of_a_limit(workers: list[str]) -> None:
     assert {200, 429} == {reply.status_code for reply in replies}
     assert 60 >= sum(reply.status_code == 200 for reply in replies)
     assert 60 >= await calls_of_workers(workers) - before
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/responses/{}"),
+        ("GET", "/v1/responses/{}/input_items"),
+        ("POST", "/v1/responses/{}/cancel"),
+        ("DELETE", "/v1/responses/{}"),
+        ("POST", "/v1/responses"),
+    ],
+)
+async def test_guessed_ids_are_requests_of_a_limit(workers: list[str], method: str, path: str) -> None:
+    """Each 404 takes one of 60 a minute, whichever way an id is tried, and is in the ledger of who tried."""
+    async with served(workers, admin=ADMIN) as running:
+        ids = [f"resp_{number:032x}" for number in range(100)]
+        bodies = [{"model": "tiny", "input": "hi", "previous_response_id": each} for each in ids]
+        replies = [
+            await running.http.request(
+                method, path.format(each), headers=bearer(BLUE), json=body if path == "/v1/responses" else None
+            )
+            for each, body in zip(ids, bodies, strict=True)
+        ]
+        statuses = [reply.status_code for reply in replies]
+        records = await administration(running).records("blue", statuses.count(404))
+
+    assert {404, 429} == set(statuses)
+    assert 60 >= statuses.count(404)
+    assert [("failed", 404)] * statuses.count(404) == [(each["outcome"], each["status"]) for each in records]
+
+
+async def test_guesses_take_from_the_same_limit_as_answers(workers: list[str]) -> None:
+    """Of one request a minute the first guess takes all."""
+    slow = [{"name": "slow", "keys": [{"id": "s", "secret": BLUE}], "limits": {"requests_per_minute": 1}}]
+    async with gateway(workers, teams=slow) as running:
+        guess = await running.http.get("/v1/responses/resp_1", headers=bearer(BLUE))
+        answer = await running.http.post("/v1/chat/completions", json=chat(), headers=bearer(BLUE))
+
+    assert [404, 429] == [guess.status_code, answer.status_code]
 
 
 async def calls_of_workers(workers: list[str]) -> int:
