@@ -161,9 +161,9 @@ class Admission:
             RateLimited, QuotaSpent: a limit has no room.
         """
         prompt_tokens = exchange.prompt_tokens = request.prompt_tokens
+        exchange.model_asked = body.model[:LONGEST_NAME]
         if caller is None:
             return None
-        exchange.model_asked = body.model[:LONGEST_NAME]
         if not exchange.user:
             exchange.user = body.user and body.user[:LONGEST_NAME]
         max_tokens = body.max_tokens

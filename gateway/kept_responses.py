@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from cache_index import WorkerId
+from gateway.answer_name import AnswerName, answer_name
 from gateway.attempt import is_workers_fault, refusal
 from gateway.backends.backend import Call, Reply, WorkerBackend
 from gateway.endpoints.table import ENDPOINTS
@@ -65,8 +67,10 @@ class KeptResponses:
         found = [self._guarded.guard(name, caller, exchange, endpoint) for name in names]
         return [guard for guard in found if guard is not None]
 
-    async def ask(self, response_id: str, call: Call, owner: Owner | None) -> Reply:
-        """The answer of whoever keeps the response of *owner*; to be closed by the caller.
+    async def ask(self, response_id: str, call: Call, owner: Owner | None) -> tuple[Reply, AnswerName | None]:
+        """The answer of whoever keeps the response of *owner*, and how it is renamed; to be closed by the caller.
+
+        It names the model as the request did that made the response, where that is known; else as it is configured.
 
         Raises:
             UnknownResponse: nobody keeps it.
@@ -78,19 +82,19 @@ class KeptResponses:
         keeper = self._worker_of(owner)
         if keeper is None:
             raise _unknown(response_id)
-        return await _asked(keeper, call)
+        return await _asked(keeper, call), _name_in(self.model_of(owner), owner.asked)
 
-    async def _search(self, response_id: str, call: Call) -> Reply:
+    async def _search(self, response_id: str, call: Call) -> tuple[Reply, AnswerName | None]:
         is_everybody_heard = True
         for worker in self._everybody():
             try:
                 reply = await _asked(worker, call) if worker is not None else None
             except UpstreamError:
                 reply = None
-            if reply is None:
+            if reply is None or worker is None:
                 is_everybody_heard = False
             elif reply.status != _NOT_FOUND:
-                return reply
+                return reply, _name_in(self._only_model_of(worker))
             else:
                 await reply.aclose()
         if is_everybody_heard:
@@ -102,6 +106,11 @@ class KeptResponses:
         for model in list(self._models):
             for worker in list(model.fleet):
                 yield model.workers.get(worker.id) if worker.is_up else None
+
+    def _only_model_of(self, worker: WorkerBackend) -> Model | None:
+        """None if it serves several: any of them may have made what it keeps."""
+        served = [model for model in self._models if WorkerId(worker.id) in model.workers]
+        return served[0] if len(served) == 1 else None
 
     def _worker_of(self, owner: Owner) -> WorkerBackend | None:
         """None if the model, or the worker, is no more."""
@@ -122,6 +131,13 @@ async def _asked(worker: WorkerBackend, call: Call) -> Reply:
         raise await refusal(worker.id, reply)
     finally:
         await reply.aclose()
+
+
+def _name_in(model: Model | None, asked: str = "") -> AnswerName | None:
+    """How answers about a response of *model*, made for a request for *asked*, are renamed; empty: nobody knows."""
+    if model is None or not model.answers_as_asked:
+        return None
+    return answer_name(asked or model.name, model.upstream_name, fell_back=False)
 
 
 def _unknown(response_id: str) -> UnknownResponse:

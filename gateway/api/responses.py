@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gateway import headers as header_rules
+from gateway.answer_name import AnswerName
 from gateway.api.callers import AnyCaller
 from gateway.attempt import CLIENT_ERRORS, Attempt, whole
 from gateway.backends.backend import Call, Headers, Reply
@@ -25,6 +26,7 @@ router = APIRouter(tags=["responses"])
 
 _ENDPOINT = ENDPOINTS["/v1/responses"]
 _EVENTS = b"text/event-stream"
+_OK = 200
 
 
 @router.get("/v1/responses/{response_id}", summary="A response, as its worker keeps it")
@@ -68,10 +70,10 @@ async def _response(request: Request, response_id: str, caller: Caller | None, e
     if owner is not None and model is not None:
         exchange.backend = owner.worker
     guards = kept.guards(response_id, caller, exchange)
-    reply = await kept.ask(response_id, _call(request, response_id, exchange.request_id), owner)
+    reply, name = await kept.ask(response_id, _call(request, response_id, exchange.request_id), owner)
     headers = header_rules.downstream(reply.headers)
     if any(name == b"content-type" and value.startswith(_EVENTS) for name, value in headers):
-        return _Relayed(reply, header_rules.unbuffered(headers), guards)
+        return _Relayed(reply, header_rules.unbuffered(headers), guards, name)
     try:
         body = await whole(reply)
     finally:
@@ -84,6 +86,8 @@ async def _response(request: Request, response_id: str, caller: Caller | None, e
         attempt = Attempt(reply, reply.status, headers, body, None, None)
         await guard.answer(attempt)
         headers, body = attempt.headers, attempt.first
+    if name is not None and reply.status == _OK and header_rules.is_json(headers):
+        body = name.whole(body)
     response = Response(body, reply.status)
     response.raw_headers += headers
     return response
@@ -92,8 +96,8 @@ async def _response(request: Request, response_id: str, caller: Caller | None, e
 class _Relayed(StreamingResponse):
     """The events of a response that is still being made, as they come."""
 
-    def __init__(self, reply: Reply, headers: Headers, guards: Sequence[Guard]) -> None:
-        super().__init__(_guarded(_events(reply), guards), reply.status)
+    def __init__(self, reply: Reply, headers: Headers, guards: Sequence[Guard], name: AnswerName | None) -> None:
+        super().__init__(_renamed(_guarded(_events(reply), guards), name), reply.status)
         self._reply = reply
         self.raw_headers += headers
         self.ended: Callable[[], None] | None = None
@@ -137,6 +141,12 @@ async def _guarded(events: AsyncIterator[bytes], guards: Sequence[Guard]) -> Asy
             break
     if data:
         yield data
+
+
+async def _renamed(events: AsyncIterator[bytes], name: AnswerName | None) -> AsyncIterator[bytes]:
+    """*events* with the model's name as the caller knows it."""
+    async for data in events:
+        yield data if name is None else name.events(data)
 
 
 def _call(request: Request, response_id: str, request_id: bytes) -> Call:

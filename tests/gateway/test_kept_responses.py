@@ -42,7 +42,7 @@ class Trial:
         self.kept = KeptResponses(the_models(self.model, *([others] if others else [])), ResponseOwners())
 
     async def answer(self) -> bytes:
-        reply = await self.kept.ask(ID, CALL, self.owner)
+        reply, _ = await self.kept.ask(ID, CALL, self.owner)
         try:
             return await reply.read()
         finally:

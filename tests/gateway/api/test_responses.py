@@ -29,18 +29,20 @@ DELTA = b'event: response.output_text.delta\ndata: {"type":"response.output_text
 COMPLETED = b'event: response.completed\ndata: {"type":"response.completed","sequence_number":7}\n\n'
 
 
-def the_api(*workers: Fake) -> FastAPI:
+def the_api(*workers: Fake, upstream_name: str | None = None) -> FastAPI:
     api = FastAPI()
     api.include_router(router)
     api.state.access = a_tenancy().access
-    api.state.kept_responses = KeptResponses(the_models(a_model(*workers)), ResponseOwners())
+    api.state.kept_responses = KeptResponses(
+        the_models(a_model(*workers, upstream_name=upstream_name)), ResponseOwners()
+    )
     api.state.kept_looks = KeptLooks(a_tenancy().admission, Endings([]), clock=Clock())
     return api
 
 
 @asynccontextmanager
-async def client(*workers: Fake) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(the_api(*workers))
+async def client(*workers: Fake, upstream_name: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(the_api(*workers, upstream_name=upstream_name))
     async with httpx.AsyncClient(
         transport=transport, base_url="http://localhost", headers={"x-request-id": "r-1"}
     ) as client:
@@ -220,3 +222,24 @@ async def test_a_response_that_is_still_made_comes_without_it_too(action: Action
     events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
     assert said == "".join([event.get("delta", "") for event in events])
     assert ("error" if action == "block" else "response.completed") == events[-1]["type"]
+
+
+async def test_streams_name_the_model_as_the_caller_knows_it() -> None:
+    """In every event that names it."""
+    began = (
+        b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1","model":"org/tiny"}}\n\n'
+    )
+    async with client(Streams(began, DELTA, COMPLETED), upstream_name="org/tiny") as asking:
+        response = await asking.get("/v1/responses/resp_1?stream=true")
+
+    assert began.replace(b"org/tiny", b"tiny") + DELTA + COMPLETED == response.content
+
+
+async def test_refusals_of_workers_keep_their_words() -> None:
+    """Only an answer is renamed."""
+    async with client(
+        Answers(400, b'{"model":"org/tiny","error":{"message":"no"}}'), upstream_name="org/tiny"
+    ) as asking:
+        response = await asking.get("/v1/responses/resp_1")
+
+    assert (400, b'{"model":"org/tiny","error":{"message":"no"}}') == (response.status_code, response.content)
