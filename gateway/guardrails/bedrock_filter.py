@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.backends.bedrock.endpoint import Endpoint
 from gateway.guardrails.filter import BLOCK, LOG, PASS, Action, Question, Verdict
+from gateway.guardrails.parts import Together
 from gateway.guardrails.patience import Patient
 
 _SOURCES = {"request": "INPUT", "response": "OUTPUT"}
@@ -38,19 +39,16 @@ class BedrockFilter:
     async def verdict(self, question: Question) -> Verdict:
         """Raises GuardrailAway: AWS did not say, of one of the texts."""
         source = _SOURCES[question.direction]
-        answers = await asyncio.gather(
-            *[self._patient.ask(_Asking(self, source, text.said)) for text in question.texts]
-        )
+        together = Together(question.texts)
+        answers = await asyncio.gather(*[self._patient.ask(_Asking(self, source, text)) for text in together.asked])
         if all(answer is None for answer in answers):
             return PASS
         if self._action == "log":
             return LOG
         if self._action == "block" or any(answer is _BLOCKED for answer in answers):
             return BLOCK
-        said = [
-            text.said if answer is None else str(answer) for text, answer in zip(question.texts, answers, strict=True)
-        ]
-        return Verdict("redact", tuple(said))
+        said = [text if answer is None else str(answer) for text, answer in zip(together.asked, answers, strict=True)]
+        return Verdict("redact", together.placed(said))
 
     async def apply(self, source: str, text: str) -> "str | _Blocked | None":
         """What has become of *text*; None: nothing.

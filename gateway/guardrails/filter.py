@@ -15,6 +15,8 @@ class Text:
     said: str = field(repr=False)
     is_json: bool = False
     """The arguments of a call: what stands in place of something there must leave them JSON."""
+    group: int = 0
+    """The same for all parts of one message, which its engine joins; 0 for a text that stands alone."""
 
 
 @dataclass(frozen=True, slots=True)

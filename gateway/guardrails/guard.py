@@ -1,7 +1,7 @@
 """What guards one request: the guardrails of its model and of its team, in either direction."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -206,7 +206,7 @@ class Guard:
             if verdict.outcome == "block":
                 raise ContentBlocked(rule.filter.name)
             if verdict.outcome == "redact":
-                present = tuple(Text(said, text.is_json) for said, text in zip(verdict.texts, present, strict=True))
+                present = tuple(replace(text, said=said) for said, text in zip(verdict.texts, present, strict=True))
         said = tuple(text.said for text in present)
         return None if said == tuple(text.said for text in texts) else said
 

@@ -1,7 +1,8 @@
 """A filter that somebody else runs, asked by HTTP.
 
 It gets ``POST {"direction", "texts", "team", "model"}`` and answers ``{"action": "pass" | "redact" | "block",
-"texts"}``; *texts* only with ``redact``, as many as it was asked about.
+"texts"}``; *texts* only with ``redact``, as many as it was asked about. Behind the texts stand, once more, those of
+each message that has several parts, put together with line ends.
 """
 
 from typing import Literal
@@ -10,6 +11,7 @@ import httpx
 import msgspec
 
 from gateway.guardrails.filter import BLOCK, LOG, PASS, Action, Question, Verdict
+from gateway.guardrails.parts import Together
 from gateway.guardrails.patience import Patient
 
 LARGEST_ANSWER_BYTES = 64 * 2**20
@@ -51,16 +53,16 @@ class HttpFilter:
 
     async def verdict(self, question: Question) -> Verdict:
         """Raises GuardrailAway: it is away, or its answer is none."""
-        texts = [text.said for text in question.texts]
-        body = msgspec.json.encode(_Asked(question.direction, texts, question.team, question.model))
-        answered = await self._patient.ask(lambda: self._answer(body, len(texts)))
-        if answered.action == "pass" or (answered.action == "redact" and answered.texts == texts):
+        together = Together(question.texts)
+        body = msgspec.json.encode(_Asked(question.direction, together.asked, question.team, question.model))
+        answered = await self._patient.ask(lambda: self._answer(body, len(together.asked)))
+        if answered.action == "pass" or (answered.action == "redact" and answered.texts == together.asked):
             return PASS
         if self._action == "log":
             return LOG
         if answered.action == "block" or self._action == "block":
             return BLOCK
-        return Verdict("redact", tuple(answered.texts))
+        return Verdict("redact", together.placed(answered.texts))
 
     async def _answer(self, body: bytes, texts: int) -> _Answered:
         try:

@@ -14,6 +14,9 @@ _string_mark = re.compile(r'"').finditer
 _escape = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 
+Find = tuple[Detector, Match]
+
+
 class Scan:
     """What is looked for, and what stands in its place. Shared by all texts."""
 
@@ -45,17 +48,26 @@ class Scan:
 class Redactor:
     """Of one text. O(characters) for each detector, plus what waits, again with each piece: some hundred at most."""
 
-    __slots__ = ("_at", "_json", "_rest", "_scan", "_text", "found")
+    __slots__ = ("_at", "_begin", "_finds", "_json", "_rest", "_scan", "_text", "found", "open_rest")
 
-    def __init__(self, scan: Scan, *, is_json: bool = False) -> None:
-        """*is_json*: the text is JSON, and is to be JSON afterwards: what stands in place of a number gets quotes."""
+    def __init__(
+        self, scan: Scan, *, is_json: bool = False, rest: Rest | None = None, finds: "list[Find] | None" = None
+    ) -> None:
+        """*is_json*: the text is JSON, and is to be JSON afterwards: what stands in place of a number gets quotes.
+
+        *rest*: the text may begin with the rest of a match. *finds*: takes the matches with their places.
+        """
         self._scan = scan
         self._text = ""
+        self._begin = 0  # place of its first character in the whole text
         self._at = 0  # before it stands what is out, to be looked back on
-        self._rest: Rest | None = None  # of the match that the text is still inside of
+        self._rest = rest  # of the match that the text is still inside of
+        self._finds = finds
         self._json = _Json() if is_json else None
         self.found = 0
         """Matches so far."""
+        self.open_rest: Rest | None = None
+        """After the end: the text has ended inside a match, and this would go on with it."""
 
     def feed(self, text: str) -> str:
         """What can go on of the text so far, of which *text* is the next piece."""
@@ -86,6 +98,8 @@ class Redactor:
                 out.append(self._passing(at, match.start))
                 out.append(self._taken_out(detector, match))
                 at = match.end
+                if self._finds is not None:
+                    self._finds.append((detector, Match(self._begin + match.start, self._begin + at)))
                 if detector.rest is not None:
                     at = self._swallowed(at, detector.rest, is_last=is_last)
             if at > undecided:
@@ -94,7 +108,7 @@ class Redactor:
             out.append(self._passing(at, undecided))
             at = undecided
         context = max(0, at - CONTEXT_CHARS)
-        self._text, self._at = text[context:], at - context
+        self._text, self._at, self._begin = text[context:], at - context, self._begin + context
         return "".join(out)
 
     def _swallowed(self, at: int, rest: Rest, *, is_last: bool) -> int:
@@ -103,9 +117,14 @@ class Redactor:
         end = at if found is None else found.end()
         if is_last or end + rest.look <= len(self._text):
             self._rest = None
-            return end
-        self._rest = rest
-        return max(at, end - rest.look)
+            self.open_rest = rest if is_last and end == len(self._text) else None
+        else:
+            self._rest = rest
+            end = max(at, end - rest.look)
+        if self._finds:
+            detector, match = self._finds[-1]
+            self._finds[-1] = detector, Match(match.start, self._begin + end)
+        return end
 
     def _taken_out(self, detector: Detector, match: Match) -> str:
         self.found += 1

@@ -4,6 +4,7 @@
    are top-level fields that no model sees, words of the API itself, ids, and what is no text: images, files.
 2. Inside tools, schemas, templates' arguments and what tools were given nothing is left out: there all names are the
    caller's own.
+3. The parts of one message have a group in common: its engine joins them.
 """
 
 import re
@@ -91,7 +92,28 @@ _IDS_OF_TOKENS: Final = frozenset(
 )
 """Top-level lists of numbers that are no prompt."""
 
-Change = Callable[[Text], str | None]
+_JOINED: Final = frozenset({"instructions", "system"})
+"""Top-level fields whose lists are parts of one message; other lists there are of messages, or of prompts."""
+
+
+class Walk:
+    """One walk over the texts of a body."""
+
+    __slots__ = ("_change", "_groups")
+
+    def __init__(self, change: Callable[[Text], str | None]) -> None:
+        """*change* says what becomes of a text; None: nothing."""
+        self._change = change
+        self._groups = 0
+
+    def new_group(self) -> int:
+        """For the parts of another message."""
+        self._groups += 1
+        return self._groups
+
+    def text(self, said: str, *, is_json: bool = False, group: int = 0) -> str | None:
+        """What becomes of the text *said*; None: nothing."""
+        return self._change(Text(said, is_json, group))
 
 
 def request_texts(body: dict[str, Any]) -> list[Text]:
@@ -101,14 +123,14 @@ def request_texts(body: dict[str, Any]) -> list[Text]:
     def take(text: Text) -> None:
         found.append(text)
 
-    _changed_body(body, take)
+    _changed_body(body, Walk(take))
     return found
 
 
 def with_request_texts(body: dict[str, Any], said: "list[str] | tuple[str, ...]") -> dict[str, Any]:
     """*body* with *said* in place of its `request_texts`; values in which nothing has changed are the very same."""
     upcoming = iter(said)
-    return _changed_body(body, lambda _: next(upcoming))
+    return _changed_body(body, Walk(lambda _: next(upcoming)))
 
 
 def refuse_tokens(body: dict[str, Any]) -> None:
@@ -142,40 +164,51 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | Raw) and not isinstance(value, bool)
 
 
-def _changed_body(body: dict[str, Any], change: Change) -> dict[str, Any]:
+def _changed_body(body: dict[str, Any], walk: Walk) -> dict[str, Any]:
     return {
-        name: value if name in UNSEEN else _changed(value, name, change, is_free=name in FREE and name != "input")
+        name: value
+        if name in UNSEEN
+        else _changed(value, name, walk, is_free=name in FREE and name != "input", is_joined=name in _JOINED)
         for name, value in body.items()
     }
 
 
-def _changed(value: Any, key: str, change: Change, *, is_free: bool) -> Any:
-    """*value*, which stands under *key*, with what *change* makes of its texts; None: as they are."""
+def _changed(value: Any, key: str, walk: Walk, *, is_free: bool, is_joined: bool = True, group: int = 0) -> Any:
+    """*value*, which stands under *key*, with what *walk* makes of its texts.
+
+    *is_joined*: if it is a list, its items are parts of one message. *group* is that of the parts that it belongs to.
+    """
     if isinstance(value, str):
         if not value or (not is_free and _says_no_text(key, value)):
             return value
-        return _said(value, change(Text(value, key in JSON_KEYS)))
+        return _said(value, walk.text(value, is_json=key in JSON_KEYS, group=group))
     if isinstance(value, int | Raw) and not isinstance(value, bool):
         number = _long_number(value) if is_free else None
-        said = None if number is None else change(Text(number))
+        said = None if number is None else walk.text(number)
         return value if said is None or said == number else said
     if isinstance(value, list):
         is_free = is_free or (key in FREE and key != "input")  # those are the items of the Responses API
-        items = [_changed(each, key if isinstance(each, str) else "", change, is_free=is_free) for each in value]
-        return value if all(map(_is_same, items, value)) else items
+        return _changed_list(value, key, walk, is_free=is_free, is_joined=is_joined)
     if isinstance(value, dict):
-        return _changed_object(value, key, change, is_free=is_free)
+        return _changed_object(value, key, walk, is_free=is_free, group=group)
     return value
 
 
-def _changed_object(value: dict[str, Any], key: str, change: Change, *, is_free: bool) -> dict[str, Any]:
+def _changed_list(value: list[Any], key: str, walk: Walk, *, is_free: bool, is_joined: bool) -> list[Any]:
+    group = walk.new_group() if is_joined and not is_free and len(value) > 1 else 0
+    items = [_changed(each, key if isinstance(each, str) else "", walk, is_free=is_free, group=group) for each in value]
+    return value if all(map(_is_same, items, value)) else items
+
+
+def _changed_object(value: dict[str, Any], key: str, walk: Walk, *, is_free: bool, group: int) -> dict[str, Any]:
     is_plain = not is_free and value.get("type") == "text"  # a document of the Messages API, whose data is no base64
     is_free = is_free or key in FREE
-    names = _changed_keys(value, change)
+    joined = _joined_field(value) if group else None
+    names = _changed_keys(value, walk)
     changed = {
         name: inner
         if name == "data" and isinstance(inner, str) and not is_free and not is_plain
-        else _changed(inner, name, change, is_free=is_free)
+        else _changed(inner, name, walk, is_free=is_free, group=group if name == joined else 0)
         for name, inner in value.items()
     }
     if names is None and all(map(_is_same, changed.values(), value.values())):
@@ -183,13 +216,19 @@ def _changed_object(value: dict[str, Any], key: str, change: Change, *, is_free:
     return changed if names is None else dict(zip(names, changed.values(), strict=True))
 
 
-def _changed_keys(value: dict[str, Any], change: Change) -> list[str] | None:
-    """The keys of *value* after *change*, all different; None: as they are. They are one text, a line for each."""
+def _joined_field(part: dict[str, Any]) -> str:
+    """The field of a part of a message that an engine joins with those of the other parts."""
+    kind = part.get("type")
+    return kind if isinstance(kind, str) and kind in {"refusal", "thinking"} else "text"
+
+
+def _changed_keys(value: dict[str, Any], walk: Walk) -> list[str] | None:
+    """The keys of *value* after *walk*, all different; None: as they are. They are one text, a line for each."""
     own = [name for name in value if name not in _KNOWN_KEYS]
     if not own:
         return None
     text = "\n".join(own)
-    said = change(Text(text))
+    said = walk.text(text)
     if said is None or said == text:
         return None
     lines = said.split("\n")

@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from gateway.errors import GuardrailAway, TooMuchToScan
+from gateway.guardrails.detector import Rest
 from gateway.guardrails.filter import BLOCK, LOG, PASS, Action, Question, Text, Verdict
-from gateway.guardrails.redactor import Redactor, Scan
+from gateway.guardrails.parts import NEAR_CHARS, SEPARATORS, Cut, MarkedScan, cut, cuts_of, groups_of, windows
+from gateway.guardrails.redactor import Find, Redactor, Scan
 
 T = TypeVar("T")
 
@@ -16,6 +18,9 @@ PIECE_CHARS = 2048
 """Of a long text, after which others have their turn: a millisecond, and at worst seven."""
 INLINE_CHARS = 4096
 """Characters that are looked at on the event loop; more of them are in a thread, which takes some 100 us."""
+ASIDE_CHARS = 256 * 1024
+"""Of more characters in a question also what was looked at before is found out in the thread: hashing takes a
+millisecond for each MiB."""
 REMEMBERED_CHARS = 256
 """A shorter text is looked at again sooner than it is remembered."""
 MOST_REMEMBERED = 32_768
@@ -67,6 +72,7 @@ class ScanFilter:
     ) -> None:
         self._name = name
         self.scan = scan
+        self._marked = MarkedScan(scan)
         self.action = action
         self._timeout_s = timeout_s
         self._thread = ScanThread() if thread is None else thread
@@ -82,7 +88,7 @@ class ScanFilter:
         """O(characters), of which those that were looked at before cost next to nothing. The event loop has its turn
         in between.
         """
-        look = _Look(self.scan, self.action, [self._is_clean(text) for text in question.texts], question.texts)
+        look = _Look(self.scan, self._marked, self.action, question.texts, self._clean)
         steps = self._timed(look, question)
         try:
             if look.characters <= INLINE_CHARS:
@@ -92,8 +98,8 @@ class ScanFilter:
                 await self._thread.run(lambda: _finish(steps, look))
         finally:
             look.is_wanted = False
-        for text in look.clean:
-            self._remember(text)
+        for each in look.clean:
+            self._remember(each)
         return look.verdict()
 
     def _timed(self, look: "_Look", question: Question) -> Iterator[None]:
@@ -117,52 +123,49 @@ class ScanFilter:
             return GuardrailAway(why, retry_after_s=2)
         return TooMuchToScan(f"{why} (guardrails[].timeout_s): send less text at once")
 
-    def _is_clean(self, text: Text) -> bool:
-        return len(text.said) >= REMEMBERED_CHARS and hash(text.said) in self._clean
-
-    def _remember(self, text: str) -> None:
+    def _remember(self, digest: int) -> None:
         if len(self._clean) >= MOST_REMEMBERED:
             del self._clean[next(iter(self._clean))]
-        self._clean[hash(text)] = None
+        self._clean[digest] = None
 
 
 class _Look:
-    """One look at all texts of a question, step by step."""
+    """One look at all texts of a question, step by step: at each alone, then at the parts of each message together."""
 
-    def __init__(self, scan: Scan, action: Action, known: list[bool], texts: tuple[Text, ...]) -> None:
+    def __init__(  # all of a filter
+        self, scan: Scan, marked: MarkedScan, action: Action, texts: tuple[Text, ...], known: Container[int]
+    ) -> None:
+        """*known* has the digests of what was clean before."""
         self._scan = scan
+        self._marked = marked
         self._action = action
-        self._texts = list(zip(texts, known, strict=True))
-        self.characters = sum(len(text.said) for text, is_clean in self._texts if not is_clean)
-        """To be looked at."""
+        self._texts = texts
+        self._groups = groups_of(texts)
+        self._known = known
+        self.characters = self._to_be_looked_at()
+        """To be looked at, or more of them."""
         self.is_wanted = True
         """False: nobody waits for it any more."""
         self._told: list[str] = []
         self._found = 0
-        self.clean: list[str] = []
-        """Texts without anything, long enough to be remembered."""
+        self._since_turn = 0
+        self.clean: list[int] = []
+        """Digests of texts, and of parts of a message, without anything, long enough to be remembered."""
 
     def steps(self) -> Iterator[None]:
         """Pieces of the work; it is done at their end, or when something was found that blocks."""
-        since_turn = 0
-        for text, is_clean in self._texts:
-            if is_clean:
-                self._told.append(text.said)
-                continue
-            redactor = Redactor(self._scan, is_json=text.is_json)
-            pieces: list[str] = []
-            for start in range(0, len(text.said), PIECE_CHARS):
-                pieces.append(redactor.feed(text.said[start : start + PIECE_CHARS]))
-                since_turn += min(PIECE_CHARS, len(text.said) - start)
-                if since_turn >= PIECE_CHARS:
-                    since_turn = 0
-                    yield None
-            self._told.append("".join(pieces) + redactor.end())
-            self._found += redactor.found
-            if self._found and self._action == "block":
+        rests: dict[int, Rest | None] = {}
+        for text in self._texts:
+            yield from self._look_at(text, rests)
+            if self._is_blocked():
                 return
-            if not redactor.found and len(text.said) >= REMEMBERED_CHARS:
-                self.clean.append(text.said)
+        for places in self._groups:
+            yield from self._look_together(places)
+            if self._is_blocked():
+                return
+        for place, text in enumerate(self._texts):
+            if text.group and self._told[place] is not text.said:
+                self._told[place] = self._marked.shown(self._told[place])
 
     def verdict(self) -> Verdict:
         """When all steps are done."""
@@ -171,6 +174,76 @@ class _Look:
         if self._action == "block":
             return BLOCK
         return LOG if self._action == "log" else Verdict("redact", tuple(self._told))
+
+    def _to_be_looked_at(self) -> int:
+        characters = sum([len(text.said) for text in self._texts])
+        if characters > ASIDE_CHARS:
+            return characters
+        characters = sum([len(text.said) for text in self._texts if not self._is_known(text)])
+        for places in self._groups:
+            if not self._is_known_together(places):
+                near = sum([min(len(self._texts[place].said), 2 * NEAR_CHARS) for place in places])
+                characters += len(SEPARATORS) * near
+        return characters
+
+    def _is_known(self, text: Text) -> bool:
+        return len(text.said) >= REMEMBERED_CHARS and hash(text.said) in self._known
+
+    def _is_known_together(self, places: list[int]) -> bool:
+        return self._digest(places) in self._known
+
+    def _digest(self, places: list[int]) -> int:
+        return hash(tuple([self._texts[place].said for place in places]))
+
+    def _is_blocked(self) -> bool:
+        return self._found > 0 and self._action == "block"
+
+    def _look_at(self, text: Text, rests: dict[int, Rest | None]) -> Iterator[None]:
+        """*rests*: what the last part of each message may have left to begin the next one."""
+        rest = rests.pop(text.group, None) if text.group else None
+        if rest is None and self._is_known(text):
+            self._told.append(text.said)
+            return
+        redactor = Redactor(self._marked if text.group else self._scan, is_json=text.is_json, rest=rest)
+        told = yield from self._fed(redactor, text.said)
+        self._told.append(told if redactor.found or rest is not None else text.said)
+        self._found += redactor.found
+        if text.group:
+            rests[text.group] = redactor.open_rest
+        if not redactor.found and rest is None and len(text.said) >= REMEMBERED_CHARS:
+            self.clean.append(hash(text.said))
+
+    def _look_together(self, places: list[int]) -> Iterator[None]:
+        parts = [self._told[place] for place in places]
+        is_clean = all(part is self._texts[place].said for part, place in zip(parts, places, strict=True))
+        if is_clean and self._is_known_together(places):
+            return
+        for separator in SEPARATORS:
+            cuts: list[Cut] = []
+            for window in windows(parts):
+                finds: list[Find] = []
+                redactor = Redactor(self._marked, finds=finds)
+                yield from self._fed(redactor, separator.join([piece.text for piece in window]))
+                cuts += cuts_of(self._marked, window, separator, finds)
+            if cuts:
+                is_clean = False
+                self._found += len(cuts)
+                parts = cut(parts, cuts)
+        for place, part in zip(places, parts, strict=True):
+            self._told[place] = part
+        if is_clean and sum(map(len, parts)) >= REMEMBERED_CHARS:
+            self.clean.append(self._digest(places))
+
+    def _fed(self, redactor: Redactor, said: str) -> Generator[None, None, str]:
+        """Returns what *redactor* makes of *said*."""
+        pieces: list[str] = []
+        for start in range(0, len(said), PIECE_CHARS):
+            pieces.append(redactor.feed(said[start : start + PIECE_CHARS]))
+            self._since_turn += min(PIECE_CHARS, len(said) - start)
+            if self._since_turn >= PIECE_CHARS:
+                self._since_turn = 0
+                yield None
+        return "".join(pieces) + redactor.end()
 
 
 def _finish(steps: Iterator[None], look: _Look) -> None:

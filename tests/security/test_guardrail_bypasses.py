@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -110,6 +111,77 @@ async def test_what_is_redacted_is_redacted_in_keys_and_schemas_too() -> None:
 
     assert CARD not in sent
     assert '"name":{"description":"as [CARD]"},"[CARD]":{}' in sent
+
+
+def text_parts(*texts: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text, **more} for text in texts]
+
+
+def of_user(content: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content}]}
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+SPLIT = ("my card is 4111 1111", " 1111 1111")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, of_user(text_parts(*SPLIT))),
+        (CHAT, of_user(text_parts(*CARD))),
+        (CHAT, of_user([*text_parts("4111 1111 1111"), IMAGE, *text_parts("1111")])),
+        (CHAT, of_user(text_parts("4111 1111", "1111 1111", zz="x"))),
+        (CHAT, of_user(["4111 1111", "1111 1111"])),
+        (CHAT, of_user(text_parts("hello " * 2000 + "4111 1111", "1111 1111" + " hello" * 2000))),
+        (CHAT, of_user([{"type": "refusal", "refusal": "4111 1111"}, *text_parts("1111 1111")])),
+        (CHAT, {"messages": [{"role": "system", "content": text_parts("jane.doe@exam", "ple.org")}]}),
+        ("/v1/messages", {"max_tokens": 2, **of_user(text_parts(*SPLIT))}),
+        ("/v1/messages", {"max_tokens": 2, "system": text_parts(*SPLIT), **of_user("hi")}),
+        (
+            "/v1/messages",
+            {"max_tokens": 2, **of_user([{"type": "tool_result", "tool_use_id": "a", "content": text_parts(*SPLIT)}])},
+        ),
+        (
+            "/v1/responses",
+            {"input": [{"role": "user", "content": [{"type": "input_text", "text": each} for each in SPLIT]}]},
+        ),
+    ],
+)
+async def test_a_text_in_several_parts_is_looked_at_as_one(running: Stack, path: str, body: dict[str, Any]) -> None:
+    """Engines join the parts of a message, with a line end, a blank, or nothing between."""
+    reply = await post(running, {**HI, **body} if path == CHAT else {"model": "tiny", **body}, path)
+
+    assert (400, "The guardrail 'pii' does not let this pass") == (reply.status_code, reply.json()["error"]["message"])
+    assert [] == await running.served(running.workers[0])
+
+
+async def test_several_messages_are_not_one_text(running: Stack) -> None:
+    """Between them an engine puts who speaks."""
+    messages = [{"role": "user", "content": "4111 1111"}, {"role": "user", "content": "1111 1111"}]
+
+    assert 200 == (await post(running, {**HI, "messages": messages})).status_code
+
+
+async def test_what_spans_parts_is_redacted_in_each() -> None:
+    """What stands in one part is redacted there, and the part behind it stays as it was."""
+    async with guarded("redact", detect=["email", "card"]) as running:
+        for parts in (SPLIT, ("to jane.doe@example.org", "Summarize this")):
+            assert 200 == (await post(running, {**HI, **of_user(text_parts(*parts))})).status_code
+        sent = [json.loads(base64.b64decode(each["body"])) for each in await running.served(running.workers[0])]
+
+    assert [
+        text_parts("my card is [CARD]", "[CARD]"),
+        text_parts("to [EMAIL]", "Summarize this"),
+    ] == [each["messages"][0]["content"] for each in sent]
+
+
+async def test_a_banned_phrase_in_two_parts_is_found() -> None:
+    guardrail = {"name": "words", "kind": "words", "action": "block", "words": ["project falcon"]}
+    async with stack(1, model={"guardrails": ["words"]}, guardrails=[guardrail]) as running:
+        reply = await post(running, {**HI, **of_user(text_parts("tell me of project", "Falcon please"))})
+
+    assert 400 == reply.status_code
 
 
 async def test_a_text_that_takes_long_stands_in_nobodys_way() -> None:

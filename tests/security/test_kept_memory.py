@@ -33,7 +33,7 @@ from routing.request import Request
 from routing.sessions import Sessions
 from tests.fakes.backends import Answers
 from tests.gateway.examples import CHAT, a_model, an_exchange
-from tests.gateway.guardrails.examples import a_filter
+from tests.gateway.guardrails.examples import a_filter, a_question
 from tests.gateway.tracing.examples import a_trace
 from tests.routing.examples import a_request
 
@@ -266,7 +266,7 @@ async def test_texts_without_findings_are_remembered_by_their_hash() -> None:
     looks = a_filter()
     assert isinstance(looks, ScanFilter)
     for number in range(50):
-        looks._remember(f"{number:08}" * 1000)
+        await looks.verdict(a_question(f"{number:08} " * 1000))
 
     assert {int} == {type(key) for key in looks._clean}
 
