@@ -291,6 +291,7 @@ def _followed(
         wall_clock=outside.wall_clock,
     )
     live = LiveSettings(settings, take=census.take, discover=discoveries.of, reloads=reloads, on_applied=audit.changed)
+    tenancy.directory.follow_workers(live.have_added)
     reloader = None if configuration is None else Reloader(configuration, live.reload)
     return _Followed(census, reloads, discoveries, live, reloader, audit)
 
@@ -388,13 +389,12 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             parts.fleet.models,
             lambda: followed.live.configured,
             reload,
-            add_worker=followed.live.add,
-            remove_worker=followed.live.remove,
             draining=parts.fleet.draining,
             budgets=tenancy.budgets,
         ),
         refused_logins=parts.rules.refused_logins,
         guardrails=lambda: {each.name for each in followed.live.configured.guardrails},
+        known_workers=followed.live.known_workers,
     )
 
 

@@ -1,4 +1,4 @@
-"""The settings in force: what is configured, and the workers that were found; changed as a whole or not at all."""
+"""The settings in force: what is configured, workers that were found or added; changed as a whole or not at all."""
 
 import asyncio
 import logging
@@ -7,18 +7,16 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
+from gateway.added_workers import KnownWorkers, LeftOut, Workers, admission
 from gateway.discovery.discovery import Discovery
 from gateway.discovery.source import Source, sources_of
-from gateway.errors import Conflict, StoreAway, UnknownModel, UnknownWorker
+from gateway.errors import StoreAway
 from gateway.reloads import Outcome, Reloaded, Reloads
-from gateway.settings import Settings, SettingsError, WorkerSettings, applicable, with_found
+from gateway.settings import Settings, SettingsError, applicable
+from gateway.teams.added_worker import AddedWorker
 
 _log = logging.getLogger(__name__)
 
-MAX_ADDED = 1000
-"""Workers that administrators may add to one gateway."""
-
-Workers = tuple[WorkerSettings, ...]
 OnRefused = Callable[[Sequence[str]], None]
 OnApplied = Callable[[Settings, Settings], Awaitable[None]]
 
@@ -66,8 +64,10 @@ class LiveSettings:
         self._discover = discover
         self._reloads = reloads
         self._searches: dict[Source, _Search] = {}
-        self._added: dict[str, Workers] = {}
-        """Workers that an administrator has added to this gateway, by model."""
+        self._has_found = False
+        self._added: Sequence[AddedWorker] = ()
+        self._left_out: Mapping[str, LeftOut] = {}
+        """Those of them that are not in use, by name."""
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -79,6 +79,7 @@ class LiveSettings:
         """Put in force what is found at first. To be called once, before the others."""
         self._count_for(self._configured)
         searches = self._searches = await self._begin(_sources(self._configured))
+        self._has_found = True
         try:
             self._put_in_force(self._configured, searches)
         except SettingsError:  # then as many of them as go together, the first ones first
@@ -109,59 +110,37 @@ class LiveSettings:
 
     # ---- workers that an administrator adds
 
-    def add(self, model: str, worker: WorkerSettings) -> None:
-        """Have *worker* serve *model*, beside those that are listed and found. It outlives reloads, not the process.
+    def known_workers(self) -> KnownWorkers:
+        """Return the workers in force that are listed or were found."""
+        return KnownWorkers(self._configured, {source: each.taken or () for source, each in self._searches.items()})
 
-        Raises:
-            UnknownModel: there is no such model.
-            Conflict: it contradicts other workers, or as many as may have been added already.
+    def have_added(self, added: Mapping[str, AddedWorker]) -> None:
+        """Have the workers *added* serve beside those that are listed and found, and no others; never raises.
+
+        Requests that a removed one has go on.
         """
-        if model not in {each.name for each in self._configured.models}:
-            raise UnknownModel(f"The model {model[:100]!r} is not configured; aliases do not count here", param="model")
-        if sum(map(len, self._added.values())) >= MAX_ADDED:
-            raise Conflict(f"{MAX_ADDED} workers were added already: list more in the settings")
-        self._have({**self._added, model: (*self._added.get(model, ()), worker)})
-
-    def remove(self, model: str, worker: str) -> None:
-        """Undo what `add` did; requests that the worker has go on.
-
-        Raises:
-            UnknownWorker: no such worker was added.
-        """
-        added = self._added.get(model, ())
-        left = tuple(each for each in added if each.id != worker)
-        if len(left) == len(added):
-            text = f"No worker {worker[:200]!r} was added to the model {model[:100]!r}: others are listed or found"
-            raise UnknownWorker(text, param="worker")
-        self._have({**self._added, model: left})
-
-    def _have(self, added: dict[str, Workers]) -> None:
-        former, self._added = self._added, added
-        taken = {source: search.taken or () for source, search in self._searches.items()}
+        self._added = tuple(added.values())
+        if not self._has_found:
+            return
+        known = self.known_workers()
         try:
-            self._take(self._whole(self._configured, taken, is_strict=True))
-        except SettingsError as fault:
-            self._added = former
-            raise Conflict(f"The worker cannot be added: {' '.join(fault.sentences)}") from None
-        except BaseException:
-            self._added = former
-            raise
+            self._take(self._whole(known.settings, known.found))
+        except Exception:  # noqa: BLE001  # whatever it is, the gateway goes on with what it has
+            _log.exception("the workers that the admin API added are not taken, nothing has changed")
 
-    def _whole(self, settings: Settings, sets: Mapping[Source, Workers], *, is_strict: bool = False) -> Settings:
-        """Return *settings* with the workers of *sets*, and those that were added.
-
-        An added one that stands somewhere else as well is left out there, unless *is_strict*.
+    def _whole(self, settings: Settings, sets: Mapping[Source, Workers]) -> Settings:
+        """Return *settings* with the workers of *sets*, and those that were added as far as they can be in use.
 
         Raises:
-            SettingsError: they contradict each other.
+            SettingsError: listed and found ones contradict each other.
         """
-        found = _by_model(sets)
-        others = {worker.url for model in settings.models for worker in model.workers}
-        others |= {worker.url for workers in found.values() for worker in workers}
-        for model, added in self._added.items():
-            more = [worker for worker in added if is_strict or worker.url not in others]
-            found[model] = [*found.get(model, ()), *more]
-        return with_found(settings, found)
+        admitted = admission(KnownWorkers(settings, sets), self._added)
+        for name in sorted(admitted.left_out):
+            if admitted.left_out[name] != self._left_out.get(name):
+                text = "worker %s, which the admin API added, is not in use: %s"
+                _log.warning(text, name.partition(" ")[0], admitted.left_out[name].reason)
+        self._left_out = admitted.left_out
+        return admitted.settings
 
     # ---- the configuration
 
@@ -305,17 +284,6 @@ async def _first(sets: AsyncGenerator[Workers, None]) -> Workers:
 
 def _sources(settings: Settings) -> list[Source]:
     return [source for model in settings.models for source in sources_of(model)]
-
-
-def _by_model(sets: Mapping[Source, Workers]) -> dict[str, list[WorkerSettings]]:
-    """What was found for each model, by its name; of two at the same address the first."""
-    by_model: dict[str, list[WorkerSettings]] = {}
-    seen: dict[str, set[str]] = {}
-    for source, workers in sets.items():
-        others = seen.setdefault(source.model, set())
-        by_model.setdefault(source.model, []).extend(worker for worker in workers if worker.url not in others)
-        others |= {worker.url for worker in workers}
-    return by_model
 
 
 def _check(sources: Iterable[Source]) -> None:

@@ -10,7 +10,7 @@ from gateway.backup.redis_backup import RedisBackup
 from gateway.backup.sqlite_backup import integrity_faults
 from gateway.storage.redis_link import RedisLink
 from gateway.storage.sqlite_file import SqliteFile
-from gateway.teams.redis_teams import KEYS, TEAMS
+from gateway.teams.redis_teams import KEYS, TEAMS, WORKERS
 from gateway.teams.team_store import Snapshot
 
 MOST = 20
@@ -30,16 +30,22 @@ _LEDGER = (
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of teams and keys in a store, readable or not."""
+    """Rows of teams, keys and workers in a store, readable or not."""
 
     teams: int
     keys: int
+    workers: int = 0
+    """That the admin API added."""
 
 
 def faults_of(snapshot: Snapshot, rows: Rows, declared: Collection[str]) -> list[str]:
-    """Return what is wrong with teams and keys; *declared* are the teams of the settings."""
+    """Return what is wrong with teams, keys and workers; *declared* are the teams of the settings."""
     faults = []
-    for what, read, there in (("teams", len(snapshot.teams), rows.teams), ("keys", len(snapshot.keys), rows.keys)):
+    for what, read, there in (
+        ("teams", len(snapshot.teams), rows.teams),
+        ("keys", len(snapshot.keys), rows.keys),
+        ("workers", len(snapshot.workers), rows.workers),
+    ):
         if read != there:
             faults.append(f"{there - read} of {there} {what} cannot be read")
     orphans = [
@@ -63,7 +69,8 @@ async def sqlite_faults(file: SqliteFile) -> tuple[Rows, list[str]]:
             faults += _shortened([sentence.format(value) for (value,) in connection.execute(query)])
         (teams,) = connection.execute("SELECT count(*) FROM directory_teams").fetchone()
         (keys,) = connection.execute("SELECT count(*) FROM directory_keys").fetchone()
-        return Rows(teams, keys), faults
+        (workers,) = connection.execute("SELECT count(*) FROM directory_workers").fetchone()
+        return Rows(teams, keys, workers), faults
 
     return await file.run(act)
 
@@ -72,12 +79,13 @@ async def redis_faults(link: RedisLink, backup: RedisBackup) -> tuple[Rows, list
     """Return how many rows there are at the end of *link*, and what is wrong with the ledger."""
     teams = await link.ask(lambda client: client.hlen(TEAMS))
     keys = await link.ask(lambda client: client.hlen(KEYS))
+    workers = await link.ask(lambda client: client.hlen(WORKERS))
     listed = cast("set[bytes]", await link.ask(lambda client: client.smembers("warmgate:ledger:teams")))
     booked = {name.decode() for name in listed}
     names = [name.decode() for name in await backup.names()]
     ledgers = {team for team, rest in map(_team_and_rest, names) if rest.startswith("ledger:")}
     unlisted = [f"the ledger has usage of the team {team!r}, which is not on its list" for team in ledgers - booked]
-    return Rows(teams, keys), _shortened(unlisted)
+    return Rows(teams, keys, workers), _shortened(unlisted)
 
 
 def _team_and_rest(name: str) -> tuple[str, str]:

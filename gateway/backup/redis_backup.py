@@ -1,7 +1,7 @@
 """Backup and restore of what Warmgate keeps in Redis, by commands that need no right beyond a gateway's.
 
-Teams and keys are read at one moment. All else is read key by key while gateways go on writing: a request that ends
-meanwhile may be in the sums and not in the records, or the other way round.
+Teams, keys and added workers are read at one moment. All else is read key by key while gateways go on writing:
+a request that ends meanwhile may be in the sums and not in the records, or the other way round.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ from gateway.backup.backup_file import BackupWriter, Header, read_records
 from gateway.storage.redis_link import RedisLink
 from gateway.storage.unfit import StoreUnfit
 from gateway.teams.identity import Identity
-from gateway.teams.redis_teams import CHANGES, IDENTITY, KEYS, PEPPER, REVISION, TEAMS
+from gateway.teams.redis_teams import CHANGES, IDENTITY, KEYS, PEPPER, REVISION, TEAMS, WORKERS
 
 PREFIX = b"warmgate:"
 _PASSING = (b"warmgate:replicas:", b"warmgate:quota:check")
@@ -29,7 +29,7 @@ VALUES: Final = 20_000
 """Values that are written at once, some MB."""
 _DIRECTORY = """
 return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]) or '', redis.call('GET', KEYS[3]) or '',
-    redis.call('HGETALL', KEYS[4]), redis.call('HGETALL', KEYS[5])}
+    redis.call('HGETALL', KEYS[4]), redis.call('HGETALL', KEYS[5]), redis.call('HGETALL', KEYS[6])}
 """
 
 
@@ -60,7 +60,7 @@ class RedisBackup:
             StoreAway: it cannot be reached.
             OSError: the file is there, or cannot be written.
         """
-        names = (IDENTITY, PEPPER, REVISION, TEAMS, KEYS)
+        names = (IDENTITY, PEPPER, REVISION, TEAMS, KEYS, WORKERS)
         raw, pepper, revision, *hashes = await self._ask(lambda client: client.eval(_DIRECTORY, len(names), *names))
         if raw is None:
             raise StoreUnfit("The store is not initialized: there is nothing to back up", state="uninitialized")
@@ -70,7 +70,7 @@ class RedisBackup:
         count = 0
         with BackupWriter(path, header) as writer:
             kept = [(REVISION, revision), (PEPPER, pepper if has_pepper else b""), (IDENTITY, raw)]
-            for name, values in zip((TEAMS, KEYS), hashes, strict=True):
+            for name, values in zip((TEAMS, KEYS, WORKERS), hashes, strict=True):
                 for page in _pages(values):
                     writer.write(Record(name.encode(), "hash", page))
             others = await self.names()
@@ -86,7 +86,7 @@ class RedisBackup:
         return count + len(kept)
 
     async def is_empty(self) -> bool:
-        """Whether there are no teams, keys or usage."""
+        """Whether there are no teams, keys, added workers or usage."""
         revision, usage = await self._ask(_revision), await self._ask(_has_usage)
         return revision is None and not usage
 

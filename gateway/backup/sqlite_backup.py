@@ -12,7 +12,7 @@ from gateway.storage.sqlite_file import BUSY_S
 from gateway.storage.unfit import StoreUnfit
 from gateway.teams.identity import Identity
 
-_CONTENT = ("directory_teams", "directory_keys", "usage_teams")
+_CONTENT = ("directory_teams", "directory_keys", "directory_workers", "usage_teams")
 """Tables of which one row makes a store that is not empty."""
 
 
@@ -78,7 +78,7 @@ def integrity_faults(connection: sqlite3.Connection) -> list[str]:
 
 
 def is_empty(path: Path) -> bool:
-    """Return whether there is no file at *path*, or one without teams, keys and usage."""
+    """Return whether there is no file at *path*, or one without teams, keys, added workers and usage."""
     if not path.exists():
         return True
     try:

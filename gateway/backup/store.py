@@ -32,6 +32,7 @@ class Checked:
     fingerprint: str
     teams: int
     keys: int
+    workers: int
     faults: list[str]
 
 
@@ -105,7 +106,7 @@ async def check(settings: Settings, *, wall_clock: Callable[[], float]) -> Check
         async with _linked(settings) as link:
             rows, faults = await redis_faults(link, RedisBackup(link, wall_clock=wall_clock))
     faults = [*faults_of(snapshot, rows, {team.name for team in settings.teams}), *faults]
-    return Checked(identity.id, identity.fingerprint, rows.teams, rows.keys, faults)
+    return Checked(identity.id, identity.fingerprint, rows.teams, rows.keys, rows.workers, faults)
 
 
 def _restore_file(settings: Settings, path: Path, file: Path, *, force: bool) -> None:

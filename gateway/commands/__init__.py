@@ -1,1 +1,1 @@
-"""`warmgate team`, `key`, `usage` and `audit`: the admin API for people at a terminal, and for their scripts."""
+"""`warmgate team`, `key`, `workers`, `usage` and `audit`: the admin API for people at a terminal, and for scripts."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 
+from gateway.added_workers import KnownWorkers
 from gateway.api.admin_v1.access import AdminKey
 from gateway.api.admin_v1.application import admin_api
 from gateway.commands.output import CommandFailed
@@ -65,6 +66,7 @@ async def _client(settings: Settings, stores: Stores, wall_clock: Callable[[], f
         wall_clock=wall_clock,
         time_zone=settings.quota.time_zone,
         guardrails=lambda: {each.name for each in settings.guardrails},
+        known_workers=lambda: KnownWorkers(settings),
     )
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(application), base_url=BASE_URL, headers={"x-api-key": owner.secret}

@@ -19,7 +19,7 @@ def add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser = commands.add_parser("store", help="initialize, back up, restore and check the store")
     added = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(added, "init", _init, help="make a new store in Redis ready for gateways; done once, again does no harm")
-    command = _add(added, "backup", _backup, help="write teams, keys, usage and limits to a new file; gateways may run")
+    command = _add(added, "backup", _backup, help="write all that the store keeps to a new file; gateways may run")
     command.add_argument("file", metavar="FILE", type=Path, help="that its owner alone may read; it must not be there")
     command.add_argument(
         "--with-pepper", action="store_true", help="also the pepper that the store keeps: keep the file as safe as it"
@@ -102,4 +102,4 @@ async def _check(settings: Settings, arguments: argparse.Namespace) -> str:  # n
     if checked.faults:
         raise CommandFailed("".join(f"{fault}.\n" for fault in checked.faults).rstrip("\n"))
     of = f"identity {checked.identity}, pepper {checked.fingerprint}"
-    return f"The store is sound: {of}, {checked.teams} teams, {checked.keys} keys.\n"
+    return f"The store is sound: {of}, {checked.teams} teams, {checked.keys} keys, {checked.workers} added workers.\n"

@@ -1,14 +1,15 @@
-"""All teams and keys in memory: those that the settings declare, and those that a store keeps.
+"""All teams and keys in memory: those that the settings declare, and those that a store keeps; and added workers.
 
 1. What is declared wins: a stored team or key of the same name is as if it were not there.
 2. A key without its team is listed, so that it can be deleted, and opens nothing.
 3. A caller stays the same object for as long as its team and its key stay as they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import TypeVar
 
+from gateway.teams.added_worker import AddedWorker
 from gateway.teams.caller import Caller
 from gateway.teams.declared import Declared
 from gateway.teams.key import Key
@@ -35,6 +36,7 @@ class Directory:
         """Those that were asked for, by id: of ten thousand keys few are in use."""
         self._by_digest: dict[str, Caller] = {}
         """The same, by the digests that were asked for."""
+        self._on_workers: Callable[[Mapping[str, AddedWorker]], None] | None = None
         self.generation = 0
         """Grows with every change: what was worked out in another one may be wrong."""
 
@@ -57,6 +59,16 @@ class Directory:
     def keys(self) -> Mapping[str, Key]:
         """By id, in the order of ids."""
         return self._keys
+
+    @property
+    def workers(self) -> Mapping[str, AddedWorker]:
+        """Workers that were added by the API, by `AddedWorker.name`."""
+        return self._stored.workers
+
+    def follow_workers(self, on_workers: Callable[[Mapping[str, AddedWorker]], None]) -> None:
+        """Call *on_workers*, which must not fail, with the added workers whenever they change, and now."""
+        self._on_workers = on_workers
+        on_workers(self._stored.workers)
 
     def is_declared_team(self, name: str) -> bool:
         """Whether it can be changed in the settings only."""
@@ -93,8 +105,10 @@ class Directory:
         """
         self._is_behind = False
         if snapshot is not self._stored and (was_emptied or snapshot.revision >= self._stored.revision):
-            self._stored = snapshot
+            former, self._stored = self._stored, snapshot
             self._merge()
+            if self._on_workers is not None and snapshot.workers != former.workers:
+                self._on_workers(snapshot.workers)
 
     def fall_behind(self) -> None:
         """The store is not heard any more. What is known of it stays."""

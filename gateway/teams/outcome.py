@@ -1,15 +1,28 @@
 """What a change comes to, worked out before anything is written."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeVar, assert_never
 
 from gateway.errors import Conflict, UnknownEntity
+from gateway.teams.added_worker import MAX_MODEL_WORKERS, MAX_WORKERS, AddedWorker, name_of
 from gateway.teams.key import Key
 from gateway.teams.team import Team
-from gateway.teams.team_store import Change, DeleteKey, DeleteTeam, PutKey, PutTeam, Snapshot
+from gateway.teams.team_store import (
+    Change,
+    DeleteKey,
+    DeleteTeam,
+    DeleteWorker,
+    PutKey,
+    PutTeam,
+    PutWorker,
+    Snapshot,
+)
 
-E = TypeVar("E", Team, Key)
+E = TypeVar("E", Team, Key, AddedWorker)
+
+NO_WORKERS: Mapping[str, AddedWorker | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +33,12 @@ class Outcome:
     """Those that are written, by name; None: deleted."""
     keys: Mapping[str, Key | None]
     """Those that are written, by id; None: deleted."""
+    workers: Mapping[str, AddedWorker | None] = field(default_factory=dict)
+    """Those that are written, by `AddedWorker.name`; None: deleted."""
 
 
 def outcome_of(change: Change, snapshot: Snapshot) -> Outcome:
-    """What *snapshot* becomes by *change*. O(teams + keys).
+    """What *snapshot* becomes by *change*. O(rows).
 
     Raises:
         UnknownEntity, Conflict: as `TeamStore.write` has it.
@@ -50,6 +65,11 @@ def outcome_of(change: Change, snapshot: Snapshot) -> Outcome:
             if key_id not in snapshot.keys:
                 raise UnknownEntity(f"There is no key {key_id!r}")
             return _outcome(snapshot, {}, {key_id: None})
+        case PutWorker(worker):
+            check_new(worker, snapshot.workers)
+            return _outcome(snapshot, {}, {}, {worker.name: worker})
+        case DeleteWorker(model, worker_id):
+            return _outcome(snapshot, {}, {}, {_present(model, worker_id, snapshot.workers): None})
         case _:
             assert_never(change)
 
@@ -64,9 +84,46 @@ def _check_former(kind: str, name: str, former: Team | Key | None, present: Team
     raise Conflict(f"The {kind} {name!r} has been changed by somebody else meanwhile: look at it again")
 
 
-def _outcome(snapshot: Snapshot, teams: Mapping[str, Team | None], keys: Mapping[str, Key | None]) -> Outcome:
-    after = Snapshot(snapshot.revision + 1, _with(snapshot.teams, teams), _with(snapshot.keys, keys))
-    return Outcome(after, teams, keys)
+def _present(model: str, worker_id: str, workers: Mapping[str, AddedWorker]) -> str:
+    """Return the name of the row of that worker."""
+    name = name_of(model, worker_id)
+    if name not in workers:
+        raise UnknownEntity(f"No worker {worker_id!r} was added to the model {model!r}", param="worker")
+    return name
+
+
+def check_new(worker: AddedWorker, workers: Mapping[str, AddedWorker]) -> None:
+    """Check that *worker* can stand beside the *workers* that were added, which are by name.
+
+    Raises:
+        Conflict: its model has one at that address or of that id, or there are too many.
+    """
+    of_model = [each for each in workers.values() if each.model == worker.model]
+    for each in of_model:
+        if each.address == worker.address:
+            text = f"The model {worker.model!r} has a worker at that address already: {each.id!r}, which was added"
+            raise Conflict(text, param="url")
+    if worker.name in workers:
+        raise Conflict(f"A worker {worker.id!r} was added to the model {worker.model!r} already", param="id")
+    if len(of_model) >= MAX_MODEL_WORKERS:
+        raise Conflict(f"{MAX_MODEL_WORKERS} workers were added to the model already: list more in the settings")
+    if len(workers) >= MAX_WORKERS:
+        raise Conflict(f"{MAX_WORKERS} workers were added already: list more in the settings")
+
+
+def _outcome(
+    snapshot: Snapshot,
+    teams: Mapping[str, Team | None],
+    keys: Mapping[str, Key | None],
+    workers: Mapping[str, AddedWorker | None] = NO_WORKERS,
+) -> Outcome:
+    after = Snapshot(
+        snapshot.revision + 1,
+        _with(snapshot.teams, teams),
+        _with(snapshot.keys, keys),
+        _with(snapshot.workers, workers),
+    )
+    return Outcome(after, teams, keys, workers)
 
 
 def _with(entities: Mapping[str, E], changed: Mapping[str, E | None]) -> dict[str, E]:

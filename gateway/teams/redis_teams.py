@@ -1,8 +1,9 @@
-"""Teams and keys in Redis, in one slot of a cluster.
+"""Teams, keys and added workers in Redis, in one slot of a cluster.
 
     warmgate:{directory}:revision   counts changes: 7-3f0a...
     warmgate:{directory}:teams      hash: name -> JSON
     warmgate:{directory}:keys       hash: id -> JSON
+    warmgate:{directory}:workers    hash: id and model -> JSON
     warmgate:{directory}:identity   JSON: `gateway.teams.identity.Identity`, written once
     warmgate:{directory}:pepper     32 bytes, where the settings give none
     warmgate:{directory}:audit      stream, field ``e``: JSON
@@ -15,7 +16,7 @@ changes counts the next ones as it counted those, and they are not the same.
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from gateway.ledger.audit import AuditEntry, AuditPage
 from gateway.ledger.cursor import cursor_of, place_of
 from gateway.storage.redis_link import RedisLink, away
 from gateway.teams import audit_log
+from gateway.teams.added_worker import AddedWorker
 from gateway.teams.identity import Identity, changed, new_identity, pepper_of, uninitialized, without_pepper
 from gateway.teams.key import Key
 from gateway.teams.outcome import Outcome, outcome_of
@@ -43,7 +45,7 @@ ATTEMPTS = 16
 """To write a change while others write theirs."""
 
 _PREFIX = "warmgate:{directory}:"
-REVISION, TEAMS, KEYS = _PREFIX + "revision", _PREFIX + "teams", _PREFIX + "keys"
+REVISION, TEAMS, KEYS, WORKERS = (_PREFIX + name for name in ("revision", "teams", "keys", "workers"))
 PEPPER, AUDIT, CHANGES = _PREFIX + "pepper", _PREFIX + "audit", _PREFIX + "changes"
 IDENTITY = _PREFIX + "identity"
 
@@ -52,7 +54,7 @@ LOAD, WRITE, NOTE, INITIALIZE = (
     for name in ("load", "write", "note", "initialize")
 )
 _FLAT = msgspec.msgpack.Decoder(list[str])
-_TEAM, _KEY = "2", "3"
+_TEAM, _KEY, _WORKER = "2", "3", "6"
 """As `write.lua` counts its keys."""
 
 
@@ -64,7 +66,7 @@ class RedisTeamStore:
         self._poll_s = poll_s
         self._known = (b"", Snapshot(0))
         """The revision as the store has it, and what it stands for."""
-        self._teams, self._keys = Rows(Team), Rows(Key)
+        self._teams, self._keys, self._workers = Rows(Team), Rows(Key), Rows(AddedWorker)
         self._expected = b""
         """The identity as the store has it; empty: nobody has asked for it, and any will do."""
 
@@ -105,7 +107,7 @@ class RedisTeamStore:
             made = f"{outcome.snapshot.revision}-{secrets.token_hex(8)}".encode()
             log = (audit_log.row_of(audit), audit_log.KEPT)
             arguments = (revision, made, *log, CHANGES, self._expected, *_rows_of(outcome))
-            if await self._ask(WRITE, (REVISION, TEAMS, KEYS, AUDIT, IDENTITY), arguments):
+            if await self._ask(WRITE, (REVISION, TEAMS, KEYS, AUDIT, IDENTITY, WORKERS), arguments):
                 self._known = (made, outcome.snapshot)
                 return outcome.snapshot
         raise StoreAway("The store is busy with changes of others", retry_after_s=1.0)
@@ -145,14 +147,15 @@ class RedisTeamStore:
 
     async def _load(self) -> tuple[bytes, Snapshot]:
         known = self._known
-        revision, *rows = await self._ask(LOAD, (REVISION, TEAMS, KEYS, IDENTITY), (known[0], self._expected))
+        names = (REVISION, TEAMS, KEYS, IDENTITY, WORKERS)
+        revision, *rows = await self._ask(LOAD, names, (known[0], self._expected))
         if revision == b"!":
             raise changed(_identity(rows[0]))
         if rows:
-            teams, keys = rows
+            teams, keys, workers = map(_pairs, rows)
             number = int(revision.partition(b"-")[0])
-            known = (revision, Snapshot(number, self._teams.read(_pairs(teams)), self._keys.read(_pairs(keys))))
-            self._known = known
+            read = (self._teams.read(teams), self._keys.read(keys), self._workers.read(workers))
+            known = self._known = (revision, Snapshot(number, *read))
         return known
 
     async def _ask(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
@@ -186,6 +189,11 @@ def _pairs(packed: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows_of(outcome: Outcome) -> Iterator[str | bytes]:
-    for which, entities in ((_TEAM, outcome.teams), (_KEY, outcome.keys)):
+    written: tuple[tuple[str, Mapping[str, Team | Key | AddedWorker | None]], ...] = (
+        (_TEAM, outcome.teams),
+        (_KEY, outcome.keys),
+        (_WORKER, outcome.workers),
+    )
+    for which, entities in written:
         for name, entity in entities.items():
             yield from (which, name, b"" if entity is None else row_of(entity))

@@ -1,4 +1,4 @@
-"""Teams and keys as a store keeps them: their JSON, by name or id."""
+"""Teams, keys and added workers as a store keeps them: their JSON, by name or id."""
 
 import logging
 from collections.abc import Iterable
@@ -6,15 +6,16 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from gateway.teams.added_worker import AddedWorker
 from gateway.teams.key import Key
 from gateway.teams.team import Team
 
 _log = logging.getLogger(__name__)
 
-E = TypeVar("E", Team, Key)
+E = TypeVar("E", Team, Key, AddedWorker)
 
 
-def row_of(entity: Team | Key) -> bytes:
+def row_of(entity: Team | Key | AddedWorker) -> bytes:
     """Its JSON, without fields that have their default."""
     return msgspec.json.encode(entity)
 

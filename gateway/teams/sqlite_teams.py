@@ -1,4 +1,4 @@
-"""Teams and keys in a SQLite file."""
+"""Teams, keys and added workers in a SQLite file."""
 
 import asyncio
 import secrets
@@ -12,6 +12,7 @@ from gateway.ledger.audit import AuditEntry, AuditPage
 from gateway.ledger.cursor import cursor_of, place_of
 from gateway.storage.sqlite_file import SqliteFile
 from gateway.teams import audit_log
+from gateway.teams.added_worker import AddedWorker
 from gateway.teams.identity import Identity, changed, new_identity, pepper_of, without_pepper
 from gateway.teams.key import Key
 from gateway.teams.outcome import Outcome, outcome_of
@@ -33,6 +34,8 @@ TABLES = (
     "INSERT OR IGNORE INTO directory VALUES (1, 0, NULL)",
     "CREATE TABLE IF NOT EXISTS directory_teams (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS directory_keys (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
+    # Versions that do not know this one pass over it: a file needs no migration for it.
+    "CREATE TABLE IF NOT EXISTS directory_workers (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
     """CREATE TABLE IF NOT EXISTS store_identity (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL,
     fingerprint TEXT NOT NULL)""",
     # AUTOINCREMENT: no place is given twice, so that a cursor stays good.
@@ -55,7 +58,7 @@ class SqliteTeamStore:
         self._has_tables = False
         self._snapshot: Snapshot | None = None
         self._identity: Identity | None = None
-        self._teams, self._keys = Rows(Team), Rows(Key)
+        self._teams, self._keys, self._workers = Rows(Team), Rows(Key), Rows(AddedWorker)
         self._written = asyncio.Event()
 
     @property
@@ -146,6 +149,7 @@ class SqliteTeamStore:
             revision,
             self._teams.read(connection.execute("SELECT name, row FROM directory_teams")),
             self._keys.read(connection.execute("SELECT name, row FROM directory_keys")),
+            self._workers.read(connection.execute("SELECT name, row FROM directory_workers")),
         )
 
 
@@ -188,9 +192,12 @@ def _write(connection: sqlite3.Connection, outcome: Outcome) -> None:
     connection.execute("UPDATE directory SET revision = ?", (outcome.snapshot.revision,))
     _write_rows(connection, "directory_teams", outcome.teams)
     _write_rows(connection, "directory_keys", outcome.keys)
+    _write_rows(connection, "directory_workers", outcome.workers)
 
 
-def _write_rows(connection: sqlite3.Connection, table: str, entities: Mapping[str, Team | Key | None]) -> None:
+def _write_rows(
+    connection: sqlite3.Connection, table: str, entities: Mapping[str, Team | Key | AddedWorker | None]
+) -> None:
     for name, entity in entities.items():
         if entity is None:
             connection.execute(f"DELETE FROM {table} WHERE name = ?", (name,))  # noqa: S608  # a name of ours

@@ -1,10 +1,11 @@
-"""The seam behind which teams and keys are kept, with the log of who changed them."""
+"""The seam behind which teams, keys and added workers are kept, with the log of who changed them."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.ledger.audit import AuditEntry, AuditPage
+from gateway.teams.added_worker import AddedWorker
 from gateway.teams.identity import Identity
 from gateway.teams.key import Key
 from gateway.teams.team import Team
@@ -12,7 +13,7 @@ from gateway.teams.team import Team
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that a store keeps of teams and keys, as it was at one moment."""
+    """Everything that a store keeps of teams, keys and added workers, as it was at one moment."""
 
     revision: int
     """Counts changes; 0: there was none. It goes down only when a store was emptied."""
@@ -20,6 +21,8 @@ class Snapshot:
     """By name."""
     keys: Mapping[str, Key] = field(default_factory=dict)
     """By id, of all teams."""
+    workers: Mapping[str, AddedWorker] = field(default_factory=dict)
+    """Workers that were added by the API, by `AddedWorker.name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,22 @@ class DeleteKey:
     id: str
 
 
-Change = PutTeam | DeleteTeam | PutKey | DeleteKey
+@dataclass(frozen=True, slots=True)
+class PutWorker:
+    """Add *worker*, whose id and address its model must not have yet."""
+
+    worker: AddedWorker
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteWorker:
+    """Remove a worker that was added."""
+
+    model: str
+    id: str
+
+
+Change = PutTeam | DeleteTeam | PutKey | DeleteKey | PutWorker | DeleteWorker
 
 
 class TeamStore(Protocol):
@@ -90,7 +108,7 @@ class TeamStore(Protocol):
         ...
 
     async def load(self) -> Snapshot:
-        """What it keeps at this moment. A row that cannot be read is left out, and logged. O(teams + keys).
+        """What it keeps at this moment. A row that cannot be read is left out, and logged. O(rows).
 
         Raises:
             StoreUnfit: it is not the store that was identified; known keys go on counting, nothing is written.
@@ -104,8 +122,9 @@ class TeamStore(Protocol):
         When this returns, every gateway sees it within a second.
 
         Raises:
-            UnknownEntity: the team or key to be deleted, or the team of a new key, is not there.
-            Conflict: the store has something else than *former*, or the team has keys.
+            UnknownEntity: the team, key or worker to be deleted, or the team of a new key, is not there.
+            Conflict: the store has something else than *former*, or the team has keys, or the worker is there already,
+                or there are too many.
             StoreUnfit: it is not the store that was identified; nothing was written.
             StoreAway: it cannot be reached. The change may have been carried out.
         """

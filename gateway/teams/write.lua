@@ -1,6 +1,6 @@
--- KEYS: revision, teams, keys, audit, identity. ARGV: the revision that this is worked out from, the one that it makes,
--- entry of the log, most entries kept, channel, the identity that is expected ('': any); then for each row: 2 or 3 (which
--- of KEYS), name, row; an empty row is deleted.
+-- KEYS: revision, teams, keys, audit, identity, workers. ARGV: the revision that this is worked out from, the one that it makes,
+-- entry of the log, most entries kept, channel, the identity that is expected ('': any); then for each row: 2, 3 or
+-- 6 (which of KEYS), name, row; an empty row is deleted.
 -- Returns 1, or 0 and writes nothing where the revision or the identity is another one.
 if ARGV[6] ~= '' and (redis.call('GET', KEYS[5]) or '') ~= ARGV[6] then
     return 0

@@ -13,6 +13,7 @@ from gateway.ledger.audit import AuditEntry
 from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import SqliteFile
 from gateway.storage.unfit import StoreUnfit
+from gateway.teams.added_worker import AddedWorker
 from gateway.teams.key import Key
 from gateway.teams.limits import Limits
 from gateway.teams.outcome import outcome_of
@@ -20,7 +21,17 @@ from gateway.teams.redis_teams import RedisTeamStore
 from gateway.teams.secret import fingerprint
 from gateway.teams.sqlite_teams import SqliteTeamStore
 from gateway.teams.team import Team
-from gateway.teams.team_store import Change, DeleteKey, DeleteTeam, PutKey, PutTeam, Snapshot, TeamStore
+from gateway.teams.team_store import (
+    Change,
+    DeleteKey,
+    DeleteTeam,
+    DeleteWorker,
+    PutKey,
+    PutTeam,
+    PutWorker,
+    Snapshot,
+    TeamStore,
+)
 from tests.storage import RedisServer
 
 PATIENCE_S = 10.0
@@ -194,6 +205,28 @@ async def test_listeners_hear_at_once_and_after_each_change(opened: Open) -> Non
             assert written == await other.load()
 
 
+async def test_added_workers_are_kept_and_heard_of(opened: Open) -> None:
+    """As teams and keys are: by every object of the store, and after it was opened again."""
+    worker = AddedWorker("modèle 1", "http://10.0.0.7:8000", "w7", created_at=5.0)
+    async with opened() as one, opened() as other, aclosing(other.changes()) as heard:
+        await next_of(heard)
+        written = await one.write(PutWorker(worker), entry("w7"))
+        await next_of(heard)
+
+        assert Snapshot(1, workers={"w7 modèle 1": worker}) == written == await other.load()
+        with pytest.raises(Conflict):
+            await other.write(PutWorker(worker), entry("again"))
+        await other.load()
+    async with opened() as later:
+        assert written == await later.load()
+        await later.write(DeleteWorker("modèle 1", "w7"), entry("gone"))
+        with pytest.raises(UnknownEntity):
+            await later.write(DeleteWorker("modèle 1", "w7"), entry("again"))
+
+        assert Snapshot(2) == await later.load()
+        assert ["gone", "w7"] == await logged(later)
+
+
 async def test_a_note_in_the_log_is_no_change(opened: Open) -> None:
     async with opened() as store, aclosing(store.changes()) as heard:
         await store.initialize(None)
@@ -341,14 +374,19 @@ async def test_whatever_is_done_the_store_is_as_the_changes_say(opened: Open) ->
 def _random_change(rng: random.Random, now: Snapshot) -> Change:
     name, id_ = rng.choice("abc"), rng.choice("uvwxyz")
     team, key = now.teams.get(name), now.keys.get(id_)
+    worker = AddedWorker(name, f"http://{rng.choice('hij')}:1", id_)
     if rng.random() < 0.1:
         team, key = None, None
-    match rng.randrange(8):
+    match rng.randrange(11):
         case 0 | 1 | 2:
             return PutTeam(Team(name, weight=rng.uniform(1, 9)), team)
         case 3 | 4 | 5:
             return PutKey(Key(id_, key.team if key else name, rng.randbytes(4).hex()), key)
         case 6:
             return DeleteKey(id_)
+        case 7 | 8:
+            return PutWorker(worker)
+        case 9:
+            return DeleteWorker(name, id_)
         case _:
             return DeleteTeam(name, with_keys=rng.random() < 0.5)

@@ -351,7 +351,7 @@ async def test_a_worker_is_added_and_removed_by_the_admin_api(tmp_path: Path) ->
     assert (201, 409) == (added.status_code, again.status_code)
     assert ["b"] == [each["worker"] for each in added.json()["workers"]]
     assert {"a": "up", "b": "up"} == after_reload
-    assert (404, 204, {"a": "up"}) == (not_added.status_code, removed.status_code, left)
+    assert (409, 204, {"a": "up"}) == (not_added.status_code, removed.status_code, left)
     assert [("delete", "b"), ("create", "b")] == [
         (each["action"], each["id"]) for each in log.json()["data"] if each["kind"] == "worker"
     ]

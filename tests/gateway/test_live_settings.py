@@ -13,10 +13,10 @@ import yaml
 
 from gateway.discovery.discovery import Discovery
 from gateway.discovery.source import Source
-from gateway.errors import Conflict, UnknownModel, UnknownWorker
-from gateway.live_settings import MAX_ADDED, LiveSettings
+from gateway.live_settings import LiveSettings
 from gateway.reloads import Reloaded, Reloads
 from gateway.settings import Settings, SettingsError, WorkerSettings
+from gateway.teams.added_worker import AddedWorker
 from tests.gateway.examples import Clock
 from tests.gateway.settings.examples import parsed
 from tests.gateway.test_reloads import samples
@@ -418,37 +418,70 @@ async def test_a_set_that_cannot_be_put_in_force_changes_nothing() -> None:
     assert {"tiny": ["c"]} == there.in_force
 
 
+def added(*workers: AddedWorker) -> dict[str, AddedWorker]:
+    return {worker.name: worker for worker in workers}
+
+
+B = AddedWorker("m", "http://b:1", "b")
+
+
 async def test_an_added_worker_serves_beside_the_others() -> None:
     """It outlives a reload, and gives way to the same one where that is found or listed."""
     async with stage("models: [{name: m, workers_file: f}]", f=Told("a")) as there:
-        there.live.add("m", WorkerSettings(url="http://b:1", id="b"))
-        added = there.in_force
+        there.live.have_added(added(B))
+        first = there.in_force
         await there.reload("models: [{name: m, workers_file: f, aliases: [x]}]")
         reloaded = there.in_force
         await there.reload("models: [{name: m, workers_file: f, workers: [{url: 'http://b:1', id: c}]}]")
         listed = there.in_force
-        there.live.remove("m", "b")
+        await there.reload("models: [{name: m, workers_file: f}]")
+        listed_no_more = there.in_force
+        there.live.have_added({})
         removed = there.in_force
 
-    assert [{"m": ["a", "b"]}] * 2 == [added, reloaded]
-    assert [{"m": ["c", "a"]}] * 2 == [listed, removed]
+    assert [{"m": ["a", "b"]}] * 3 == [first, reloaded, listed_no_more]
+    assert [{"m": ["c", "a"]}, {"m": ["a"]}] == [listed, removed]
 
 
-async def test_a_worker_that_contradicts_another_is_not_added() -> None:
-    """Nothing has changed then."""
+async def test_workers_that_were_added_before_the_start_serve_from_the_beginning() -> None:
+    """The store is read before anything is searched for, and then all are put in force in one step."""
+    taken: list[Settings] = []
+    settings = parsed("models: [{name: m, workers: [{url: 'http://a:1', id: a}]}]")
+    reloads = Reloads(wall_clock=Clock(1000.0))
+    live = LiveSettings(settings, take=taken.append, discover=lambda *_: Told(), reloads=reloads)
+    live.have_added(added(B))
+    assert [] == taken
+    await live.find()
+
+    assert [["a", "b"]] == [[worker.id for worker in each.models[0].workers] for each in taken]
+
+
+async def test_an_added_worker_that_cannot_be_in_use_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+    """One line says why; what is found meanwhile is taken all the same."""
+    gone, twin = AddedWorker("gone", "http://c:1", "c"), AddedWorker("m", "http://d:1", "a")
+    async with stage("models: [{name: m, workers_file: f}]", f=Told("a")) as there:
+        there.live.have_added(added(gone, twin))
+        there.told["f"].find("a", "e")
+        await there.found(len(there.taken) + 1)
+        assert {"m": ["a", "e"]} == there.in_force
+        there.told["f"].find("e")
+        await there.found(len(there.taken) + 1)
+        assert {"m": ["e", "a"]} == there.in_force
+
+    assert [
+        "worker a, which the admin API added, is not in use: the id 'a' is that of another worker",
+        "worker c, which the admin API added, is not in use: the model 'gone' is not configured",
+    ] == [record.getMessage() for record in caplog.records if "admin API" in record.getMessage()]
+
+
+async def test_added_workers_that_cannot_be_put_in_force_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Who tells of them is the store, which can do nothing about it."""
     async with stage("models: [{name: m, workers: [{url: 'http://a:1', id: a}]}]") as there:
-        with pytest.raises(Conflict, match="cannot be added"):
-            there.live.add("m", WorkerSettings(url="http://a:1", id="b"))
-        with pytest.raises(UnknownModel):
-            there.live.add("n", WorkerSettings(url="http://b:1", id="b"))
-        with pytest.raises(UnknownWorker):
-            there.live.remove("m", "a")
+        there.fault = ValueError("cannot be made")
+        there.live.have_added(added(B))
+        before = there.in_force
+        there.fault = None
+        await there.reload("models: [{name: m, workers: [{url: 'http://a:1', id: a}], aliases: [x]}]")
 
-        assert {"m": ["a"]} == there.in_force
-
-
-async def test_workers_that_are_added_are_bounded() -> None:
-    async with stage("models: [{name: m, workers: [{url: 'http://a:1', id: a}]}]") as there:
-        there.live._added["m"] = tuple(WorkerSettings(url=f"http://h{i}:1", id=f"h{i}") for i in range(MAX_ADDED))
-        with pytest.raises(Conflict, match="1000 workers were added already"):
-            there.live.add("m", WorkerSettings(url="http://b:1", id="b"))
+        assert [{"m": ["a"]}, {"m": ["a", "b"]}] == [before, there.in_force]
+    assert "are not taken, nothing has changed" in caplog.text

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from gateway.ledger.audit import AuditEntry
 from gateway.settings import build
 from gateway.sqlite_migrations import MIGRATIONS
 from gateway.storage.schema import migrate, version_of
 from gateway.storage.unfit import StoreUnfit
 from gateway.stores import Stores, stores_of
+from gateway.teams.added_worker import AddedWorker
+from gateway.teams.team_store import PutWorker
 
 OLD = """
 CREATE TABLE directory (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER, pepper BLOB);
@@ -56,6 +59,23 @@ async def test_a_file_from_before_there_were_versions_is_brought_forward(tmp_pat
         await stores.aclose()
 
     assert identities[0] == identities[1] is not None
+    assert 1 == version_at(path)
+
+
+async def test_a_file_of_a_version_without_added_workers_gets_their_table(tmp_path: Path) -> None:
+    """Without another schema version: one that does not know the table passes over it."""
+    stores = stores_at(path := tmp_path / "warmgate.db")
+    await stores.open()
+    await stores.aclose()
+    write(path, "DROP TABLE directory_workers;")
+    stores = stores_at(path)
+    await stores.open()
+    worker = AddedWorker("tiny", "http://10.0.0.7:8000", "w7")
+    audit = AuditEntry(time="2026-11-21T00:00:00.000Z", who="o", role="owner", action="create", kind="worker", id="w7")
+    await stores.teams.write(PutWorker(worker), audit)
+
+    assert {"w7 tiny": worker} == (await stores.teams.load()).workers
+    await stores.aclose()
     assert 1 == version_at(path)
 
 

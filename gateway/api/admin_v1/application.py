@@ -6,7 +6,8 @@ from zoneinfo import ZoneInfo
 
 from fastapi import FastAPI
 
-from gateway.api.admin_v1 import audit, keys, models, reload, team_credits, teams, usage, workers
+from gateway.added_workers import KnownWorkers
+from gateway.api.admin_v1 import added_workers, audit, keys, models, reload, team_credits, teams, usage, workers
 from gateway.api.admin_v1.access import AdminAccess, AdminKey
 from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claims
@@ -37,12 +38,14 @@ def admin_api(
     gateway: AdminGateway | None = None,
     refused_logins: RefusedLogins | None = None,
     guardrails: Callable[[], Collection[str]] = frozenset,
+    known_workers: Callable[[], KnownWorkers] | None = None,
 ) -> FastAPI:
     """The application, which has no lifespan: whoever made its parts closes them.
 
     *admin_keys* may use it; none: nobody. *digester* is asked when a secret is made. *time_zone* is that of the
-    ledger's days. Without a *gateway* there are no routes for workers, models and reloading. *refused_logins* counts
-    requests without one of the keys; None: nobody does. *guardrails* are the names that teams may name.
+    ledger's days. Without a *gateway* there are no routes for draining, models and reloading. *refused_logins* counts
+    requests without one of the keys; None: nobody does. *guardrails* are the names that teams may name. *known_workers*
+    are those beside which others may be added; None: those that the settings of the *gateway* list.
     """
     api = FastAPI(
         title="Warmgate administration",
@@ -52,6 +55,8 @@ def admin_api(
         redoc_url=None,
         redirect_slashes=False,
     )
+    if known_workers is None and gateway is not None:
+        known_workers = _listed_by(gateway)
     api.state.access = AdminAccess(admin_keys)
     api.state.refused_logins = refused_logins
     api.state.parts = Parts(
@@ -65,8 +70,11 @@ def admin_api(
         ZoneInfo(time_zone),
         gateway,
         guardrails,
+        known_workers,
     )
     routers = [teams.router, keys.router, usage.router, audit.router]
+    if known_workers is not None:
+        routers.append(added_workers.router)
     if gateway is not None:
         routers += [workers.router, models.router, reload.router, team_credits.router]
     for router in routers:
@@ -74,3 +82,7 @@ def admin_api(
     tell_errors(api, (route for router in routers for route in router.routes))
     describe(api)
     return api
+
+
+def _listed_by(gateway: AdminGateway) -> Callable[[], KnownWorkers]:
+    return lambda: KnownWorkers(gateway.settings())

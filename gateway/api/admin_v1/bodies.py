@@ -24,6 +24,8 @@ MOST_NAMES = 1000
 MOST_SECONDS = 10**6
 """To wait for something."""
 LONGEST_GRACE_S = 30 * 86400
+LONGEST_MODEL, LONGEST_URL, LONGEST_ID = 300, 1000, 200
+"""Of an added worker, in characters."""
 
 Amount = Annotated[int, Field(ge=1, le=MOST_UNITS)]
 Usd = Annotated[float, Field(gt=0, le=MOST_USD)]
@@ -142,10 +144,22 @@ class WorkerBody(Body):
     model: str | None = Field(default=None, description="null: of every model that it serves")
 
 
+def _check_worker_id(value: str) -> str:
+    if "#" in value:  # behind it stands a place at an address that several share
+        raise PydanticCustomError("rule", "{allowed}", {"allowed": "it must be without '#'"})
+    return value
+
+
 class NewWorkerBody(Body):
-    model: ModelName = Field(description="that it is to serve, as it is configured")
-    url: WorkerUrl = Field(description="its address, http or https, without credentials")
-    id: Token | None = Field(default=None, description="name in headers, logs and metrics; null: made of its url")
+    model: Annotated[ModelName, Field(max_length=LONGEST_MODEL)] = Field(
+        description="that it is to serve, as it is configured"
+    )
+    url: Annotated[WorkerUrl, Field(max_length=LONGEST_URL)] = Field(
+        description="its address, http or https, without credentials"
+    )
+    id: Annotated[Token, Field(max_length=LONGEST_ID), AfterValidator(_check_worker_id)] | None = Field(
+        default=None, description="name in headers, logs and metrics; null: made of its url"
+    )
 
 
 class DrainBody(WorkerBody):

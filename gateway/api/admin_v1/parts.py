@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from fastapi import Depends, Request
 
+from gateway.added_workers import KnownWorkers
 from gateway.api.admin_v1.access import AdminKey
 from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claims
@@ -21,7 +22,7 @@ from gateway.ledger.usage_store import UsageStore
 from gateway.models import Models
 from gateway.quota.budgets import Budgets
 from gateway.reloads import Reloaded
-from gateway.settings import Settings, WorkerSettings
+from gateway.settings import Settings
 from gateway.teams.key import Key
 from gateway.teams.secret import Digester
 from gateway.teams.team import Team
@@ -39,10 +40,6 @@ class AdminGateway:
     """Those in force at this moment."""
     reload: Callable[[], Awaitable[Reloaded]] | None = None
     """Reads the configuration again; None: there is no file."""
-    add_worker: Callable[[str, WorkerSettings], None] | None = None
-    """Has a worker serve the model of this name; None: workers cannot be added here."""
-    remove_worker: Callable[[str, str], None] | None = None
-    """Undoes that, given the model and the id of the worker."""
     draining: Draining = field(kw_only=True)
     budgets: Budgets | None = field(kw_only=True, default=None)
     """Of its teams and keys."""
@@ -65,6 +62,8 @@ class Parts:
     gateway: AdminGateway | None
     guardrails: Callable[[], Collection[str]]
     """Names of those that are configured at this moment."""
+    known_workers: Callable[[], KnownWorkers] | None
+    """Those that are listed and found at this moment; None: nobody knows them, and none can be added."""
 
     def check_guardrails(self, team: Team, former: Team | None = None) -> None:
         """Check that guardrails which are new in *team* are configured: requests of the team would be refused.

@@ -1,29 +1,24 @@
-"""`/admin/v1/workers`: the workers of this gateway, and draining them."""
+"""`/admin/v1/workers/drain` and `undrain`: which workers get no more requests of this gateway."""
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 from msgspec import UNSET
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from gateway.api.admin_v1 import paging
 from gateway.api.admin_v1.access import AdminKey, Who, needs
-from gateway.api.admin_v1.bodies import DrainBody, NewWorkerBody, WorkerBody
+from gateway.api.admin_v1.bodies import DrainBody, WorkerBody
 from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
 from gateway.api.admin_v1.json_body import body, takes
 from gateway.api.admin_v1.parts import GatewayOfApp, Parts, PartsOfApp
 from gateway.api.workers import drain as drain_worker
 from gateway.api.workers import undrain as undrain_worker
-from gateway.api.workers import worker_cards
 from gateway.draining import Word
-from gateway.errors import Conflict
 from gateway.ledger.audit import Action
-from gateway.settings import WorkerSettings
 
 router = APIRouter(prefix="/admin/v1/workers", tags=["gateway"])
 
-Added = Annotated[NewWorkerBody, Depends(body(NewWorkerBody))]
 Drained = Annotated[DrainBody, Depends(body(DrainBody))]
 Undrained = Annotated[WorkerBody, Depends(body(WorkerBody))]
 
@@ -33,6 +28,7 @@ class WorkerCard(BaseModel):
     worker: str
     url: str
     tier: int
+    role: str
     state: str
     up: bool
     asleep: bool
@@ -45,58 +41,8 @@ class WorkerCard(BaseModel):
     held_blocks: int
 
 
-class Removal(paging.Query):
-    model: str = Field(description="that it was added to")
-    worker: str = Field(description="its id")
-
-
 class Workers(BaseModel):
     workers: list[WorkerCard]
-
-
-@router.get("", summary="Every worker and its state", response_model=Workers, dependencies=[Depends(needs("viewer"))])
-async def list_workers(gateway: GatewayOfApp) -> Response:
-    return JSONResponse({"workers": worker_cards(gateway.models, gateway.draining)})
-
-
-@router.post(
-    "",
-    summary="Add a worker to a model of this gateway, until it is removed or the gateway restarts",
-    status_code=201,
-    response_model=Workers,
-    openapi_extra=takes(NewWorkerBody),
-    dependencies=[Depends(needs("owner"))],
-)
-async def add(
-    who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Added, idempotency_key: IdempotencyKey = None
-) -> Response:
-    async def act() -> Response:
-        if gateway.add_worker is None:
-            raise Conflict("Workers cannot be added to this gateway")
-        worker = WorkerSettings.model_validate(wanted.model_dump(include={"url", "id"}, exclude_none=True))
-        gateway.add_worker(wanted.model, worker)
-        after = {"model": wanted.model, "url": worker.url}
-        await parts.note(parts.audit(who, "create", "worker", worker.id, after=after))
-        cards = worker_cards(gateway.models, gateway.draining)
-        own = [card for card in cards if card["model"] == wanted.model and card["url"] == worker.url]
-        return JSONResponse({"workers": own}, 201)
-
-    claim = claim_of(idempotency_key, admin=who.id, route="workers", body=wanted, makes=wanted.url)
-    return await parts.answers.once(claim, act)
-
-
-@router.delete(
-    "",
-    summary="Remove a worker that was added; requests that it has go on",
-    status_code=204,
-    dependencies=[Depends(needs("owner"))],
-)
-async def remove(who: Who, parts: PartsOfApp, gateway: GatewayOfApp, which: Annotated[Removal, Query()]) -> Response:
-    if gateway.remove_worker is None:
-        raise Conflict("Workers cannot be removed from this gateway")
-    gateway.remove_worker(which.model, which.worker)
-    await parts.note(parts.audit(who, "delete", "worker", which.worker, before={"model": which.model}))
-    return Response(status_code=204)
 
 
 @router.post(

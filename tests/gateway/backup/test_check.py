@@ -26,9 +26,8 @@ def test_teams_of_the_settings_are_there() -> None:
 
 def test_rows_that_cannot_be_read_are_counted() -> None:
     """The gateway leaves them out, so they open nothing."""
-    assert ["1 of 3 teams cannot be read", "2 of 2 keys cannot be read"] == faults_of(
-        Snapshot(1, {"a": Team("a"), "b": Team("b")}), Rows(3, 2), ()
-    )
+    expected = ["1 of 3 teams cannot be read", "2 of 2 keys cannot be read", "1 of 1 workers cannot be read"]
+    assert expected == faults_of(Snapshot(1, {"a": Team("a"), "b": Team("b")}), Rows(3, 2, 1), ())
 
 
 def test_many_faults_of_a_kind_are_cut_short() -> None:

@@ -19,15 +19,17 @@ from gateway.settings import Settings, build
 from gateway.storage.file_lock import FileLock
 from gateway.storage.redis_link import redis_client
 from gateway.stores import Stores, initialize, stores_of
+from gateway.teams.added_worker import AddedWorker
 from gateway.teams.key import Key
 from gateway.teams.team import Team
-from gateway.teams.team_store import PutKey, PutTeam
+from gateway.teams.team_store import PutKey, PutTeam, PutWorker
 from tests.gateway.ledger.examples import an_entry
 from tests.gateway.tenancy_examples import NOW
 from tests.storage import RedisServer, RedisServers
 
 AUDIT = AuditEntry(time="2026-11-21T00:00:00.000Z", who="ops", role="owner", action="create", kind="team", id="blue")
 BUDGET = Charge(Limit("team:blue/tokens_per_day", "period", 10.0), 6.0, "2026-11-21", 3600.0)
+ADDED = PutWorker(AddedWorker("tiny", "http://10.0.0.7:8000", "w7", created_at=5.0))
 NOVEMBER = Period.month("2026-11")
 
 CLOCK = time.time  # Redis ends keys by its own
@@ -81,8 +83,8 @@ async def at_work(settings: Settings, act: Callable[[Stores], Any]) -> Any:
 
 
 async def fill(stores: Stores) -> None:
-    """Two teams, a key, and a request that took most of a budget."""
-    for change in (PutTeam(Team("blue")), PutTeam(Team("red")), PutKey(Key("ci", "blue", "d" * 64))):
+    """Two teams, a key, an added worker, and a request that took most of a budget."""
+    for change in (PutTeam(Team("blue")), PutTeam(Team("red")), PutKey(Key("ci", "blue", "d" * 64)), ADDED):
         await stores.teams.write(change, AUDIT)
     assert isinstance(await stores.quota.reserve("blue", "r-1", [BUDGET], an_entry), Granted)
     stores.quota.settle("blue", "r-1", [BUDGET], partial(an_entry, team="blue", user="ann"))
@@ -99,6 +101,7 @@ async def seen(stores: Stores) -> dict[str, Any]:
         "pepper": await stores.identify(),
         "teams": set(kept.teams),
         "keys": dict(kept.keys),
+        "workers": dict(kept.workers),
         "audit": list((await stores.teams.audit()).items),
         "records": list((await stores.usage.records(RecordQuery(period=NOVEMBER))).items),
         "sums": await stores.usage.sums(SumQuery(period=NOVEMBER, by=("team", "key", "model"))),
@@ -134,6 +137,7 @@ async def test_what_was_backed_up_is_there_again(place: Place, tmp_path: Path) -
 
     assert before == after
     assert ({"blue", "red"}, Refused) == (after["teams"], after["budget"])
+    assert ["http://10.0.0.7:8000"] == [worker.url for worker in after["workers"].values()]
     assert 1 == len(after["records"]) == len(after["users"])
     assert 0o600 == stat.S_IMODE(backup.stat().st_mode)
 
@@ -231,7 +235,7 @@ async def test_a_sound_store_is_told_as_such(place: Place) -> None:
     await at_work(place("first"), fill)
     checked = await check(place("first"), wall_clock=CLOCK)
 
-    assert ([], 2, 1) == (checked.faults, checked.teams, checked.keys)
+    assert ([], 2, 1, 1) == (checked.faults, checked.teams, checked.keys, checked.workers)
     assert (32, 16) == (len(checked.identity), len(checked.fingerprint))
 
 

@@ -8,8 +8,9 @@ __all__ = ["terminal"]
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        ([], ["team", "key", "usage", "audit"]),
+        ([], ["team", "key", "workers", "usage", "audit"]),
         (["team"], ["create", "list", "show", "update", "delete"]),
+        (["workers"], ["list", "add", "remove"]),
         (["key"], ["create", "list", "show", "update", "rotate", "revoke"]),
     ],
 )

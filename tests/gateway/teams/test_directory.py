@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from gateway.teams.added_worker import AddedWorker
 from gateway.teams.declared import Declared
 from gateway.teams.directory import Directory
 from gateway.teams.key import Key
@@ -188,3 +189,16 @@ def _random_state(rng: random.Random, revision: int) -> tuple[Snapshot, Declared
         }
 
     return Snapshot(revision, teams(), keys()), Declared(teams(), keys())
+
+
+def test_whoever_follows_added_workers_hears_of_them_now_and_when_they_change() -> None:
+    """And not when something else does."""
+    worker = AddedWorker("tiny", "http://10.0.0.7:8000", "w7")
+    heard: list[dict[str, AddedWorker]] = []
+    found = directory()
+    found.follow_workers(lambda workers: heard.append(dict(workers)))
+    for revision, workers in ((4, {worker.name: worker}), (5, {worker.name: worker}), (6, {})):
+        found.take(Snapshot(revision, {"blue": BLUE}, {}, workers))
+
+    assert [{}, {"w7 tiny": worker}, {}] == heard
+    assert {} == found.workers

@@ -1,10 +1,20 @@
 import pytest
 
 from gateway.errors import Conflict, GatewayError, UnknownEntity
+from gateway.teams.added_worker import MAX_MODEL_WORKERS, MAX_WORKERS, AddedWorker
 from gateway.teams.key import Key
 from gateway.teams.outcome import Outcome, outcome_of
 from gateway.teams.team import Team
-from gateway.teams.team_store import Change, DeleteKey, DeleteTeam, PutKey, PutTeam, Snapshot
+from gateway.teams.team_store import (
+    Change,
+    DeleteKey,
+    DeleteTeam,
+    DeleteWorker,
+    PutKey,
+    PutTeam,
+    PutWorker,
+    Snapshot,
+)
 
 BLUE, RED = Team("blue"), Team("red")
 CI, DEV = Key("ci", "blue", "c"), Key("dev", "blue", "d")
@@ -80,3 +90,44 @@ def test_a_declared_team_need_not_be_in_the_store_to_get_a_key() -> None:
     key = Key("x", "declared", "x")
 
     assert {"x": key} == outcome_of(PutKey(key, is_team_declared=True), BEFORE).keys
+
+
+W1, W2 = AddedWorker("tiny", "http://10.0.0.1:8000", "w1"), AddedWorker("big", "http://10.0.0.1:8000", "w1")
+WITH_ONE = Snapshot(7, workers={W1.name: W1})
+
+
+def test_workers_are_added_and_removed() -> None:
+    """The same id and address may serve another model too."""
+    assert Outcome(Snapshot(8, workers={W1.name: W1, W2.name: W2}), {}, {}, {W2.name: W2}) == outcome_of(
+        PutWorker(W2), WITH_ONE
+    )
+    assert Outcome(Snapshot(8), {}, {}, {W1.name: None}) == outcome_of(DeleteWorker("tiny", "w1"), WITH_ONE)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        (
+            PutWorker(AddedWorker("tiny", "http://10.0.0.9:8000", "w1")),
+            Conflict,
+            "A worker 'w1' was added to the model",
+        ),
+        (PutWorker(AddedWorker("tiny", "HTTP://10.0.0.1:8000", "x")), Conflict, "'tiny' has a worker at that address"),
+        (DeleteWorker("big", "w1"), UnknownEntity, "No worker 'w1' was added to the model 'big'"),
+    ],
+)
+def test_a_worker_has_an_id_and_an_address_of_its_own(change: Change, error: type[GatewayError], text: str) -> None:
+    """Within its model."""
+    with pytest.raises(error, match=text):
+        outcome_of(change, WITH_ONE)
+
+
+@pytest.mark.parametrize(
+    ("models", "most", "text"), [(1, MAX_MODEL_WORKERS, "256 workers were added to"), (10, MAX_WORKERS, "1000 workers")]
+)
+def test_added_workers_are_bounded(models: int, most: int, text: str) -> None:
+    """For one model, and in all."""
+    workers = [AddedWorker(f"m{n % models}", f"http://10.0.{n // 250}.{n % 250}:8000", f"w{n}") for n in range(most)]
+    full = Snapshot(1, workers={worker.name: worker for worker in workers})
+    with pytest.raises(Conflict, match=text):
+        outcome_of(PutWorker(AddedWorker("m0", "http://10.9.9.9:8000", "one-more")), full)

@@ -1,0 +1,183 @@
+"""`/admin/v1/workers`: all workers with where they come from, and those that administrators add to models and remove.
+
+Added workers are kept in the store, for all gateways that share it.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+
+from gateway.added_workers import KnownWorkers, Origin, admission, check_addition, not_removable
+from gateway.api.admin_v1 import paging
+from gateway.api.admin_v1.access import AdminKey, Who, needs
+from gateway.api.admin_v1.bodies import NewWorkerBody
+from gateway.api.admin_v1.cards import Json
+from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
+from gateway.api.admin_v1.json_body import body, takes
+from gateway.api.admin_v1.parts import Parts, PartsOfApp
+from gateway.api.admin_v1.repetition import REPLAYED, made_once
+from gateway.api.admin_v1.workers import WorkerCard
+from gateway.api.workers import worker_cards
+from gateway.errors import StoreAway
+from gateway.settings.rules import endpoint, id_of_address
+from gateway.teams.added_worker import AddedWorker, name_of
+from gateway.teams.team_store import DeleteWorker, PutWorker
+
+router = APIRouter(prefix="/admin/v1/workers", tags=["gateway"])
+
+PENDING, UNKNOWN = "pending", "unknown"
+"""States of a worker that this gateway does not have yet, and of one where no gateway runs."""
+
+
+class ListedWorkerCard(WorkerCard):
+    source: Origin = Field(description="where it comes from; api: it was added, and can be removed")
+    reason: str | None = Field(description="why an added worker is not in use; null: it is")
+
+
+class ListedWorkers(BaseModel):
+    workers: list[ListedWorkerCard]
+
+
+class Removal(paging.Query):
+    model: str = Field(description="that it was added to")
+    worker: str = Field(description="its id")
+
+
+@router.get(
+    "",
+    summary="Every worker, where it comes from, and its state",
+    response_model=ListedWorkers,
+    dependencies=[Depends(needs("viewer"))],
+)
+async def list_workers(parts: PartsOfApp) -> Response:
+    with suppress(StoreAway):  # then what was read last has to do
+        await parts.entities.look()
+    return JSONResponse({"workers": _cards(parts)})
+
+
+@router.post(
+    "",
+    summary="Add a worker to a model, at every gateway of the store, until it is removed",
+    description="Repeated with the same `idempotency-key` within 24 hours, it adds nothing and answers with it.",
+    status_code=201,
+    response_model=ListedWorkers,
+    openapi_extra=takes(NewWorkerBody),
+    dependencies=[Depends(needs("owner"))],
+)
+async def add(
+    who: Who,
+    parts: PartsOfApp,
+    wanted: Annotated[NewWorkerBody, Depends(body(NewWorkerBody))],
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    worker_id = wanted.id or id_of_address(wanted.url)
+    worker = AddedWorker(wanted.model, wanted.url, worker_id, created_at=parts.wall_clock())
+
+    async def exists(name: str) -> bool:
+        return name_of(worker.model, name) in (await parts.entities.look()).workers
+
+    async def make(_name: str, _seed: str) -> None:
+        await _add(parts, who, worker)
+
+    headers: dict[str, str] = {}
+    claim = claim_of(idempotency_key, admin=who.id, route="workers", body=wanted, makes=worker.id)
+    if claim is None:
+        await _add(parts, who, worker)
+    elif (await made_once(claim, parts.claims, exists=exists, make=make)).repeats:
+        headers = REPLAYED
+    own = [card for card in _cards(parts) if (card["model"], card["worker"]) == (worker.model, worker.id)]
+    return JSONResponse({"workers": own}, 201, headers)
+
+
+@router.delete(
+    "",
+    summary="Remove a worker that was added, from every gateway of the store; requests that it has go on",
+    status_code=204,
+    dependencies=[Depends(needs("owner"))],
+)
+async def remove(who: Who, parts: PartsOfApp, which: Annotated[Removal, Query()]) -> Response:
+    worker = (await parts.entities.look()).workers.get(name_of(which.model, which.worker))
+    if worker is None:
+        raise not_removable(_known(parts), which.model, which.worker)
+    entry = parts.audit(who, "delete", "worker", worker.id, before=_shown(worker))
+    await parts.entities.write(DeleteWorker(worker.model, worker.id), entry)
+    return Response(status_code=204)
+
+
+async def _add(parts: Parts, who: AdminKey, worker: AddedWorker) -> None:
+    """Write *worker*, which is new.
+
+    Raises:
+        UnknownModel, Conflict, StoreAway: as `check_addition` and `TeamStore.write`.
+    """
+    directory = await parts.entities.look()
+    check_addition(_known(parts), directory.workers, worker)
+    entry = parts.audit(who, "create", "worker", worker.id, after=_shown(worker))
+    await parts.entities.write(PutWorker(worker), entry)
+
+
+def _shown(worker: AddedWorker) -> Json:
+    """For the audit log."""
+    return {"model": worker.model, "url": worker.url}
+
+
+def _known(parts: Parts) -> KnownWorkers:
+    assert parts.known_workers is not None, "without them these routes are not there"
+    return parts.known_workers()
+
+
+def _cards(parts: Parts) -> list[Json]:
+    """Those in use in the order of the settings, then those that were added and are not in use."""
+    known, added = _known(parts), parts.entities.directory.workers
+    origins = known.origins()
+    cards = [
+        # One that is neither listed nor found was added, or leaves at this moment.
+        {**card, "source": origins.get((card["model"], endpoint(card["url"])), "api"), "reason": None}
+        for card in _in_use(parts, known)
+    ]
+    in_use = {(card["model"], card["worker"]) for card in cards}
+    left_out = admission(known, added.values()).left_out
+    for name in sorted(added):
+        worker, why = added[name], left_out.get(name)
+        if why is not None:
+            cards.append(_card(worker.model, worker.id, worker.url, state=why.state, source="api", reason=why.reason))
+        elif (worker.model, worker.id) not in in_use:
+            state = UNKNOWN if parts.gateway is None else PENDING
+            cards.append(_card(worker.model, worker.id, worker.url, state=state, source="api"))
+    return cards
+
+
+def _in_use(parts: Parts, known: KnownWorkers) -> Iterator[Json]:
+    if parts.gateway is not None:
+        yield from worker_cards(parts.gateway.models, parts.gateway.draining)
+        return
+    for model in known.settings.models:
+        for worker in model.workers:
+            yield _card(model.name, worker.id, worker.url, state=UNKNOWN, source="settings")
+
+
+def _card(model: str, worker_id: str, url: str, *, state: str, source: Origin, reason: str | None = None) -> Json:
+    """Of a worker of which nothing is known here."""
+    return {
+        "model": model,
+        "worker": worker_id,
+        "url": url,
+        "tier": 0,
+        "role": "both",
+        "state": state,
+        "up": False,
+        "asleep": False,
+        "draining": False,
+        "draining_by": [],
+        "drained": False,
+        "hand_over_in_s": None,
+        "breaker_open": False,
+        "in_flight": 0,
+        "held_blocks": 0,
+        "source": source,
+        "reason": reason,
+    }
