@@ -74,6 +74,7 @@ REQUESTS = (
     "gateway/server/cycle.py",
     "gateway/server/date_line.py",
     "gateway/server/header_names.py",
+    "gateway/server/message_ends.py",
     "gateway/server/stop.py",
     "gateway/splice.py",
     "gateway/tally.py",

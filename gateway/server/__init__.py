@@ -11,6 +11,7 @@
     date_line      the header date, once a second
     addresses      connections by their addresses
     request_rules  what the specification asks of a head, and the parser does not
+    message_ends   where heads and bodies end in what came
     cycle          one request and its response, as the application sees them
     connection     one client's connection: HTTP/1.1, within limits
     on_uvicorn     under uvicorn's loop and life cycle, on those connections

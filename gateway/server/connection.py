@@ -11,7 +11,8 @@ are, how large a head is, and how long a client may take to send what it has beg
 4. A task that has served a request waits for the next one on its connection: to make one costs more than all else that
    is done here for a request. It ends instead where its request left something behind that the next would see: a
    cancellation that nobody took back, a context variable.
-5. What the parser lets pass and RFC 9112 does not is refused here, by `request_rules`.
+5. What the parser lets pass and RFC 9112 does not is refused here, by `request_rules`. It is given heads and bodies one
+   by one, as `message_ends` cuts them: of each request it is known with which byte it begins.
 6. After 64 KiB of a body that nobody wants the connection ends. What comes within the second in which the client may
    read that, 16 MiB at most, is thrown away unparsed: a reset would take the answer away from it.
 7. At a stop no connection is closed under a request: whatever has come is answered, and the answer says that it was the
@@ -36,6 +37,7 @@ from gateway.server.asgi import App
 from gateway.server.cycle import Cycle, serve
 from gateway.server.date_line import DateLine
 from gateway.server.header_names import HeaderNames
+from gateway.server.message_ends import MessageEnds, past_empty_lines
 from gateway.server.request_rules import (
     announced_bytes,
     authority_of,
@@ -60,8 +62,10 @@ _LINGER_S = 1.0  # how long a client may take to read an answer that it does not
 _LAST_S = 0.5  # how long an idle connection stays open at a stop: a busy client asks once more, and is told
 _LAST_LOOK_S = 0.01  # between two looks at it: what was there at the first has been read at the second
 _LONGEST_KEPT: Final = 256  # bytes of a target that is kept with its connection; those of APIs have less
+_MAX_COPIED_BYTES: Final = 8192  # a view is dearer than a copy of this many
+_LAST_LINE_END: Final = ord(b"\r")  # no method begins with a byte so small
 _FRAGMENT: Final = ord(b"#")  # looked for as a number: for `bytes in bytes` CPython raises an error, and drops it
-_NOTED: Final = frozenset({b"expect", b"host", b"transfer-encoding"})
+_NOTED: Final = frozenset({b"content-length", b"expect", b"host", b"transfer-encoding"})
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -121,28 +125,27 @@ class Connection(asyncio.Protocol):
         "_fault",
         "_following",
         "_former",
-        "_has_line",
         "_head_bytes",
         "_headers",
         "_held",
         "_hosts",
         "_in_head",
         "_is_coded",
-        "_is_moving",
         "_is_over",
         "_is_paused",
         "_is_unwanted",
         "_known_host",
+        "_length",
         "_limits",
         "_line",
         "_loop",
+        "_message_ends",
         "_names",
         "_open",
         "_parser",
         "_parsing",
         "_paused_at",
         "_piece",
-        "_piece_begins",
         "_piece_body",
         "_resting",
         "_scheme",
@@ -189,12 +192,12 @@ class Connection(asyncio.Protocol):
         self._held: list[bytes] = []  # to be written at the end of this turn of the loop
         # The request being parsed
         self._in_head = False
+        self._message_ends = MessageEnds()
         self._head_bytes = 0  # in earlier pieces: of the head, then of what is no body (chunk extensions, trailers)
-        self._is_moving = False  # the end of the head came in this piece
-        self._piece = b""  # that is being parsed
-        self._piece_body = 0  # bytes of a body in it
-        self._begun = b""  # earlier pieces, in which the line of this request is
-        self._has_line = False  # all of it
+        self._piece = b""  # of a head, that is being parsed
+        self._piece_body = 0  # bytes of a body in the piece that is being parsed
+        self._begun = b""  # pieces before, from the begin of this request to the end of its line
+        self._length = 0  # of its body, as its head says
         self._hosts = 0  # headers of that name
         self._known_host: bytes | None = None  # the last that was in order
         self._is_coded = False  # there is a transfer-encoding
@@ -202,7 +205,6 @@ class Connection(asyncio.Protocol):
         self._body_from = -1.0  # when it was first waited for, and later by as long as we paused it
         self._unwanted_bytes = 0  # that came of a body after its answer, or of anything after the end
         self._is_unwanted = False  # more than may
-        self._piece_begins = False  # with the head of the request being parsed
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._expects_continue = False
@@ -244,30 +246,13 @@ class Connection(asyncio.Protocol):
         self._look()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_over:
-            self._drop(len(data))
-            return
-        self._piece = data
-        self._piece_body = 0
-        self._piece_begins = self._parsing is None and not self._in_head
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as offer:
-            self._pass_over(offer)
-            return
-        except httptools.HttpParserError as error:
-            if self._is_unwanted:
-                self._piece = b""
-                self._linger()
-            else:
-                self._refuse(self._fault or _fault_behind(error))
-            return
-        self._piece = b""
-        if self._in_head:
-            self._keep_line(data)
-            self._head_goes_on(len(data))
-        elif self._parsing is not None:
-            self._body_goes_on(self._parsing, len(data))
+        at, size = 0, len(data)
+        while at < size and not self._is_over:
+            at = self._take_body(data, at) if self._parsing is not None else self._take_head(data, at)
+        if at < size:
+            self._drop(size - at)
+        elif self._parsing is not None and not self._is_over:
+            self._due = self._body_due(self._parsing)
 
     def eof_received(self) -> None:
         """The transport closes: a client that has said all it wanted and only listens is not known to HTTP."""
@@ -312,11 +297,50 @@ class Connection(asyncio.Protocol):
         """The server has stopped: what has not left yet will not."""
         self._transport.abort()
 
+    # What came, to the parser
+
+    def _take_head(self, data: bytes, at: int) -> int:
+        """Parse what *data* has of a head, from *at* on; return where that ends."""
+        if not self._in_head and data[at] <= _LAST_LINE_END:
+            at = past_empty_lines(data, at)
+            if at == len(data):
+                return at
+        end = self._message_ends.head_in(data, at)
+        self._piece = piece = data[at:end]  # which is *data* itself where it is all of it
+        self._parse(piece)
+        self._piece = b""
+        if self._in_head and not self._is_over:
+            self._keep_line(piece)
+            self._head_goes_on(len(piece))
+        return end
+
+    def _take_body(self, data: bytes, at: int) -> int:
+        """The same for a body."""
+        end = self._message_ends.body_in(data, at)
+        self._piece_body = 0
+        self._parse(memoryview(data)[at:end] if end - at > _MAX_COPIED_BYTES else data[at:end])
+        if self._parsing is not None and not self._is_over:
+            self._body_goes_on(end - at)
+        return end
+
+    def _parse(self, piece: bytes | memoryview) -> None:
+        try:
+            self._parser.feed_data(piece)
+        except httptools.HttpParserUpgrade:
+            self._pass_over()
+        except httptools.HttpParserError as error:
+            if self._is_unwanted:
+                self._linger()
+            else:
+                self._refuse(self._fault or _fault_behind(error))
+
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._in_head = True
         self._head_bytes = 0
+        self._begun = b""
+        self._length = 0
         self._url = b""
         self._headers = []
         self._expects_continue = False
@@ -347,10 +371,12 @@ class Connection(asyncio.Protocol):
         if parser.should_upgrade():
             self._check_line(parser.get_method(), parser.get_http_version())
             return
-        self._is_moving = True
+        scope = self._scope()
+        self._begun = b""
+        self._head_bytes = 0
         self._body_bytes = 0
         self._body_from = -1.0
-        scope = self._scope()
+        self._message_ends.expect_body(self._length, is_chunked=self._is_coded)
         cycle = Cycle(
             scope,
             self,
@@ -504,6 +530,8 @@ class Connection(asyncio.Protocol):
             if value != self._known_host:
                 self._check(check_host(value))
                 self._known_host = value
+        elif name == b"content-length":
+            self._length = int(value)  # which the parser has checked
         elif name == b"expect":
             self._expects_continue = value == b"100-continue"
         else:
@@ -517,33 +545,24 @@ class Connection(asyncio.Protocol):
 
     def _check_line(self, method: bytes, version: str) -> None:
         """Whether the line of the request came as the specification has it."""
-        begins = self._piece_begins and self._head_bytes == 0
-        self._check(check_line(method, self._url, version, self._begun + self._piece, begins=begins))
-        self._begun = b""
+        self._check(check_line(method, self._url, version, self._begun + self._piece))
 
-    def _keep_line(self, data: bytes) -> None:
-        """Of a head that is not complete: what its line will be looked for in."""
-        if self._head_bytes == 0:
-            self._begun = data[-self._limits.max_header_bytes :]
-        elif not self._has_line:
-            self._begun += data
-        self._has_line = bool(self._headers)
+    def _keep_line(self, piece: bytes) -> None:
+        """Of a head that is not complete."""
+        if b"\n" not in self._begun:
+            self._begun += piece
 
     def _stop_parsing(self, fault: GatewayError) -> NoReturn:
         self._fault = fault
         raise _Unreadable
 
     def _scope(self) -> dict[str, Any]:
-        """Most clients ask one thing again and again: where the line is that of a request before, so is what it says.
-
-        The line is compared as it came, at the begin of a piece; elsewhere its place is not known.
-        """
+        """Most clients ask one thing again and again: where the line is one that came before, so is what it says."""
         former = self._former
-        if former is not None and self._piece_begins and self._piece.startswith(self._line):
+        if former is not None and not self._begun and self._piece.startswith(self._line):
             scope = former.copy()
         else:
             scope = self._said_by_line()
-        self._piece_begins = False
         scope["headers"] = self._headers
         scope["state"] = self._state.copy()
         return scope
@@ -587,48 +606,39 @@ class Connection(asyncio.Protocol):
             self._stop_parsing(MalformedBody("The request target is not a path, nor an http:// or https:// URL."))
         self._headers = [(b"host", authority), *[each for each in self._headers if each[0] != b"host"]]
 
-    def _pass_over(self, offer: httptools.HttpParserUpgrade) -> None:
+    def _pass_over(self) -> None:
         """Serve the request as if no upgrade had been offered (RFC 9110, 7.8 allows it).
 
         Java's own HTTP client offers h2c with every first POST. The parser takes what follows the head of such a
-        request for another protocol, so the head is parsed once more without the offer, and the body after it. How
-        deep this recurs is bounded by how many requests may wait.
+        request for another protocol, so the head is parsed once more without the offer.
         """
         parser = self._parser
         method = parser.get_method()
         if method == b"CONNECT":
             self._refuse(MalformedBody("CONNECT is not served here."))
             return
-        (end_of_head,) = offer.args
         fields = b"".join([name + b": " + value + b"\r\n" for name, value in self._headers if name != b"upgrade"])
         version = parser.get_http_version().encode("ascii")
-        head = method + b" " + self._url + b" HTTP/" + version + b"\r\n" + fields + b"\r\n"
-        rest = self._piece[end_of_head:]
+        self._piece = head = method + b" " + self._url + b" HTTP/" + version + b"\r\n" + fields + b"\r\n"
         self._parser = self._new_parser()
-        self.data_received(head + rest)
+        self._parse(head)
 
     # Bounds
 
     def _head_goes_on(self, came: int) -> None:
         """A head that is not complete: its bytes and its time count."""
         limit = self._limits.max_header_bytes
-        if self._head_bytes == 0:
-            if self._serving is None:
-                self._due = self._loop.time() + self._limits.keep_alive_s
-            if came > limit:  # the most of it may have been the body of the request before
-                came = max(1, self._size_of_head())
+        if self._head_bytes == 0 and self._serving is None:
+            self._due = self._loop.time() + self._limits.keep_alive_s
         self._head_bytes += came
         if self._head_bytes > limit:
             self._refuse(self._head_too_large())
 
-    def _body_goes_on(self, cycle: Cycle, came: int) -> None:
-        """A body that is not complete: the client has to go on with it, unless it waits for us."""
-        self._head_bytes = 0 if self._is_moving else self._head_bytes + came - self._piece_body
-        self._is_moving = False
+    def _body_goes_on(self, came: int) -> None:
+        """A body that is not complete: what came and is none of it counts."""
+        self._head_bytes += came - self._piece_body
         if self._head_bytes > self._limits.max_header_bytes + _FRAMING_PER_BYTE * self._body_bytes:
             self._refuse(MalformedBody("The chunk extensions or trailers are too large."))
-        else:
-            self._due = self._body_due(cycle)
 
     def _body_due(self, cycle: Cycle) -> float | None:
         if self._is_paused or cycle.expects_continue:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -144,3 +145,59 @@ async def test_what_could_be_read_in_two_ways_is_refused(request_: bytes) -> Non
         status, error = await answer_to(running, [request_ + b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n"])
 
         assert (400, "invalid_request_error") == (status, error["type"])
+
+
+def form(text: bytes) -> bytes:
+    """A question about a file that holds *text*."""
+    head = b'--xyz\r\ncontent-disposition: form-data; name="model"\r\n\r\ntiny\r\n'
+    file = b'--xyz\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n%b\r\n--xyz--\r\n' % text
+    return head + file
+
+
+def upload(body: bytes, *, is_chunked: bool) -> bytes:
+    """A request with *body*; its chunks have five bytes."""
+    head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer sk-blue\r\n"
+    head += b"content-type: multipart/form-data; boundary=xyz\r\n"
+    if not is_chunked:
+        return head + b"content-length: %d\r\n\r\n" % len(body) + body
+    pieces = [body[at : at + 5] for at in range(0, len(body), 5)]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in [*pieces, b""])
+    return head + b"transfer-encoding: chunked\r\n\r\n" + chunks
+
+
+async def statuses(running: Stack, pieces: Sequence[bytes]) -> list[int]:
+    """Of the answers to *pieces*, each of which is read by itself, when the connection has ended."""
+    async with connected(running) as (reader, writer):
+        for piece in pieces:
+            writer.write(piece)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            answered = await reader.read()
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", answered)]
+
+
+LAST = b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_a_body_may_hold_what_a_request_line_may_not(is_chunked: bool) -> None:
+    """Also where the next request comes in the same piece: both are answered."""
+    text = LAST.replace(b" /livez", b"  /livez") + b"GET /livez  HTTP/1.1\r\n" + b"\r\n0\r\n\r\n" + LAST
+    first = upload(form(text), is_chunked=is_chunked)
+    async with governed() as running:
+        assert [200, 200] == await statuses(running, [first + LAST])
+        for cut in range(len(first) - 12, len(first) + 30):
+            assert [200, 200] == await statuses(running, [(first + LAST)[:cut], (first + LAST)[cut:]])
+
+
+@pytest.mark.parametrize("line", [b"GET  /livez HTTP/1.1\r\n", b"GET /livez  HTTP/1.1\r\n"])
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_two_spaces_in_the_line_of_a_pipelined_request_are_refused(line: bytes, is_chunked: bool) -> None:
+    """Wherever its bytes are cut, and although the body before it holds the line as it should be."""
+    first = upload(form(LAST), is_chunked=is_chunked)
+    both = first + line + b"host: a\r\n\r\n"
+    async with governed() as running:
+        assert [200, 400] == await statuses(running, [both])
+        for cut in range(len(first) - 8, len(both)):
+            assert [200, 400] == await statuses(running, [both[:cut], both[cut:]])

@@ -24,20 +24,29 @@ def test_a_head_has_one_host_and_no_coding_of_another_version() -> None:
     assert "HTTP/1.0 has no transfer-encoding" in (check_head("1.0", hosts=1, is_coded=True) or "")
 
 
-def test_a_line_stands_where_it_should_as_it_should() -> None:
-    """At the begin of what came, behind empty lines, or anywhere where its place is not known."""
-    line = b"GET / HTTP/1.1\r\n"
+@pytest.mark.parametrize(
+    ("head", "is_right"),
+    [
+        (b"GET /a HTTP/1.1\r\nx", True),
+        (b"GET /a HTTP/1.1\r\nGET  /a HTTP/1.1\r\n", True),
+        (b"GET  /a HTTP/1.1\r\nGET /a HTTP/1.1\r\n", False),
+        (b"GET /a  HTTP/1.1\r\n", False),
+        (b"GET /a HTTP/1.1 \r\n", False),
+        (b"GET /a HTTP/1.1\n", False),
+    ],
+)
+def test_a_head_begins_with_its_line(head: bytes, is_right: bool) -> None:
+    """What else it holds does not count."""
+    fault = check_line(b"GET", b"/a", "1.1", head)
 
-    def fault(came: bytes, *, begins: bool, version: str = "1.1") -> str | None:
-        return check_line(b"GET", b"/", version, came, begins=begins)
+    assert is_right == (fault is None)
+    assert fault is None or fault.endswith("with exactly one space between them.")
 
-    assert fault(line + b"x", begins=True) is None
-    assert fault(b"\r\n" + line, begins=True) is None
-    assert fault(b"0\r\n\r\n" + line, begins=False) is None
-    assert fault(b"GET  / HTTP/1.1\r\n" + line, begins=True) is not None
-    assert fault(line + b"\r\nGET  / HTTP/1.1\r\n", begins=False) is not None
-    assert fault(line + b"\r\nGET /   HTTP/1.1\r\n", begins=False) is not None
-    assert fault(b"GET / HTTP/2.0\r\n", begins=True, version="2.0") is not None
+
+def test_other_versions_are_named() -> None:
+    fault = check_line(b"GET", b"/", "2.0", b"GET / HTTP/2.0\r\n")
+
+    assert "This is not a request of HTTP/1.1 or HTTP/1.0." == fault
 
 
 @pytest.mark.parametrize(
