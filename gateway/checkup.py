@@ -117,6 +117,17 @@ class Checkup:
         if self._observation is None or self._observation.is_stale(self._clock()):
             self._set_asleep(())  # who does not tell is taken to be awake
 
+    async def read_now(self) -> None:
+        """Read the engine before its turn, also during a visit. A reading that fails changes nothing.
+
+        A worker that is down is not read.
+        """
+        if self._up:
+            asked_at = self._clock()
+            reading = await self._watch.read()
+            if reading is not None and self._up:
+                self._take(reading, asked_at, self._clock())
+
     async def _is_alive(self) -> bool:
         """Whether the path that suits the engine answers below 500.
 
@@ -201,13 +212,14 @@ class Checkup:
         self._absent = set()
 
     async def _read(self) -> None:
+        asked_at = self._clock()
         reading = await self._watch.read()
         now = self._clock()
         if reading is None:  # it may only be too busy to tell: no sign of another life
             self._fruitless += 1
         else:
             self._told = True
-            self._take(reading, now)
+            self._take(reading, asked_at, now)
         if self.patient.wants_adapters():
             await self._read_adapters()
         rare = not self._told and self._fruitless >= FRUITLESS
@@ -220,10 +232,10 @@ class Checkup:
         if adapters is not None:
             self.patient.on_adapters(adapters, asked_at)
 
-    def _take(self, reading: EngineReading, now: float) -> None:
+    def _take(self, reading: EngineReading, asked_at: float, now: float) -> None:
         patient = self.patient
         self._engine = reading.engine
-        self._observation = Observation(reading, now, self._kept_s)
+        self._observation = Observation(reading, now, self._kept_s, asked_at=asked_at)
         if reading.started_at is not None and reading.started_at != self._started_at:
             if self._started_at is not None:
                 for worker in patient.everybody:

@@ -14,8 +14,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-_LINES = 512
-"""Lines that are parsed: eight of each data-parallel rank, 64 ranks."""
+_LINES = 640
+"""Lines that are parsed: ten of each data-parallel rank, 64 ranks."""
 _LINE_BYTES = 16 * 1024
 """``vllm:cache_config_info`` has a label for every field of the configuration, 3 kB in all."""
 
@@ -44,17 +44,20 @@ _NAMES = frozenset(
         b"vllm:engine_sleep_state",
         b"vllm:cache_config_info",
         b"vllm:lora_requests_info",
+        b"vllm:generation_tokens_total",
         b"sglang:num_running_reqs",
         b"sglang:num_queue_reqs",
         b"sglang:full_token_usage",
         b"sglang:token_usage",
         b"sglang:max_total_num_tokens",
         b"sglang:page_size",
+        b"sglang:realtime_tokens_total",
         b"dynamo_frontend_inflight_requests",
         b"dynamo_frontend_queued_requests",
         b"dynamo_frontend_model_total_kv_blocks",
         b"dynamo_frontend_model_kv_cache_block_size",
         b"dynamo_frontend_worker_active_decode_blocks",
+        b"dynamo_frontend_output_tokens_total",
     }
 )
 
@@ -77,6 +80,8 @@ class EngineReading:
     """Tokens per block."""
     started_at: float | None = None
     """Seconds since 1970, by the engine's clock: another value is another life, with an empty cache."""
+    generated: float | None = None
+    """Output tokens until now, as they are generated, be they sent or held back."""
     adapters: tuple[str, ...] = ()
     """LoRA adapters that requests are being computed for, or wait for; it may have more."""
     places: "Mapping[tuple[str | None, int], EngineReading]" = field(default_factory=dict)
@@ -97,6 +102,8 @@ class Observation:
     read_at: float
     """Monotonic seconds, by the gateway's clock."""
     kept_s: float
+    asked_at: float = -math.inf
+    """When the question went out, by the same clock: what was read is not older. Minus infinity: not known."""
 
     def age_s(self, now: float) -> float:
         return max(0.0, now - self.read_at)
@@ -231,6 +238,7 @@ def _of_vllm(samples: _Samples, started_at: float | None) -> EngineReading:
         kv_usage=samples.share(("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"), "engine"),
         is_asleep=_is_asleep(samples.all("vllm:engine_sleep_state")),
         adapters=_adapters(samples.all("vllm:lora_requests_info")),
+        generated=samples.total("vllm:generation_tokens_total", "engine"),
         cache_tokens=tokens or None,
         block_size=block_size,
         started_at=started_at,
@@ -257,10 +265,20 @@ def _of_sglang(samples: _Samples, started_at: float | None) -> EngineReading:
         waiting=samples.total("sglang:num_queue_reqs", "dp_rank"),
         # The first is of the cache that prefixes live in, where a model has others beside it.
         kv_usage=samples.share(("sglang:full_token_usage", "sglang:token_usage"), "dp_rank"),
+        generated=_decoded(samples.all("sglang:realtime_tokens_total")),
         cache_tokens=int(tokens or 0) or None,
         block_size=int(max(pages.values(), default=0)) or None,
         started_at=started_at,
     )
+
+
+def _decoded(samples: list[Sample]) -> float | None:
+    """Counted with every step of its scheduler; ``sglang:generation_tokens_total`` waits for the end of each request.
+
+    Tensor-parallel ranks may each count the same tokens, and priorities apart: all that matters is that it grows.
+    """
+    counts = [sample.value for sample in samples if sample.labels.get("mode") == "decode"]
+    return sum(counts) if counts else None
 
 
 def _adapters(samples: list[Sample]) -> tuple[str, ...]:
@@ -293,6 +311,7 @@ def _of_dynamo(samples: _Samples, started_at: float | None) -> EngineReading:
         running=None if inside is None else max(0.0, inside - (queued or 0.0)),
         waiting=queued,
         kv_usage=min(1.0, sum(used.values()) / room) if room and used else None,
+        generated=samples.total("dynamo_frontend_output_tokens_total", "model"),
         cache_tokens=room * block_size or None,
         block_size=block_size or None,
         started_at=started_at,

@@ -6,7 +6,7 @@ Every worker is attended on its own: one that hangs delays what is found of itse
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from cache_index import WorkerId
@@ -53,6 +53,8 @@ class _Attendance:
     checkup: Checkup
     rules: Rules
     task: "asyncio.Task[None] | None" = None
+    reading: "asyncio.Task[None] | None" = None
+    """One that was asked for before its turn."""
 
 
 class Health:
@@ -88,8 +90,9 @@ class Health:
             if attendance.task is None and self._tasks is not None:
                 attendance.task = self._tasks.create_task(self._attend(attendance, after_s=0.0))
         for gone in former.values():
-            if gone.task is not None:
-                gone.task.cancel()
+            for task in (gone.task, gone.reading):
+                if task is not None:
+                    task.cancel()
         self._fleets = list(dict.fromkeys(case.fleet for case in self._attended))
 
     async def run(self) -> None:
@@ -99,9 +102,23 @@ class Health:
             for attendance in self._attended.values():
                 after_s = self._rng.uniform(0.0, self._rules.interval_s)
                 attendance.task = tasks.create_task(self._attend(attendance, after_s=after_s))
-            while True:
-                await asyncio.sleep(self._rules.interval_s)
-                self._tick()
+            try:
+                while True:
+                    await asyncio.sleep(self._rules.interval_s)
+                    self._tick()
+            finally:
+                self._tasks = None
+
+    def read_soon(self, url: str) -> None:
+        """Read what the engine at *url* tells, before its turn: somebody needs to know whether it generates.
+
+        Nothing happens while such a reading is under way, where nobody is checked at *url*, or while it does not run.
+        """
+        attendance = next((each for case, each in self._attended.items() if case.url == url), None)
+        if attendance is None or self._tasks is None:
+            return
+        if attendance.reading is None or attendance.reading.done():
+            attendance.reading = self._tasks.create_task(self._read(attendance.checkup))
 
     async def check(self) -> None:
         """One round over all workers, side by side; as long as the slowest takes, a few times `timeout_s` at most."""
@@ -129,8 +146,14 @@ class Health:
             await asyncio.sleep(interval_s * self._rng.uniform(1.0 - JITTER, 1.0 + JITTER))
 
     async def _visit(self, checkup: Checkup) -> None:
+        await self._survive(checkup, checkup.visit())
+
+    async def _read(self, checkup: Checkup) -> None:
+        await self._survive(checkup, checkup.read_now())
+
+    async def _survive(self, checkup: Checkup, step: Awaitable[None]) -> None:
         try:
-            await checkup.visit()
+            await step
         except Exception:  # noqa: BLE001  # what one worker brings about must not end the checks of the others
             _log.exception("checking worker %s of model %s failed", checkup.patient.worker, checkup.patient.model)
 

@@ -28,6 +28,7 @@ from gateway.settings import ModelSettings, PriceSettings, Settings, WorkerSetti
 from gateway.tokenizers import Tokenizers
 from gateway.tokenizing.engine_question import EngineAddress
 from gateway.turnstile import Turnstile
+from gateway.upstream.engine_progress import EnginesProgress
 from routing.breaker import Breaker
 from routing.disaggregation import ByDecodeLoad, Handover, Rule
 from routing.dispatcher import Dispatcher, Immediate
@@ -90,12 +91,14 @@ class ModelMaker:
         knowledge: Knowledge,
         cascades: Cascades,
         addresses: Callable[[str], list[EngineAddress]],
+        engines: EnginesProgress,
         clock: Callable[[], float],
         rng: random.Random,
     ) -> None:
         self._knowledge = knowledge
         self._cascades = cascades
         self._addresses = addresses
+        self._engines = engines
         self._clock = clock
         self._rng = rng
 
@@ -193,10 +196,24 @@ class ModelMaker:
             if kept is not None:
                 yield WorkerId(worker.id), kept
             elif place is None:
-                yield WorkerId(worker.id), an_http_worker(worker, settings)
+                yield WorkerId(worker.id), self._http_worker(worker, settings)
             else:
-                made = addresses.worker(worker.id, place, worker.url, partial(_shared, worker, settings))
+                made = addresses.worker(worker.id, place, worker.url, partial(self._shared, worker, settings))
                 yield WorkerId(worker.id), made
+
+    def _shared(self, worker: WorkerSettings, settings: Settings) -> HttpWorker:
+        """The connections to the address that *worker* shares."""
+        return self._http_worker(worker.model_copy(update={"id": base_id(worker)}), settings)
+
+    def _http_worker(self, worker: WorkerSettings, settings: Settings) -> HttpWorker:
+        return HttpWorker(
+            worker.id,
+            worker.url,
+            api_key=worker.api_key.get_secret_value() if worker.api_key else None,
+            timeouts=timeouts_of(settings),
+            max_connections=worker.max_connections,
+            engine=self._engines.of(worker.url),
+        )
 
     def _dispatcher(
         self, model: ModelSettings, settings: Settings, fleet: Fleet, division: Division | None
@@ -294,21 +311,6 @@ def _reached(worker: WorkerSettings) -> WorkerSettings:
     """*worker* without what only says when requests go there, or where it stands."""
     return worker.model_copy(
         update={"draining": False, "tier": 0, "zone": None, "role": "both", "bootstrap_port": None}
-    )
-
-
-def _shared(worker: WorkerSettings, settings: Settings) -> HttpWorker:
-    """The connections to the address that *worker* shares."""
-    return an_http_worker(worker.model_copy(update={"id": base_id(worker)}), settings)
-
-
-def an_http_worker(worker: WorkerSettings, settings: Settings) -> HttpWorker:
-    return HttpWorker(
-        worker.id,
-        worker.url,
-        api_key=worker.api_key.get_secret_value() if worker.api_key else None,
-        timeouts=timeouts_of(settings),
-        max_connections=worker.max_connections,
     )
 
 

@@ -27,6 +27,7 @@ from gateway.ranks.place import Place, base_id, place_of
 from gateway.rollout.assembly import routes_of
 from gateway.settings import Settings, WorkerSettings
 from gateway.tokenizing.engine_question import EngineAddress
+from gateway.upstream.engine_progress import EnginesProgress
 from routing.fleet import Fleet
 from routing.neighbours import Neighbour, Neighbours
 
@@ -53,8 +54,14 @@ class Roster:
         self._neighbours = Neighbours()
         self.shelf = Shelf(clock=clock)
         """Where LoRA adapters are."""
+        self._engines = EnginesProgress(health.read_soon)
         self._maker = ModelMaker(
-            knowledge=knowledge, cascades=cascades, addresses=self._addresses, clock=clock, rng=rng
+            knowledge=knowledge,
+            cascades=cascades,
+            addresses=self._addresses,
+            engines=self._engines,
+            clock=clock,
+            rng=rng,
         )
         self._made: dict[str, Made] = {}
 
@@ -178,7 +185,7 @@ class Roster:
             came_up=partial(self._came_up, name),
             uid=first.uid,
             places=tuple((worker, place.instance, place.rank) for worker, place in places if place is not None),
-            on_reading=partial(self._observed, name, places),
+            on_reading=partial(self._observed, name, first.url, places),
             wants_adapters=partial(self.shelf.wants_list, first.url),
             on_adapters=partial(self.shelf.listed, first.url),
         )
@@ -205,9 +212,12 @@ class Roster:
     def _came_up(self, model: str) -> None:
         self._made[model].model.came_up()
 
-    def _observed(self, model: str, places: Sequence[tuple[WorkerId, Place | None]], observation: Observation) -> None:
-        """Tell each of those at one address what the reading says of its place."""
+    def _observed(
+        self, model: str, url: str, places: Sequence[tuple[WorkerId, Place | None]], observation: Observation
+    ) -> None:
+        """Tell each of those at one address, *url*, what the reading says of its place."""
         whole, model_workers = observation.reading, self._made[model].model.workers
+        self._engines.note(url, whole.generated, asked_at=observation.asked_at, read_at=observation.read_at)
         backend = model_workers.get(places[0][0])
         if backend is not None:
             self.shelf.observed(backend.url, observation)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gateway.backends.backend import Call
 from gateway.errors import ReplyBroken
 from gateway.upstream.connection import Connection
+from gateway.upstream.engine_progress import EngineProgress
 from gateway.upstream.limits import Limits
 from gateway.upstream.origin import Origin
 from gateway.upstream.pool import ConnectionPool
@@ -35,6 +36,7 @@ class HttpWorker:
         sweep_s: float = 0.2,
         limits: Limits | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        engine: EngineProgress | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """No I/O happens before the first call. From *max_connections* on the arguments are those of `ConnectionPool`.
@@ -58,6 +60,7 @@ class HttpWorker:
             sweep_s=sweep_s,
             limits=limits,
             ssl_context=ssl_context,
+            engine=engine,
             clock=clock,
         )
 

@@ -54,7 +54,11 @@ class RetrySettings(Group):
     stall_gaps: Positive = Field(
         default=20, description="a stream that pauses for so many times its usual gap goes on elsewhere (continuation)"
     )
-    stall_s: Positive = Field(default=1, description="but not before it has paused for so long")
+    stall_s: Positive = Field(
+        default=1,
+        description="but not before it has paused for so long; either is ten times as long while all streams of its"
+        " worker pause, or while it is the only one and the engine is seen to generate tokens",
+    )
 
 
 class DrainSettings(Group):

@@ -11,7 +11,7 @@ from gateway.simulator.bodies import BodyReader
 from gateway.simulator.engine import EngineLoad
 from gateway.simulator.errors import ApiError
 from gateway.simulator.exchange import Exchange
-from gateway.simulator.exposition import gauge
+from gateway.simulator.exposition import counter, gauge
 from gateway.simulator.faults import Faults
 from gateway.simulator.routes import RouteTable
 
@@ -40,6 +40,7 @@ class DynamoMetrics:
         }
         for name, (text, value) in gauges.items():
             yield gauge(name, text, value, self.labels)
+        yield counter("dynamo_frontend_output_tokens", "Output tokens.", load.generation_tokens, self.labels)
         yield self._active_blocks()
 
     def _active_blocks(self) -> Metric:

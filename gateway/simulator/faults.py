@@ -5,18 +5,21 @@
     status              an error of that status, in the engine's shape
     error_event         an error of that status, for a stream as an event, after 200 and so many tokens
     abort_mid_stream    the connection is cut after so many tokens
-    silent              so many tokens, then nothing for *seconds*, then the rest; 0: nothing before the first byte
+    silent              so many tokens, then nothing for *seconds*, then the rest; 0: nothing before the first byte;
+                        the engine generates meanwhile, as where a parser holds tokens back
     drip                a stream leaves in pieces of *drip_bytes*, events and characters cut anywhere
     shutting_down       200 with empty text and finish_reason abort, as vLLM after SIGTERM
     engine_dead         the process lives: /health is 503, and every inference request gets a 500
     slow                everything takes *factor* times as long
+    stuck               the engine generates nothing, for whatever request, until another fault is set
     freeze              nothing leaves the worker for *seconds*, as after SIGSTOP; then it is well again
 
 1. Without a count, `refuse` and `hang` take the whole worker, health and metrics included; only /control stays.
 2. With a count, a fault affects that many inference requests and nothing else, then the worker is well again.
-3. `slow`, `freeze` and `engine_dead` have no count: they are the worker's, not a request's.
+3. `slow`, `stuck`, `freeze` and `engine_dead` have no count: they are the worker's, not a request's.
 """
 
+import math
 from typing import Annotated, Literal
 
 import msgspec
@@ -33,11 +36,12 @@ FaultMode = Literal[
     "shutting_down",
     "engine_dead",
     "slow",
+    "stuck",
     "freeze",
 ]
 
 _DEFAULT_AFTER_TOKENS = {"abort_mid_stream": 5, "silent": 1}  # the others strike at once
-_WITHOUT_COUNT = {"slow": "the pace", "freeze": "the state", "engine_dead": "the state"}
+_WITHOUT_COUNT = {"slow": "the pace", "stuck": "the state", "freeze": "the state", "engine_dead": "the state"}
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,6 +101,9 @@ class Faults:
 
     @property
     def slow_factor(self) -> float:
+        """How many times as long everything takes; infinity: the engine stands still."""
+        if self._fault.mode == "stuck":
+            return math.inf
         return self._fault.factor if self._fault.mode == "slow" else 1.0
 
     def end(self, mode: FaultMode) -> None:

@@ -103,6 +103,7 @@ class RealtimeEngine:
         self._reached = 0.0  # the engine's time, where no clock drives it
         self._generations: dict[str, Generation] = {}
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._is_stuck = False
 
     def submit(self, requests: Sequence[EngineRequest]) -> Generation:
         """Queue *requests*, all or none; raises what `Engine.submit` raises."""
@@ -129,10 +130,14 @@ class RealtimeEngine:
         return self._engine.load(self._now())
 
     def slow_down(self, factor: float) -> None:
-        """Let everything take *factor* times as long as the speed says; of no effect as fast as possible."""
+        """Let everything take *factor* times as long as the speed says; of no effect as fast as possible.
+
+        With infinity the engine stands still, however fast it is: it takes requests, and computes nothing.
+        """
+        self._is_stuck = factor == math.inf
         if self._clock is not None:
             self._clock.set_rate(self._speed / factor)
-            self._arm()
+        self._arm()
 
     def fail(self, failure: Exception) -> None:
         """Drop every generation; each raises *failure*."""
@@ -156,7 +161,7 @@ class RealtimeEngine:
     def _arm(self) -> None:
         self._disarm()
         at = self._engine.next_event_at()
-        if at is None:
+        if at is None or self._is_stuck:
             return
         loop = asyncio.get_running_loop()
         if self._clock is None:

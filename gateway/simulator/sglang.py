@@ -56,6 +56,8 @@ class SglangMetrics:
             yield gauge(name, text, value, self.labels)
         for name, (text, total) in counters.items():
             yield counter(name, text, total, self.labels)
+        labels = {**self.labels, "mode": "decode"}
+        yield counter("sglang:realtime_tokens", "Tokens, step by step.", load.generation_tokens, labels)
 
 
 class SglangStatus:

@@ -14,6 +14,7 @@ import httptools
 
 from gateway.backends.backend import Headers
 from gateway.errors import ReplyBroken, UpstreamError, UpstreamTimeout
+from gateway.upstream.engine_progress import EngineProgress
 from gateway.upstream.headers import end_to_end, ends_with_connection, is_plainly_framed
 from gateway.upstream.limits import Limits
 
@@ -27,8 +28,12 @@ _WRITE_AT_ONCE_BYTES: Final = 256 * 1024
 OTHERS_ARRIVALS: Final = 10.0
 """Pieces that each other stream of a worker gets, on average, while one that pauses has lost its turn for good. By
 default a pause is 20 usual gaps, so streams that go on at half their pace have as many."""
-SHARED_PAUSE: Final = 10.0
-"""Pauses that a worker may make of which all streams are silent: an engine that is held up for seconds is not dead."""
+LONGEST_PAUSE: Final = 10.0
+"""Pauses that a stream may make while all streams of its worker are silent, or while it is the only one and the engine
+is seen to generate: an engine that is held up for seconds is not dead, and what it generates may be held back."""
+READINGS: Final = 5.0
+"""Readings of the engine that are asked for during one pause of a stream that is alone on its worker. Two decide, so
+some may be late. By default a fifth of a pause is four usual gaps, in which an engine that works generates tokens."""
 
 
 class Connection(asyncio.Protocol):
@@ -36,6 +41,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_arrivals",
+        "_generated_at",
         "_has_company",
         "_has_head",
         "_idle_s",
@@ -93,6 +99,7 @@ class Connection(asyncio.Protocol):
         self._arrivals = 0
         self._others_arrivals = 0.0
         self._has_company = False
+        self._generated_at = -math.inf
         self._unsent = memoryview(b"")
         self.exchanges = 0
         """Requests written so far."""
@@ -231,9 +238,15 @@ class Connection(asyncio.Protocol):
         elif others:
             self._others_arrivals += others_arrivals / others
 
+    def inquire(self, engine: EngineProgress, now: float) -> None:
+        """In a pause of a stream that is alone on its worker: have *engine* read, and note what its readings say."""
+        if self._is_in_doubt() and not self._has_company and now >= self._waits_since + self._idle_s / READINGS:
+            engine.ask(now, every_s=self._idle_s / READINGS)
+            self._generated_at = engine.generated_at(self._waits_since)
+
     def forgive(self, late_s: float) -> None:
         """For *late_s* nobody here could have heard of what came: that is no pause of the worker's."""
-        if self._waiter is not None and self._phase == "idle" and self._idle_s < self._patience_s:
+        if self._is_in_doubt():
             self._phase_deadline += late_s
 
     def interrupt(self, error: UpstreamError) -> None:
@@ -282,14 +295,24 @@ class Connection(asyncio.Protocol):
             what = "no first byte in time" if self._phase == "first_byte" else "silent for too long"
             self._fail(UpstreamTimeout(f"worker {self._worker_id}: {what}", phase=self._phase))
 
-    def _is_beyond_doubt(self, now: float) -> bool:
-        """Whether a pause is this stream's own: a shorter patience than the worker's does not go by one stream's gaps.
+    def _is_in_doubt(self) -> bool:
+        """A pause is under way, and less than the worker's own patience is asked: gaps alone do not decide that."""
+        return self._waiter is not None and self._phase == "idle" and self._idle_s < self._patience_s
 
-        If the worker's other streams pause as well, the machine is busy or the engine stands; that shows in time.
+    def _is_beyond_doubt(self, now: float) -> bool:
+        """Whether a pause that has lasted too long is a stall. Five cases:
+
+        1. It has lasted as long as the worker's own patience, or `LONGEST_PAUSE` times what is asked: yes.
+        2. The worker's other streams go on: yes. Whatever the engine generates is theirs, so its counter says nothing.
+        3. The other streams pause as well: no. The machine is busy or the engine is held up, and that shows in time.
+        4. The stream is alone, and the engine was seen to generate less than one such pause ago: no.
+        5. It is alone, and the engine was not seen to generate, or could not be read in time: yes.
         """
-        if self._phase != "idle" or self._idle_s >= self._patience_s or not self._has_company:
+        if not self._is_in_doubt() or now >= self._waits_since + LONGEST_PAUSE * self._idle_s:
             return True
-        return self._others_arrivals >= OTHERS_ARRIVALS or now >= self._waits_since + SHARED_PAUSE * self._idle_s
+        if self._has_company:
+            return self._others_arrivals >= OTHERS_ARRIVALS
+        return now >= self._generated_at + self._idle_s
 
     def _is_ready(self) -> bool:
         if self.is_complete or self.failure is not None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from gateway.errors import ConnectFailed, UpstreamTimeout
 from gateway.upstream.connection import Connection
+from gateway.upstream.engine_progress import EngineProgress
 from gateway.upstream.limits import Limits
 from gateway.upstream.origin import Origin
 
@@ -33,6 +34,7 @@ class ConnectionPool:
         sweep_s: float = 0.2,
         limits: Limits | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        engine: EngineProgress | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """A pool without connections; the first call opens the first one.
@@ -48,6 +50,7 @@ class ConnectionPool:
             sweep_s: How often deadlines are looked at, and so how late they may fire.
             limits: What one answer may hold in memory.
             ssl_context: For ``https``; None verifies against the system's certificates.
+            engine: What is known of the worker's engine; None: nobody reads it.
             clock: Monotonic seconds.
         """
         self._worker_id = worker_id
@@ -59,6 +62,7 @@ class ConnectionPool:
         self._sweep_s = sweep_s
         self._limits = limits or Limits()
         self._ssl = _ssl_context(ssl_context) if origin.is_tls else None
+        self._engine = engine
         self._clock = clock
         self._open: set[Connection] = set()
         self._idle: list[Connection] = []
@@ -144,6 +148,8 @@ class ConnectionPool:
         for connection in list(self._open):
             if late_s > 0.0:
                 connection.forgive(late_s)
+            if self._engine is not None:
+                connection.inquire(self._engine, now)
             connection.expire(now)
         old = [connection for connection in self._idle if now - connection.idle_since >= self._reuse_within_s]
         for connection in old:

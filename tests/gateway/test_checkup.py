@@ -108,6 +108,45 @@ async def practice(
         yield Practice(engine, fleet, index, clock, checkup, told_down, told_up, observations)
 
 
+COUNTS = Page('vllm:generation_tokens_total{engine="0"} 40.0\n')
+
+
+async def test_an_engine_is_read_before_its_turn() -> None:
+    """At once, with the moment at which it was asked; its turn comes all the same."""
+    async with practice({"/health": Page(), "/metrics": COUNTS}, metrics_interval_s=5.0) as there:
+        await there.visit(10.0)
+        there.clock.now = 11.0
+        await there.checkup.read_now()
+        await there.visit(14.9)
+        await there.visit(15.0)
+
+    assert [(40.0, at, at) for at in (10.0, 11.0, 15.0)] == [
+        (each.reading.generated, each.asked_at, each.read_at) for each in there.observations
+    ]
+
+
+@pytest.mark.parametrize("page", [Page(status=500), Garbage()])
+async def test_a_reading_before_its_turn_may_fail(page: Answer) -> None:
+    """What was read before stays, and the worker is as it was."""
+    async with practice({"/health": Page(), "/metrics": COUNTS}) as there:
+        await there.visit(10.0)
+        there.engine.answers["/metrics"] = page
+        await there.checkup.read_now()
+
+        assert 1 == len(there.observations)
+        assert there.worker.is_up
+
+
+async def test_a_worker_that_is_down_is_not_read_before_its_turn() -> None:
+    """There is nobody to ask."""
+    async with practice({"/health": Page(status=500), "/metrics": COUNTS}) as there:
+        await there.visit(10.0)
+        await there.checkup.read_now()
+
+        assert [] == there.observations
+        assert 0 == there.engine.times("/metrics")
+
+
 # ---- up and down
 
 

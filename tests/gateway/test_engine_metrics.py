@@ -25,6 +25,10 @@ vllm:engine_sleep_state{engine="0",model_name="tiny",sleep_state="weights_offloa
 vllm:engine_sleep_state{engine="0",model_name="tiny",sleep_state="discard_all"} 0.0
 # TYPE vllm:kv_cache_usage_perc gauge
 vllm:kv_cache_usage_perc{engine="0",model_name="tiny"} 0.25
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="tiny"} 1234.0
+# TYPE vllm:generation_tokens_created gauge
+vllm:generation_tokens_created{engine="0",model_name="tiny"} 1.767e+09
 # HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
 # TYPE vllm:cache_config_info gauge
 vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="0",num_gpu_blocks="2048",swap_space="4"} 1.0
@@ -45,6 +49,11 @@ sglang:full_token_usage{engine_type="unified",model_name="tiny",tp_rank="0"} 0.5
 sglang:max_total_num_tokens{engine_type="unified",model_name="tiny",tp_rank="0"} 65536.0
 # TYPE sglang:page_size gauge
 sglang:page_size{engine_type="unified",model_name="tiny",tp_rank="0"} 64.0
+# TYPE sglang:generation_tokens_total counter
+sglang:generation_tokens_total{model_name="tiny"} 900.0
+# TYPE sglang:realtime_tokens_total counter
+sglang:realtime_tokens_total{engine_type="unified",mode="prefill_compute",model_name="tiny",tp_rank="0"} 5000.0
+sglang:realtime_tokens_total{engine_type="unified",mode="decode",model_name="tiny",tp_rank="0"} 1000.0
 """
 
 DYNAMO = """\
@@ -59,6 +68,8 @@ dynamo_frontend_model_kv_cache_block_size{model="tiny"} 16
 # TYPE dynamo_frontend_worker_active_decode_blocks gauge
 dynamo_frontend_worker_active_decode_blocks{dp_rank="0",worker_id="7587888160958628000",worker_type="decode"} 30
 dynamo_frontend_worker_active_decode_blocks{dp_rank="0",worker_id="7587888160958628001",worker_type="decode"} 20
+# TYPE dynamo_frontend_output_tokens_total counter
+dynamo_frontend_output_tokens_total{model="tiny"} 77
 """
 
 
@@ -87,6 +98,7 @@ def test_vllm_tells_its_load_its_cache_and_its_beginning() -> None:
         waiting=2.0,
         kv_usage=0.25,
         is_asleep=False,
+        generated=1234.0,
         cache_tokens=32768,
         block_size=16,
         started_at=1_767_225_600.25,
@@ -148,14 +160,29 @@ def test_braces_and_quotes_in_labels_do_no_harm() -> None:
     assert 18 == of(text).cache_tokens
 
 
+def test_generated_tokens_are_counted_over_all_ranks_and_for_each() -> None:
+    """A stream is one rank's, and its address is everybody's."""
+    second = VLLM.replace('engine="0"', 'engine="1"').replace("} 1234.0", "} 66.0")
+    whole = of(VLLM + second)
+
+    assert (1300.0, 66.0) == (whole.generated, whole.of(None, 1).generated)
+
+
 # ---- SGLang
 
 
 def test_sglang_tells_its_load_and_its_cache() -> None:
     """65,536 tokens in pages of 64; the usage is that of the cache in which prefixes live."""
     assert EngineReading(
-        Engine.SGLANG, running=5.0, waiting=1.0, kv_usage=0.5, cache_tokens=65536, block_size=64
+        Engine.SGLANG, running=5.0, waiting=1.0, kv_usage=0.5, generated=1000.0, cache_tokens=65536, block_size=64
     ) == read(SGLANG)
+
+
+def test_a_count_of_requests_that_have_ended_is_not_taken_for_progress() -> None:
+    """Versions of SGLang that count only those do not say whether they generate."""
+    old = "\n".join(line for line in SGLANG.splitlines() if "realtime_tokens" not in line)
+
+    assert of(old).generated is None
 
 
 def test_older_sglang_has_one_usage() -> None:
@@ -195,6 +222,7 @@ def test_a_dynamo_frontend_speaks_for_its_workers() -> None:
         running=5.0,
         waiting=2.0,
         kv_usage=0.25,
+        generated=77.0,
         cache_tokens=3200,
         block_size=16,
         places={
@@ -312,7 +340,7 @@ def test_of_very_many_lines_the_first_are_read() -> None:
     """Ten thousand ranks would hold the event loop for a second."""
     lines = "".join(f'vllm:num_requests_running{{engine="{rank}"}} 1\n' for rank in range(10_000))
 
-    assert 512.0 == of(lines).running
+    assert 640.0 == of(lines).running
 
 
 # ---- age

@@ -190,6 +190,42 @@ async def test_what_fails_with_one_worker_does_not_end_the_checks(caplog: pytest
     assert "checking worker a of model tiny failed" == caplog.messages[0]
 
 
+# ---- readings before their turn
+
+
+async def test_an_engine_is_read_when_somebody_needs_to_know() -> None:
+    """Long before its turn; others are not, and nobody is where no such worker is."""
+    async with ward({A: WELL, B: WELL}, metrics_interval_s=1000.0) as there:
+        await there.check()
+        there.health.read_soon(there.engines[A].url)
+        assert [1, 1] == [there.engines[each].times("/metrics") for each in (A, B)]
+
+        async with running(there):
+            await until(there.engines[A], "/health", 2)
+            there.health.read_soon(there.engines[A].url)
+            there.health.read_soon("http://nobody.test")
+            await until(there.engines[A], "/metrics", 2)
+        there.health.read_soon(there.engines[A].url)
+
+        assert [2, 1] == [there.engines[each].times("/metrics") for each in (A, B)]
+
+
+async def test_one_reading_at_a_time_is_enough() -> None:
+    """However many streams wonder; and it ends with the checks."""
+    async with ward({A: WELL}, metrics_interval_s=1000.0, timeout_s=30.0) as there:
+        await there.check()
+        there.engines[A].answers["/metrics"] = Hangs()
+        async with running(there):
+            await until(there.engines[A], "/health", 2)
+            there.health.read_soon(there.engines[A].url)
+            await until(there.engines[A], "/metrics", 2)
+            there.health.read_soon(there.engines[A].url)
+            await until(there.engines[A], "/health", 5)
+
+            assert 2 == there.engines[A].times("/metrics")
+            there.health.attend([], there.rules)  # its last reading ends with it
+
+
 # ---- others to be checked
 
 

@@ -14,6 +14,7 @@ from gateway.model_maker import Knowledge, Made, ModelMaker
 from gateway.replicas.outbox import Outbox
 from gateway.replicas.replicas import Sharing
 from gateway.settings import Settings
+from gateway.upstream.engine_progress import EnginesProgress
 from routing.rendezvous import Rendezvous
 from tests.fakes.intake import FakeIntake
 from tests.gateway.examples import Clock
@@ -42,6 +43,7 @@ def bench_of(knowledge: Knowledge, client: httpx.AsyncClient, clock: Clock) -> B
             knowledge=knowledge,
             cascades=Cascades(client),
             addresses=lambda _: [],
+            engines=EnginesProgress(lambda _: None),
             clock=clock,
             rng=random.Random(0),
         )

@@ -301,6 +301,53 @@ async def test_a_slow_worker(slow_worker: httpx.AsyncClient) -> None:
         await slow_worker.post(CHAT, json=HELLO | {"max_tokens": 2}, timeout=IMPATIENT)
 
 
+async def generated(worker: httpx.AsyncClient) -> float:
+    """What its metrics count."""
+    page = (await worker.get("/metrics")).text
+    return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith("vllm:generation_tokens_total"))
+
+
+async def test_a_silent_stream_is_generated_all_the_same(slow_worker: httpx.AsyncClient) -> None:
+    """As where a parser holds tokens back: they are counted while nothing of them is sent."""
+    await fault(slow_worker, mode="silent", after_tokens=2, seconds=3600)
+    body = HELLO | {"stream": True, "max_tokens": 1000, "ignore_eos": True}
+    async with slow_worker.stream("POST", CHAT, json=body) as reply, asyncio.timeout(20):
+        pieces = reply.aiter_bytes()
+        await anext(pieces)
+        before = await generated(slow_worker)
+        while await generated(slow_worker) < before + 5:
+            await asyncio.sleep(0.02)
+        silence = asyncio.ensure_future(anext(pieces))
+        await asyncio.wait([silence], timeout=0.3)
+        if silence.done():  # the second token, where it came alone
+            silence = asyncio.ensure_future(anext(pieces))
+            await asyncio.wait([silence], timeout=0.3)
+        assert not silence.done()
+        silence.cancel()
+        await asyncio.wait([silence])
+
+
+async def test_a_stuck_engine_generates_nothing_while_its_server_answers(slow_worker: httpx.AsyncClient) -> None:
+    """Neither for what runs nor for what comes; with the end of the fault both are answered."""
+    body = HELLO | {"stream": True, "max_tokens": 5, "ignore_eos": True}
+    async with slow_worker.stream("POST", CHAT, json=body) as reply, asyncio.timeout(20):
+        pieces = reply.aiter_lines()
+        await anext(pieces)
+        await fault(slow_worker, mode="stuck")
+        coming = asyncio.ensure_future(slow_worker.post(CHAT, json=HELLO | {"max_tokens": 2}))
+        before = await generated(slow_worker)
+        await asyncio.wait([coming], timeout=0.5)  # a token takes a fifth of that
+
+        assert not coming.done()
+        assert before == await generated(slow_worker)
+        assert 200 == (await slow_worker.get("/health")).status_code
+
+        await fault(slow_worker, mode="none")
+        lines = [line async for line in pieces]
+        assert "data: [DONE]" in lines
+        assert 200 == (await coming).status_code
+
+
 async def test_a_worker_that_stands_still(slow_worker: httpx.AsyncClient) -> None:
     """Nothing leaves it, neither a stream under way nor its health; what has come is answered when it is over."""
     body = HELLO | {"stream": True, "max_tokens": 10, "ignore_eos": True}

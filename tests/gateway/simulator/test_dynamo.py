@@ -29,6 +29,7 @@ def test_names_and_values_are_those_of_dynamo() -> None:
         "dynamo_frontend_queued_requests": 2,
         "dynamo_frontend_model_total_kv_blocks": 2048,
         "dynamo_frontend_model_kv_cache_block_size": 16,
+        "dynamo_frontend_output_tokens_total": 70,
     } == seen
 
 

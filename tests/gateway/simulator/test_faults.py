@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from gateway.simulator.faults import NO_FAULT, Fault, Faults
@@ -82,6 +84,16 @@ def test_slow_has_a_factor_and_no_count() -> None:
     faults.set(Fault("slow", factor=3))
 
     assert 3 == faults.slow_factor
+
+
+def test_a_stuck_engine_has_no_pace_and_no_count() -> None:
+    """It is stuck for everyone."""
+    faults = Faults()
+    with pytest.raises(ValueError, match="stuck is the state of the whole worker and takes no count"):
+        faults.set(Fault("stuck", count=1))
+    faults.set(Fault("stuck"))
+
+    assert math.inf == faults.slow_factor
 
 
 def test_a_fault_is_ended_by_its_name() -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import math
 import time
 
 import pytest
@@ -105,6 +106,29 @@ async def test_slowing_down_holds_for_what_already_runs() -> None:
 
     assert before == driver.load().generation_tokens
     generation.abort()
+
+
+@pytest.mark.parametrize("speed", [0, 1000])
+async def test_an_engine_that_is_stuck_computes_nothing_until_it_goes_on(speed: float) -> None:
+    """What it has counted stays, requests are taken, and at the end all have all their tokens."""
+    driver = engine(speed)
+    first = driver.submit([EngineRequest("a", 10, 500, [])])
+    seen = await first.events()
+    driver.slow_down(math.inf)
+    second = driver.submit([EngineRequest("b", 10, 20, [])])
+    before = driver.load()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    after = driver.load()
+
+    assert 0 < before.generation_tokens < 500
+    assert before.generation_tokens == after.generation_tokens
+    assert 2 == after.running + after.waiting
+
+    driver.slow_down(1.0)
+    seen += await everything(first) + await everything(second)
+
+    assert 520 == driver.load().generation_tokens == sum(isinstance(event, FirstToken | Token) for event in seen)
 
 
 def test_a_negative_speed_is_refused() -> None:

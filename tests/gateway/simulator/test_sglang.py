@@ -37,6 +37,7 @@ def test_names_and_values_are_those_of_sglang() -> None:
         "sglang:prompt_tokens_total": 90,
         "sglang:generation_tokens_total": 70,
         "sglang:cached_tokens_total": 48,
+        "sglang:realtime_tokens_total": 70,
     } == seen
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.errors import ConnectFailed, UpstreamTimeout
 from gateway.upstream.connection import Connection
+from gateway.upstream.engine_progress import EngineProgress
 from gateway.upstream.origin import Origin
 from gateway.upstream.pool import ConnectionPool
 from tests.gateway.upstream.peer import Peer, Request, Wire, free_port, serving
@@ -30,7 +31,12 @@ class Clock:
 
 @asynccontextmanager
 async def pool_of(
-    peer: Peer, clock: Clock | None = None, *, max_connections: int | None = None, max_idle: int = 8
+    peer: Peer,
+    clock: Clock | None = None,
+    *,
+    max_connections: int | None = None,
+    max_idle: int = 8,
+    engine: EngineProgress | None = None,
 ) -> AsyncIterator[ConnectionPool]:
     pool = ConnectionPool(
         "w1",
@@ -39,6 +45,7 @@ async def pool_of(
         max_connections=max_connections,
         max_idle=max_idle,
         reuse_within_s=4.0,
+        engine=engine,
         clock=clock or Clock(),
     )
     try:
@@ -363,3 +370,48 @@ async def test_a_sweep_compares_the_streams_of_a_worker() -> None:
 
         assert isinstance(silent.failure, UpstreamTimeout)
         assert lively.failure is None
+
+
+async def test_a_sweep_has_the_engine_of_a_silent_stream_read() -> None:
+    """As long as the engine generates the stream stays; once it does not, the pause is a stall."""
+    clock, asked, go_on = Clock(), [0], asyncio.Event()
+
+    async def streams(_: Request, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+        await go_on.wait()
+
+    def read() -> None:
+        """Three tokens more each time, ten times."""
+        asked[0] += 1
+        engine.note(3.0 * min(asked[0], 10), asked_at=clock.now, read_at=clock.now)
+
+    engine = EngineProgress(read)
+    engine.note(0.0, asked_at=-1.0, read_at=-1.0)
+    async with serving(streams) as peer, pool_of(peer, clock, engine=engine) as pool:
+        connection = await pool.open(deadline=math.inf)
+        connection.begin(
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"",
+            streams=True,
+            is_head_request=False,
+            first_byte_deadline=math.inf,
+            total_deadline=math.inf,
+            idle_s=300.0,
+        )
+        await connection.first_byte()
+        connection.take()
+        connection.expect_within(1.25)
+        waiting = asyncio.ensure_future(connection.wait_for_body(0.0))
+        await asyncio.sleep(0)
+        cut_at = None
+        for quarter in range(20):
+            clock.now = quarter / 4
+            pool.sweep(clock.now)
+            if connection.failure is not None:
+                cut_at = clock.now
+                break
+        go_on.set()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    assert 3.75 == cut_at
+    assert 15 == asked[0]

@@ -4,6 +4,7 @@ import pytest
 
 from gateway.errors import ReplyBroken, UpstreamTimeout
 from gateway.upstream.connection import Connection
+from gateway.upstream.engine_progress import EngineProgress
 from gateway.upstream.limits import Limits
 from gateway.upstream.reply import HttpReply
 from tests.gateway.upstream.test_connection import OK, Line
@@ -178,6 +179,99 @@ async def test_the_time_in_which_the_gateway_itself_stood_is_not_a_pause() -> No
     line.connection.expire(7.0)
     with pytest.raises(UpstreamTimeout):
         await reading
+
+
+Reading = tuple[float, float, float]
+"""Tokens, when it was asked for, and when it came."""
+WORKS: list[Reading] = [(10, 1.2, 1.3), (14, 1.6, 1.7)]
+
+
+@pytest.mark.parametrize(
+    ("readings", "cut_at"),
+    [
+        pytest.param([], 2.0, id="nobody could read the engine"),
+        pytest.param([(10, 1.2, 1.3)], 2.0, id="the second reading is late"),
+        pytest.param([(10, 0.9, 1.1), (14, 1.6, 1.7)], 2.0, id="the first may be older than the pause"),
+        pytest.param([(10, 1.2, 1.3), (10, 1.6, 1.7)], 2.0, id="the engine is stuck"),
+        pytest.param(WORKS, 2.7, id="it generated, and was not seen to any more"),
+        pytest.param([*WORKS, (14, 2.0, 2.1), (14, 2.4, 2.5)], 2.7, id="it generated, and is stuck now"),
+        pytest.param([*WORKS, (20, 2.3, 2.4), (29, 3.0, 3.1)], 4.1, id="it goes on"),
+        pytest.param([*WORKS, *((20 + i, 2 + i, 2.1 + i) for i in range(20))], 11.0, id="for others, it seems"),
+    ],
+)
+async def test_a_stream_that_is_alone_waits_for_an_engine_that_generates(
+    readings: list[Reading], cut_at: float
+) -> None:
+    """Its tokens may be held back. Silent since 1.0, it may pause for 1 s after the engine was last seen at work.
+
+    Ten such pauses are too long all the same.
+    """
+    line, reply, _ = await begun(idle_s=60.0)
+    reply.expect_within(1.0)
+    reading = await waiting_for(reply)
+    engine = EngineProgress(lambda: None)
+    left = list(readings)
+    for hundredth in range(100, 1200, 5):
+        now = hundredth / 100
+        while left and left[0][2] <= now:
+            tokens, asked_at, read_at = left.pop(0)
+            engine.note(tokens, asked_at=asked_at, read_at=read_at)
+        line.connection.inquire(engine, now)
+        line.connection.expire(now)
+        if line.connection.failure is not None:
+            break
+
+    assert cut_at == pytest.approx(now, abs=0.01)
+    with pytest.raises(UpstreamTimeout):
+        await reading
+
+
+async def test_an_engine_that_generates_for_the_others_does_not_excuse_a_stream() -> None:
+    """While they go on, its tokens are theirs."""
+    line, reply, _ = await begun(idle_s=60.0)
+    reply.expect_within(1.0)
+    reading = await waiting_for(reply)
+    asked: list[str] = []
+    engine = EngineProgress(lambda: asked.append("asked"))
+    for tokens, asked_at, read_at in WORKS:
+        engine.note(tokens, asked_at=asked_at, read_at=read_at)
+    line.connection.compare(0, others=1, others_arrivals=10)
+    line.connection.inquire(engine, 2.1)
+    line.connection.expire(2.1)
+
+    assert [] == asked
+    with pytest.raises(UpstreamTimeout):
+        await reading
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "at", "asked"),
+    [
+        pytest.param(1.0, 1.19, [], id="too early"),
+        pytest.param(1.0, 1.21, [1.21], id="a fifth of its time"),
+        pytest.param(4.0, 1.7, [], id="too early for a slow stream"),
+        pytest.param(4.0, 1.9, [1.9], id="a fifth of that"),
+        pytest.param(60.0, 59.0, [], id="the worker's own patience"),
+    ],
+)
+async def test_an_engine_is_read_during_a_pause_that_is_long_for_its_stream(
+    pause_s: float, at: float, asked: list[float]
+) -> None:
+    """A stream that flows, or that has all the time of its worker, needs no reading."""
+    line, reply, _ = await begun(idle_s=60.0)
+    reply.expect_within(pause_s)
+    read: list[float] = []
+    engine = EngineProgress(lambda: read.append(at))
+    engine.note(10.0, asked_at=0.0, read_at=0.1)
+    line.connection.inquire(engine, at)
+    assert [] == read
+
+    reading = await waiting_for(reply)
+    line.connection.inquire(engine, at)
+    line.come(b"e")
+
+    assert asked == read
+    assert b"e" == await reading
 
 
 async def test_no_pause_is_longer_than_the_workers_own_timeout() -> None:
