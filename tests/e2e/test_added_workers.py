@@ -14,7 +14,7 @@ from gateway.simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, gateway_process, replicas
 from tests.e2e.governed import OWNER, bearer, chat
 from tests.e2e.stack import quick
-from tests.storage import RedisServer
+from tests.storage import RedisServer, RedisServers, free_port
 
 CI = "ci-secret-0123456789abcdef"
 
@@ -98,6 +98,30 @@ async def test_an_added_worker_serves_at_every_replica_and_is_removed_from_each(
     assert pieces.rstrip().endswith("data: [DONE]")
     assert "error" not in pieces
     assert ["w7"] == [each["worker"] for each in again["workers"]]
+
+
+@pytest.mark.redis
+async def test_a_gateway_that_starts_without_its_store_is_ready_when_it_has_read_the_added_workers(
+    redis_servers: RedisServers, tmp_path: Path
+) -> None:
+    """As with keys: until then it could only serve by those that are listed."""
+    server = redis_servers.started(fsync="always", port=free_port())
+    async with serving(quick()) as listed, serving(quick()) as added:
+        settings = configuration(listed, store={"url": server.tcp_url, "replicas": 2})
+        async with gateway_process(tmp_path, settings) as gateway:
+            await gateway.admin.done("POST", "/workers", {"model": "tiny", "url": added, "id": "w7"})
+        server.stop()
+        async with gateway_process(tmp_path, settings, initializes=False) as gateway:
+            before = (await gateway.http.get("/readyz")).status_code, set(await states(gateway))
+            server.start()
+            async with asyncio.timeout(20):
+                while (await gateway.http.get("/readyz")).status_code != 200:
+                    await asyncio.sleep(0.02)
+            read = set(await states(gateway))
+            await until(gateway, ADDED)
+
+    assert (503, set(LISTED)) == before
+    assert set(ADDED) == read
 
 
 async def test_an_added_worker_outlives_a_restart_and_its_model(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ KEY: dict[str, Any] = {
     "weight": 1,
     "limits": {"tokens_per_day": 5},
 }
-VALID: list[dict[str, Any]] = [TEAM, KEY, {"grace_s": 60}, {"worker": "a", "model": "tiny"}, {}]
+WORKER: dict[str, Any] = {"model": "tiny", "url": "http://10.0.0.7:8000", "id": "w7"}
+VALID: list[dict[str, Any]] = [TEAM, KEY, {"grace_s": 60}, {"worker": "a", "model": "tiny"}, WORKER, {}]
 
 
 class Fuzzed:
