@@ -44,6 +44,8 @@ class Stores:
     claims: Claims
     quota: QuotaStore
     owners: OwnerStore
+    doubt: Callable[[StoreUnfit], None]
+    """To be called whenever the store is found to be unfit: limits are not counted in one that lost its data."""
     open: Callable[[], Awaitable[None]]
     """Makes what has to be there, and goes on from what is. Raises StoreAway where that cannot be done later."""
     identify: Callable[[], Awaitable[bytes]]
@@ -133,6 +135,7 @@ def _embedded(path: Path, settings: Settings, wall_clock: Callable[[], float]) -
         claims=SqliteClaims(file, wall_clock=wall_clock),
         quota=quota,
         owners=SqliteOwners(file, lifetime_s=settings.store.response_days * _DAY_S, wall_clock=wall_clock),
+        doubt=_goes_on,
         open=opened,
         identify=initialized,
         initialize=initialized,
@@ -141,15 +144,21 @@ def _embedded(path: Path, settings: Settings, wall_clock: Callable[[], float]) -
     )
 
 
+def _goes_on(fault: StoreUnfit) -> None:
+    """A file that was taken away stays open: limits go on from what they were, in memory."""
+
+
 def _shared(url: str, settings: Settings, wall_clock: Callable[[], float]) -> Stores:
     store = settings.store
     try:
         link = redis_link(url, timeout_s=store.timeout_s)
     except ValueError as fault:
         raise SettingsError([f"{fault}."]) from None
+    teams, given = RedisTeamStore(link), pepper_in(settings)
     quota = RedisQuotaStore(
         link,
         clock=wall_clock,
+        verify=teams.verify,
         lease_s=store.lease_s,
         replicas=store.replicas,
         policy=Policy(
@@ -160,8 +169,6 @@ def _shared(url: str, settings: Settings, wall_clock: Callable[[], float]) -> St
         ),
     )
 
-    teams, given = RedisTeamStore(link), pepper_in(settings)
-
     async def opened() -> None:
         """It may be away."""
 
@@ -171,6 +178,7 @@ def _shared(url: str, settings: Settings, wall_clock: Callable[[], float]) -> St
         claims=RedisClaims(link),
         quota=quota,
         owners=RedisOwners(link, lifetime_s=store.response_days * _DAY_S),
+        doubt=quota.doubt,
         open=opened,
         identify=lambda: teams.identify(given),
         initialize=lambda: teams.initialize(given),

@@ -63,7 +63,9 @@ class Tenancy:
         self._lock = _lock_of(settings)
         self.directory = Directory(is_followed=settings.store.url is not None)
         self.recorder = Recorder(wall_clock=wall_clock, zone=zone)
-        self._following = Following(self.stores.teams, self.directory, identify=self._find_pepper)
+        self._following = Following(
+            self.stores.teams, self.directory, identify=self._find_pepper, on_unfit=self.stores.doubt
+        )
         self.access = Access(
             self.directory,
             Digester(self._pepper),

@@ -4,6 +4,7 @@
 2. What was granted is settled and booked exactly once, be the store away for a while, or forget its last moments.
 3. Without the store each gateway grants its `Share`. That is logged when it begins and when it ends, and what was
    granted is charged to the store before the store decides again.
+4. A store that lost its data counts as away until it is initialized again: limits would begin at zero there.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from gateway.quota.redis_meters import Operation, RedisMeters
 from gateway.quota.seats import Counted, Seats
 from gateway.quota.share import Live, Policy, Share
 from gateway.storage.redis_link import FIRST_LOOK_S, OPEN_S, RedisLink, StoreRefuses
+from gateway.storage.unfit import WITHOUT_DATA, StoreUnfit
 
 _log = logging.getLogger(__name__)
 
@@ -44,14 +46,18 @@ class RedisQuotaStore:
         lease_s: float = 30.0,
         replicas: int = 1,
         policy: Policy | None = None,
+        verify: Callable[[], Awaitable[None]] | None = None,
         most_waiting: int = MOST,
         store_clock: Callable[[], float] | None = None,
         last_s: float = LAST_S,
     ) -> None:
         """*clock* gives seconds since 1970, for the time without the store; *store_clock* is for tests only.
 
-        *last_s* is the time for what is left at the end.
+        *verify* raises StoreAway where the store has no data; None: any store will do. *last_s* is the time for what
+        is left at the end.
         """
+        self._verify = verify
+        self._doubted: StoreUnfit | None = None
         self._meters = RedisMeters(link, lease_s=lease_s, writer=uuid.uuid4().hex, now=store_clock)
         self._share = Share(policy or Policy(), replicas=replicas)
         self._clock = clock
@@ -107,7 +113,7 @@ class RedisQuotaStore:
             try:
                 decision = await self._meters.reserve(team, reservation, charges, lost)
             except StoreAway as fault:
-                self._went_away(fault)
+                self._went_away(fault.message)
             except asyncio.CancelledError:  # the caller left while it was asked
                 self._drop(team, reservation)
                 raise
@@ -129,12 +135,20 @@ class RedisQuotaStore:
         self._register(team)
         self._add(team, Operation("book", "", (), entry()))
 
+    def doubt(self, fault: StoreUnfit) -> None:
+        """The store was found to be unfit: without its data it counts as away, until *verify* finds some."""
+        if fault.state in WITHOUT_DATA and self._verify is not None:
+            self._doubted = fault
+            self._went_away("it has no data")
+
     async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
         """See `QuotaStore.spent`."""
+        self._check_data()
         return await self._meters.spent(team, charges)
 
     async def give(self, team: str, charges: Sequence[Charge]) -> None:
         """See `QuotaStore.give`."""
+        self._check_data()
         await self._meters.give(team, charges)
 
     async def run(self) -> None:
@@ -191,15 +205,20 @@ class RedisQuotaStore:
             live = self._live[reservation]
             self._add(live.team, Operation("adopt", reservation, live.charges, live.lost()))
 
+    def _check_data(self) -> None:
+        """Raise StoreUnfit where the store has lost what it counted."""
+        if self._doubted is not None:
+            raise StoreUnfit(self._doubted.message, state=self._doubted.state)
+
     # ---- the store goes and returns
 
-    def _went_away(self, fault: StoreAway) -> None:
+    def _went_away(self, why: str) -> None:
         if not self._is_away:
             self._is_away = True
             self._lost.set()
             self._unsure.update(self._live)
             self._share.begin(self._live, self._clock())
-            _log.error("the store of quotas is away, this gateway grants its share of them: %s", fault.message)
+            _log.error("the store of quotas is away, this gateway grants its share of them: %s", why)
 
     async def _return_always(self) -> None:
         while True:
@@ -213,6 +232,9 @@ class RedisQuotaStore:
 
     async def _return(self) -> None:
         """Charge it what was granted without it, tell it what it may have forgotten, and let it decide again."""
+        if self._verify is not None:
+            await self._verify()
+            self._doubted = None
         await self._meters.check()
         self._outbox.reopen(self._clock())
         self._unregistered.update(self._outbox.teams())  # their names may be forgotten as well
@@ -220,6 +242,8 @@ class RedisQuotaStore:
         await self._send()
         await self._tend()
         self._adopt()
+        if self._doubted is not None:  # it lost its data meanwhile
+            return
         self._is_away = False
         self._lost.clear()
         self._work.set()
@@ -242,7 +266,7 @@ class RedisQuotaStore:
                 try:
                     await self._send()
                 except StoreAway as fault:
-                    self._went_away(fault)
+                    self._went_away(fault.message)
 
     async def _send(self) -> None:
         """All that waits.
@@ -266,7 +290,7 @@ class RedisQuotaStore:
             try:
                 await (self._return() if self._is_away else self._send())
             except StoreAway as fault:
-                self._went_away(fault)
+                self._went_away(fault.message)
             if not self._outbox:
                 return
             await asyncio.sleep(FIRST_LOOK_S)
@@ -285,7 +309,7 @@ class RedisQuotaStore:
                 try:
                     await self._tend()
                 except StoreAway as fault:
-                    self._went_away(fault)
+                    self._went_away(fault.message)
             await asyncio.sleep(self._lease_s / 3)
 
     async def _tend(self) -> None:

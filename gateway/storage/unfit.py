@@ -8,6 +8,10 @@ UnfitState = Literal["uninitialized", "lost", "replaced", "pepper_missing", "pep
 """Why a store that answers cannot be used."""
 
 
+WITHOUT_DATA: frozenset[UnfitState] = frozenset({"uninitialized", "lost"})
+"""States in which what the store counted is gone, or was never there: limits that it counts would begin at zero."""
+
+
 class StoreUnfit(StoreAway):
     """The store answers, and must not be used: waiting does not help, somebody has to act."""
 

@@ -30,9 +30,14 @@ class Following:
         directory: Directory,
         *,
         identify: Callable[[], Awaitable[None]] | None = None,
+        on_unfit: Callable[[StoreUnfit], None] | None = None,
         again_s: float = AGAIN_S,
     ) -> None:
-        """*identify* is awaited before the first load, until it has returned once; None: any store will do."""
+        """*identify* is awaited before the first load, until it has returned once; None: any store will do.
+
+        *on_unfit* is called each time that the store is found to be unfit for use.
+        """
+        self._on_unfit = on_unfit
         self._store = store
         self._directory = directory
         self._identify = identify
@@ -114,6 +119,8 @@ class Following:
 
     def _lost(self, fault: Exception) -> None:
         self._directory.fall_behind()
+        if self._on_unfit is not None and isinstance(fault, StoreUnfit):
+            self._on_unfit(fault)
         former, self._fault = self._fault, fault
         if former is not None and _state_of(former) == _state_of(fault):
             return

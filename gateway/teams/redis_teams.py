@@ -94,6 +94,16 @@ class RedisTeamStore:
             await self._ask(INITIALIZE, (IDENTITY, PEPPER), (made, kept or b"", b"" if given is not None else pepper))
         return await self.identify(given)
 
+    async def verify(self) -> None:
+        """Check that the store has an identity, whichever.
+
+        Raises:
+            StoreUnfit: it lost its data, or was never initialized.
+            StoreAway: it cannot be reached.
+        """
+        if await self._link.ask(lambda client: client.get(IDENTITY)) is None:
+            raise changed(None) if self._expected else uninitialized()
+
     async def load(self) -> Snapshot:
         """See `TeamStore.load`. The same object as long as nothing has changed."""
         _, snapshot = await self._load()

@@ -16,6 +16,8 @@ from tests.e2e.governed import OWNER, bearer, chat
 from tests.e2e.stack import quick
 from tests.storage import RedisServer, RedisServers, free_port
 
+DECLARED = "wg-declared-0123456789abcdef"
+
 
 def configuration(worker: str, url: str, **store: Any) -> dict[str, Any]:
     return {
@@ -93,6 +95,47 @@ async def test_a_redis_that_lost_its_data_is_noticed_by_all(redis_server: RedisS
     assert "The store is initialized now: identity " in initialized.stdout
     assert (200, 200) == (after[0], former[0])
     assert 1 == logged.count("The store lost its data")
+
+
+@pytest.mark.redis
+async def test_limits_do_not_begin_anew_in_a_redis_that_lost_its_data(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """As when it is away: budgets are closed, rates are shared, and nothing is counted in it before `store init`."""
+    async with serving(quick()) as worker:
+        settings = configuration(worker, redis_server.url)
+        declared = {"name": "declared", "limits": {"tokens_per_day": 1_000_000}}
+        settings["teams"] = [{**declared, "keys": [{"id": "d", "secret": DECLARED}]}]
+        async with gateway_process(tmp_path, settings) as one:
+            budget = await one.admin.limited(tokens_per_day=1_000_000)
+            rate = await one.admin.limited(requests_per_minute=600)
+            assert [200, 200] == [await status(one, key.secret) for key in (budget, rate)]
+            with redis_server.client() as client:
+                client.flushall()
+            await until_state(one, "lost")
+            lost = [await status(one, key.secret) for key in (budget, rate)]
+            async with gateway_process(tmp_path, settings, name="again", initializes=False) as again:
+                fresh = await status(again, DECLARED)
+                with redis_server.client() as client:
+                    counted = list(client.keys("warmgate:{*}:quota:meters"))
+                initialized = await asyncio.to_thread(command, tmp_path, settings, "store", "init")
+                await until_state(again, "ready")
+                await until_state(one, "replaced")
+                await until_counted(again, DECLARED)
+                await until_counted(one, budget.secret)
+            logged = one.output[1].read_text()
+
+    assert ([503, 200], 503) == (lost, fresh)
+    assert [] == counted
+    assert 0 == initialized.returncode
+    assert 1 == logged.count("the store of quotas is away")
+
+
+async def until_counted(gateway: GatewayProcess, secret: str) -> None:
+    """Budgets are counted in the store again."""
+    async with asyncio.timeout(20):
+        while await status(gateway, secret) != 200:
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.redis

@@ -19,6 +19,7 @@ from gateway.quota.limit import Charge, Granted, Limit, Refused
 from gateway.quota.redis_store import LAST_S, RedisQuotaStore
 from gateway.quota.share import Policy
 from gateway.storage.redis_link import redis_client, redis_link
+from gateway.storage.unfit import StoreUnfit, lost, replaced
 from tests.contracts.quota_stage import PATIENCE_S, cancelled, killed
 from tests.contracts.redis_quota import CLOSED, CutLink
 from tests.gateway.quota.examples import NOW, SLOTS, TOKENS, entry, usd
@@ -36,12 +37,18 @@ class Gateway:
 
     def __init__(self, field: "Field", policy: Policy, *, lease_s: float, most_waiting: int, last_s: float) -> None:
         self.link = CutLink(redis_client(field.server.url), timeout_s=PATIENCE_S)
+
+        async def verify() -> None:
+            if field.lost is not None:
+                raise StoreUnfit(str(field.lost), state=field.lost.state)
+
         self.store = RedisQuotaStore(
             self.link,
             clock=lambda: field.now,
             lease_s=lease_s,
             replicas=3,
             policy=policy,
+            verify=verify,
             most_waiting=most_waiting,
             store_clock=(lambda: field.now) if field.is_timed else None,
             last_s=last_s,
@@ -73,6 +80,8 @@ class Field:
         self.now = NOW
         self.is_timed = True
         """By `now`, and not by the clock of Redis."""
+        self.lost: StoreUnfit | None = None
+        """It has no identity."""
         self.gateways: list[Gateway] = []
 
     def gateway(
@@ -543,3 +552,45 @@ async def test_whatever_happens_the_books_balance(field: Field, policy: Policy, 
     slots = await reserve(gateways[0], "last", Charge(SLOTS, 0.0), usd(0.0))
     assert isinstance(slots, Granted)
     assert SLOTS.amount == slots.levels[0].remaining
+
+
+# ---- a store that lost its data
+
+
+async def test_without_its_data_a_store_counts_as_away(field: Field) -> None:
+    """Nothing is counted in it, and nobody is told what was used of it, until there is data again."""
+    field.lost = lost()
+    gateway = field.gateway(OPEN)
+    gateway.store.doubt(field.lost)
+
+    assert isinstance(await reserve(gateway, "r-1", tokens(10.0)), Granted)
+    settle(gateway, "r-1", tokens(5.0))
+    for question in (gateway.store.spent("blue", [tokens(0.0)]), gateway.store.give("blue", [tokens(1.0)])):
+        with pytest.raises(StoreUnfit, match="lost its data"):
+            await question
+    with field.client() as client:
+        assert [] == client.keys("*")
+
+    field.lost = None
+    await gateway.degraded(is_so=False)
+    await gateway.sent()
+    assert 5.0 == field.used(DAY)
+    assert ["r-1"] == await field.booked()
+
+
+async def test_a_closed_limit_is_closed_without_data(field: Field) -> None:
+    field.lost = lost()
+    gateway = field.gateway(CLOSED)
+    gateway.store.doubt(field.lost)
+
+    with pytest.raises(StoreAway):
+        await reserve(gateway, "r-1", tokens(10.0))
+
+
+async def test_a_store_of_another_identity_has_its_data(field: Field) -> None:
+    """It was initialized, or is another one: limits are counted in it."""
+    gateway = field.gateway(CLOSED)
+    gateway.store.doubt(replaced())
+
+    assert not gateway.store.is_degraded
+    assert isinstance(await reserve(gateway, "r-1", tokens(10.0)), Granted)
