@@ -4,15 +4,17 @@
 2. An added worker that cannot be in use does no harm to the others. It stays in the store and says why.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
+from msgspec import structs
 from pydantic import ValidationError
 
 from gateway.discovery.source import Source, SourceKind
 from gateway.errors import Conflict, GatewayError, UnknownModel, UnknownWorker
-from gateway.settings import Settings, SettingsError, WorkerSettings, with_found
+from gateway.settings import Settings, WorkerSettings, with_found
 from gateway.settings.rules import endpoint
 from gateway.teams.added_worker import AddedWorker
 from gateway.teams.outcome import check_new
@@ -79,25 +81,29 @@ class Admission:
 def admission(known: KnownWorkers, added: Iterable[AddedWorker]) -> Admission:
     """Return the settings of *known* with the workers that were found, and as many of those *added* as can be in use.
 
+    Of two that contradict each other the earlier one is in use. O(workers).
+
     Raises:
         SettingsError: what is listed and what was found contradict each other.
     """
     whole = with_found(known.settings, known.found_by_model())
-    taken = {model.name: {endpoint(worker.url) for worker in model.workers} for model in whole.models}
+    taken = _Taken(whole)
+    more: dict[str, list[WorkerSettings]] = {}
     left_out: dict[str, LeftOut] = {}
-    wanted: list[tuple[AddedWorker, WorkerSettings]] = []
     for each in sorted(added, key=lambda worker: (worker.created_at, worker.name)):
         worker = _settings_of(each)
         if worker is None:
             left_out[each.name] = LeftOut("not_valid", "its address or id is not valid")
-        elif each.model not in taken:
-            left_out[each.name] = LeftOut("model_not_configured", f"the model {each.model!r} is not configured")
-        elif endpoint(worker.url) in taken[each.model]:
-            text = "the settings list a worker at its address, or discovery finds one"
-            left_out[each.name] = LeftOut("listed_elsewhere", text)
+        elif (why := taken.refusal(each)) is not None:
+            left_out[each.name] = why
         else:
-            wanted.append((each, worker))
-    return Admission(_with_most(whole, wanted, left_out), left_out)
+            taken.take(each)
+            more.setdefault(each.model, []).append(worker)
+    models = [
+        model.model_copy(update={"workers": (*model.workers, *more[model.name])}) if model.name in more else model
+        for model in whole.models
+    ]
+    return Admission(whole.model_copy(update={"models": tuple(models)}), left_out)
 
 
 def check_addition(known: KnownWorkers, added: Mapping[str, AddedWorker], worker: AddedWorker) -> None:
@@ -111,18 +117,16 @@ def check_addition(known: KnownWorkers, added: Mapping[str, AddedWorker], worker
         raise UnknownModel(
             f"The model {worker.model[:100]!r} is not configured; aliases do not count here", param="model"
         )
-    address = endpoint(worker.url)
+    address = worker.address
     origin = known.origin(worker.model, lambda other: endpoint(other.url) == address)
     if origin is not None:
         text = f"The model {worker.model!r} has a worker at that address already, which {_where(origin)}"
         raise Conflict(text, param="url")
     check_new(worker, added)
-    left_out: dict[str, LeftOut] = {}
-    _with_most(
-        admission(known, added.values()).settings, [(worker, WorkerSettings(url=worker.url, id=worker.id))], left_out
-    )
-    if left_out:
-        raise Conflict(f"The worker cannot be added: {left_out[worker.name].reason}", param="id")
+    last = structs.replace(worker, created_at=inf)
+    why = admission(known, [*added.values(), last]).left_out.get(worker.name)
+    if why is not None:
+        raise Conflict(f"The worker cannot be added: {why.reason}", param="id")
 
 
 def not_removable(known: KnownWorkers, model: str, worker_id: str) -> GatewayError:
@@ -142,32 +146,43 @@ def _where(origin: Origin) -> str:
     return f"was found by models[].{origin}"
 
 
+class _Taken:
+    """Ids and addresses that the workers of *settings* have, by the rules of `with_found`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._by_id: dict[str, str] = {}
+        """Addresses: an id stands for one in all models."""
+        self._ids: dict[str, set[str]] = {}
+        self._addresses: dict[str, set[str]] = {}
+        for model in settings.models:
+            found = {worker.id: endpoint(worker.url) for worker in model.workers}
+            self._by_id |= found
+            self._ids[model.name], self._addresses[model.name] = set(found), set(found.values())
+
+    def refusal(self, worker: AddedWorker) -> LeftOut | None:
+        """Return why *worker* cannot be in use beside those that are here; None: it can."""
+        if worker.model not in self._ids:
+            return LeftOut("model_not_configured", f"the model {worker.model!r} is not configured")
+        address = worker.address
+        if address in self._addresses[worker.model]:
+            return LeftOut("listed_elsewhere", "the settings list a worker at its address, or discovery finds one")
+        if worker.id in self._ids[worker.model] or self._by_id.get(worker.id, address) != address:
+            return LeftOut("id_taken", f"the id {worker.id!r} is that of another worker")
+        return None
+
+    def take(self, worker: AddedWorker) -> None:
+        """Have *worker* among them, which `refusal` lets in."""
+        address = worker.address
+        self._by_id[worker.id] = address
+        self._ids[worker.model].add(worker.id)
+        self._addresses[worker.model].add(address)
+
+
 def _settings_of(worker: AddedWorker) -> WorkerSettings | None:
     """Return *worker* as if it were listed; None: another version of the gateway wrote it, by other rules."""
+    if "#" in worker.id:  # so are those called who share an address
+        return None
     try:
         return WorkerSettings(url=worker.url, id=worker.id)
     except ValidationError:
         return None
-
-
-def _with_most(
-    settings: Settings, workers: Sequence[tuple[AddedWorker, WorkerSettings]], left_out: dict[str, LeftOut]
-) -> Settings:
-    """Return *settings* with all of *workers* but those whose id is another's, which are put into *left_out*.
-
-    The earlier one wins. For each that is left out it takes log2(len(workers)) attempts.
-    """
-    if not workers:
-        return settings
-    by_model: dict[str, list[WorkerSettings]] = {}
-    for added, worker in workers:
-        by_model.setdefault(added.model, []).append(worker)
-    try:
-        return with_found(settings, by_model)
-    except SettingsError:
-        if len(workers) == 1:
-            ((added, _),) = workers
-            left_out[added.name] = LeftOut("id_taken", f"the id {added.id!r} is that of another worker")
-            return settings
-    middle = len(workers) // 2
-    return _with_most(_with_most(settings, workers[:middle], left_out), workers[middle:], left_out)

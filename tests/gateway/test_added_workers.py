@@ -1,11 +1,13 @@
 """Which added workers can be in use beside all others."""
 
+import random
+
 import pytest
 
 from gateway.added_workers import KnownWorkers, admission, check_addition, not_removable
 from gateway.discovery.source import sources_of
 from gateway.errors import Conflict, GatewayError, UnknownModel, UnknownWorker
-from gateway.settings import WorkerSettings, build
+from gateway.settings import WorkerSettings, build, with_found
 from gateway.teams.added_worker import AddedWorker
 
 SETTINGS = build(
@@ -52,6 +54,7 @@ def test_added_workers_are_behind_those_that_are_listed_and_found() -> None:
         (AddedWorker("tiny", "http://d:1", "c"), "id_taken"),
         (AddedWorker("tiny", "http://d:1/v1", "d"), "not_valid"),
         (AddedWorker("tiny", "http://d:99999", "d"), "not_valid"),
+        (AddedWorker("tiny", "http://d:1", "c#0"), "not_valid"),
     ],
 )
 def test_one_that_cannot_be_in_use_is_left_out_alone(added: AddedWorker, state: str) -> None:
@@ -59,6 +62,23 @@ def test_one_that_cannot_be_in_use_is_left_out_alone(added: AddedWorker, state: 
 
     assert {added.name: state} == states(*good, added)
     assert {"tiny": ["a", "b", "g0", "g1", "g2", "g3", "g4"], "big": ["c"]} == in_use(*good, added)
+
+
+def test_those_in_use_keep_to_the_rules_of_the_settings() -> None:
+    """Random workers of few ids and addresses: `with_found` would say if two contradicted each other."""
+    rng = random.Random(3)
+    for _ in range(200):
+        added = by_name(
+            *(
+                AddedWorker(rng.choice(["tiny", "big"]), f"http://{rng.choice('abcdefg')}:1", rng.choice("abcdefg"), n)
+                for n in range(8)
+            )
+        )
+        outcome = admission(KNOWN, added.values())
+        placed = sum(len(model.workers) for model in outcome.settings.models)
+
+        assert outcome.settings == with_found(outcome.settings, {})
+        assert 3 + len(added) == len(outcome.left_out) + placed
 
 
 def test_of_two_with_one_id_the_earlier_one_is_in_use() -> None:
