@@ -54,16 +54,14 @@ def outcome_of(change: Change, snapshot: Snapshot) -> Outcome:
             if not is_team_declared and key.team not in snapshot.teams:
                 raise UnknownEntity(f"There is no team {key.team!r}", param="team")
             return _outcome(snapshot, {}, {key.id: key})
-        case DeleteTeam(name, with_keys):
-            if name not in snapshot.teams:
-                raise UnknownEntity(f"There is no team {name!r}")
+        case DeleteTeam(name, with_keys, former):
+            _check_deleted("team", name, former, snapshot.teams.get(name))
             keys = [key.id for key in snapshot.keys.values() if key.team == name]
             if keys and not with_keys:
                 raise Conflict(f"The team {name!r} has {len(keys)} keys: delete them first, or with it")
             return _outcome(snapshot, {name: None}, dict.fromkeys(keys))
-        case DeleteKey(key_id):
-            if key_id not in snapshot.keys:
-                raise UnknownEntity(f"There is no key {key_id!r}")
+        case DeleteKey(key_id, former):
+            _check_deleted("key", key_id, former, snapshot.keys.get(key_id))
             return _outcome(snapshot, {}, {key_id: None})
         case PutWorker(worker):
             check_new(worker, snapshot.workers)
@@ -72,6 +70,13 @@ def outcome_of(change: Change, snapshot: Snapshot) -> Outcome:
             return _outcome(snapshot, {}, {}, {_present(model, worker_id, snapshot.workers): None})
         case _:
             assert_never(change)
+
+
+def _check_deleted(kind: str, name: str, former: Team | Key | None, present: Team | Key | None) -> None:
+    if present is None:
+        raise UnknownEntity(f"There is no {kind} {name!r}")
+    if former is not None:
+        _check_former(kind, name, former, present)
 
 
 def _check_former(kind: str, name: str, former: Team | Key | None, present: Team | Key | None) -> None:

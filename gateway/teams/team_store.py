@@ -39,6 +39,8 @@ class DeleteTeam:
     name: str
     with_keys: bool = False
     """Its keys too; otherwise it must have none."""
+    former: Team | None = None
+    """What the store must have at that moment; None: whatever it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,11 @@ class PutKey:
 
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
-    """Whatever it has become meanwhile: a revocation must not fail because somebody changed a limit."""
-
     id: str
+    former: Key | None = None
+    """What the store must have at that moment; None: whatever it has become meanwhile, as a revocation must not fail
+    because somebody changed a limit.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,25 @@ async def test_deletions_take_what_is_there(opened: Open) -> None:
         assert Snapshot(6, {}, {}) == await one.load()
 
 
+async def test_deletions_of_what_was_read_take_nothing_else(opened: Open) -> None:
+    """What was changed in between stays, and what is refused is not logged."""
+    heavy, other_ci = Team("blue", weight=2.0), Key("ci", "blue", "f" * 64)
+    async with opened() as one, opened() as other:
+        await put(one, BLUE, CI)
+        await other.load()
+        await one.write(PutTeam(heavy, BLUE), entry("one"))
+        await one.write(PutKey(other_ci, CI), entry("one"))
+        for change in (DeleteKey("ci", CI), DeleteTeam("blue", with_keys=True, former=BLUE)):
+            with pytest.raises(Conflict):
+                await other.write(change, entry("other"))
+        assert ({"blue": heavy}, {"ci": other_ci}) == ((left := await other.load()).teams, left.keys)
+        assert ["one", "one", "put", "put"] == await logged(other)
+
+        await other.write(DeleteKey("ci", other_ci), entry("other"))
+        await other.write(DeleteTeam("blue", former=heavy), entry("other"))
+        assert ({}, {}) == ((left := await one.load()).teams, left.keys)
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

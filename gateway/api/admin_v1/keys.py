@@ -178,10 +178,13 @@ async def rotate_key(
     dependencies=[Depends(needs("owner"))],
 )
 async def delete_key(key_id: str, who: Who, parts: PartsOfApp, if_match: IfMatch = None) -> Response:
-    key = await parts.entities.key(key_id, to_change=True)
-    check_match(if_match, key)
-    entry = parts.audit(who, "delete", "key", key_id, team=key.team, before=_shown(parts, key))
-    await parts.entities.write(DeleteKey(key_id), entry)
+    async def delete() -> None:
+        key = await parts.entities.key(key_id, to_change=True)
+        check_match(if_match, key)
+        entry = parts.audit(who, "delete", "key", key_id, team=key.team, before=_shown(parts, key))
+        await parts.entities.write(DeleteKey(key_id, former=None if if_match is None else key), entry)
+
+    await (delete() if if_match is None else retried(delete))
     return Response(status_code=204)
 
 

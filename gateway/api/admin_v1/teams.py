@@ -146,11 +146,15 @@ async def change_team(
 async def delete_team(
     name: str, who: Who, parts: PartsOfApp, how: Annotated[Deletion, Query()], if_match: IfMatch = None
 ) -> Response:
-    team = await parts.entities.team(name, to_change=True)
-    check_match(if_match, team)
-    keys = [key.id for key in parts.entities.directory.keys.values() if key.team == name]
-    entry = parts.audit(who, "delete", "team", name, team=name, before=_shown(team) | {"keys": keys})
-    await parts.entities.write(DeleteTeam(name, with_keys=how.cascade), entry)
+    async def delete() -> None:
+        team = await parts.entities.team(name, to_change=True)
+        check_match(if_match, team)
+        keys = [key.id for key in parts.entities.directory.keys.values() if key.team == name]
+        entry = parts.audit(who, "delete", "team", name, team=name, before=_shown(team) | {"keys": keys})
+        former = None if if_match is None else team
+        await parts.entities.write(DeleteTeam(name, with_keys=how.cascade, former=former), entry)
+
+    await (delete() if if_match is None else retried(delete))
     return Response(status_code=204)
 
 

@@ -77,6 +77,16 @@ def test_a_change_comes_to_rows_and_another_snapshot(change: Change, outcome: Ou
         (DeleteTeam("green"), UnknownEntity, "There is no team 'green'"),
         (DeleteTeam("blue"), Conflict, "The team 'blue' has 2 keys: delete them first, or with it"),
         (DeleteKey("x"), UnknownEntity, "There is no key 'x'"),
+        (
+            DeleteTeam("blue", with_keys=True, former=HEAVY),
+            Conflict,
+            "The team 'blue' has been changed by somebody else meanwhile: look at it again",
+        ),
+        (
+            DeleteKey("ci", BLOCKED),
+            Conflict,
+            "The key 'ci' has been changed by somebody else meanwhile: look at it again",
+        ),
     ],
 )
 def test_a_change_that_cannot_be_is_refused(change: Change, error: type[GatewayError], message: str) -> None:

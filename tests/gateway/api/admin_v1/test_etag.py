@@ -1,11 +1,21 @@
 """Entity tags of teams and keys."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from gateway.api.admin_v1.sqlite_claims import SqliteClaims
+from gateway.ledger import sqlite_usage
+from gateway.ledger.audit import AuditEntry
+from gateway.ledger.sqlite_usage import SqliteUsage
+from gateway.storage.sqlite_file import SqliteFile
+from gateway.teams.sqlite_teams import SqliteTeamStore
+from gateway.teams.team_store import Change, PutKey, PutTeam, Snapshot
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault
+from tests.gateway.examples import Clock
 
 
 @pytest.fixture
@@ -61,6 +71,45 @@ async def test_a_key_is_deleted_as_it_was_read(blue: Administration) -> None:
 
     assert 412 == (await blue.ask("DELETE", "/keys/ci", if_match=before)).status_code
     assert 204 == (await blue.ask("DELETE", "/keys/ci", if_match=await tag(blue, "/keys/ci"))).status_code
+
+
+class Overtaken(SqliteTeamStore):
+    """Somebody else is faster, once: *meanwhile* is written just before the next change."""
+
+    meanwhile: Change | None = None
+
+    async def write(self, change: Change, audit: AuditEntry) -> Snapshot:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await super().write(meanwhile, audit)
+        return await super().write(change, audit)
+
+
+@pytest.mark.parametrize("path", ["/keys/ci", "/teams/blue?cascade=true"])
+@pytest.mark.parametrize(("tags", "status"), [("read", 412), ("*", 204), (None, 204)])
+async def test_nothing_is_deleted_that_was_changed_after_it_was_compared(
+    path: str, tags: str | None, status: int
+) -> None:
+    """Between the look at the tag and the deletion."""
+    file = SqliteFile(Path(":memory:"))
+    await file.run(sqlite_usage.create)
+    store = Overtaken(file)
+    try:
+        async with administration(stores=(store, SqliteUsage(file), SqliteClaims(file, wall_clock=Clock()))) as admin:
+            await admin.make("teams", name="blue")
+            await admin.make("keys", team="blue", id="ci")
+            headers = {} if tags is None else {"if_match": await tag(admin, path) if tags == "read" else tags}
+            seen = await store.load()
+            team, key = seen.teams["blue"], seen.keys["ci"]
+            heavy_key, heavy_team = structs.replace(key, weight=3.0), structs.replace(team, weight=3.0)
+            store.meanwhile = PutKey(heavy_key, key) if path == "/keys/ci" else PutTeam(heavy_team, team)
+            deleted = await admin.ask("DELETE", path, None, **headers)
+            left = await store.load()
+    finally:
+        await file.aclose()
+
+    assert status == deleted.status_code
+    assert (status == 412) == ("ci" in left.keys)
 
 
 async def test_any_tag_is_of_what_is_there(blue: Administration) -> None:
