@@ -1,6 +1,9 @@
-"""What holds for all tests: which of them `make e2e` runs, and how many examples property tests try."""
+"""What holds for all tests: which of them `make e2e` runs, which may start processes, how many examples are tried."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +14,8 @@ __all__ = ["durable_redis_server", "redis_server", "redis_servers"]
 
 E2E = tuple(Path(__file__).parent / folder for folder in ("e2e", "security"))
 """Folders in which every test is one of `make e2e`, as if it were marked so."""
+COMMANDS = frozenset({"git", "openssl", "uname"})
+"""Commands that every test may run: they end at once, and nothing is asked of them meanwhile."""
 
 # Property tests take the time they need, and try the same examples on every run: `make fuzz` is where luck may decide.
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -23,3 +28,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in E2E):
             item.add_marker(pytest.mark.e2e)
+
+
+class ProcessGuard:
+    """Fails a test that starts a process and is not marked for it: `make test` has to pass on busy machines."""
+
+    def __init__(self) -> None:
+        self._test: str | None = None
+        """That is running, and must not start any; None: it may, or none is running."""
+        sys.addaudithook(self._heard)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        marked = any(item.get_closest_marker(name) for name in ("e2e", "redis"))
+        self._test = None if marked or _has_own_target(item) else item.nodeid
+        try:
+            return (yield)
+        finally:
+            self._test = None
+
+    def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._test is None or event not in {"subprocess.Popen", "os.fork", "os.posix_spawn"}:
+            return
+        program = Path(str(arguments[0])).name if arguments else "a fork"
+        if program not in COMMANDS:
+            pytest.fail(f"{self._test} starts a process ({program}): mark it e2e")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(ProcessGuard())
+
+
+def _has_own_target(item: pytest.Item) -> bool:
+    """It stands in a folder that plain `pytest` leaves out."""
+    folders = item.config.getini("norecursedirs")
+    return any(item.path.is_relative_to(item.config.rootpath / folder) for folder in folders)

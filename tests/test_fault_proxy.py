@@ -167,6 +167,7 @@ async def test_a_held_connection_does_not_end(proxy: FaultProxy, connect: Connec
     assert b"" == await asyncio.wait_for(connection[0].read(-1), 10)
 
 
+@pytest.mark.e2e
 async def test_a_slow_drip(proxy: FaultProxy, connect: Connect) -> None:
     """Each piece takes a delay each way: ten of one byte cannot come sooner than ten delays."""
     loop = asyncio.get_running_loop()

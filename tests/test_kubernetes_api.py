@@ -39,6 +39,7 @@ async def said(api: KubernetesApi, folder: Path, *arguments: str) -> str:
 
 
 @with_kubectl
+@pytest.mark.e2e
 async def test_kubectl_lists_it(api: KubernetesApi, tmp_path: Path) -> None:
     """By kind, by label, page by page, and one object by its name."""
     api.put(a_slice("vllm-2"))
@@ -53,6 +54,7 @@ async def test_kubectl_lists_it(api: KubernetesApi, tmp_path: Path) -> None:
 
 
 @with_kubectl
+@pytest.mark.e2e
 async def test_kubectl_watches_it(api: KubernetesApi, tmp_path: Path) -> None:
     """What is there, then each change as it comes."""
     process = await kubectl(

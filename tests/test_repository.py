@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,3 +179,9 @@ def test_every_module_is_on_the_map_of_its_package(package: str) -> None:
     folders = {f"{path.name}/" for path in entries if path.is_dir()}
 
     assert set() == (inside | folders) - set(paths_in(f"{package}/README.md"))
+
+
+def test_a_test_that_starts_a_process_has_to_be_marked() -> None:
+    """`make test` runs none that does: tests/conftest.py fails it."""
+    with pytest.raises(pytest.fail.Exception, match="mark it e2e"):
+        subprocess.run([sys.executable, "-c", ""], check=True)

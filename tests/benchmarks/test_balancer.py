@@ -21,6 +21,7 @@ def test_gateways_take_turns_and_are_asked_how_they_are() -> None:
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+@pytest.mark.e2e
 def test_a_redis_is_fresh_and_answers() -> None:
     """On a port of its own, which nobody else has."""
     with Processes() as processes:
@@ -31,6 +32,7 @@ def test_a_redis_is_fresh_and_answers() -> None:
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+@pytest.mark.e2e
 def test_a_redis_that_is_kept_comes_back_as_it_was() -> None:
     """At the same address, with what it had acknowledged before it was killed."""
     with Processes() as processes:
@@ -46,6 +48,7 @@ def test_a_redis_that_is_kept_comes_back_as_it_was() -> None:
 
 
 @pytest.mark.skipif(shutil.which("haproxy", path=balancer.HAPROXY_PLACES) is None, reason="haproxy is not installed")
+@pytest.mark.e2e
 def test_a_balancer_without_gateways_says_so() -> None:
     """It listens, and answers 503 where nobody does."""
     with Processes() as processes:

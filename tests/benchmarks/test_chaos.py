@@ -78,6 +78,7 @@ def test_percentiles() -> None:
 
 
 @pytest.mark.timeout(240)  # a dozen processes begin, one after the other where the machine is busy
+@pytest.mark.e2e
 def test_some_seconds_of_chaos() -> None:
     """With one worker that can be spared: no answer is wrong."""
     arguments = ["--minutes", "0.04", "--calm-s", "0.3", "--clients", "4", "--client-processes", "1"]

@@ -163,6 +163,7 @@ def test_all_are_taken_down_together_once_all_are_well() -> None:
     assert not any(worker.is_hurt for worker in operator.workers)
 
 
+@pytest.mark.e2e
 async def test_a_worker_that_is_hurt_in_earnest() -> None:
     """A stream stands still, or breaks off; afterwards it answers at the same address."""
     with Processes() as processes:

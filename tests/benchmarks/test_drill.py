@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from benchmarks.chaos_clients import RIGHT, Record, Verdict
 from benchmarks.drill import STEPS, Seen, is_cut, parse_arguments, sorted_by_step, start_clients, tell
 from benchmarks.processes import Processes
@@ -48,6 +50,7 @@ def test_times_are_those_of_right_answers() -> None:
     assert (2, 1, 0.2, 0.3) == (seen.answers, seen.failed, seen.ttft_p50_s, seen.longest_pause_s)
 
 
+@pytest.mark.e2e
 def test_no_two_clients_ask_the_same() -> None:
     """Those of both processes have numbers of their own, and the key."""
     with Processes() as processes:

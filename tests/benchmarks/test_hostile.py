@@ -1,5 +1,7 @@
 from collections import Counter
 
+import pytest
+
 from benchmarks.hostile import Case, Delays, beside, parse_arguments, tell
 from benchmarks.report import Circumstances, Report
 from benchmarks.stub_worker import Pace, serve, write_script
@@ -21,6 +23,7 @@ def test_the_bars_are_those_of_the_worst() -> None:
     assert "2 x 200, 5 x 400" in report.markdown()
 
 
+@pytest.mark.e2e
 async def test_the_time_between_events_is_that_of_the_worker() -> None:
     """It waits before each event."""
     async with await serve(write_script("calm"), pace=Pace(event_s=0.01)) as server:

@@ -228,6 +228,7 @@ def demo() -> Iterator[tuple[str, str]]:
             yield lines[-1].split()[1], found[0]
 
 
+@pytest.mark.e2e
 def test_a_run_against_the_demo(demo: tuple[str, str], tmp_path: Path) -> None:
     """Two users of team `good` are answered, one of team `bad` is refused; no key is told."""
     url, key = demo
@@ -249,6 +250,7 @@ def test_a_run_against_the_demo(demo: tuple[str, str], tmp_path: Path) -> None:
     assert all(secret not in done.stdout + done.stderr + failures for secret in (key, "wrong-key"))
 
 
+@pytest.mark.e2e
 def test_what_is_wrong_is_said_before_anybody_asks() -> None:
     """With a status that is no success."""
     done = locust("--host", "http://127.0.0.1:1", "-t", "1s", "--trace", "/does/not/exist")

@@ -51,6 +51,7 @@ def report() -> Report:
     return Report("many_streams", "Streams", Circumstances.observe(seed=1, packages=()))
 
 
+@pytest.mark.e2e
 async def test_streams_are_watched_while_all_are_open() -> None:
     """All come whole, and their events took some time, but no longer than the watching."""
     async with serving(events=8, interval_s=0.05) as url:
@@ -61,6 +62,7 @@ async def test_streams_are_watched_while_all_are_open() -> None:
     assert 0 < seen.p50_ms <= seen.p99_ms <= seen.p999_ms <= seen.longest_ms < 10_000
 
 
+@pytest.mark.e2e
 async def test_a_stream_with_an_event_too_few_has_failed() -> None:
     """Each of them."""
     async with serving(events=8, interval_s=0.05) as url:
@@ -69,6 +71,7 @@ async def test_a_stream_with_an_event_too_few_has_failed() -> None:
     assert 5 == seen.failed
 
 
+@pytest.mark.e2e
 async def test_a_stream_that_is_refused_has_failed() -> None:
     """The others are watched all the same."""
     refused = b"GET /nowhere HTTP/1.1\r\n\r\n"

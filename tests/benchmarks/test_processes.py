@@ -16,6 +16,8 @@ from benchmarks.processes import (
 )
 from gateway.settings import Settings
 
+pytestmark = pytest.mark.e2e
+
 SLEEPS = [sys.executable, "-c", "import time; print('ready: http://127.0.0.1:9', flush=True); time.sleep(60)"]
 HAS_A_WORKER = """
 import os, time

@@ -141,6 +141,7 @@ async def test_pages_are_answered(url: str, path: str, status: int) -> None:
         assert status == (await client.get(url + path)).status_code
 
 
+@pytest.mark.e2e
 async def test_a_pace_delays_the_first_byte() -> None:
     """A paced worker answers no sooner than it was told to."""
     server = await serve(write_script("tiny"), pace=Pace(first_byte_s=0.05))
@@ -155,6 +156,7 @@ async def test_a_pace_delays_the_first_byte() -> None:
     assert took_s >= 0.045
 
 
+@pytest.mark.e2e
 def test_the_command_says_where_it_is_ready() -> None:
     """Started as a program on any free port, under uvloop, it serves."""
     with Processes() as processes:
@@ -208,6 +210,7 @@ async def test_it_counts_what_it_was_asked_for_until_it_is_broken_and_after(url:
     assert {"served": 2} == served.json()
 
 
+@pytest.mark.e2e
 async def test_with_one_slot_requests_are_answered_one_after_the_other() -> None:
     """Three at once take three times as long as one, and come in their order."""
     server = await serve(write_script("tiny"), pace=Pace(first_byte_s=0.02, slots=1))
@@ -227,6 +230,7 @@ async def test_with_one_slot_requests_are_answered_one_after_the_other() -> None
     assert [True] * 3 == [took >= 0.019 * (place + 1) for place, took in enumerate(took_s)]
 
 
+@pytest.mark.e2e
 def test_one_process_can_be_several_workers() -> None:
     """Each with a port and a count of its own."""
     with Processes() as processes:

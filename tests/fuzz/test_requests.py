@@ -24,6 +24,8 @@ from tests.fuzz.bodies import (
 )
 from tests.fuzz.target import MARKER, Answer, Target, target
 
+pytestmark = pytest.mark.e2e
+
 unhurried = settings(deadline=None)
 KEYS = [
     (b"authorization", b"Bearer sk-" + MARKER.encode()),

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tests.fuzz.bodies import PROMPT, damaged
 from tests.fuzz.target import MARKER, Target, target
 
+pytestmark = pytest.mark.e2e
+
 unhurried = settings(deadline=None)
 THINKING_S = 0.05
 """What is complete is mostly answered within this; after it the caller says that nothing more will come."""

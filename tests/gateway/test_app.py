@@ -197,7 +197,7 @@ async def test_probes_stand_alone_for_a_port_of_their_own(nobody: str) -> None:
 
 async def test_it_serves_without_workers(nobody: str) -> None:
     """The start waits for nobody: 503 with retry-after until somebody is there, and the reason at /readyz."""
-    gateway = a_gateway(nobody)
+    gateway = a_gateway(nobody, retry={"wait_s": 0})
     async with running(gateway):
         ready, asked = await get(gateway, "/readyz"), await ask(gateway)
 

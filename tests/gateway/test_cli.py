@@ -105,6 +105,7 @@ class TestDemo:
 
 
 class TestSimulate:
+    @pytest.mark.e2e
     def test_a_worker_serves_until_its_parent_is_gone(self) -> None:
         """It says its address, answers, and ends when its standard input does; `python -m gateway` is `warmgate`."""
         command = [sys.executable, "-m", "gateway", "simulate", "--port", "0", "--model", "mini", "--exit-with-parent"]
@@ -175,6 +176,7 @@ class TestSimulate:
 
         assert ("", f"Cannot listen on 127.0.0.1 port {port}: Address already in use.\n") == capsys.readouterr()
 
+    @pytest.mark.e2e
     def test_events_are_published_as_it_is_told(self) -> None:
         """Every flag arrives; the worker says where, and what it had to say can be asked for."""
         command = [sys.executable, "-m", "gateway", "simulate", "--port", "0", "--lora-module", "poet"]
@@ -207,6 +209,7 @@ class TestSimulate:
         assert 1 == main(["simulate", "--write-tokenizer", str(tmp_path / "file")])
         assert ("", f"Cannot write to {tmp_path / 'file'}: File exists.\n") == capsys.readouterr()
 
+    @pytest.mark.e2e
     def test_a_worker_speaks_the_dialect_that_it_is_told(self) -> None:
         """SGLang has a path that the others have not."""
         command = [sys.executable, "-m", "gateway", "simulate", "--port", "0", "--dialect", "sglang"]

@@ -71,6 +71,7 @@ def all_end(pids: list[int], timeout_s: float) -> bool:
 
 
 @pytest.mark.parametrize(("manner", "stop"), [("simulates", signal.SIGINT), ("lingers", signal.SIGTERM)])
+@pytest.mark.e2e
 def test_it_is_ready_with_its_workers_and_stops_them_all(manner: str, stop: signal.Signals) -> None:
     """One line begins with ``ready:``; the settings hold the workers' addresses; a stop leaves nothing behind."""
     with started(manner) as process:
@@ -87,6 +88,7 @@ def test_it_is_ready_with_its_workers_and_stops_them_all(manner: str, stop: sign
     assert not any(runs(pid) for pid in workers.values())
 
 
+@pytest.mark.e2e
 def test_workers_do_not_outlive_a_demo_that_was_killed() -> None:
     """Their standard input ends with it, and they with that: even one that heeds no signal."""
     with started("lingers") as process:
@@ -96,6 +98,7 @@ def test_workers_do_not_outlive_a_demo_that_was_killed() -> None:
         assert all_end(list(workers.values()), timeout_s=20)
 
 
+@pytest.mark.e2e
 def test_a_worker_that_fails_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     """With a sentence, and before it was ever ready."""
     with pytest.raises(ServerError, match=r"^A simulated worker ended while it started; its error is above\.$"):

@@ -114,6 +114,7 @@ async def test_a_worker_is_up_once_it_was_checked() -> None:
         assert ["a"] == await there.check()
 
 
+@pytest.mark.e2e
 async def test_a_round_takes_no_longer_than_its_timeouts() -> None:
     """A worker that hangs is dead; of one that is not known yet it is also asked what it is."""
     async with (
@@ -158,6 +159,7 @@ async def test_an_ill_worker_delays_nobody_else(path: str, ill: Answer) -> None:
             assert 1 == there.engines[A].times(path)
 
 
+@pytest.mark.e2e
 async def test_workers_are_not_asked_all_at_once() -> None:
     """Each begins at a moment of its own within the interval, and they do not fall into step."""
     workers = [WorkerId(letter) for letter in "abcdefgh"]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.samples import Sample
 
@@ -45,6 +46,7 @@ async def test_lateness_is_what_a_look_took_beyond_its_time() -> None:
     assert (2.0, 3.0) == (seen["_bucket", "1.0"], seen["_bucket", "2.5"])
 
 
+@pytest.mark.e2e
 async def test_the_loop_can_be_held_and_is_found_late() -> None:
     """By a callback that looks at the clock until some time has passed."""
     loop = asyncio.get_running_loop()

@@ -20,6 +20,7 @@ def test_every_peer_is_pinned() -> None:
     assert all("==" in requirement for peer in PEERS.values() for requirement in peer.pins)
 
 
+@pytest.mark.e2e
 def test_an_environment_that_is_as_asked_for_is_left_alone(tmp_path: Path) -> None:
     """The second call costs nothing."""
     peer = an_environment(tmp_path / "nobody", pip=0)
@@ -31,6 +32,7 @@ def test_an_environment_that_is_as_asked_for_is_left_alone(tmp_path: Path) -> No
     assert "*\n" == (peer.directory / ".gitignore").read_text()
 
 
+@pytest.mark.e2e
 def test_other_requirements_are_installed_anew(tmp_path: Path) -> None:
     """A new pin takes effect where an old one is installed."""
     peer = an_environment(tmp_path / "nobody", pip=0)
@@ -40,6 +42,7 @@ def test_other_requirements_are_installed_anew(tmp_path: Path) -> None:
     assert "ran\nran\n" == (peer.directory / "ran").read_text()
 
 
+@pytest.mark.e2e
 def test_what_could_not_be_installed_is_named(tmp_path: Path) -> None:
     """And it is tried again the next time."""
     peer = an_environment(tmp_path / "nobody", pip=1)
@@ -56,6 +59,7 @@ def test_only_known_peers_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -
     assert "dynamo" in capsys.readouterr().err
 
 
+@pytest.mark.e2e
 def test_what_is_needed_whole_is_installed_with_all_that_it_requires(tmp_path: Path) -> None:
     """Before the rest, which is installed alone; both are remembered."""
     alone, whole = ("nothing==1.0",), ("everything==2.0",)

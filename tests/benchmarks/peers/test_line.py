@@ -109,6 +109,7 @@ async def test_an_event_in_two_pieces_is_one() -> None:
         assert ("whole", 2) == (answer.end, answer.events)
 
 
+@pytest.mark.e2e
 async def test_who_does_not_answer_in_time_is_late() -> None:
     """The time counts from when the request was due."""
     server = await serve(write_script("tiny"), pace=Pace(first_byte_s=60.0))

@@ -53,6 +53,7 @@ def test_latencies_count_from_when_a_request_was_due_and_of_whole_answers_only()
     assert {"whole": 1, "status 503": 1} == ends(answers)
 
 
+@pytest.mark.e2e
 async def test_all_requests_are_sent_in_their_order_and_none_waits_for_an_answer() -> None:
     """A worker that takes a fifth of a second gets all ten within it."""
     server = await serve(write_script("tiny"), pace=Pace(first_byte_s=0.2))
@@ -74,6 +75,7 @@ async def test_all_requests_are_sent_in_their_order_and_none_waits_for_an_answer
     assert all((answer.due_s < first_end) for answer in answers)
 
 
+@pytest.mark.e2e
 def test_the_alarm_rings_at_its_time_and_not_before() -> None:
     """Under uvloop as well; a time that is over is no reason to wait."""
 

@@ -79,6 +79,7 @@ def test_litellm_asks_each_worker_by_the_api_that_it_has(tmp_path: Path) -> None
     assert {"tiny"} == {model["model_name"] for model in models}
 
 
+@pytest.mark.e2e
 def test_a_router_is_ready_when_it_takes_all_workers_for_healthy() -> None:
     """Its process answers before that."""
     answers = [{}, [], healthy(), healthy(True, False), healthy(True, True)]
@@ -91,11 +92,13 @@ def test_a_router_is_ready_when_it_takes_all_workers_for_healthy() -> None:
         assert child.stderr.parent == processes.directory
 
 
+@pytest.mark.e2e
 def test_a_router_that_ends_says_why() -> None:
     with Processes() as processes, pytest.raises(ChildFailedError, match="no good reason"):
         start_router(processes, Scripted([]), Path("/bin"), WORKERS, timeout_s=10.0)
 
 
+@pytest.mark.e2e
 def test_a_router_that_does_not_find_its_workers_is_given_up() -> None:
     with Processes() as processes, pytest.raises(ChildFailedError, match=r"not ready after 0\.5 s"):
         start_router(processes, Scripted([healthy(True, False)]), Path("/bin"), WORKERS, timeout_s=0.5)

@@ -45,6 +45,7 @@ def test_a_speed_can_be_borne_that_the_engines_can_follow(tmp_path: Path) -> Non
     assert 4.3 <= speed_of(job) <= 5.5
 
 
+@pytest.mark.e2e
 def test_figures_come_in_the_order_of_their_jobs(tmp_path: Path) -> None:
     """On one process or on two."""
     path = three(tmp_path)
@@ -55,6 +56,7 @@ def test_figures_come_in_the_order_of_their_jobs(tmp_path: Path) -> None:
     assert alone == figures_of(summary_of, jobs, processes=2)
 
 
+@pytest.mark.e2e
 def test_a_job_that_cannot_be_done_says_why(tmp_path: Path) -> None:
     """Also from another process."""
     job = a_job(three(tmp_path))

@@ -1,5 +1,7 @@
 import dataclasses
 
+import pytest
+
 from benchmarks.scenarios.contexts import Contexts
 from benchmarks.scenarios.conversations import Conversations
 from benchmarks.scenarios.trial import AtRate, Beginning, Bench, Case, Fleet, InFlight, Load, Trial, Users
@@ -44,6 +46,7 @@ def test_engines_may_batch_with_chunked_prefill() -> None:
     assert fifo.latency_mean_s != other.latency_mean_s
 
 
+@pytest.mark.e2e
 def test_outcomes_are_in_the_order_of_cases_strategies_and_seeds() -> None:
     """Also when processes share the work."""
     few = dataclasses.replace(CONTEXTS, requests=40)

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from textwrap import dedent
 
+import pytest
+
 from gateway.api.first_use import NOWHERE, used_once
 from gateway.server.asgi import Message, Receive, Send
 
@@ -42,6 +44,7 @@ async def test_an_application_is_asked_for_each_path_and_for_one_that_is_not_ser
     assert [("GET", "/healthz", b""), ("GET", NOWHERE, b"")] == asked
 
 
+@pytest.mark.e2e
 def test_after_the_start_no_probe_reads_sources() -> None:
     """In a process of its own: another test may have been the first."""
     ran = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, timeout=50, check=True)

@@ -57,6 +57,7 @@ def test_no_request_is_let_in_without_memory() -> None:
         bodies.share()
 
 
+@pytest.mark.e2e
 async def test_places_are_those_of_json_only() -> None:
     reader = BodyReader(max_values=10, max_cpu_s=30)
     bodies = Bodies(max_body_bytes=1, budget=BodyBudget(1), reader=reader)

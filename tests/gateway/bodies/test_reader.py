@@ -12,6 +12,8 @@ from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import GatewayError, InvalidField, MalformedBody
 from gateway.splice import members_of
 
+pytestmark = pytest.mark.e2e
+
 CHAT = ENDPOINTS["/v1/chat/completions"]
 LONG = b'{"user":"u","model":"tiny","n":2,"messages":[{"role":"user","content":"%b"}]}' % (b"x" * 300_000)
 

@@ -25,6 +25,7 @@ async def site(client: httpx.AsyncClient, url: str) -> tuple[list[str], list[Wor
     return [str(each["instance_id"]) for each in listed], streams
 
 
+@pytest.mark.e2e
 async def test_each_is_known_by_what_it_was_asked() -> None:
     """Also if somebody else asks meanwhile; a stream where nobody publishes is nobody's."""
     nowhere = WorkerEventsSettings(endpoint="tcp://127.0.0.1:1")
@@ -38,6 +39,7 @@ async def test_each_is_known_by_what_it_was_asked() -> None:
 
 
 @pytest.mark.parametrize("model", ["other", "tiny"])
+@pytest.mark.e2e
 async def test_whose_stream_tells_nothing_is_not_found(model: str) -> None:
     """The frontend does not know the model, or the stream is not among those that were named."""
     async with serving(OPTIONS) as url, httpx.AsyncClient(verify=False) as client:

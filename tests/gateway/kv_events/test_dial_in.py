@@ -19,6 +19,8 @@ from tests.gateway.kv_events.engines import DictFeed
 from tests.gateway.kv_events.examples import batch, stored, until
 from tests.gateway.kv_events.test_subscriber import HURRIED, Stumbles, holding, running
 
+pytestmark = pytest.mark.e2e
+
 
 class Hears:
     """Remembers what it is told."""

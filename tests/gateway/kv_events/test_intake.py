@@ -18,6 +18,8 @@ from tests.fakes.event_publisher import event_publisher
 from tests.gateway.kv_events.engines import DictFeed
 from tests.gateway.kv_events.examples import batch, stored, until
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture
 async def client() -> AsyncIterator[WorkerClient]:

@@ -12,6 +12,8 @@ from gateway.kv_events.sockets import Link, Replay, Subscription, replay, subscr
 from tests.fakes.event_publisher import event_publisher
 from tests.gateway.kv_events.examples import WAIT_S
 
+pytestmark = pytest.mark.e2e
+
 
 async def link(opened: Subscription) -> Link:
     """The next news of a connection."""

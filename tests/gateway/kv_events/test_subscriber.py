@@ -19,6 +19,8 @@ from tests.fakes.event_publisher import EventPublisher, event_publisher
 from tests.gateway.kv_events.engines import Content, DictFeed
 from tests.gateway.kv_events.examples import batch, removed, stored, until
 
+pytestmark = pytest.mark.e2e
+
 HURRIED = Patience(answer_s=0.5, retry_s=0.05, settle_s=0.1, check_s=0.3, rebuild_s=0.3)
 
 

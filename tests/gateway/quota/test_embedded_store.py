@@ -418,6 +418,7 @@ async def test_no_kill_makes_a_gateway_grant_more(block: int, tmp_path: Path) ->
     assert granted > 100
 
 
+@pytest.mark.e2e
 async def test_nothing_that_was_granted_is_forgotten_by_kill_9(tmp_path: Path) -> None:
     """Three processes in a row are killed while they reserve as fast as they can; a fourth is not given more."""
     path = tmp_path / "quota.db"

@@ -76,6 +76,7 @@ def in_a_process(call: str) -> list[int]:
     return [int(number) for number in ran.stdout.split()]
 
 
+@pytest.mark.e2e
 def test_the_table_has_room_for_all_clients_from_the_start() -> None:
     """Nothing stays open."""
     before, opened, after, opened_after = in_a_process("make_room(912)")
@@ -84,6 +85,7 @@ def test_the_table_has_room_for_all_clients_from_the_start() -> None:
     assert opened == opened_after
 
 
+@pytest.mark.e2e
 def test_no_room_is_made_that_the_limit_forbids() -> None:
     """Nor is that an error: the table grows then as it always did."""
     before, _, after, _ = in_a_process("resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); make_room(912)")

@@ -11,6 +11,8 @@ import pytest
 from gateway.server import ServerError, bind, serve
 from tests.gateway.server.harness import answer_to, connected, create_app, served_elsewhere, settings
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture(scope="module")
 def limited() -> Iterator[str]:

@@ -35,6 +35,7 @@ def test_threads_take_turns_sooner_while_serving() -> None:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep memory in their own ways")
+@pytest.mark.e2e
 def test_large_buffers_do_not_come_from_fresh_pages() -> None:
     """Eight of a megabyte, again and again, cost thousands of page faults otherwise, and then hardly any."""
 

@@ -5,6 +5,8 @@ import logging
 import subprocess
 import sys
 
+import pytest
+
 from gateway.server.program_log import JsonLine
 
 
@@ -41,6 +43,7 @@ def test_an_exception_is_told_with_its_trace() -> None:
     assert "Stack: here" == line["stack"]
 
 
+@pytest.mark.e2e
 def test_a_process_logs_in_the_form_that_is_set() -> None:
     """From its level on; what is chatty less, and set up once."""
     program = """

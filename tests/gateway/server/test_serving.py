@@ -12,6 +12,8 @@ from gateway.server import App, Message, Receive, Send, ServerError, bind, serve
 from gateway.settings import Settings
 from tests.gateway.server.harness import connected, create_app, free_port, served_elsewhere, settings, while_served
 
+pytestmark = pytest.mark.e2e
+
 both = pytest.mark.parametrize("implementation", ["uvicorn", "granian"])
 
 

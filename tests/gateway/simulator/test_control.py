@@ -101,6 +101,7 @@ async def test_one_refused_request(worker: httpx.AsyncClient) -> None:
     assert 200 == (await worker.post(CHAT, json=HELLO)).status_code
 
 
+@pytest.mark.e2e
 async def test_a_worker_that_hangs(worker: httpx.AsyncClient) -> None:
     """Connections are taken and nothing is answered, not even health; /control still is."""
     await fault(worker, mode="hang")
@@ -229,6 +230,7 @@ async def test_a_stream_in_drips(worker: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize(("after", "before"), [(None, 2), (0, 0), (2, 3)])
+@pytest.mark.e2e
 async def test_a_stream_that_falls_silent(worker: httpx.AsyncClient, after: int | None, before: int) -> None:
     """First some events, by default those of one token, then nothing for a while, then all the rest."""
     await fault(worker, mode="silent", after_tokens=after, seconds=0.5)
@@ -245,6 +247,7 @@ async def test_a_stream_that_falls_silent(worker: httpx.AsyncClient, after: int 
     assert late.endswith(b"data: [DONE]\n\n")
 
 
+@pytest.mark.e2e
 async def test_a_whole_answer_after_silence(worker: httpx.AsyncClient) -> None:
     """Without a stream the silence is before the first byte."""
     await fault(worker, mode="silent", seconds=0.1)
@@ -256,6 +259,7 @@ async def test_a_whole_answer_after_silence(worker: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.e2e
 async def test_a_client_that_does_not_wait(worker: httpx.AsyncClient, after: int) -> None:
     """Its request is aborted in the midst of the silence."""
     await fault(worker, mode="silent", after_tokens=after, seconds=60)
@@ -289,6 +293,7 @@ async def test_a_bad_spelling_is_refused(worker: httpx.AsyncClient) -> None:
     assert "comment_every" in reply.json()["error"]["message"]
 
 
+@pytest.mark.e2e
 async def test_a_slow_worker(slow_worker: httpx.AsyncClient) -> None:
     """At a factor of 0.01 a token of 100 ms takes 1 ms; at 100, it does not come within a fifth of a second."""
     await fault(slow_worker, mode="slow", factor=0.01)
@@ -307,6 +312,7 @@ async def generated(worker: httpx.AsyncClient) -> float:
     return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith("vllm:generation_tokens_total"))
 
 
+@pytest.mark.e2e
 async def test_a_silent_stream_is_generated_all_the_same(slow_worker: httpx.AsyncClient) -> None:
     """As where a parser holds tokens back: they are counted while nothing of them is sent."""
     await fault(slow_worker, mode="silent", after_tokens=2, seconds=3600)
@@ -327,6 +333,7 @@ async def test_a_silent_stream_is_generated_all_the_same(slow_worker: httpx.Asyn
         await asyncio.wait([silence])
 
 
+@pytest.mark.e2e
 async def test_a_stuck_engine_generates_nothing_while_its_server_answers(slow_worker: httpx.AsyncClient) -> None:
     """Neither for what runs nor for what comes; with the end of the fault both are answered."""
     body = HELLO | {"stream": True, "max_tokens": 5, "ignore_eos": True}
@@ -348,6 +355,7 @@ async def test_a_stuck_engine_generates_nothing_while_its_server_answers(slow_wo
         assert 200 == (await coming).status_code
 
 
+@pytest.mark.e2e
 async def test_a_worker_that_stands_still(slow_worker: httpx.AsyncClient) -> None:
     """Nothing leaves it, neither a stream under way nor its health; what has come is answered when it is over."""
     body = HELLO | {"stream": True, "max_tokens": 10, "ignore_eos": True}

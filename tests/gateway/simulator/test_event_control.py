@@ -10,6 +10,8 @@ from gateway.simulator.server import serving
 from tests.gateway.simulator.listener import TIMEOUT_S, replayed
 from tests.gateway.simulator.test_event_publisher import complete, publishing
 
+pytestmark = pytest.mark.e2e
+
 EVENTS = "/control/kv_events"
 
 

@@ -17,6 +17,8 @@ from gateway.simulator.options import SimulatorOptions
 from gateway.simulator.server import serving
 from tests.gateway.simulator.listener import TIMEOUT_S, Listener, listening, replayed
 
+pytestmark = pytest.mark.e2e
+
 PROMPT = list(range(100, 140))  # two full blocks of 16, and a half
 
 

@@ -11,6 +11,8 @@ from gateway.simulator.event_options import EventOptions
 from gateway.simulator.event_sockets import EventSockets
 from tests.gateway.simulator.listener import END, TIMEOUT_S, free_port, replayed
 
+pytestmark = pytest.mark.e2e
+
 ZERO, ONE, TWO = ((number).to_bytes(8, "big") for number in range(3))
 
 

@@ -36,6 +36,7 @@ def test_a_clock_keeps_its_time_when_its_rate_changes() -> None:
 
 
 @pytest.mark.parametrize("speed", [0, float("inf")])
+@pytest.mark.e2e
 async def test_as_fast_as_possible(speed: float) -> None:
     """An hour of engine time passes in no time, event by event."""
     began = time.monotonic()
@@ -47,6 +48,7 @@ async def test_as_fast_as_possible(speed: float) -> None:
     assert time.monotonic() - began < 50
 
 
+@pytest.mark.e2e
 async def test_events_come_in_real_time() -> None:
     """At a hundred times the speed, a prefill of 5 s and 100 tokens of 12 ms take about 62 ms."""
     began = time.monotonic()
@@ -94,6 +96,7 @@ async def test_closing_aborts_what_runs() -> None:
         await generation.events()
 
 
+@pytest.mark.e2e
 async def test_slowing_down_holds_for_what_already_runs() -> None:
     """A token that was due in 12 s of the old pace comes at the new one."""
     driver = engine(1000)

@@ -110,6 +110,7 @@ class TestVllm:
 
             assert 40 == (await waiting)["usage"]["prompt_tokens"]
 
+    @pytest.mark.e2e
     async def test_what_nobody_fetched_in_time_is_computed(self) -> None:
         async with workers("prefill", "decode", half={"lease_s": 0.01}) as [prefill, decode]:
             params = (await prefill.told(max_tokens=1, kv_transfer_params=WANTED))["kv_transfer_params"]
@@ -124,6 +125,7 @@ class TestVllm:
 
             assert 0 == cached(await decode.told(kv_transfer_params=params))
 
+    @pytest.mark.e2e
     async def test_what_is_held_already_is_not_brought_again(self) -> None:
         async with workers("prefill", "decode", half={"transfer_us_per_token": 2.5e5}, speed=1) as [prefill, decode]:
             await decode.told()

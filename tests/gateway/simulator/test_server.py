@@ -123,6 +123,7 @@ async def program(**options: Any) -> AsyncIterator[tuple[asyncio.subprocess.Proc
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.e2e
 async def test_a_program_runs_until_it_is_told_to_stop(number: signal.Signals) -> None:
     """One line tells the address; a signal ends it with status 0, also while a request runs."""
     body = {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True}
@@ -138,6 +139,7 @@ async def test_a_program_runs_until_it_is_told_to_stop(number: signal.Signals) -
     assert (0, b"") == (process.returncode, errors)
 
 
+@pytest.mark.e2e
 async def test_a_program_lets_finish_what_runs() -> None:
     """With a shutdown timeout a stream comes to its end; meanwhile health is fine and others are aborted."""
     body = {"prompt": "x", "max_tokens": 10, "ignore_eos": True}
@@ -162,6 +164,7 @@ async def test_a_program_lets_finish_what_runs() -> None:
     assert (0, b"") == (process.returncode, errors)
 
 
+@pytest.mark.e2e
 async def test_a_program_waits_no_longer_than_its_timeout() -> None:
     """What still runs then is cut."""
     body = {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True}

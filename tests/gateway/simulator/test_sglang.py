@@ -51,6 +51,7 @@ async def test_errors_are_flat(sglang: httpx.AsyncClient) -> None:
     assert "The model `other` does not exist." == response.json()["error"]["message"]
 
 
+@pytest.mark.e2e
 async def test_health_takes_its_time(sglang: httpx.AsyncClient) -> None:
     """Ready answers at once."""
     began = time.monotonic()

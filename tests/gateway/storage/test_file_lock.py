@@ -19,6 +19,7 @@ def test_a_file_is_one_holders_at_a_time(tmp_path: Path) -> None:
     FileLock(tmp_path / "a.db").release()
 
 
+@pytest.mark.e2e
 def test_a_process_that_is_killed_lets_it_go(tmp_path: Path) -> None:
     """No stale lock has to be cleared away by hand."""
     command = [sys.executable, "-c", HOLD, str(tmp_path / "a.db")]

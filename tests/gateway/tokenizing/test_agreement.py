@@ -110,6 +110,7 @@ async def test_what_one_cannot_tell_is_not_known(pool: ThreadPoolExecutor) -> No
     assert {"m"} == {json.loads(prompt.body)["model"] for prompt in refuses.asked}
 
 
+@pytest.mark.e2e
 async def test_who_is_always_slow_is_given_up(pool: ThreadPoolExecutor) -> None:
     """After a second for each question."""
     made = local(pool, OURS)

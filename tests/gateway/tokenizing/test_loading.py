@@ -79,6 +79,7 @@ def test_packages_that_are_missing_are_told(
         load_local(folder(tmp_path), executor=pool)
 
 
+@pytest.mark.e2e
 def test_the_library_is_told_to_use_no_threads() -> None:
     """By the environment that native code sees."""
     use_no_threads_of_its_own()

@@ -164,6 +164,7 @@ def test_the_extra_is_asked_for_where_it_is_needed(
     assert [f"{place}.endpoint needs the extra warmgate[otel]."] == refused.value.sentences
 
 
+@pytest.mark.e2e
 def test_where_nothing_is_traced_nothing_is_imported() -> None:
     """Neither the messages nor what sends them; FastAPI brings OpenTelemetry's API by itself."""
     program = """

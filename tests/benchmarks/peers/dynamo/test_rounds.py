@@ -18,6 +18,7 @@ def program(text: str) -> Program:
     return Program("Somebody", [sys.executable, "-c", text], {"MOOD": "good"})
 
 
+@pytest.mark.e2e
 def test_a_program_gets_its_options_and_tells_in_its_last_line() -> None:
     """And its environment."""
     with Processes() as processes:
@@ -26,6 +27,7 @@ def test_a_program_gets_its_options_and_tells_in_its_last_line() -> None:
     assert {"arguments": ["--seed", "1", "--ports", "5,6"], "mood": "good"} == found
 
 
+@pytest.mark.e2e
 def test_what_goes_on_meanwhile_begins_when_the_program_has_been_started(tmp_path: Path) -> None:
     """It may be what the program waits for."""
     sign = tmp_path / "sign"
@@ -36,6 +38,7 @@ def test_what_goes_on_meanwhile_begins_when_the_program_has_been_started(tmp_pat
     assert {} == found
 
 
+@pytest.mark.e2e
 def test_a_program_that_fails_is_an_error_with_its_last_words() -> None:
     """The benchmark could not run then."""
     with Processes() as processes, pytest.raises(ChildFailedError, match="no such index"):

@@ -52,6 +52,7 @@ async def test_a_key_is_sent_where_one_is_wanted() -> None:
     assert b"\r\nauthorization: Bearer k-1\r\n" in received
 
 
+@pytest.mark.e2e
 async def test_the_first_token_is_the_first_event_that_is_no_comment() -> None:
     """It comes when the comment has been there for a while, and long before the end."""
     may_go_on = asyncio.Event()
@@ -94,6 +95,7 @@ async def test_an_answer_that_is_not_whole_is_a_failure(failure: str, pieces: li
     assert failure == answer.failure
 
 
+@pytest.mark.e2e
 async def test_an_answer_that_does_not_come_is_a_failure() -> None:
     never = asyncio.Event()
 

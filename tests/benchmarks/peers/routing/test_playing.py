@@ -2,6 +2,8 @@ import asyncio
 import json
 from collections.abc import Sequence
 
+import pytest
+
 from benchmarks.peers.routing.asking import Answer, Door
 from benchmarks.peers.routing.playing import play
 from benchmarks.peers.routing.slices import Said, Session, Turn
@@ -41,6 +43,7 @@ async def test_a_turn_follows_the_answer_before() -> None:
     assert [None] * 3 == [answer.failure for answer in answers]
 
 
+@pytest.mark.e2e
 async def test_sessions_come_at_their_times_whoever_is_still_being_answered() -> None:
     """In the time of workers that are a thousand times as fast as the clock."""
     _, log = await played([Session(1000.0, [turn("late")]), Session(0.0, [turn("early")])], speed=1000.0)
@@ -50,6 +53,7 @@ async def test_sessions_come_at_their_times_whoever_is_still_being_answered() ->
     assert {f"{number} asked" for number in range(5)} == set(crowd[:5])
 
 
+@pytest.mark.e2e
 async def test_a_pause_is_not_part_of_the_time_to_the_first_token() -> None:
     answers, _ = await played([Session(0.0, [turn("a1"), turn("a2", wait_s=10.0)])], speed=10.0)
 

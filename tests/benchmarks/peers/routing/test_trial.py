@@ -2,6 +2,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pytest
+
 from benchmarks.peers.routing.entrants import Pace
 from benchmarks.peers.routing.slices import MadeUp, Session, Turn
 from benchmarks.peers.routing.trial import Trial
@@ -32,6 +34,7 @@ def a_session(number: int) -> Session:
     return Session(float(number), [Turn(0.0, first, 4), Turn(1.0, second, 4)])
 
 
+@pytest.mark.e2e
 def test_everybody_is_answered_by_workers_whose_caches_were_cold() -> None:
     """The first prompt finds nothing, the second its 3 blocks, the third 3 and the fourth 6."""
     found = Trial([a_session(0), a_session(50)], WORKER, 1).run(Nobody(), load=10.0)

@@ -32,6 +32,7 @@ def test_another_engine_is_no_worker() -> None:
         work_of("sglang:num_requests 1.0\n")
 
 
+@pytest.mark.e2e
 def test_workers_are_what_is_asked_for_and_their_caches_are_cold() -> None:
     options = WorkerOptions(1, 64, 2_500.0, 12.0, "fifo", 50.0)
     with Processes() as processes:

@@ -45,6 +45,7 @@ def test_shares_are_over_all_rounds() -> None:
     assert {OURS: 0.05} == failed_shares(found, REFUSES.name)
 
 
+@pytest.mark.e2e
 def test_a_fault_strikes_the_worker() -> None:
     """Without a router before it, all that comes after is lost: 500 from the beginning, or cut in mid-stream."""
     wanted = Setting().or_else(rounds=1, seconds=0.4)

@@ -7,6 +7,7 @@ from benchmarks.processes import Processes, start_stub_worker
 from tests.benchmarks.peers.scenarios.made_up import reading
 
 
+@pytest.mark.e2e
 def test_a_target_is_seen_with_the_shares_of_its_workers() -> None:
     """Here it is one of two workers itself, so it gets everything."""
     with Processes() as processes:
@@ -23,6 +24,7 @@ def test_a_target_is_seen_with_the_shares_of_its_workers() -> None:
     assert found.first.p50_ms <= found.last.p50_ms
 
 
+@pytest.mark.e2e
 def test_where_nothing_came_whole_there_is_no_latency() -> None:
     with Processes() as processes:
         child, _ = start_stub_worker(processes)
