@@ -301,7 +301,7 @@ class Proxy:
         if guard is None:
             return None, raw, body
         exchange.enter("guardrails")
-        told = await guard.request(raw)
+        told = await guard.request(raw, incoming.content_type, places=body.places, reader=self._bodies)
         if told is raw:
             return guard, raw, body
         read = await self._bodies.read(endpoint, told, incoming.content_type)

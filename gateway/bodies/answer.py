@@ -6,13 +6,23 @@ gives; an answer is its length, then MessagePack.
 
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from gateway.body import Body
 from gateway.errors import ClientError, InvalidField, MalformedBody, UnsupportedMedia
+from gateway.guardrails.filter import Text
+from gateway.guardrails.parts import groups_of
 from gateway.splice import Places
+
+PLACES = b""
+"""In place of a path: only the places of the fields are wanted, of a body that the gateway made itself."""
+TEXTS, ACTING_TEXTS = b"texts", b"acting texts"
+"""In place of a path: the texts that guardrails look at, of a body that was read before."""
+TOLD = b"told"
+"""In place of a path: such a body with other texts, a list in MessagePack, which comes in place of the content type."""
 
 _HEAD = struct.Struct("<IIQQ")
 _LENGTH = struct.Struct("<Q")
@@ -32,6 +42,30 @@ class Answer(msgspec.Struct, array_like=True):
     """The class of the refusal."""
     message: str = ""
     param: str | None = None
+    texts: list[str] | None = None
+    """For guardrails, with the places of those that are JSON, and of those that are parts of one message."""
+    json_texts: list[int] = []
+    groups: list[list[int]] = []
+    told: bytes | None = None
+    """The body with other texts."""
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[Text]) -> "Answer":
+        json_texts = [place for place, text in enumerate(texts) if text.is_json]
+        return cls(texts=[text.said for text in texts], json_texts=json_texts, groups=groups_of(texts))
+
+    def to_texts(self) -> list[Text]:
+        """The texts. Raises as `to_body`."""
+        self._check()
+        json_texts = frozenset(self.json_texts)
+        group_of = {place: number for number, places in enumerate(self.groups, 1) for place in places}
+        return [Text(said, place in json_texts, group_of.get(place, 0)) for place, said in enumerate(self.texts or ())]
+
+    def to_told(self) -> bytes:
+        """The body with other texts. Raises as `to_body`."""
+        self._check()
+        assert self.told is not None, "it was asked for"
+        return self.told
 
     def to_body(self) -> Body | None:
         """The body, None where only places were asked for.
@@ -39,14 +73,17 @@ class Answer(msgspec.Struct, array_like=True):
         Raises:
             ClientError: it is refused.
         """
-        if self.kind:
-            refusal = _CLASSES.get(self.kind, MalformedBody)(self.message, param=self.param)
-            raise refusal
+        self._check()
         if self.body is None:
             return None
         # MessagePack knows lists only.
         values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in self.body]
         return Body(*values).changed(places=self.places)
+
+    def _check(self) -> None:
+        if self.kind:
+            refusal = _CLASSES.get(self.kind, MalformedBody)(self.message, param=self.param)
+            raise refusal
 
 
 def refusal(error: ClientError) -> Answer:

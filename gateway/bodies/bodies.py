@@ -1,15 +1,17 @@
 """Request bodies from the first byte to what routing knows of them, within the bounds of time and memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.bodies.bounds import INLINE_BYTES
+from gateway.bodies.bounds import INLINE_BYTES, is_light
 from gateway.bodies.budget import BodyBudget, BodyShare
 from gateway.bodies.memory_guard import MemoryGuard
 from gateway.bodies.reader import BodyReader
 from gateway.body import Body
 from gateway.endpoints.endpoint import JSON, Endpoint
 from gateway.errors import InvalidField
+from gateway.guardrails.filter import Text
+from gateway.guardrails.reading import texts_of, told_of
 from gateway.incoming import Incoming
 from gateway.splice import Places
 
@@ -63,6 +65,13 @@ class Bodies:
         if model is None:
             raise InvalidField("'model' must name a model: there is more than one", param="model")
         return body.changed(model=model, names_model=False)
+
+    async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
+        """Implements `gateway.guardrails.reading.RequestReader`, as the next one does; for a body that was read."""
+        return texts_of(raw, acts=acts) if is_light(raw) else await self._reader.texts(raw, acts=acts)
+
+    async def told(self, raw: bytes, said: Sequence[str]) -> bytes:
+        return told_of(raw, said) if is_light(raw) else await self._reader.told(raw, said)
 
     async def places(self, endpoint: Endpoint, raw: bytes) -> Places | None:
         """Where the fields of *raw* are, a large JSON body of *endpoint*; None for a form."""

@@ -13,17 +13,18 @@ import socket
 import sys
 from pathlib import Path
 
-from gateway.bodies.answer import Answer, read_question, refusal, send_answer
+import msgspec
+
+from gateway.bodies.answer import ACTING_TEXTS, PLACES, TEXTS, TOLD, Answer, read_question, refusal, send_answer
 from gateway.bodies.bounds import MAX_OPTIONS_BYTES, check_fields, check_shape
 from gateway.body import Body
 from gateway.endpoints.endpoint import FORM
 from gateway.endpoints.multipart import parts_of
 from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import ClientError, InvalidField, MalformedBody
+from gateway.guardrails.reading import texts_of, told_of
 from gateway.splice import Places, members_of
 
-PLACES = b""
-"""In place of a path: only the places of the fields are wanted, of a body that the gateway made itself."""
 MAX_PROMPT_BYTES = 2**20
 """Of the prompt that routing gets: 250,000 tokens. What follows counts for the length only."""
 MEMORY_FACTOR = 10
@@ -39,6 +40,10 @@ def answer_to(path: bytes, content_type: bytes, raw: bytes, *, max_values: int) 
     try:
         if path == PLACES:
             return Answer(places=_places(raw))
+        if path in {TEXTS, ACTING_TEXTS}:
+            return Answer.of_texts(texts_of(raw, acts=path == ACTING_TEXTS))
+        if path == TOLD:
+            return Answer(told=told_of(raw, msgspec.msgpack.decode(content_type, type=list[str])))
         endpoint = ENDPOINTS[path.decode()]
         if endpoint.media == FORM:
             body = endpoint.parse(raw, content_type)

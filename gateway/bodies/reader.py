@@ -12,15 +12,19 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import msgspec
+
 from gateway.bodies import answer as messages
-from gateway.bodies.answer import Answer
+from gateway.bodies.answer import ACTING_TEXTS, TEXTS, TOLD, Answer
 from gateway.bodies.bounds import is_light
 from gateway.body import Body
 from gateway.endpoints.endpoint import Endpoint
 from gateway.errors import GatewayError, MalformedBody, Stopping
+from gateway.guardrails.filter import Text
 from gateway.splice import Places
 
 READERS: Final = 2
@@ -59,6 +63,22 @@ class BodyReader:
     async def places(self, raw: bytes) -> Places | None:
         """Where the fields of *raw* are, a JSON body that was read before and changed since."""
         return (await self._asked(b"", raw, b"")).places
+
+    async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
+        """As `gateway.guardrails.reading.RequestReader.texts`, of a body that was read before."""
+
+        def texts() -> list[Text]:
+            return self._ask(ACTING_TEXTS if acts else TEXTS, raw, b"").to_texts()
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, texts)
+
+    async def told(self, raw: bytes, said: Sequence[str]) -> bytes:
+        """As `gateway.guardrails.reading.RequestReader.told`."""
+
+        def told() -> bytes:
+            return self._ask(TOLD, raw, msgspec.msgpack.encode(said)).to_told()
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, told)
 
     def rss_pids(self) -> list[int]:
         """The processes that are there, whose memory is the gateway's."""

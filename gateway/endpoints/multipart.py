@@ -39,7 +39,7 @@ def parts_of(raw: bytes, content_type: bytes) -> list[Part]:
         MalformedBody: *content_type* names no boundary, *raw* is not what it announces, or another parser could read
             it differently.
     """
-    line = b"--" + _boundary_in(content_type)
+    line = b"--" + boundary_of(content_type)
     if not raw.startswith(line):
         raise MalformedBody("The multipart body must begin with the boundary that the content-type names")
     parts: list[Part] = []
@@ -77,7 +77,7 @@ def replaced(raw: bytes, parts: list[Part], value: bytes) -> bytes:
     return b"".join([*pieces, view[kept:]])
 
 
-def _boundary_in(content_type: bytes) -> bytes:
+def boundary_of(content_type: bytes) -> bytes:
     """The boundary, which must be the only parameter: others change how parsers read the fields."""
     media, semicolon, rest = content_type.strip(b" \t").partition(b";")
     parameters = _parameters(semicolon + rest)

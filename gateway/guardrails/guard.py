@@ -1,5 +1,6 @@
 """What guards one request: the guardrails of its model and of its team, in either direction."""
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,20 +10,21 @@ from msgspec import Raw
 
 from gateway import headers as header_rules
 from gateway.attempt import Attempt
-from gateway.endpoints.endpoint import JSON, Endpoint
-from gateway.errors import ContentBlocked, GatewayError, GuardrailAway, MalformedBody, ReplyBroken
+from gateway.endpoints.endpoint import FORM, JSON, Endpoint
+from gateway.errors import ContentBlocked, GatewayError, GuardrailAway, ReplyBroken
 from gateway.exchange import Exchange
 from gateway.guardrails.chunks import Chunks
 from gateway.guardrails.fields import ScannedFields
 from gateway.guardrails.filter import Action, Direction, Filter, Question, Text
+from gateway.guardrails.form_texts import form_texts, with_form_texts
 from gateway.guardrails.named_events import MessageEvents, ResponseEvents
-from gateway.guardrails.request_texts import refuse_tokens, request_texts, with_request_texts
+from gateway.guardrails.reading import AtOnce, RequestReader
 from gateway.guardrails.scanning import ScanFilter
 from gateway.guardrails.stream import EventStream, KeptStream
 from gateway.guardrails.stream_form import StreamForm
 from gateway.guardrails.tally import GuardrailTally
 from gateway.guardrails.texts import texts_in, with_texts, without_tokens
-from gateway.splice import spliced
+from gateway.splice import Places
 from gateway.unreadable import UNREADABLE
 
 SAYS_NOTHING = frozenset(
@@ -89,8 +91,17 @@ class Guard:
         """As `Chain.native`."""
         return self._chain.native
 
-    async def request(self, raw: bytes) -> bytes:
+    async def request(
+        self,
+        raw: bytes,
+        content_type: bytes = JSON,
+        *,
+        places: Places | None = None,
+        reader: RequestReader = AtOnce(),  # noqa: B008  # it has no state
+    ) -> bytes:
         """The body *raw* as it may go on: the very same if nothing has changed. O(bytes) for each guardrail.
+
+        *places* are those of the fields of a form, where they are known; *reader* reads JSON.
 
         Raises:
             ContentBlocked: it may not.
@@ -98,20 +109,18 @@ class Guard:
             GuardrailAway: nobody could say, and then it must not.
         """
         rules = self._chain.of("request")
-        if not rules or self._endpoint.media != JSON:
+        if not rules:
             return raw
-        try:
-            body: dict[str, Any] = _decode(raw)
-            texts = request_texts(body)
-            if any(rule.action != "log" for rule in rules):
-                refuse_tokens(body)
-        except RecursionError:
-            raise MalformedBody("JSON is nested too deeply") from None
+        acts = any(rule.action != "log" for rule in rules)
+        if self._endpoint.media == FORM:
+            fields = form_texts(raw, content_type, places, acts=acts)
+            said = await self._said("request", rules, [field.text for field in fields])
+            return raw if said is None else with_form_texts(raw, content_type, fields, said)
+        texts = await reader.texts(raw, acts=acts)
         said = await self._said("request", rules, texts)
         if said is None:
             return raw
-        told = with_request_texts(body, said)
-        return spliced(raw, {key: msgspec.json.encode(told[key]) for key in body if told[key] is not body[key]})
+        return await reader.told(raw, said)
 
     async def answer(self, attempt: Attempt) -> None:
         """Have *attempt*, which came whole, as it may go on.
@@ -206,9 +215,14 @@ class Guard:
             if verdict.outcome == "block":
                 raise ContentBlocked(rule.filter.name)
             if verdict.outcome == "redact":
-                present = tuple(replace(text, said=said) for said, text in zip(verdict.texts, present, strict=True))
-        said = tuple(text.said for text in present)
-        return None if said == tuple(text.said for text in texts) else said
+                present = tuple(
+                    [
+                        text if said == text.said else replace(text, said=said)
+                        for said, text in zip(verdict.texts, present, strict=True)
+                    ]
+                )
+        is_same = all(map(operator.is_, present, texts))
+        return None if is_same else tuple([text.said for text in present])
 
 
 class _Stream:
@@ -286,5 +300,4 @@ def _texts_of(body: Any) -> list[Text]:
         raise ReplyBroken("The worker's answer is nested too deeply for a guardrail to read") from None
 
 
-_decode = msgspec.json.Decoder(dict[str, Any], float_hook=Raw).decode
 _decode_any = msgspec.json.Decoder(Any, float_hook=Raw).decode

@@ -18,6 +18,8 @@ PIECE_CHARS = 2048
 """Of a long text, after which others have their turn: a millisecond, and at worst seven."""
 INLINE_CHARS = 4096
 """Characters that are looked at on the event loop; more of them are in a thread, which takes some 100 us."""
+INLINE_TEXTS = 2048
+"""Texts that are looked at on the event loop."""
 ASIDE_CHARS = 256 * 1024
 """Of more characters in a question also what was looked at before is found out in the thread: hashing takes a
 millisecond for each MiB."""
@@ -89,9 +91,10 @@ class ScanFilter:
         in between.
         """
         look = _Look(self.scan, self._marked, self.action, question.texts, self._clean)
+        is_inline = len(question.texts) <= INLINE_TEXTS and look.characters() <= INLINE_CHARS
         steps = self._timed(look, question)
         try:
-            if look.characters <= INLINE_CHARS:
+            if is_inline:
                 for _ in steps:
                     await asyncio.sleep(0)
             else:
@@ -140,10 +143,7 @@ class _Look:
         self._marked = marked
         self._action = action
         self._texts = texts
-        self._groups = groups_of(texts)
         self._known = known
-        self.characters = self._to_be_looked_at()
-        """To be looked at, or more of them."""
         self.is_wanted = True
         """False: nobody waits for it any more."""
         self._told: list[str] = []
@@ -159,7 +159,7 @@ class _Look:
             yield from self._look_at(text, rests)
             if self._is_blocked():
                 return
-        for places in self._groups:
+        for places in groups_of(self._texts):
             yield from self._look_together(places)
             if self._is_blocked():
                 return
@@ -175,12 +175,13 @@ class _Look:
             return BLOCK
         return LOG if self._action == "log" else Verdict("redact", tuple(self._told))
 
-    def _to_be_looked_at(self) -> int:
+    def characters(self) -> int:
+        """How many are to be looked at, or more."""
         characters = sum([len(text.said) for text in self._texts])
         if characters > ASIDE_CHARS:
             return characters
         characters = sum([len(text.said) for text in self._texts if not self._is_known(text)])
-        for places in self._groups:
+        for places in groups_of(self._texts):
             if not self._is_known_together(places):
                 near = sum([min(len(self._texts[place].said), 2 * NEAR_CHARS) for place in places])
                 characters += len(SEPARATORS) * near

@@ -11,9 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.bodies.bodies import Bodies
+from gateway.bodies.budget import BodyBudget
+from gateway.bodies.reader import BodyReader
 from gateway.guardrails import credentials, national_ids, personal
 from gateway.guardrails.redactor import Redactor, Scan
 from tests.e2e.stack import Stack, stack
+from tests.gateway.guardrails.examples import a_filter, a_guard, a_rule
 
 CARD = "4111 1111 1111 1111"
 CHAT = "/v1/chat/completions"
@@ -182,6 +186,124 @@ async def test_a_banned_phrase_in_two_parts_is_found() -> None:
         reply = await post(running, {**HI, **of_user(text_parts("tell me of project", "Falcon please"))})
 
     assert 400 == reply.status_code
+
+
+AUDIO = "/v1/audio/transcriptions"
+FORM = "multipart/form-data; boundary=xyz"
+
+
+def a_form(
+    prompt: bytes, *, name: str = "prompt", file: bytes = b"RIFF", head: bytes = b"", is_file: bool = False
+) -> bytes:
+    filename = b'; filename="a"' if is_file else b""
+    return b"".join(
+        [
+            b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\ntiny\r\n',
+            b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + file + b"\r\n",
+            b'--xyz\r\nContent-Disposition: form-data; name="%b"%b%b' % (name.encode(), filename, head),
+            b"\r\n\r\n" + prompt + b"\r\n--xyz--\r\n",
+        ]
+    )
+
+
+async def post_form(running: Stack, form: bytes, path: str = AUDIO) -> httpx.Response:
+    return await running.http.post(path, content=form, headers={"content-type": FORM}, timeout=60)
+
+
+@pytest.mark.parametrize("path", [AUDIO, "/v1/audio/translations"])
+@pytest.mark.parametrize("name", ["prompt", "language", "response_format", "hotwords"])
+@pytest.mark.parametrize("file", [b"RIFF", b"RIFF" * 100_000], ids=["small", "large"])
+async def test_the_texts_of_forms_are_looked_at(running: Stack, path: str, name: str, file: bytes) -> None:
+    """Whatever their field is called, and also of forms that are read beside the event loop."""
+    reply = await post_form(running, a_form(b"to " + CARD.encode(), name=name, file=file), path)
+
+    assert (400, "content_policy_violation") == (reply.status_code, reply.json()["error"]["code"])
+    assert [] == await running.served(running.workers[0])
+
+
+@pytest.mark.parametrize("file", [b"RIFF", b"RIFF" * 100_000], ids=["small", "large"])
+async def test_the_texts_of_forms_are_redacted_in_their_place(file: bytes) -> None:
+    """Every other byte stays."""
+    async with guarded("redact") as running:
+        assert 200 == (await post_form(running, a_form(b"to " + CARD.encode() + b"!", file=file))).status_code
+        sent = base64.b64decode((await running.served(running.workers[0]))[0]["body"])
+
+    assert a_form(b"to [CARD]!", file=file) == sent
+
+
+@pytest.mark.parametrize(
+    ("form", "fault"),
+    [
+        (a_form(CARD.encode(), head=b"\r\nContent-Length: 19"), "'prompt', which has a content-length of its own"),
+        (a_form(CARD.encode() + b"\xff"), "'prompt' is not UTF-8"),
+        (a_form(CARD.encode(), is_file=True), "'prompt' is a file, which no guardrail can look at"),
+        (a_form(b"x" * 300_000), "'prompt' is longer, with the other fields, than 262144 bytes"),
+    ],
+)
+async def test_what_cannot_be_redacted_in_a_form_is_refused(form: bytes, fault: str) -> None:
+    """With the field and the reason."""
+    async with guarded("redact") as running:
+        reply = await post_form(running, form)
+
+        assert (400, "prompt") == (reply.status_code, reply.json()["error"]["param"])
+        assert fault in reply.json()["error"]["message"]
+        assert [] == await running.served(running.workers[0])
+
+
+async def test_a_redacted_field_cannot_become_the_boundary() -> None:
+    """What is left of it would be read as the end of the form."""
+    async with guarded("redact", replacement="") as running:
+        reply = await post_form(running, a_form(CARD.encode() + b"--xyz"))
+
+        assert (400, "prompt") == (reply.status_code, reply.json()["error"]["param"])
+        assert "the form's boundary" in reply.json()["error"]["message"]
+
+
+MOST_HELD_S = 0.015
+"""Of processor time at a stretch; reading the first of these bodies on the event loop took 0.2 s."""
+
+
+@asynccontextmanager
+async def longest_stretch() -> AsyncIterator[list[float]]:
+    """The most processor time that this thread has taken in about a millisecond of the event loop, within the block."""
+    stretches = [0.0]
+
+    async def watch() -> None:
+        while True:
+            began = time.thread_time()
+            await asyncio.sleep(0.001)
+            stretches.append(max(stretches[-1], time.thread_time() - began))
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        yield stretches
+    finally:
+        watching.cancel()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"enum": [[], {}] * 90_000}}}]},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"enum": ["x"] * 19_000}}}]},
+        {"messages": [{"role": "user", "content": "\u00e9\n" * 1_000_000}]},
+    ],
+    ids=["values", "texts", "one text"],
+)
+async def test_no_guarded_body_holds_the_event_loop(more: dict[str, Any]) -> None:
+    """Whatever its shape: it is decoded elsewhere, and written elsewhere when something in it was redacted."""
+    raw = json.dumps({**HI, **more, "user_note": f"card {CARD}"}, ensure_ascii=False).encode()
+    reader = BodyReader(max_values=200_000, max_cpu_s=20)
+    bodies = Bodies(max_body_bytes=8 * 2**20, budget=BodyBudget(2**30), reader=reader)
+    guard, _ = a_guard(a_rule(a_filter(timeout_s=60)))
+    try:
+        async with longest_stretch() as stretches:
+            told = await guard.request(raw, reader=bodies)
+    finally:
+        reader.close()
+
+    assert raw.replace(CARD.encode(), b"[CARD]") == told
+    assert stretches[-1] < MOST_HELD_S
 
 
 async def test_a_text_that_takes_long_stands_in_nobodys_way() -> None:

@@ -2,13 +2,16 @@
 
 import socket
 
+import msgspec
 import pytest
 
 from benchmarks.hostile_shapes import SHAPES
 from gateway.bodies import answer as messages
-from gateway.bodies.child import PLACES, answer_to, serve
+from gateway.bodies.answer import ACTING_TEXTS, PLACES, TEXTS, TOLD
+from gateway.bodies.child import answer_to, serve
 from gateway.endpoints.table import ENDPOINTS
-from gateway.errors import ClientError
+from gateway.errors import ClientError, InvalidField, MalformedBody
+from gateway.guardrails.reading import MAX_TEXTS, texts_of
 
 
 def test_the_process_answers_until_its_line_ends() -> None:
@@ -44,6 +47,35 @@ def test_of_a_body_of_the_gateway_only_the_places_are_told() -> None:
     answer = answer_to(PLACES, b"", b'{"a": 1, "b": [2]}', max_values=1)
 
     assert (None, (("a", 6, 7), ("b", 14, 17))) == (answer.body, answer.places)
+
+
+def test_texts_for_guardrails_are_read_and_changed() -> None:
+    """As on the event loop; parts of one message belong together afterwards too."""
+    raw = msgspec.json.encode({"a": 1.50, "messages": [{"content": [{"text": "x"}, {"text": "y"}]}], "tools": ["z"]})
+    texts = answer_to(TEXTS, b"", raw, max_values=1).to_texts()
+
+    assert texts_of(raw, acts=False) == texts
+    assert [("x", 1), ("y", 1), ("z", 0)] == [(text.said, text.group) for text in texts]
+    told = answer_to(TOLD, msgspec.msgpack.encode(["x", "Y", "z"]), raw, max_values=1).to_told()
+    assert raw.replace(b'"y"', b'"Y"') == told
+
+
+def test_what_no_guardrail_can_look_at_is_refused_where_one_acts() -> None:
+    tokens = b'{"prompt_token_ids":[1,2]}'
+    with pytest.raises(InvalidField, match="token ids") as refusal:
+        answer_to(ACTING_TEXTS, b"", tokens, max_values=1).to_texts()
+
+    assert "prompt_token_ids" == refusal.value.param
+    assert [] == answer_to(TEXTS, b"", tokens, max_values=1).to_texts()
+
+
+def test_a_guarded_body_has_a_bounded_number_of_texts() -> None:
+    """Where guardrails only log, those beyond it are not looked at."""
+    raw = msgspec.json.encode({"tools": ["x"] * (MAX_TEXTS + 1)})
+    with pytest.raises(MalformedBody, match="more than 20000 texts"):
+        answer_to(ACTING_TEXTS, b"", raw, max_values=1).to_texts()
+
+    assert MAX_TEXTS == len(answer_to(TEXTS, b"", raw, max_values=1).to_texts())
 
 
 @pytest.mark.parametrize(

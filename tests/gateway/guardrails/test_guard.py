@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from gateway.attempt import Attempt
+from gateway.endpoints.multipart import parts_of
 from gateway.endpoints.table import ENDPOINTS
 from gateway.errors import ContentBlocked, GuardrailAway, InvalidField, MalformedBody, ReplyBroken
 from gateway.guardrails.filter import BLOCK, LOG, PASS, Verdict
@@ -100,10 +101,20 @@ async def test_each_guardrail_sees_what_those_before_it_have_left() -> None:
     assert ("pii:request:redact", "judge:request:redact") == exchange.guardrails
 
 
-async def test_a_form_has_no_json_to_look_at() -> None:
-    guard, _ = a_guard(a_rule(a_filter()), endpoint=ENDPOINTS["/v1/audio/transcriptions"])
+async def test_the_fields_of_a_form_are_texts() -> None:
+    """But for its file; places that are known already say the same."""
+    guard, exchange = a_guard(a_rule(a_filter()), endpoint=ENDPOINTS["/v1/audio/transcriptions"])
+    head = b"--x\r\nContent-Disposition: form-data; name="
+    file = head + b'"file"; filename="a"\r\n\r\n' + MAIL.encode() + b"\r\n"
+    raw = file + head + b'"prompt"\r\n\r\nto ' + MAIL.encode() + b" now\r\n--x--"
+    media = b"multipart/form-data; boundary=x"
+    places = tuple([(part.name, part.start, part.end) for part in parts_of(raw, media)])
+    told = file + head + b'"prompt"\r\n\r\nto [EMAIL] now\r\n--x--'
 
-    assert b"--x" == await guard.request(b"--x")
+    assert told == await guard.request(raw, media)
+    assert told == await guard.request(raw, media, places=places)
+    assert told is await guard.request(told, media)
+    assert ("pii:request:redact",) == exchange.guardrails
 
 
 @pytest.mark.parametrize("fails_open", [False, True])
