@@ -124,14 +124,13 @@ class Bench:
         self,
         *worker_urls: str,
         name: str,
-        implementation: str,
         command: Sequence[str],
         environment: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Target:
         child, url = start_gateway(
             self.processes,
-            settings_before(*worker_urls, implementation=implementation, **(settings or {})),
+            settings_before(*worker_urls, **(settings or {})),
             command=command,
             environment=environment,
             name="".join(letter if letter.isalnum() else "-" for letter in name),

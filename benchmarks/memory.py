@@ -48,7 +48,7 @@ ANSWER_TIMEOUT_S = 30.0
 FIRST_BYTE_MS = 20.0
 EVENT_MS = 1.0
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-PACKAGES = ("fastapi", "uvicorn", "granian", "uvloop", "httptools", "numpy", "msgspec", "prometheus-client")
+PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "numpy", "msgspec", "prometheus-client")
 MIB = 2**20
 
 
@@ -416,7 +416,7 @@ async def run_mix(processes: Processes, arguments: argparse.Namespace, report: R
 def _start_gateway(
     processes: Processes, arguments: argparse.Namespace, worker_url: str, *, name: str
 ) -> tuple[Child, str]:
-    settings = settings_before(worker_url, implementation=arguments.implementation)
+    settings = settings_before(worker_url)
     settings["index"] = {"max_bytes": arguments.index_mib * MIB}
     return start_gateway(processes, settings, command=arguments.gateway, name=name)
 
@@ -431,7 +431,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--mixed", type=int, default=10_000, help="mixed requests")
     parser.add_argument("--index-mib", type=int, default=32, help="the index budget; smaller for a shorter run")
     parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--implementation", default="uvicorn", help="uvicorn or granian")
     add_gateway_option(parser)
     return parser.parse_args(arguments)
 

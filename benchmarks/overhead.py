@@ -32,7 +32,7 @@ WARM_UP_S = 1.0
 MIN_SHARE_WITH_KEYS = 0.9
 MIN_NGINX_SHARE_OF_RATE = {"requests": 0.15, "streams": 0.9}  # SGLang's Rust gateway: 0.17 and 0.47
 WITH_KEYS = ", with a key and five limits"
-PACKAGES = ("fastapi", "uvicorn", "granian", "uvloop", "httptools", "numpy", "msgspec", "prometheus-client")
+PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "numpy", "msgspec", "prometheus-client")
 
 
 def beside(found: Sequence[Measurement], target: str, other: str, load: Load) -> Spread:
@@ -169,9 +169,7 @@ def _loads(found: Sequence[Measurement]) -> list[Load]:
 
 
 def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, report: Report) -> list[Target]:
-    """As it is shipped, from the sources, and under other servers; the first, which is judged, must start."""
-    first, *others = arguments.implementations.split(",")
-    from_sources = f"gateway from the sources ({first})"
+    """As it is shipped, and from the sources; the first, which is judged, must start."""
     gateways: list[Target] = []
     try:
         shipped = build()
@@ -183,8 +181,7 @@ def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, repo
             gateways.append(
                 bench.start_gateway(
                     worker_url,
-                    name=f"gateway ({first}){name}",
-                    implementation=first,
+                    name=f"gateway (uvicorn){name}",
                     command=shipped.command,
                     environment=shipped.environment,
                     settings=settings,
@@ -196,16 +193,8 @@ def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, repo
         )
     if gateways and arguments.keys_only:
         return gateways
-    gateways.append(bench.start_gateway(worker_url, name=from_sources, implementation=first, command=arguments.gateway))
-    for implementation in others:
-        name = f"gateway from the sources ({implementation})"
-        try:
-            gateways.append(
-                bench.start_gateway(worker_url, name=name, implementation=implementation, command=arguments.gateway)
-            )
-        except ChildFailedError as error:
-            print(error, file=sys.stderr)
-            report.notes.append(f"The gateway did not start under {implementation}.")
+    from_sources = "gateway from the sources (uvicorn)"
+    gateways.append(bench.start_gateway(worker_url, name=from_sources, command=arguments.gateway))
     return gateways
 
 
@@ -219,7 +208,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         action="store_true",
         help="just what keys and limits cost: the gateway as it is shipped, without and with them, by requests",
     )
-    parser.add_argument("--implementations", default="uvicorn,granian", help="the bars are held against the first")
     add_gateway_option(parser)
     return parser.parse_args(arguments)
 

@@ -246,12 +246,12 @@ def add_gateway_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings_before(*worker_urls: str, implementation: str = "uvicorn", **groups: Any) -> dict[str, Any]:
+def settings_before(*worker_urls: str, **groups: Any) -> dict[str, Any]:
     """Settings of a gateway before workers: a free port, `prefix_aware`, *groups*, defaults for the rest."""
     workers = [{"url": url} for url in worker_urls]
     return {
         **groups,
-        "server": {"host": "127.0.0.1", "port": free_port(), "implementation": implementation},
+        "server": {"host": "127.0.0.1", "port": free_port()},
         "models": [{"name": "tiny", "strategy": "prefix_aware", "workers": workers}],
     }
 

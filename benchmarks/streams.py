@@ -68,7 +68,7 @@ BUFFERS_BYTES = 3 * (Limits().high_water_bytes + RECEIVE_BYTES) + WRITE_HIGH_WAT
 MAX_SLOW_READER_BYTES = BUFFERS_BYTES * 5 // 4
 # The other half has not left the worker. What has lies in the kernel's buffers, at the worker, the gateway, the client.
 MAX_SENT_SHARE = 0.5
-PACKAGES = ("uvicorn", "granian", "uvloop", "httptools", "numpy", "msgspec", "prometheus-client")
+PACKAGES = ("uvicorn", "uvloop", "httptools", "numpy", "msgspec", "prometheus-client")
 
 
 class Stream(asyncio.Protocol):
@@ -358,7 +358,7 @@ async def start_warm(
     Raises:
         ChildFailedError: it does not start, or does not answer.
     """
-    settings = settings_before(worker_url, implementation=arguments.implementation)
+    settings = settings_before(worker_url)
     gateway, url = start_gateway(processes, settings, command=arguments.gateway, name=name)
     body = {"model": "tiny", "messages": [{"role": "user", "content": "Warm up."}]}
     async with httpx.AsyncClient(timeout=10.0) as client:
@@ -394,7 +394,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--event-ms", type=float, default=500.0, help="between two events of an open stream")
     parser.add_argument("--slow-readers", type=int, default=16)
     parser.add_argument("--stream-mib", type=int, default=64, help="size of a slow reader's stream")
-    parser.add_argument("--implementation", default="uvicorn", help="uvicorn or granian")
     add_gateway_option(parser)
     parsed = parser.parse_args(arguments)
     if parsed.streams < 2 or parsed.slow_readers < 1 or parsed.stream_mib < 1:

@@ -65,7 +65,6 @@ def measure_all(bench: Bench, arguments: argparse.Namespace, report: Report) -> 
         bench.start_gateway(
             stub.urls["requests"],
             name=name,
-            implementation="uvicorn",
             command=arguments.gateway,
             settings={"tracing": tracing},
         )

@@ -14,7 +14,7 @@ from gateway.commands.admin import add_admin_commands
 from gateway.configuration import Configuration
 from gateway.demo import DemoOptions, end_with_stdin, run_demo
 from gateway.server import ServerError, serve
-from gateway.server.program_log import say
+from gateway.server.program_log import log_to_stderr, say
 from gateway.settings import SettingsError, environment, masked
 from routing.strategies import NAMES
 
@@ -48,7 +48,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     from gateway.app import create_app  # noqa: PLC0415
 
     configuration = Configuration(arguments.config, environment())
-    serve(configuration.load(), create_app=partial(create_app, configuration=configuration))
+    settings = configuration.load()
+    log_to_stderr(settings.logging.level, settings.logging.format)
+    configuration.log_warnings()
+    serve(settings, create_app=partial(create_app, configuration=configuration))
     return 0
 
 
@@ -59,7 +62,11 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    print(masked(Configuration(arguments.config, environment()).load()), end="")
+    configuration = Configuration(arguments.config, environment())
+    settings = configuration.load()
+    for warning in configuration.warnings:
+        say(warning)
+    print(masked(settings), end="")
     return 0
 
 

@@ -1,12 +1,15 @@
 """Where the settings come from, and when they are to be read again."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from gateway.settings import Settings, load
 from gateway.watched_file import WatchedFile
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -22,6 +25,8 @@ class Configuration:
         self._path = path
         self._environ = environ
         self._file = None if path is None else WatchedFile(path)
+        self.warnings: tuple[str, ...] = ()
+        """A sentence for every deprecated setting that was there when it was last loaded."""
 
     @property
     def name(self) -> str:
@@ -37,11 +42,19 @@ class Configuration:
         # Commands of which this is no part should not wait for what it imports.
         from gateway.start_faults import refuse_faulty  # noqa: PLC0415
 
+        self.warnings = ()
         if self._file is not None:
             self._file.note()
-        settings = load(self._path, self._environ)
+        warnings: list[str] = []
+        settings = load(self._path, self._environ, warn=warnings.append)
         refuse_faulty(settings)
+        self.warnings = tuple(warnings)
         return settings
+
+    def log_warnings(self) -> None:
+        """Log what `warnings` says."""
+        for warning in self.warnings:
+            _log.warning("%s", warning)
 
     def has_changed(self) -> bool:
         """True once for each change of the file since it was loaded, when it has come to rest."""
@@ -71,7 +84,9 @@ class Reloader(Generic[T]):
     async def reload(self) -> T:
         """Reload now, whether or not the file has changed; what comes of it."""
         async with self._one_at_a_time:
-            return await self._reload(self._configuration.load)
+            outcome = await self._reload(self._configuration.load)
+            self._configuration.log_warnings()
+            return outcome
 
     async def run(self) -> None:
         """Reload until cancelled."""

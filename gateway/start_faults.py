@@ -121,11 +121,6 @@ def _unknown_models(settings: Settings) -> Iterator[str]:
 
 def _missing_extras(settings: Settings) -> Iterator[str]:
     wanted: dict[str, list[str]] = defaultdict(list)
-    server = settings.server
-    if server.implementation == "granian":
-        if server.port == 0:
-            yield "server.port is 0, and granian needs a port that is named: 0 works with uvicorn only."
-        wanted["granian"].append("server.implementation")
     for i, model in enumerate(settings.models):
         if any(isinstance(each, ModelBedrockSettings) for each in fallbacks_of(model)):
             wanted["bedrock"].append(f"models[{i}], which has a fallback on Bedrock,")
@@ -142,7 +137,6 @@ def _missing_extras(settings: Settings) -> Iterator[str]:
 
 _MODULES = {
     "bedrock": ("botocore.session", "botocore.eventstream"),
-    "granian": ("granian.server.embed",),
     "otel": ("opentelemetry.proto.trace.v1.trace_pb2",),
 }
 

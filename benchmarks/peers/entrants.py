@@ -112,7 +112,6 @@ def _warmgate(name: str, settings: Mapping[str, Any], stage: Stage, workers: Seq
     return stage.bench.start_gateway(
         *workers,
         name=name,
-        implementation="uvicorn",
         command=stage.wheel.shipped.command,
         environment=stage.wheel.shipped.environment,
         settings={**settings, "store": {"url": f"sqlite:///{store}"}} if "teams" in settings else settings,

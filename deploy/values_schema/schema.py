@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.settings.removed import REMOVED
 from gateway.settings.schema import Settings
 
 PATH = Path(__file__).parents[1] / "helm" / "warmgate" / "values.schema.json"
@@ -16,9 +17,15 @@ _DESCRIPTIVE = ("title", "description", "default", "format", "writeOnly")
 
 
 def settings_schema() -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of the settings, and the definitions that it refers to. Descriptions are left out: README has them."""
+    """The schema of the settings, and the definitions that it refers to. Descriptions are left out: README has them.
+
+    Removed settings may have the value that the gateway ignores.
+    """
     schema = _bare(Settings.model_json_schema(ref_template="#/definitions/{model}"))
     definitions: dict[str, Any] = schema.pop("$defs")
+    for removed in REMOVED:
+        group = schema["properties"][removed.group]["$ref"].rpartition("/")[2]
+        definitions[group]["properties"][removed.name] = {"const": removed.ignored}
     return schema, definitions
 
 

@@ -1,4 +1,4 @@
-"""The listening side: an ASGI application under uvicorn or granian, until SIGINT or SIGTERM.
+"""The listening side: an ASGI application under uvicorn, until SIGINT or SIGTERM.
 
     asgi           the shapes of ASGI
     listener       the socket, bound first
@@ -15,9 +15,8 @@
     cycle          one request and its response, as the application sees them
     connection     one client's connection: HTTP/1.1, within limits
     on_uvicorn     under uvicorn's loop and life cycle, on those connections
-    on_granian     under granian
     admin_port     a second application, on a port of its own
-    serving        one of the two, for the gateway
+    serving        all of it, for the gateway
 
 Each imports those above it only.
 """

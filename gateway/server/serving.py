@@ -12,7 +12,6 @@ from gateway.server.admin_port import listening, with_admin_port
 from gateway.server.asgi import App
 from gateway.server.descriptors import clients_within, make_room, raise_limit, room_for
 from gateway.server.listener import ServerError, address_of, bind
-from gateway.server.on_granian import run_on_granian
 from gateway.server.on_uvicorn import limits_of, run_on_uvicorn
 from gateway.server.process import ready_to_serve
 from gateway.server.program_log import event_line, log_to_stderr
@@ -95,11 +94,10 @@ def serve(
                 announce_admin(address_of(second, _admin_host(settings)))
             announce(address)
 
-        run = run_on_granian if server.implementation == "granian" else run_on_uvicorn
         start = Start()
         with ready_to_serve():
             try:
-                run(
+                run_on_uvicorn(
                     telling(start.of(app), stop),
                     settings.model_copy(update={"server": server}),
                     listener,

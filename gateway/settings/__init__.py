@@ -25,6 +25,7 @@
     table         the settings as a table
     faults        the sentences
     yaml_file     reading YAML
+    removed       settings that were removed
     variables     reading variables
     source        file and environment, merged and checked
     workers_file  the workers of one model in a file of their own

@@ -19,19 +19,16 @@ from gateway.settings.rules import (
 
 class ServerSettings(Group):
     host: Token = Field(default="127.0.0.1", description="address to listen on; 0.0.0.0 for all of IPv4")
-    port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one (uvicorn only)")
+    port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     reuse_port: bool = Field(
         default=False,
-        description="several gateways of one machine may listen on port, and share its clients (uvicorn only)",
+        description="several gateways of one machine may listen on port, and share its clients",
     )
     probes_port: int | None = Field(
         default=None,
         ge=1,
         le=65535,
         description="one more for /livez, /readyz and /metrics, which answers when port has no room; null: none",
-    )
-    implementation: Literal["uvicorn", "granian"] = Field(
-        default="uvicorn", description="HTTP server; granian needs the extra warmgate[granian]"
     )
     max_body_bytes: Count = Field(
         default=8 * 2**20,
@@ -66,21 +63,19 @@ class ServerSettings(Group):
     max_connections: Count = Field(default=10_000, description="client connections open at once")
     max_connections_per_address: Count | None = Field(
         default=None,
-        description="of one address (IPv6: one /64), trusted_proxies apart; null: nine tenths of all (uvicorn only)",
+        description="of one address (IPv6: one /64), trusted_proxies apart; null: nine tenths of all",
     )
     max_header_bytes: int = Field(
         default=64 * 2**10, ge=8192, description="largest request line and headers together; more is answered 431"
     )
     keep_alive_s: Count = Field(default=75, description="how long an idle client connection stays open")
-    body_idle_s: Positive = Field(
-        default=60, description="how long a client may pause while it sends a body (uvicorn only)"
-    )
+    body_idle_s: Positive = Field(default=60, description="how long a client may pause while it sends a body")
     min_body_bytes_per_s: NotNegative = Field(
         default=500,
-        description="slowest body, after 20 s; a slower one is answered 408, 0: any rate will do (uvicorn only)",
+        description="slowest body, after 20 s; a slower one is answered 408, 0: any rate will do",
     )
     unread_s: Positive = Field(
-        default=300, description="how long a client may leave an answer unread, all buffers being full (uvicorn only)"
+        default=300, description="how long a client may leave an answer unread, all buffers being full"
     )
     sse_keep_alive_s: Positive | None = Field(
         default=15, description="a stream that is silent for this long gets a comment; null: never"

@@ -6,7 +6,7 @@ Only this module reads the environment; everybody else is handed plain values.
 import copy
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from gateway.settings.faults import SettingsError, kind_of, sentences_of
 from gateway.settings.names import Place, dotted
+from gateway.settings.removed import REMOVED_VARIABLES, take_removed
 from gateway.settings.schema import Settings
 from gateway.settings.secret_variables import reserved, resolve
 from gateway.settings.variables import aws_defaults, cluster_default, overrides
@@ -27,24 +28,32 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
-def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
+def load(path: Path | None, environ: Mapping[str, str], *, warn: Callable[[str], object] | None = None) -> Settings:
     """The settings of the file at *path* (None: no file) with the `WARMGATE_*` variables of *environ* over them.
+
+    *warn* is called with a sentence for every deprecated setting.
 
     Raises:
         SettingsError: a sentence for every fault that was found.
     """
-    return build({} if path is None else read(path), environ)
+    return build({} if path is None else read(path), environ, warn=warn)
 
 
-def build(data: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+def build(
+    data: Mapping[str, Any], environ: Mapping[str, str], *, warn: Callable[[str], object] | None = None
+) -> Settings:
     """The settings of *data*, laid out as the file is, with the `WARMGATE_*` variables of *environ* over them.
+
+    *warn* is called with a sentence for every deprecated setting.
 
     Raises:
         SettingsError: a sentence for every fault that was found.
     """
     merged: dict[str, Any] = copy.deepcopy(dict(data))
     origins: dict[Place, str] = {}
-    ours, sentences = overrides(environ, reserved(merged, environ))
+    warnings, faults = take_removed(merged, environ)
+    ours, sentences = overrides(environ, reserved(merged, environ) | REMOVED_VARIABLES)
+    sentences += faults
     for override in ours:
         fault = _put(merged, override.place, override.value)
         if fault is None:
@@ -65,6 +74,9 @@ def build(data: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         raise SettingsError(sentences) from None
     if sentences:
         raise SettingsError(sentences)
+    if warn is not None:
+        for warning in warnings:
+            warn(warning)
     return settings
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.bench import Arrival
 from benchmarks.chat_bodies import LOADS, Load
-from benchmarks.overhead import WITH_KEYS, fill, limits_of_the_setup, parse_arguments, ratios_per_cpu
+from benchmarks.overhead import WITH_KEYS, fill, limits_of_the_setup, ratios_per_cpu
 from benchmarks.report import Circumstances, Report
 from tests.benchmarks.measurements import measured
 
@@ -81,8 +81,3 @@ def test_with_the_keys_only_the_report_is_of_requests() -> None:
     assert pytest.approx(400.0 / 600.0) == bar.value
     assert (0.9, False) == (bar.limit, bar.is_met)
     assert 1 == len(report.tables)
-
-
-def test_uvicorn_is_the_implementation_judged_by_default() -> None:
-    """The bars are held against the first implementation named."""
-    assert "uvicorn,granian" == parse_arguments([]).implementations

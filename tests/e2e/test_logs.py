@@ -5,17 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.gateway_process import gateway_process
-from tests.gateway.server.harness import free_port
 
 
-@pytest.mark.parametrize("implementation", ["uvicorn", "granian"])
-async def test_a_process_speaks_json_where_it_is_told_to(tmp_path: Path, implementation: str) -> None:
-    """On stderr what the program says, on stdout addresses and requests; all as objects with a time and an event."""
+async def test_a_process_speaks_json_where_it_is_told_to(tmp_path: Path) -> None:
+    """On stderr what the program says, from its first words on, on stdout addresses and requests; all as objects with
+    a time and an event.
+    """
     settings = {
-        "server": {"host": "127.0.0.1", "port": free_port(), "implementation": implementation},
+        "server": {"host": "127.0.0.1", "port": 0, "implementation": "uvicorn"},
         "admin": {"port": 0, "keys": [{"role": "owner", "secret": "s-1"}]},
         "models": [{"name": "tiny", "workers": [{"url": "http://127.0.0.1:1"}]}],
         "logging": {"format": "json"},
@@ -28,6 +26,9 @@ async def test_a_process_speaks_json_where_it_is_told_to(tmp_path: Path, impleme
     said = [json.loads(line) for line in program]
 
     assert {"log"} == {line["event"] for line in said}
+    assert [("warning", "gateway.configuration")] == [
+        (line["level"], line["logger"]) for line in said if "server.implementation is deprecated" in line["message"]
+    ]
     assert ["gateway.tenancy"] == [line["logger"] for line in said if "neither teams" in line["message"]]
     assert ["model tiny is down"] == [
         line["message"].partition(": ")[0].partition(" of ")[2] for line in said if line["logger"] == "gateway.checkup"

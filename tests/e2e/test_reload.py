@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
 
 from gateway.simulator.server import serving
 from tests.e2e.stack import program, quick
-from tests.gateway.server.harness import free_port
 
 TOKEN = "t-1"
 
@@ -181,10 +179,9 @@ async def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
         await gateway.until(other="up")
 
 
-@pytest.mark.parametrize("implementation", ["uvicorn", "granian"])
-async def test_sighup_reads_the_configuration_again(tmp_path: Path, implementation: str) -> None:
+async def test_sighup_reads_the_configuration_again(tmp_path: Path) -> None:
     """At once, also where nothing has changed; what needs a restart is told."""
-    server = {"implementation": implementation, "port": free_port() if implementation == "granian" else 0}
+    server = {"port": 0}
     async with serving(quick()) as worker, live(tmp_path, [worker], server=server) as gateway:
         gateway.hang_up()
         await gateway.outcome("unchanged")

@@ -18,7 +18,7 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name in ("botocore", "granian", "opentelemetry.proto", "phonenumbers", "re2"):
+        if name in ("botocore", "opentelemetry.proto", "phonenumbers", "re2"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
@@ -76,6 +76,11 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
         {"models": [MODEL | {"tokenizer": {"path": "/nowhere", "source": "local"}}]},
         "models[0].tokenizer.path names /nowhere, which is no folder.",
     ),
+    (
+        {"server": {"implementation": "granian"}},
+        "server.implementation is 'granian'; this setting was removed: the gateway serves with uvicorn only. "
+        "Remove it.",
+    ),
     ({"models": [{"name": "tiny", "workers_file": "bad.yaml"}]}, "bad.yaml must hold a list of workers"),
     ({"guardrails": [{"name": "g", "kind": "words", "patterns": ["("]}]}, "guardrails[0]: "),
 ]
@@ -87,10 +92,6 @@ MISSING: list[tuple[dict[str, Any], str]] = [
     (
         {"guardrails": [{"name": "g", "kind": "bedrock", "guardrail_id": "x", "region": "us-east-1"}]},
         "guardrails[0] needs the extra warmgate[bedrock], which is not installed.",
-    ),
-    (
-        {"server": {"implementation": "granian", "port": 18999}},
-        "server.implementation needs the extra warmgate[granian], which is not installed.",
     ),
     (
         {"tracing": {"endpoint": "http://127.0.0.1:1"}},

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from gateway.simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, gateway_process
@@ -24,10 +23,9 @@ BLUE = {
 }
 
 
-def settings(worker: str, *, implementation: str = "uvicorn", **server: Any) -> dict[str, Any]:
-    port = 0 if implementation == "uvicorn" else free_port()
+def settings(worker: str, **server: Any) -> dict[str, Any]:
     return {
-        "server": {"port": port, "implementation": implementation, **server},
+        "server": {"port": 0, **server},
         "models": [{"name": "tiny", "workers": [{"id": "a", "url": worker}]}],
         "health": {"interval_s": 0.1},
     }
@@ -84,9 +82,6 @@ async def until_refused(url: str) -> None:
             await asyncio.sleep(0.01)
 
 
-both = pytest.mark.parametrize("implementation", ["uvicorn", "granian"])
-
-
 async def test_load_balancers_are_told_while_requests_are_still_taken(tmp_path: Path) -> None:
     """`/readyz` says so at once, on old connections and new ones; every answer says that its connection ends."""
     async with (
@@ -108,12 +103,11 @@ async def test_load_balancers_are_told_while_requests_are_still_taken(tmp_path: 
     assert 0 == code
 
 
-@both
-async def test_a_stream_goes_on_to_its_end_when_nobody_is_let_in_any_more(tmp_path: Path, implementation: str) -> None:
+async def test_a_stream_goes_on_to_its_end_when_nobody_is_let_in_any_more(tmp_path: Path) -> None:
     """However long it takes, within the grace; then the gateway ends in peace."""
     async with (
         serving(quick(speed=1, tpot_ms=10)) as worker,
-        gateway_process(tmp_path, settings(worker, implementation=implementation, stop_delay_s=0.2)) as gateway,
+        gateway_process(tmp_path, settings(worker, stop_delay_s=0.2)) as gateway,
     ):
         async with streaming(gateway) as stream:
             async with held_back(worker):
@@ -129,12 +123,11 @@ async def test_a_stream_goes_on_to_its_end_when_nobody_is_let_in_any_more(tmp_pa
     assert 0 == code
 
 
-@both
-async def test_a_stream_that_the_grace_cuts_is_told_and_paid_for(tmp_path: Path, implementation: str) -> None:
+async def test_a_stream_that_the_grace_cuts_is_told_and_paid_for(tmp_path: Path) -> None:
     """It ends with an error event, not in the middle; what it had used is in the ledger when the gateway has ended."""
     file = tmp_path / "warmgate.db"
     async with serving(quick(speed=1, tpot_ms=10)) as worker:
-        given = settings(worker, implementation=implementation, shutdown_grace_s=1)
+        given = settings(worker, shutdown_grace_s=1)
         given |= {**BLUE, "store": {"url": f"sqlite:///{file}"}}
         async with gateway_process(tmp_path, given) as gateway:
             async with streaming(gateway, **KEY) as stream, held_back(worker):

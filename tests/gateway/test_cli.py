@@ -62,6 +62,21 @@ class TestCheck:
             ),
         ) == capsys.readouterr()
 
+    def test_a_deprecated_setting_is_warned_of(
+        self, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """On stderr, beside the settings in effect, which do not have it; exit code 0."""
+        monkeypatch.setenv("WARMGATE_SERVER__IMPLEMENTATION", "uvicorn")
+
+        assert 0 == main(["check", "--config", str(config)])
+
+        out, err = capsys.readouterr()
+        assert "implementation" not in yaml.safe_load(out)["server"]
+        assert (
+            "WARMGATE_SERVER__IMPLEMENTATION (server.implementation) is deprecated and has no effect: "
+            "the gateway serves with uvicorn only. Remove this setting.\n"
+        ) == err
+
     def test_variables_of_the_process_count(
         self, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:

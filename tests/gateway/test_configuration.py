@@ -25,6 +25,25 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+async def test_deprecated_settings_are_warned_of_at_every_reload(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each in a sentence, which is no fault; none when they are gone."""
+    write(path, SMALLEST.replace("port: 8080", "port: 8080, implementation: uvicorn"))
+    configuration = Configuration(path, {})
+    sentence = (
+        "server.implementation is deprecated and has no effect: the gateway serves with uvicorn only. "
+        "Remove this setting."
+    )
+
+    configuration.load()
+    said_before, told = caplog.messages.copy(), configuration.warnings
+    reloader = Reloader(configuration, Reloads())
+    await reloader.reload()
+    write(path, SMALLEST)
+    await reloader.reload()
+
+    assert ([], (sentence,), [sentence], ()) == (said_before, told, caplog.messages, configuration.warnings)
+
+
 @dataclass
 class Reloads:
     """Loads as often as it is told to."""

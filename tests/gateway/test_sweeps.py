@@ -38,7 +38,7 @@ async def serve(caller: Caller, young: Young) -> None:
 
 
 async def test_messages_other_than_a_disconnect_are_passed_over() -> None:
-    """granian ends a body with an empty message of its own."""
+    """A server may end a body with an empty message of its own."""
     caller, young = Caller(b"{}", b"", b""), Young()
     async with swept(young), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(serve(caller, young))

@@ -15,8 +15,6 @@ from tests.gateway.asgi import running
 from tests.gateway.server import harness
 from tests.gateway.server.harness import free_port, while_served
 
-both = pytest.mark.parametrize("implementation", ["uvicorn", "granian"])
-
 
 def settings(admin_port: int = 0, **server: Any) -> Settings:
     models = [{"name": "tiny", "workers": [{"url": "http://a"}]}]
@@ -83,10 +81,7 @@ class TwoSided:
         await self._app(scope, receive, send)
 
 
-@both
-def test_the_admin_routes_are_up_before_the_gateway_is_ready(
-    implementation: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_admin_routes_are_up_before_the_gateway_is_ready(capfd: pytest.CaptureFixture[str]) -> None:
     """In the same process, on a port of their own, which nobody serves any more when the gateway has ended."""
     port, admin_port = free_port(), free_port()
     admin_url = f"http://127.0.0.1:{admin_port}"
@@ -94,7 +89,7 @@ def test_the_admin_routes_are_up_before_the_gateway_is_ready(
     def client(url: str) -> list[str]:
         return [httpx.get(admin_url).text, httpx.get(url).text, httpx.get(f"{url}/SIGTERM").text]
 
-    answers = while_served(client, settings(admin_port, implementation=implementation, port=port), create_app=TwoSided)
+    answers = while_served(client, settings(admin_port, port=port), create_app=TwoSided)
 
     assert ["admin", "ok", "ok"] == answers
     assert (f"admin: {admin_url}\nready: http://127.0.0.1:{port}\nlifespan ended\n", "") == capfd.readouterr()
@@ -116,8 +111,7 @@ def test_a_port_of_0_is_told() -> None:
     assert all(url.startswith("http://127.0.0.1:") and not url.endswith(":0") for url in told)
 
 
-@both
-def test_a_taken_admin_port_is_told_before_anything_starts(implementation: str) -> None:
+def test_a_taken_admin_port_is_told_before_anything_starts() -> None:
     """Host, port and the system's reason; the application is never made."""
 
     def create_app(_: Settings) -> App:
@@ -126,7 +120,7 @@ def test_a_taken_admin_port_is_told_before_anything_starts(implementation: str) 
     with listening("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ServerError, match=f"^Cannot listen on 127.0.0.1 port {port}: Address already in use.$"):
-            serve(settings(port, implementation=implementation, port=free_port()), create_app=create_app)
+            serve(settings(port, port=free_port()), create_app=create_app)
 
 
 def test_a_port_that_another_program_bound_and_did_not_listen_on_is_ours() -> None:

@@ -14,31 +14,22 @@ from tests.gateway.server.harness import connected, create_app, free_port, serve
 
 pytestmark = pytest.mark.e2e
 
-both = pytest.mark.parametrize("implementation", ["uvicorn", "granian"])
 
-
-@pytest.mark.parametrize(
-    ("implementation", "stop"), [("uvicorn", "SIGINT"), ("uvicorn", "SIGTERM"), ("granian", "SIGTERM")]
-)
-def test_it_says_once_that_it_is_ready_and_ends_cleanly(
-    implementation: str, stop: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("stop", ["SIGINT", "SIGTERM"])
+def test_it_says_once_that_it_is_ready_and_ends_cleanly(stop: str, capfd: pytest.CaptureFixture[str]) -> None:
     """One line on stdout when requests are answered; a stop lets the running request and the lifespan end."""
     port = free_port()
 
     def client(url: str) -> list[str]:
         return [httpx.get(url).text, httpx.get(f"{url}/{stop}").text]
 
-    answers = while_served(client, settings(implementation=implementation, port=port))
+    answers = while_served(client, settings(port=port))
 
     assert ["ok", "ok"] == answers
     assert (f"ready: http://127.0.0.1:{port}\nlifespan ended\n", "") == capfd.readouterr()
 
 
-@both
-def test_a_request_that_does_not_end_is_cut_after_the_grace(
-    implementation: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_request_that_does_not_end_is_cut_after_the_grace(capfd: pytest.CaptureFixture[str]) -> None:
     """The stop waits no longer than it was told to; what is cut may say so, and settle, before the lifespan ends."""
     port = free_port()
 
@@ -47,15 +38,14 @@ def test_a_request_that_does_not_end_is_cut_after_the_grace(
         answer = httpx.get(f"{url}/hangs", timeout=20).text
         return time.monotonic() - before, answer
 
-    took_s, answer = while_served(client, settings(implementation=implementation, port=port, shutdown_grace_s=1))
+    took_s, answer = while_served(client, settings(port=port, shutdown_grace_s=1))
 
     assert "cut" == answer
     assert 0.9 < took_s < 15
     assert f"ready: http://127.0.0.1:{port}\nsettled\nlifespan ended\n" == capfd.readouterr().out
 
 
-@both
-def test_requests_are_taken_for_a_while_after_sigterm(implementation: str) -> None:
+def test_requests_are_taken_for_a_while_after_sigterm() -> None:
     """On new connections too, and told of the stop at once; each answer is the last on its connection."""
 
     def client(url: str) -> list[tuple[str, bool]]:
@@ -64,13 +54,12 @@ def test_requests_are_taken_for_a_while_after_sigterm(implementation: str) -> No
         os.kill(os.getpid(), signal.SIGINT)
         return [(answer.text, answer.headers.get("connection") == "close") for answer in answers]
 
-    answers = while_served(client, settings(implementation=implementation, port=free_port(), stop_delay_s=60))
+    answers = while_served(client, settings(port=free_port(), stop_delay_s=60))
 
     assert [("no", False), ("ok", True), ("yes", True), ("yes", True)] == answers
 
 
-@both
-def test_when_the_delay_is_over_nobody_is_let_in(implementation: str) -> None:
+def test_when_the_delay_is_over_nobody_is_let_in() -> None:
     """And when those that run have ended, so has the server."""
 
     def client(url: str) -> str:
@@ -78,7 +67,7 @@ def test_when_the_delay_is_over_nobody_is_let_in(implementation: str) -> None:
         until_refused(url)
         return "refused"
 
-    given = settings(implementation=implementation, port=free_port(), stop_delay_s=0.2)
+    given = settings(port=free_port(), stop_delay_s=0.2)
 
     assert "refused" == while_served(client, given)
 
@@ -96,10 +85,9 @@ def test_who_has_connected_before_the_end_is_answered() -> None:
     assert "okok" == while_served(client, settings(port=free_port()))
 
 
-@both
 @pytest.mark.parametrize("signals", [("SIGTERM", "SIGINT"), ("SIGINT", "SIGINT")])
 def test_sigint_after_another_signal_waits_for_nothing(
-    implementation: str, signals: tuple[str, str], capfd: pytest.CaptureFixture[str]
+    signals: tuple[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Neither for the delay nor for the grace; what runs is cut, and may settle."""
 
@@ -119,7 +107,7 @@ def test_sigint_after_another_signal_waits_for_nothing(
         with suppress(httpx.HTTPError):
             httpx.get(f"{url}/waits", timeout=50)
 
-    given = settings(implementation=implementation, port=free_port(), stop_delay_s=40, shutdown_grace_s=40)
+    given = settings(port=free_port(), stop_delay_s=40, shutdown_grace_s=40)
 
     assert while_served(client, given) < 30
     assert capfd.readouterr().out.endswith("\nsettled\nlifespan ended\n")
@@ -144,13 +132,12 @@ def until_refused(url: str) -> None:
     raise AssertionError("it goes on listening")
 
 
-@both
-def test_more_clients_than_files_are_not_promised(implementation: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_more_clients_than_files_are_not_promised(caplog: pytest.LogCaptureFixture) -> None:
     """A client that is let in can be served: the log says how many can be."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if limit == resource.RLIM_INFINITY:
         pytest.skip("there is no limit here")
-    given = settings(implementation=implementation, port=free_port(), max_connections=limit)
+    given = settings(port=free_port(), max_connections=limit)
 
     def client(url: str) -> str:
         return httpx.get(f"{url}/SIGTERM").text
@@ -174,21 +161,19 @@ def test_gateways_of_one_machine_may_share_a_port() -> None:
     assert 2 == len(pids)
 
 
-@both
-def test_a_port_in_use_is_one_sentence(implementation: str) -> None:
+def test_a_port_in_use_is_one_sentence() -> None:
     """Host, port and the system's reason."""
     with closing(bind("127.0.0.1", 0)) as taken:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ServerError) as raised:
-            serve(settings(implementation=implementation, port=port), create_app=create_app)
+            serve(settings(port=port), create_app=create_app)
 
     assert f"Cannot listen on 127.0.0.1 port {port}: Address already in use." == str(raised.value)
 
 
-@both
 def test_an_application_that_fails_to_start_is_never_ready(
-    implementation: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error of the application is logged, and one sentence points to it."""
 
@@ -200,7 +185,7 @@ def test_an_application_that_fails_to_start_is_never_ready(
         return app
 
     with pytest.raises(ServerError) as raised:
-        serve(settings(implementation=implementation, port=free_port()), create_app=failing)
+        serve(settings(port=free_port()), create_app=failing)
 
     assert "The application did not start; its error is above." == str(raised.value)
     assert "no Redis" in caplog.text
@@ -218,8 +203,7 @@ class Probed:
         await self._app(scope, receive, send)
 
 
-@both
-def test_probes_are_answered_on_a_port_of_their_own_until_the_last_request_has_ended(implementation: str) -> None:
+def test_probes_are_answered_on_a_port_of_their_own_until_the_last_request_has_ended() -> None:
     """They say that it stops, while a request runs that was there before."""
     port, probes_port = free_port(), free_port()
     probes = f"http://127.0.0.1:{probes_port}/stopping"
@@ -232,7 +216,7 @@ def test_probes_are_answered_on_a_port_of_their_own_until_the_last_request_has_e
                 time.sleep(0.001)
             return [before, after, running.result().text]
 
-    given = settings(implementation=implementation, port=port, probes_port=probes_port)
+    given = settings(port=port, probes_port=probes_port)
 
     assert ["no", "yes", "ok"] == while_served(client, given, create_app=Probed)
     with pytest.raises(httpx.ConnectError):

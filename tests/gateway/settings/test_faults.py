@@ -52,10 +52,7 @@ class TestValues:
             ("server: {port: -1}", "server.port is -1; it must be at least 0."),
             ("server: {port: null}", "server.port is empty; it must be an integer."),
             ("server: {host: 127}", "server.host is 127; it must be text (write it in quotes)."),
-            (
-                "server: {implementation: hypercorn}",
-                "server.implementation is 'hypercorn'; allowed are 'uvicorn' or 'granian'.",
-            ),
+            ("logging: {format: xml}", "logging.format is 'xml'; allowed are 'text' or 'json'."),
             ("index: {max_bytes: 1.5}", "index.max_bytes is 1.5; it must be an integer."),
             ("timeouts: {idle_s: 0}", "timeouts.idle_s is 0; it must be greater than 0."),
             ("timeouts: {idle_s: .inf}", "timeouts.idle_s is inf; it must be a finite number."),

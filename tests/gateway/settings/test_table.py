@@ -20,7 +20,7 @@ def test_every_setting_is_described() -> None:
     assert "required" == rows["models[].name"].default
     assert "derived" == rows["models[].upstream_model"].default
     assert "list of text" == rows["models[].aliases"].type
-    assert "uvicorn or granian" == rows["server.implementation"].type
+    assert "text or json" == rows["logging.format"].type
 
 
 def test_every_described_variable_is_one_that_is_read() -> None:
@@ -35,7 +35,7 @@ def test_the_page_gets_the_table_between_its_marks() -> None:
 
     assert f"# Page\n{BEGIN}\n{as_markdown()}\n{END}\nafter\n" == page
     assert page == with_table(page)
-    assert "| `server.port` | integer | `8080` | port to listen on; 0 takes a free one (uvicorn only) |" in page
+    assert "| `server.port` | integer | `8080` | port to listen on; 0 takes a free one |" in page
 
 
 @pytest.mark.parametrize("page", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{END}{END}", f"{BEGIN}{BEGIN}{END}"])
