@@ -22,7 +22,7 @@ test: style
 	@$(MAKE) --no-print-directory --jobs=2 types unit
 
 # The core is measured where it is tested, so that measuring slows down nothing else.
-CORE_TESTS := tests/cache_index tests/routing tests/contracts
+CORE_TESTS := tests/cache_index tests/routing tests/contracts/test_dispatcher.py tests/contracts/test_strategy.py
 UNIT := -n logical --dist worksteal -m "not e2e and not redis"
 unit: $(VENV)/.test
 	$(BIN)/pytest $(UNIT) $(CORE_TESTS) --cov --cov-report=term --cov-fail-under=100

@@ -21,7 +21,8 @@ from benchmarks.report import Circumstances, Report
 from benchmarks.timed_worker import serving
 from tests.benchmarks.listening import listening
 
-REQUESTS = [Prompts(seed=1).request(number, streams=True) for number in range(5)]
+PROMPTS = Prompts(seed=1)
+REQUESTS = [PROMPTS.request(number, streams=True) for number in range(5)]
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 END = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 

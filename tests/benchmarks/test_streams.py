@@ -22,7 +22,8 @@ from benchmarks.streams import (
 from benchmarks.stub_worker import EVENTS_PER_STREAM, Pace, serve, write_script
 from tests.benchmarks.listening import listening
 
-REQUESTS = [Prompts(seed=1).request(number, streams=True) for number in range(5)]
+PROMPTS = Prompts(seed=1)
+REQUESTS = [PROMPTS.request(number, streams=True) for number in range(5)]
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
