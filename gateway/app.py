@@ -286,8 +286,10 @@ def _followed(
     tenancy = rules.tenancy
     audit = SettingsAudit(
         tenancy.stores.teams,
+        claims=tenancy.stores.claims,
         origin="environment" if configuration is None else configuration.name,
         declared=tenancy.declared,
+        digester=tenancy.digester,
         wall_clock=outside.wall_clock,
     )
     live = LiveSettings(settings, take=census.take, discover=discoveries.of, reloads=reloads, on_applied=audit.changed)
@@ -444,7 +446,7 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
     running += [parts.canary.run(), parts.loop_watch.run(), *parts.rules.tenancy.loops(), *parts.replicas.loops()]
     running.append(parts.rules.refused_logins.run())
     if parts.rules.tenancy.is_kept:
-        running.append(parts.followed.audit.started(parts.followed.live.configured))
+        running.append(parts.followed.audit.started(parts.followed.live.in_force))
     running.append(path.owners.run())
     return running if parts.start_checks is None else [*running, parts.start_checks.run()]
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from gateway.added_workers import KnownWorkers, LeftOut, Workers, admission
@@ -18,7 +18,18 @@ from gateway.teams.added_worker import AddedWorker
 _log = logging.getLogger(__name__)
 
 OnRefused = Callable[[Sequence[str]], None]
-OnApplied = Callable[[Settings, Settings], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """Settings in force, and the workers that files list beside them."""
+
+    settings: Settings
+    listed: Mapping[str, Workers] = field(default_factory=dict)
+    """By model."""
+
+
+OnApplied = Callable[[InForce, InForce, str | None], Awaitable[None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +67,7 @@ class LiveSettings:
         on_applied: OnApplied | None = None,
     ) -> None:
         """*settings* are in force already, but for what is to be found. *on_applied* is called after each reload that
-        has put others in force, with those before and after.
+        has put others in force, with those before and after, and likewise with the name of a file that lists workers.
         """
         self._on_applied = on_applied
         self._started_with = self._configured = settings
@@ -74,6 +85,12 @@ class LiveSettings:
     def configured(self) -> Settings:
         """The settings in force, without the workers that were found."""
         return self._configured
+
+    @property
+    def in_force(self) -> InForce:
+        """The settings in force, with the workers that files list."""
+        files = [(source, search) for source, search in self._searches.items() if source.kind == "workers_file"]
+        return InForce(self._configured, {source.model: search.taken or () for source, search in files})
 
     async def find(self) -> None:
         """Put in force what is found at first. To be called once, before the others."""
@@ -147,7 +164,7 @@ class LiveSettings:
     async def _reload(self, wanted: Settings) -> Reloaded:
         change = applicable(self._started_with, wanted)
         outcome: Outcome = "unchanged"
-        former = self._configured
+        former = self.in_force
         if change.settings != self._configured or any(
             search.last != search.taken for search in self._searches.values()
         ):
@@ -162,11 +179,11 @@ class LiveSettings:
             await self._applied(former)
         return Reloaded(outcome, needs_restart=change.needs_restart)
 
-    async def _applied(self, former: Settings) -> None:
+    async def _applied(self, former: InForce, file: str | None = None) -> None:
         if self._on_applied is None:
             return
         try:
-            await self._on_applied(former, self._configured)
+            await self._on_applied(former, self.in_force, file)
         except StoreAway:
             _log.warning("the store is unavailable: the change of the configuration is not in the audit log")
 
@@ -231,8 +248,11 @@ class LiveSettings:
         try:
             async with aclosing(search.sets) as sets:
                 async for workers in sets:
+                    former = self.in_force
                     search.last = workers
                     self._found(source, search)
+                    if self.in_force.listed != former.listed:
+                        await self._applied(former, source.where if isinstance(source.where, str) else None)
         except Exception:  # noqa: BLE001  # what is found for one model must not end the gateway
             _log.exception("the workers of model %s are not followed any more", source.model)
 

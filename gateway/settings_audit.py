@@ -1,33 +1,42 @@
 """Changes of the configuration in the audit log, with what they changed: whoever may write to the file is seen as well.
 
-A change under a running gateway is logged when it is in force. At a start, the settings are compared with those that
-the log has last; the first start writes all of them. A secret is never shown; that one was replaced between two starts
-is not noticed, as there is nothing that it could be compared with.
+A change under a running gateway is logged when it is in force, also one of a file that lists workers. At a start, the
+settings are compared with those that the log has last; the first start writes all of them. A secret is never shown: a
+fingerprint of it, made under the pepper, tells when it was replaced. Gateways that share a store log a change once.
 """
 
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
+import msgspec
 from pydantic import SecretStr
 
 from gateway.api.admin_v1.cards import key_state, team_state
+from gateway.api.admin_v1.claims import Claim, Claims
 from gateway.api.admin_v1.times import to_the_millisecond
 from gateway.errors import StoreAway
 from gateway.ledger.audit import Action, AuditEntry, Kind
-from gateway.settings import Settings, TeamSettings
+from gateway.live_settings import InForce
+from gateway.settings import TeamSettings
 from gateway.teams.declared import Declared
 from gateway.teams.key import Key
+from gateway.teams.secret import Digester
 from gateway.teams.team import Team
 from gateway.teams.team_store import TeamStore
 
 Json = dict[str, Any]
 
-SECRET, OTHER_SECRET = "(secret)", "(another secret)"  # what stands in their place
+SECRET, OTHER_SECRET = "(secret ", "(another secret "  # with a fingerprint and a bracket, what stands in their place
+FINGERPRINT_DIGITS = 16
 MAX_PLACES = 1000
-"""Settings that one entry names."""
+"""Settings that are compared one by one, those of listed workers too; of more a digest of all others."""
+MORE = "(more)"
+"""The place of that digest."""
 MAX_TEXT = 300
 """Characters of a value that are shown."""
 MAX_PAGES = 20
@@ -35,13 +44,18 @@ PAGE = 500
 """Of the log, in which the settings before this start are looked for."""
 AGAIN_S = 5.0
 """Between two attempts while the store is unavailable."""
+LOOKS = 20
+LOOK_S = 0.1
+"""Between two looks at whether the gateway that is to log the same change has done it; after them, this one logs it."""
 
 _credentials = re.compile(r"(?<=://)[^@/?]*(?=@)|(?<=password=)[^&]*")
+_former_secret = re.compile(r"^\(another secret ")
 
 
 class SettingsAudit:
-    """Writes to *store*; *origin* is the name of the file. *declared* are teams and keys with their digests.
+    """Writes to *store*; *claims* say who does so of several gateways. *origin* is the name of the file.
 
+    *declared* are teams and keys with their digests, *digester* is that of the pepper, or raises StoreAway.
     *wall_clock* gives seconds since 1970.
     """
 
@@ -49,67 +63,92 @@ class SettingsAudit:
         self,
         store: TeamStore,
         *,
+        claims: Claims,
         origin: str,
         declared: Callable[[Iterable[TeamSettings]], Declared],
+        digester: Callable[[], Awaitable[Digester]],
         wall_clock: Callable[[], float],
     ) -> None:
         self._store = store
-        self._who = f"file:{origin}"
+        self._claims = claims
+        self._writer = secrets.token_hex(16)
+        self._origin = origin
         self._declared = declared
+        self._digester = digester
         self._wall_clock = wall_clock
 
-    async def started(self, settings: Settings) -> None:
-        """Log what is new in *settings* since the last gateway with this store; waits for a store that is away."""
+    async def started(self, now: InForce) -> None:
+        """Log what is new since the last gateway with this store; waits for a store that is away."""
         while True:
             try:
-                await self._compare(_shown(_flat(settings)))
+                await self._log_once(partial(self._new, _state_of(now, await self._digester())))
             except StoreAway:
                 await asyncio.sleep(AGAIN_S)
             else:
                 return
 
-    async def changed(self, before: Settings, after: Settings) -> None:
-        """Log that *after* is in force instead of *before*.
+    async def changed(self, before: InForce, after: InForce, file: str | None = None) -> None:
+        """Log that *after* is in force instead of *before*, by a change of *file*; None: of the configuration.
 
         Raises:
             StoreAway: not all of it may be logged.
         """
-        for entry in [*self._of_teams(before, after), *self._of_settings(_differences(_flat(before), _flat(after)))]:
+        digester = await self._digester()
+        old, new = _differences(_state_of(before, digester), _state_of(after, digester))
+        teams = list(self._of_teams(before, after))
+        await self._log_once(lambda logged: [] if _has(logged, old, new) else [*teams, *self._update(old, new, file)])
+
+    async def _log_once(self, entries_of: Callable[[Json | None], list[AuditEntry]]) -> None:
+        """Log what *entries_of* makes of the settings as the log has them last, unless another gateway does so.
+
+        One that was to, and does not, is waited for a moment: an entry too many is better than none.
+        """
+        entries: list[AuditEntry] = []
+        for _ in range(LOOKS):
+            newest, logged = await self._last()
+            entries = entries_of(logged)
+            if not entries:
+                return
+            claim = Claim(_digest_of([newest, entries[-1].before, entries[-1].after]), "", self._writer)
+            if (await self._claims.take(claim)).made == self._writer:
+                break
+            await asyncio.sleep(LOOK_S)
+        for entry in entries:
             await self._store.note(entry)
 
-    async def _compare(self, now: Json) -> None:
-        former = await self._last()
-        if former is None:
-            await self._store.note(self._entry("start", "settings", "configuration", before=None, after=_bounded(now)))
-            return
-        for entry in self._of_settings(_differences(former, now)):
-            await self._store.note(entry)
+    def _new(self, now: Json, logged: Json | None) -> list[AuditEntry]:
+        if logged is None:
+            return [self._entry("start", "settings", "configuration", before=None, after=now)]
+        return list(self._update(*_differences(logged, now)))
 
-    async def _last(self) -> Json | None:
-        """Return the settings as the log has them last; None: it has none."""
+    async def _last(self) -> tuple[str, Json | None]:
+        """Return what tells the last entry of settings from all others, and the settings as the log has them last.
+
+        Empty and None: it has none.
+        """
         changes: list[AuditEntry] = []
-        cursor: str | None = None
+        newest, cursor = "", None
         for _ in range(MAX_PAGES):
             page = await self._store.audit(cursor, most=PAGE)
             for entry in page.items:
                 if entry.kind != "settings" or not entry.who.startswith("file:"):
                     continue
+                newest = newest or _digest_of(entry)
                 if entry.action == "start":
-                    return _replayed(entry.after or {}, reversed(changes))
+                    return newest, _replayed(entry.after or {}, reversed(changes))
                 changes.append(entry)
             cursor = page.next
             if cursor is None:
                 break
-        return None
+        return newest, None
 
-    def _of_settings(self, differences: tuple[Json, Json]) -> Iterator[AuditEntry]:
-        before, after = differences
+    def _update(self, before: Json, after: Json, file: str | None = None) -> Iterator[AuditEntry]:
         if before or after:
-            yield self._entry("update", "settings", "configuration", before=_bounded(before), after=_bounded(after))
+            yield self._entry("update", "settings", "configuration", before=before, after=after, file=file)
 
-    def _of_teams(self, before: Settings, after: Settings) -> Iterator[AuditEntry]:
+    def _of_teams(self, before: InForce, after: InForce) -> Iterator[AuditEntry]:
         """What changed of declared teams and keys, as the admin API would log it."""
-        former, present = self._declared(before.teams), self._declared(after.teams)
+        former, present = self._declared(before.settings.teams), self._declared(after.settings.teams)
         for name in sorted(former.teams.keys() | present.teams.keys()):
             yield from self._of("team", name, name, former.teams.get(name), present.teams.get(name))
         for key_id in sorted(former.keys.keys() | present.keys.keys()):
@@ -127,11 +166,19 @@ class SettingsAudit:
         yield self._entry(action, kind, name, before=_state(old), after=_state(new), team=team)
 
     def _entry(
-        self, action: Action, kind: Kind, name: str, *, before: Json | None, after: Json | None, team: str | None = None
+        self,
+        action: Action,
+        kind: Kind,
+        name: str,
+        *,
+        before: Json | None,
+        after: Json | None,
+        team: str | None = None,
+        file: str | None = None,
     ) -> AuditEntry:
         return AuditEntry(
             time=to_the_millisecond(self._wall_clock()),
-            who=self._who,
+            who=f"file:{file or self._origin}",
             role="file",
             action=action,
             kind=kind,
@@ -150,9 +197,16 @@ def _state(entity: Team | Key | None) -> Json | None:
     return {"id": entity.id, "team": entity.team, **key_state(entity)}
 
 
-def _flat(settings: Settings) -> Json:
-    """Return every setting that has not its default, by its place; entries of lists are named, not numbered."""
-    return dict(_walk("", settings.model_dump(exclude_defaults=True)))
+def _state_of(in_force: InForce, digester: Digester) -> Json:
+    """Return every setting that has not its default, by its place and as it may be shown, and listed workers likewise.
+
+    Entries of lists are named, not numbered.
+    """
+    flat = dict(_walk("", in_force.settings.model_dump(exclude_defaults=True)))
+    for model, workers in sorted(in_force.listed.items()):
+        listed = [worker.model_dump(exclude_defaults=True) for worker in workers]
+        flat.update(_walk(f"models[{model}].workers_file", listed) if listed else ())
+    return _bounded({place: _masked(place, value, digester) for place, value in flat.items()})
 
 
 def _walk(place: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -177,32 +231,61 @@ def _name_of(entry: Any, number: int) -> str:
 
 
 def _differences(before: Json, after: Json) -> tuple[Json, Json]:
-    """Return what of *before* is gone or another in *after*, and the reverse, as it may be shown."""
+    """Return what of *before* is gone or another in *after*, and the reverse."""
     places = [place for place in (*before, *after) if before.get(place, _NONE) != after.get(place, _NONE)]
-    old = _shown({place: before[place] for place in places if place in before})
-    new = _shown({place: after[place] for place in places if place in after})
-    return old, {place: OTHER_SECRET if value == SECRET == old.get(place) else value for place, value in new.items()}
+    old = {place: before[place] for place in places if place in before}
+    new = {place: after[place] for place in places if place in after}
+    return old, {place: _replaced(value) if _is_secret(old.get(place)) else value for place, value in new.items()}
 
 
-def _shown(values: Mapping[str, Any]) -> Json:
-    return {place: _masked(value) for place, value in values.items()}
+def _has(logged: Json | None, old: Json, new: Json) -> bool:
+    """Whether *logged* are settings in which *new* stands in the place of *old* already."""
+    if logged is None:
+        return False
+    is_there = all(logged.get(place, _NONE) == _plain(value) for place, value in new.items())
+    return is_there and not any(place in logged for place in old.keys() - new.keys())
 
 
-def _masked(value: Any) -> Any:
+def _masked(place: str, value: Any, digester: Digester) -> Any:
     if isinstance(value, SecretStr):
-        return SECRET
+        return _secret(place, value.get_secret_value(), digester)
     if isinstance(value, list):
-        return [_masked(inner) for inner in value]
+        return [_masked(place, inner, digester) for inner in value]
     if not isinstance(value, str):
         return value if value is None or isinstance(value, bool | int | float) else str(value)
-    text = _credentials.sub(SECRET, value)
+    text = _credentials.sub(lambda found: _secret(place, found.group(), digester), value)
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[:MAX_TEXT]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]})"
 
 
+def _secret(place: str, secret: str, digester: Digester) -> str:
+    """Return what stands for *secret*: the same for the same one at the same *place*, and of no use without the pepper.
+
+    It is no part of the digest by which a key is known.
+    """
+    text = f"warmgate: fingerprint of a setting\n{place}\n{secret}"
+    return f"{SECRET}{digester.digest(text)[:FINGERPRINT_DIGITS]})"
+
+
+def _is_secret(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(SECRET)
+
+
+def _replaced(value: Any) -> Any:
+    return f"{OTHER_SECRET}{value.removeprefix(SECRET)}" if _is_secret(value) else value
+
+
+def _plain(value: Any) -> Any:
+    return _former_secret.sub(SECRET, value) if isinstance(value, str) else value
+
+
 def _bounded(values: Json) -> Json:
-    return dict(list(values.items())[:MAX_PLACES])
+    if len(values) <= MAX_PLACES:
+        return values
+    items = list(values.items())
+    rest = items[MAX_PLACES - 1 :]
+    return dict(items[: MAX_PLACES - 1]) | {MORE: f"{len(rest)} settings (sha256 {_digest_of(rest)[:16]})"}
 
 
 def _replayed(state: Json, changes: Iterable[AuditEntry]) -> Json:
@@ -212,7 +295,11 @@ def _replayed(state: Json, changes: Iterable[AuditEntry]) -> Json:
         for place in change.before or {}:
             state.pop(place, None)
         state |= change.after or {}
-    return {place: SECRET if value == OTHER_SECRET else value for place, value in state.items()}
+    return {place: _plain(value) for place, value in state.items()}
+
+
+def _digest_of(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
 _NONE = object()

@@ -309,7 +309,7 @@ async def test_a_change_of_the_file_is_in_the_audit_log(tmp_path: Path) -> None:
     assert [("start", "settings"), ("create", "team"), ("create", "key"), ("update", "settings")] == [
         (each["action"], each["kind"]) for each in (start, team, key, changed)
     ]
-    assert "(secret)" == changed["after"]["teams[blue].keys[ci].secret"]
+    assert changed["after"]["teams[blue].keys[ci].secret"].startswith("(secret ")
     assert 0.2 == between["after"]["queue.low_share"]
     assert "blue" == between["before"]["teams[blue].name"]
     assert "s-of-ci-1" not in str((changed, key, team, start, between))

@@ -1,15 +1,21 @@
 """Changes of the configuration in the audit log."""
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pydantic import SecretStr
 
+from gateway.api.admin_v1.sqlite_claims import SqliteClaims
+from gateway.errors import StoreAway
 from gateway.ledger.audit import AuditEntry
-from gateway.settings import Settings
-from gateway.settings_audit import SettingsAudit
+from gateway.live_settings import InForce
+from gateway.settings import Settings, WorkerSettings
+from gateway.settings_audit import MAX_PLACES, MORE, SettingsAudit
 from gateway.storage.sqlite_file import SqliteFile
 from gateway.teams.declared import declared_in
 from gateway.teams.secret import Digester
@@ -24,15 +30,30 @@ def settings(**groups: Any) -> Settings:
     return parsed(yaml.safe_dump({"models": [MODEL], **groups}))
 
 
+def in_force(**groups: Any) -> InForce:
+    return InForce(settings(**groups))
+
+
 class Audited:
+    """Gateways that share a store, each with a pair of objects of its own."""
+
     def __init__(self) -> None:
         self.file = SqliteFile(Path(":memory:"))
         self.store = SqliteTeamStore(self.file)
-        self.audit = SettingsAudit(
+        self.audit = self.another()
+
+    def another(self, pepper: bytes = b"p") -> SettingsAudit:
+        async def digester() -> Digester:
+            return Digester(pepper)
+
+        clock = Clock(1_795_248_000.0)
+        return SettingsAudit(
             self.store,
+            claims=SqliteClaims(self.file, wall_clock=clock),
             origin="warmgate.yaml",
-            declared=lambda teams: declared_in(teams, Digester(b"p")),
-            wall_clock=Clock(1_795_248_000.0),
+            declared=lambda teams: declared_in(teams, Digester(pepper)),
+            digester=digester,
+            wall_clock=clock,
         )
 
     async def entries(self) -> list[AuditEntry]:
@@ -51,7 +72,7 @@ async def test_a_change_is_logged_with_what_it_changed(audited: Audited) -> None
     """By the file, and nothing but what is another."""
     other = {"name": "tiny", "workers": [{"url": "http://a:1", "api_key": "k-a"}, {"url": "http://b:1"}]}
     await audited.audit.changed(
-        settings(timeouts={"total_s": 100.0}), settings(models=[other], timeouts={"total_s": 200.0})
+        in_force(timeouts={"total_s": 100.0}), in_force(models=[other], timeouts={"total_s": 200.0})
     )
     (entry,) = await audited.entries()
 
@@ -71,17 +92,21 @@ async def test_secrets_are_not_shown(audited: Audited) -> None:
     one = {"name": "tiny", "workers": [{"url": "http://a:1", "api_key": "k-b"}]}
     teams = [{"name": "blue", "keys": [{"id": "ci", "secret": "s-of-the-key-1"}]}]
     others = [{"name": "blue", "keys": [{"id": "ci", "secret": "s-of-the-key-2"}]}]
-    await audited.audit.started(settings(teams=teams, store={"url": "redis://user:hidden@r:6379/0"}))
-    await audited.audit.changed(settings(teams=teams), settings(models=[one], teams=others))
+    await audited.audit.started(in_force(teams=teams, store={"url": "redis://user:hidden@r:6379/0"}))
+    await audited.audit.changed(in_force(teams=teams), in_force(models=[one], teams=others))
     entries = await audited.entries()
     shown = str(entries)
 
     assert [] == [secret for secret in ("k-a", "k-b", "s-of-the-key", "hidden") if secret in shown]
-    assert "redis://(secret)@r:6379/0" in shown
-    assert {
-        "models[tiny].workers[worker-34e94dd0].api_key": "(another secret)",
-        "teams[blue].keys[ci].secret": "(another secret)",
-    } == entries[-1].after
+    assert re.search(r"redis://\(secret [0-9a-f]{16}\)@r:6379/0", shown)
+    assert entries[-1].before is not None
+    assert entries[-1].after is not None
+    for place in ("models[tiny].workers[worker-34e94dd0].api_key", "teams[blue].keys[ci].secret"):
+        was, now = entries[-1].before.pop(place), entries[-1].after.pop(place)
+        assert re.fullmatch(r"\(secret [0-9a-f]{16}\)", was)
+        assert re.fullmatch(r"\(another secret [0-9a-f]{16}\)", now)
+        assert was[8:] != now[16:]
+    assert ({}, {}) == (entries[-1].before, entries[-1].after)
 
 
 async def test_declared_teams_and_keys_are_logged_like_those_of_the_admin_api(audited: Audited) -> None:
@@ -90,7 +115,7 @@ async def test_declared_teams_and_keys_are_logged_like_those_of_the_admin_api(au
         {"name": "blue", "weight": 2.0, "keys": [{"id": "ci", "secret": "s-3"}]},
         {"name": "red"},
     ]
-    await audited.audit.changed(settings(teams=[blue]), settings(teams=after))
+    await audited.audit.changed(in_force(teams=[blue]), in_force(teams=after))
     entries = await audited.entries()
 
     assert [
@@ -108,8 +133,8 @@ async def test_declared_teams_and_keys_are_logged_like_those_of_the_admin_api(au
 async def test_what_changes_between_two_starts_is_logged(audited: Audited) -> None:
     """The first start logs all settings; one without a change logs nothing."""
     first, second = (
-        settings(timeouts={"total_s": 100.0}),
-        settings(timeouts={"total_s": 200.0}, queue={"low_share": 0.2}),
+        in_force(timeouts={"total_s": 100.0}),
+        in_force(timeouts={"total_s": 200.0}, queue={"low_share": 0.2}),
     )
     for each in (first, first, second, second, first):
         await audited.audit.started(each)
@@ -117,10 +142,8 @@ async def test_what_changes_between_two_starts_is_logged(audited: Audited) -> No
 
     assert ("start", None) == (start.action, start.before)
     assert start.after is not None
-    assert ("(secret)", 100.0) == (
-        start.after["models[tiny].workers[worker-34e94dd0].api_key"],
-        start.after["timeouts.total_s"],
-    )
+    assert start.after["models[tiny].workers[worker-34e94dd0].api_key"].startswith("(secret ")
+    assert 100.0 == start.after["timeouts.total_s"]
     assert [
         ({"timeouts.total_s": 100.0}, {"timeouts.total_s": 200.0, "queue.low_share": 0.2}),
         ({"timeouts.total_s": 200.0, "queue.low_share": 0.2}, {"timeouts.total_s": 100.0}),
@@ -129,9 +152,9 @@ async def test_what_changes_between_two_starts_is_logged(audited: Audited) -> No
 
 async def test_what_was_changed_while_it_ran_is_not_new_at_the_next_start(audited: Audited) -> None:
     one = {"name": "tiny", "workers": [{"url": "http://a:1", "api_key": "k-b"}]}
-    await audited.audit.started(settings())
-    await audited.audit.changed(settings(), settings(models=[one]))
-    await audited.audit.started(settings(models=[one]))
+    await audited.audit.started(in_force())
+    await audited.audit.changed(in_force(), in_force(models=[one]))
+    await audited.audit.started(in_force(models=[one]))
 
     assert ["start", "update"] == [each.action for each in await audited.entries()]
 
@@ -139,10 +162,123 @@ async def test_what_was_changed_while_it_ran_is_not_new_at_the_next_start(audite
 async def test_long_values_are_cut(audited: Audited) -> None:
     """Two of them that begin alike are told apart."""
     texts = [
-        settings(guardrails=[{"name": "w", "kind": "words", "words": ["a"], "replacement": c * 400}]) for c in "xy"
+        in_force(guardrails=[{"name": "w", "kind": "words", "words": ["a"], "replacement": c * 400}]) for c in "xy"
     ]
-    await audited.audit.changed(*texts)
+    await audited.audit.changed(texts[0], texts[1])
     (entry,) = await audited.entries()
 
     assert entry.after is not None
     assert 350 > len(entry.after["guardrails[w].replacement"])
+
+
+async def test_a_secret_that_was_replaced_between_two_starts_is_noticed(audited: Audited) -> None:
+    """Also a password in an address; the same ones at the next start are not new."""
+    place, url = "models[tiny].workers[worker-34e94dd0].api_key", "redis://u:{}@r:6379/0"
+    one = {"name": "tiny", "workers": [{"url": "http://a:1", "api_key": "k-b"}]}
+    await audited.audit.started(in_force(store={"url": url.format("p-1")}))
+    await audited.another().started(in_force(models=[one], store={"url": url.format("p-1")}))
+    await audited.another().started(in_force(models=[one], store={"url": url.format("p-1")}))
+    await audited.another().started(in_force(models=[one], store={"url": url.format("p-2")}))
+    _, worker, store = await audited.entries()
+
+    assert worker.after is not None
+    assert {place} == worker.after.keys()
+    assert worker.after[place].startswith("(another secret ")
+    assert ({"store.url"}, {"store.url"}) == (set(store.before or {}), set(store.after or {}))
+    assert [] == [secret for secret in ("k-a", "k-b", "p-1", "p-2") if secret in str(await audited.entries())]
+
+
+async def test_the_fingerprint_of_a_secret_is_of_no_use_elsewhere(audited: Audited) -> None:
+    """It depends on the pepper and on the place, and is no part of the digest of a key."""
+    secret = "s-of-the-key-1"
+    teams = [{"name": "blue", "keys": [{"id": "ci", "secret": secret}]}]
+    worker = {"name": "tiny", "workers": [{"url": "http://a:1", "api_key": secret}]}
+    await audited.audit.started(in_force(models=[worker], teams=teams))
+    (entry,) = await audited.entries()
+    shown = [value[8:-1] for value in (entry.after or {}).values() if str(value).startswith("(secret ")]
+
+    assert 2 == len(set(shown))
+    assert not any(Digester(b"p").digest(secret).startswith(fingerprint) for fingerprint in shown)
+
+
+async def test_gateways_that_share_a_store_log_a_change_once(audited: Audited) -> None:
+    """At the same moment or one after another, and again each time that it is made."""
+    gateways = [audited.another() for _ in range(3)]
+    one, other = in_force(timeouts={"total_s": 100.0}), in_force(timeouts={"total_s": 200.0})
+    await asyncio.gather(*(each.started(one) for each in gateways))
+    await asyncio.gather(*(each.changed(one, other) for each in gateways))
+    for each in gateways:
+        await each.changed(other, one)
+    await asyncio.gather(*(each.changed(one, other) for each in gateways))
+
+    assert [100.0, 200.0, 100.0, 200.0] == [(each.after or {})["timeouts.total_s"] for each in await audited.entries()]
+
+
+async def test_a_secret_replaced_under_running_gateways_is_logged_once(audited: Audited) -> None:
+    gateways = [audited.another() for _ in range(2)]
+    after = in_force(models=[{"name": "tiny", "workers": [{"url": "http://a:1", "api_key": "k-b"}]}])
+    for each in gateways:
+        await each.started(in_force())
+    for each in gateways:
+        await each.changed(in_force(), after)
+
+    assert ["start", "update"] == [each.action for each in await audited.entries()]
+
+
+async def test_a_change_that_its_gateway_never_logs_is_logged_by_another(
+    audited: Audited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was to has died in between."""
+    monkeypatch.setattr("gateway.settings_audit.LOOK_S", 0.0)
+    one, other = in_force(timeouts={"total_s": 100.0}), in_force(timeouts={"total_s": 200.0})
+    await audited.audit.started(one)
+    dying = audited.another()
+    dying._store = Dying(audited.file)
+    with pytest.raises(StoreAway):
+        await dying.changed(one, other)
+    await audited.another().changed(one, other)
+
+    assert ["start", "update"] == [each.action for each in await audited.entries()]
+
+
+class Dying(SqliteTeamStore):
+    """Its gateway ends before anything is logged."""
+
+    async def note(self, audit: AuditEntry) -> None:
+        raise StoreAway("it is gone")
+
+
+async def test_workers_that_a_file_lists_are_settings(audited: Audited) -> None:
+    """What another set of them changes is logged, by that file."""
+
+    def listing(*names: str) -> InForce:
+        found = tuple(WorkerSettings(url=f"http://{name}:1", api_key=SecretStr("k-f")) for name in names)
+        return InForce(settings(), {"tiny": found})
+
+    await audited.audit.started(listing("b"))
+    await audited.audit.changed(listing("b"), listing("b", "c"), "workers.yaml")
+    await audited.another().started(listing("b", "c"))
+    start, change = await audited.entries()
+
+    urls = [value for place, value in (start.after or {}).items() if place.startswith("models[tiny].workers_file[")]
+    assert "http://b:1" in urls
+    assert ("file:workers.yaml", {}) == (change.who, change.before)
+    assert {"url", "api_key", "id"} >= {place.rpartition(".")[2] for place in change.after or {}}
+    assert "http://c:1" in (change.after or {}).values()
+    assert "k-f" not in str([start, change])
+
+
+async def test_of_very_many_settings_a_digest_is_compared(audited: Audited) -> None:
+    """An entry is bounded, and the same ones are the same."""
+
+    def many(last: str) -> InForce:
+        found = tuple(WorkerSettings(url=f"http://w-{number:05d}:1") for number in range(2 * MAX_PLACES))
+        return InForce(settings(), {"tiny": (*found, WorkerSettings(url=last))})
+
+    await audited.audit.started(many("http://one:1"))
+    await audited.another().started(many("http://one:1"))
+    await audited.another().started(many("http://other:1"))
+    start, change = await audited.entries()
+
+    assert MAX_PLACES == len(start.after or {})
+    assert ({MORE}, {MORE}) == (set(change.before or {}), set(change.after or {}))
