@@ -92,9 +92,17 @@ class Incoming:
         return b",".join(values).decode("latin-1") if values else None
 
     async def body(
-        self, media: bytes, *, most_bytes: int, method: str = "POST", share: BodyShare | None = None
+        self,
+        media: bytes,
+        *,
+        most_bytes: int,
+        method: str = "POST",
+        share: BodyShare | None = None,
+        setting: str | None = "server.max_body_bytes",
     ) -> bytes:
         """The whole body of a *method* of *media*, decompressed. Large ones count in *share* before they are read.
+
+        *setting* has *most_bytes*; None: it is fixed.
 
         Raises:
             MethodNotAllowed, UnsupportedMedia, BodyTooLarge: as named; told before the body is read where possible.
@@ -108,7 +116,7 @@ class Incoming:
         coding = coding_of(self.all_of(b"content-encoding")) if b"content-encoding" in self._fields else None
         announced = self._fields.get(b"content-length")
         if announced is not None and int(announced) > most_bytes:
-            raise _too_large(most_bytes)
+            raise _too_large(most_bytes, setting)
         if announced is not None and share is not None and int(announced) > COUNTED_BYTES:
             share.cover(int(announced))
         pieces: list[bytes] = []
@@ -121,13 +129,13 @@ class Incoming:
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
             if size > most_bytes:
-                raise _too_large(most_bytes)
+                raise _too_large(most_bytes, setting)
             if share is not None and size > COUNTED_BYTES:
                 share.cover(size)
             more = message.get("more_body", False)
         whole = await _joined(pieces, size)  # of one piece that is the piece itself
         if coding is not None:
-            return await _decompressed(whole, coding, most_bytes, share)
+            return await _decompressed(whole, coding, most_bytes, share, setting)
         return whole
 
     def _check_media(self, media: bytes) -> None:
@@ -145,7 +153,9 @@ async def _joined(pieces: list[bytes], size: int) -> bytes:
     return await asyncio.get_running_loop().run_in_executor(None, b"".join, pieces)
 
 
-async def _decompressed(raw: bytes, coding: bytes, most_bytes: int, share: BodyShare | None) -> bytes:
+async def _decompressed(
+    raw: bytes, coding: bytes, most_bytes: int, share: BodyShare | None, setting: str | None
+) -> bytes:
     """*raw* decompressed, long ones beside the event loop. Raises as `Incoming.body`."""
     decompression = Decompression(raw, coding)
     pieces: list[bytes] = []
@@ -161,10 +171,10 @@ async def _decompressed(raw: bytes, coding: bytes, most_bytes: int, share: BodyS
         pieces.append(piece)
         size += len(piece)
         if size > most_bytes:
-            raise _too_large(most_bytes)
+            raise _too_large(most_bytes, setting)
         if share is not None and len(raw) + size > COUNTED_BYTES:
             share.cover(len(raw) + size)
 
 
-def _too_large(most_bytes: int) -> BodyTooLarge:
-    return BodyTooLarge(f"The body is larger than {most_bytes} bytes (server.max_body_bytes)")
+def _too_large(most_bytes: int, setting: str | None) -> BodyTooLarge:
+    return BodyTooLarge(f"The body is larger than {most_bytes} bytes{'' if setting is None else f' ({setting})'}")

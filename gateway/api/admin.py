@@ -81,7 +81,7 @@ class Drain(Choice, frozen=True, forbid_unknown_fields=True):
 
 
 async def _body(request: Request) -> bytes:
-    return await Incoming(request.scope, request.receive).body(JSON, most_bytes=MOST_BYTES)
+    return await Incoming(request.scope, request.receive).body(JSON, most_bytes=MOST_BYTES, setting=None)
 
 
 def _parse(body: bytes, of: type[C]) -> C:

@@ -67,8 +67,8 @@ def may_be_tokenized(raw: bytes) -> bool:
     return size <= OFF_LOOP_BYTES // 4 or (size <= MAX_EXACT_BYTES and marks(raw) <= MAX_EXACT_MARKS)
 
 
-def check_shape(raw: bytes, *, max_values: int) -> None:
-    """Check that *raw* is within *max_values*, `MAX_DEPTH` and `MAX_FIELDS`. O(bytes).
+def check_shape(raw: bytes, *, max_values: int, setting: str | None = "server.max_body_values") -> None:
+    """Check that *raw* is within *max_values*, `MAX_DEPTH` and `MAX_FIELDS`. O(bytes). *setting* has the first.
 
     Raises:
         MalformedBody: it is not; the message names the bound.
@@ -78,9 +78,8 @@ def check_shape(raw: bytes, *, max_values: int) -> None:
         return  # a few fields too many do no harm, and are found later
     shape = shape_of(raw)
     if shape.values > max_values:
-        raise MalformedBody(
-            f"The JSON body has more than {max_values} values (server.max_body_values). Send fewer, in several requests"
-        )
+        named = "" if setting is None else f" ({setting})"
+        raise MalformedBody(f"The JSON body has more than {max_values} values{named}. Send fewer, in several requests")
     if shape.depth > MAX_DEPTH:
         raise MalformedBody(f"JSON is nested too deeply: in more than {MAX_DEPTH} levels")
     check_fields(shape.fields)

@@ -1,9 +1,17 @@
 """Attacks on the admin API by its own lower roles and by strangers."""
 
+import asyncio
+import json
+import time
+import tracemalloc
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from tests.e2e.stack import Stack, stack
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault
 
 
@@ -62,3 +70,110 @@ async def test_strangers_are_in_the_audit_log_and_cannot_fill_it(blue: Administr
         (entry["who"], entry["action"], entry["kind"], entry["after"]["requests"]) for entry in (newest, second)
     ]
     assert "guess" not in str([newest, second])
+
+
+# ---- bodies, over real sockets
+
+MIB = 2**20
+OWNER = b"authorization: Bearer owner-of-the-tests\r\n"
+STRANGER = b""
+POST = b"POST /admin/v1/teams HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+PATCH = b"PATCH /admin/v1/teams/blue HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+CHUNKED = b"transfer-encoding: chunked\r\n\r\n"
+CHUNK = b"10000\r\n" + b"[" * 65_536 + b"\r\n"
+
+
+@asynccontextmanager
+async def administered(**server: Any) -> AsyncIterator[Stack]:
+    """A gateway with an owner's key."""
+    admin = {"keys": [{"id": "root", "role": "owner", "secret": "owner-of-the-tests"}]}
+    async with stack(1, teams=[{"name": "blue"}], admin=admin, server=server) as running:
+        yield running
+
+
+async def answer_to(running: Stack, head: bytes, piece: bytes = b"", times: int = 1) -> tuple[int, str, int]:
+    """Status and message of the answer to *head* and up to *times* pieces of a body, and how many of them were sent."""
+    address = urlsplit(running.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    sent = 0
+    answer = b""
+    try:
+        async with asyncio.timeout(30):
+            writer.write(head)
+            reading = asyncio.ensure_future(reader.readuntil(b"}}"))
+            while sent < times and not reading.done():
+                writer.write(piece)
+                await writer.drain()
+                sent += 1
+            answer = await reading
+    finally:
+        writer.transport.abort()
+    status, _, body = answer.partition(b"\r\n\r\n")
+    return int(status.split(b" ")[1]), json.loads(body)["error"]["message"], sent
+
+
+@pytest.mark.parametrize(("key", "status"), [(STRANGER, 401), (OWNER, 413)])
+@pytest.mark.parametrize("head", [POST, PATCH])
+@pytest.mark.parametrize(
+    ("framing", "times"),
+    [(b"content-length: 8388608\r\n\r\n", 128), (b"content-length: 52428800\r\n\r\n", 800), (CHUNKED, 800)],
+    ids=["8 MiB", "50 MiB", "50 MiB in chunks"],
+)
+async def test_no_large_body_is_taken(key: bytes, status: int, head: bytes, framing: bytes, times: int) -> None:
+    """An announced one is refused from its head, a chunked one after 256 KiB; without a key always at once."""
+    piece = CHUNK if framing is CHUNKED else b"[" * 65_536
+    async with administered() as running:
+        tracemalloc.start()
+        try:
+            told, message, sent = await answer_to(running, head + key + framing, piece, times)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert status == told
+    assert sent * 65_536 <= 8 * MIB
+    assert peak < 4 * MIB
+    assert status == 401 or message == "The body is larger than 262144 bytes"
+
+
+HOSTILE = {
+    "nested": (b"[" * 4_900, "JSON is nested too deeply"),
+    "nested without end": (b'{"x":' + b'{"a":' * 50_000, "more than 5000 values"),
+    "values": (b'{"models":[' + b"1," * 120_000 + b"1]}", "more than 5000 values"),
+    "objects": (b'{"models":[' + b"{}," * 80_000 + b"1]}", "more than 5000 values"),
+    "fields": (b"{" + b",".join(b'"nam%d":1' % number for number in range(4_000)) + b"}", "is not known here"),
+    "one long text": (b'{"name":"' + b"x" * 250_000 + b'"}', ""),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_no_shape_of_a_body_holds_the_gateway(name: str, method: str) -> None:
+    """It is refused with 400, or the field is, before much is made of it; without a key nothing of it is looked at."""
+    body, fault = HOSTILE[name]
+    path = "/admin/v1/teams" if method == "POST" else "/admin/v1/teams/blue"
+    headers = {"content-type": "application/json"}
+    async with administered() as running:
+        stranger = await running.http.request(method, path, content=body, headers=headers)
+        await running.http.request(method, path, content=b"{}" + b" " * 5_000, headers={**headers, **named()})
+        began = time.thread_time()
+        reply = await running.http.request(method, path, content=body, headers={**headers, **named()})
+        spent = time.thread_time() - began
+
+    assert 401 == stranger.status_code
+    assert 400 <= reply.status_code < 410
+    assert fault in reply.json()["error"]["message"]
+    assert spent < 0.25
+
+
+def named() -> dict[str, str]:
+    return {"authorization": "Bearer owner-of-the-tests"}
+
+
+@pytest.mark.parametrize(("key", "status"), [(STRANGER, 401), (OWNER, 408)])
+async def test_a_slow_body_keeps_no_connection(key: bytes, status: int) -> None:
+    """A stranger is answered before the body; with a key it has as long as any other body."""
+    async with administered(body_idle_s=0.3) as running:
+        told, _, _ = await answer_to(running, POST + key + b"content-length: 100\r\n\r\n", b'{"na')
+
+    assert status == told

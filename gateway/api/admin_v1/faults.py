@@ -18,10 +18,10 @@ def fault_of(errors: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Clien
     first = errors[0]
     if first["type"] == "json_invalid":
         return MalformedBody("The body is not JSON")
-    places = [_place(error["loc"]) for error in errors]
     known = list(names)
-    sentences = [_sentence(error, place, known) for error, place in zip(errors, places, strict=True)]
-    return InvalidField(" ".join(dict.fromkeys(sentences[:MOST_SENTENCES])), param=_shown(places[0]) or None)
+    shown = errors[:MOST_SENTENCES]  # a sentence may take long: it looks for names that are similar
+    sentences = [_sentence(error, _place(error["loc"]), known) for error in shown]
+    return InvalidField(" ".join(dict.fromkeys(sentences)), param=_shown(_place(first["loc"])) or None)
 
 
 def _place(location: Sequence[str | int]) -> Place:

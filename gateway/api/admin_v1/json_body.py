@@ -1,6 +1,8 @@
 """Bodies of requests: read within bounds, only as JSON, and not before it is known who sends them."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from gateway.api.admin_v1.bodies import Body
 from gateway.api.admin_v1.faults import fault_of
 from gateway.api.admin_v1.merge_patch import merged
+from gateway.bodies.bounds import INLINE_BYTES, check_shape
 from gateway.errors import InvalidField, MalformedBody, UnsupportedMedia
 from gateway.incoming import JSON, Incoming
 
@@ -18,6 +21,8 @@ Json = dict[str, Any]
 
 MOST_BYTES = 256 * 1024
 """Of a body; the largest ones list models."""
+MAX_VALUES = 5_000
+"""Of a body. Every value that is wrong is a fault that pydantic makes an object of, a few microseconds each."""
 
 
 def body(kind: type[BodyT]) -> Callable[[Request], Awaitable[BodyT]]:
@@ -40,7 +45,11 @@ async def raw_body(request: Request) -> bytes:
     An empty one, of which nothing is said, is the empty object.
     """
     incoming = Incoming(request.scope, request.receive)
-    raw = await incoming.body(JSON, most_bytes=MOST_BYTES, method=request.method)
+    raw = await incoming.body(JSON, most_bytes=MOST_BYTES, method=request.method, setting=None)
+    if len(raw) > INLINE_BYTES:
+        await asyncio.get_running_loop().run_in_executor(
+            None, partial(check_shape, raw, max_values=MAX_VALUES, setting=None)
+        )
     if "content-type" in request.headers:
         return raw
     if raw:
