@@ -28,7 +28,7 @@ A, B, C = (WorkerSettings(url=f"http://{letter}:1", id=letter) for letter in "ab
 
 async def next_of(sets: Sets) -> tuple[WorkerSettings, ...]:
     """The next set, which must not take long."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return await anext(sets)
 
 

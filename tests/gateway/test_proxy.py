@@ -908,7 +908,7 @@ class Delays(Fake):
 
 
 async def until_commented(caller: Caller, count: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while caller.messages[1:] == [] or caller.body.count(COMMENT) < count:
             await asyncio.sleep(0.001)
 
@@ -922,7 +922,7 @@ async def test_a_silent_worker_is_bridged_by_comments() -> None:
         await until_commented(caller, 1)
         worker.go()
         worker.go()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while HELLO not in caller.body:
                 await asyncio.sleep(0.001)
         before = caller.body
@@ -1083,7 +1083,7 @@ async def test_a_request_that_waits_for_its_turn_is_told_of_the_stop() -> None:
     stage = Stage(a_model(Answers(), dispatcher=dispatcher))
     caller = Caller(CHAT)
     async with stage.serving(caller) as task:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not dispatcher.held:
                 await asyncio.sleep(0)
         task.cancel()

@@ -504,7 +504,7 @@ async def test_checks_go_with_the_workers() -> None:
             for engine, more in ((one, {}), (two, {}), (two, {"api_key": "k-1"})):
                 stage.roster.take(only(engine, **more))
                 before = len(engine.heads)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     while len(engine.heads) < before + 5 or stage.models.find("tiny").why_not_ready():
                         await asyncio.sleep(0.002)
             asked = len(one.asked)
