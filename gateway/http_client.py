@@ -5,6 +5,8 @@ from typing import Any
 
 import httpx
 
+from gateway.tls import accepting_missing_identifiers
+
 _OPENED = (".connect_tcp.complete", ".start_tls.complete")
 
 
@@ -15,6 +17,12 @@ class HttpClient(httpx.AsyncClient):
     leaves it in the pool for good, with its socket: not idle, not closed and for nobody to use. There the cancelling
     waits, a few turns of the loop and no I/O, until the request holds what it opened. Costs a task per request.
     """
+
+    def __init__(self, **options: Any) -> None:
+        """Take the options of httpx. Without ``verify``, certificates need no key identifiers; see `gateway.tls`."""
+        if "verify" not in options:
+            options["verify"] = accepting_missing_identifiers(httpx.create_ssl_context())
+        super().__init__(**options)
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         handover = _Handover()

@@ -38,11 +38,9 @@ async def connected(arguments: argparse.Namespace, environ: Mapping[str, str]) -
         CommandFailed: no key is given, or the store cannot be used.
         SettingsError: the settings are wrong.
     """
-    # Most commands have no use for these two.
-    import httpx  # noqa: PLC0415
-
     url = arguments.url or (_of_variable(environ) if arguments.config is None else None)
     if url is None:
+        # Most commands have no use for it.
         from gateway.commands.local import local_admin  # noqa: PLC0415
 
         settings = _settings(arguments.config, environ)
@@ -54,7 +52,10 @@ async def connected(arguments: argparse.Namespace, environ: Mapping[str, str]) -
         raise CommandFailed(f"{KEY} is not set: it holds the admin key that {url} knows you by.", code=2)
     if not (key.isascii() and key.isprintable()):
         raise CommandFailed(f"{KEY} holds what can be no key.", code=2)
-    async with httpx.AsyncClient(base_url=url, headers={"x-api-key": key}, timeout=TIMEOUT_S) as http:
+    # Most commands have no use for this one either.
+    from gateway.http_client import HttpClient  # noqa: PLC0415
+
+    async with HttpClient(base_url=url, headers={"x-api-key": key}, timeout=TIMEOUT_S) as http:
         yield AdminClient(http)
 
 

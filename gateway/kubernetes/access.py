@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.kubernetes.api_error import ApiError
+from gateway.tls import accepting_missing_identifiers
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where each pod has ``token``, ``ca.crt`` and ``namespace``
@@ -66,7 +67,7 @@ def _token_in(file: Path) -> str:
 
 def _tls(file: Path) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=file)
+        return accepting_missing_identifiers(ssl.create_default_context(cafile=file))
     except OSError as fault:
         why = "it holds none" if isinstance(fault, ssl.SSLError) else fault.strerror
         raise ApiError(f"the certificates in {file} cannot be read: {why}") from None

@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -162,6 +163,8 @@ def redis_client(url: str, *, timeout_s: float = TIMEOUT_S) -> "Redis":
         "retry": Retry(NoBackoff(), 0),
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
     }
+    if url.startswith("rediss://"):  # as `gateway.tls` has it for others
+        options["ssl_exclude_verify_flags"] = [ssl.VerifyFlags.VERIFY_X509_STRICT]
     try:
         single, is_cluster = _without_cluster(url)
         return _cluster(single, options) if is_cluster else _server(single, options)

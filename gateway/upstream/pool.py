@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from gateway.errors import ConnectFailed, UpstreamTimeout
+from gateway.tls import accepting_missing_identifiers
 from gateway.upstream.connection import Connection
 from gateway.upstream.engine_progress import EngineProgress
 from gateway.upstream.limits import Limits
@@ -296,6 +297,6 @@ class ConnectionPool:
 def _ssl_context(given: ssl.SSLContext | None) -> ssl.SSLContext:
     if given is not None:
         return given
-    context = ssl.create_default_context()
+    context = accepting_missing_identifiers(ssl.create_default_context())
     context.set_alpn_protocols(["http/1.1"])
     return context

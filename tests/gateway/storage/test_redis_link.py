@@ -23,6 +23,7 @@ from gateway.storage.redis_link import (
     redis_client,
     redis_link,
 )
+from tests.certificates import verify_strictly, without_key_identifiers
 from tests.fault_proxy import Passage, fault_proxy
 from tests.storage import PATIENCE_S, RedisServer, RedisServers, free_port
 
@@ -339,6 +340,23 @@ async def test_tls_checks_both_sides(redis_servers: RedisServers) -> None:
         assert "The store does not answer" in await fails(link, ping)
     async with linked(f"{address}?ssl_certfile={ca}&ssl_keyfile={key}") as link:
         assert "The store does not answer" in await fails(link, ping)
+
+
+@pytest.mark.redis
+async def test_tls_needs_no_key_identifiers(redis_servers: RedisServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A private authority may leave them out, also where Python verifies strictly by default."""
+    verify_strictly(monkeypatch)
+    server = redis_servers.make()
+    made = without_key_identifiers(server.folder)
+    port = free_port()
+    server.arguments = (
+        *("--tls-port", str(port), "--tls-auth-clients", "no"),
+        *("--tls-cert-file", str(made.server), "--tls-key-file", str(made.key)),
+        *("--tls-ca-cert-file", str(made.authority)),
+    )
+    server.start()
+    async with linked(f"rediss://localhost:{port}/0?ssl_ca_certs={made.authority}") as link:
+        assert await link.ask(ping)
 
 
 def certificate(folder: Path) -> tuple[str, str]:
