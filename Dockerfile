@@ -5,10 +5,10 @@
 #
 # A release names its base images by digest, which the registry tells at that time (.github/workflows/release.yml):
 # --build-arg RUN_IMAGE=NAME@sha256:... --build-arg BUILD_IMAGE=... So does whoever mirrors them. The two hold the same
-# Python 3.11, at the same path. tests/image/ builds and runs it.
-ARG RUN_IMAGE=docker.io/library/python:3.11-slim-bookworm
+# Python 3.13, at the same path. tests/image/ builds and runs it.
+ARG RUN_IMAGE=docker.io/library/python:3.13-slim-trixie
 # The larger image, for its C compiler: the core is compiled (deploy/compile_core.py).
-ARG BUILD_IMAGE=docker.io/library/python:3.11-bookworm
+ARG BUILD_IMAGE=docker.io/library/python:3.13-trixie
 
 FROM ${BUILD_IMAGE} AS build
 ENV PIP_NO_CACHE_DIR=1 \

@@ -17,12 +17,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / "deploy" / "constraints.txt"
-PYTHON = "3.11"
+PYTHON = "3.13"
 """The Python of the image's base, in the Dockerfile."""
 ARCHITECTURES = ("x86_64", "aarch64")
 """Of the nodes that run it: Intel and AMD, and Graviton."""
 GLIBC = ((2, 17), (2, 28), (2, 34))
-"""Versions that wheels are commonly built for, up to that of the base (Debian 12 has 2.36)."""
+"""Versions that wheels are commonly built for, up to that of the base (Debian 13 has 2.41)."""
 
 LOCKS = {
     "requirements.lock": (None, "bedrock", "guardrails", "otel", "tokenizer"),
@@ -30,15 +30,11 @@ LOCKS = {
 }
 """By lock, the groups of pyproject.toml that are in it; None is what every gateway needs."""
 
-EARLY = ("async-timeout",)
-"""What is needed before Python 3.11.3 only (by redis-py): a base may be Debian 12 itself, whose own is 3.11.2."""
-
 
 def needed(groups: Iterable[str | None], project: Mapping[str, Any]) -> list[str]:
     """What *project*, a table of pyproject.toml, asks for in *groups*."""
     extras = project["optional-dependencies"]
-    asked = [name for group in groups for name in (project["dependencies"] if group is None else extras[group])]
-    return [*asked, *EARLY] if "redis" in asked else asked
+    return [name for group in groups for name in (project["dependencies"] if group is None else extras[group])]
 
 
 def digests(requirements: Iterable[str], architecture: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """`python -m tests.image.environment`: builds the Dockerfile, with buildah, on two stand-ins for its base images.
 
 Where no registry can be reached there are no base images; debootstrap makes the same Debian from its packages, with its
-own Python 3.11 where the official images have theirs. Everything lies in .image, some 2 GB. Needs root, and installs
+own Python 3.13 where the official images have theirs. Everything lies in .image, some 2 GB. Needs root, and installs
 buildah and debootstrap by Debian's apt-get. Some three minutes of processor time, more the first time. Exit status 1 if
 it could not be done.
 """
@@ -24,7 +24,9 @@ BUILD_BASE = "localhost/warmgate-build-base"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 """Those of this machine: whoever stands between it and an index may have added one."""
 
-RELEASE = "bookworm"
+RELEASE = "trixie"
+PYTHON = "3.13"
+"""Of that release, and of the official images that the Dockerfile names."""
 RUN_PACKAGES = "ca-certificates,python3"
 BUILD_PACKAGES = ("gcc", "libc6-dev", "python3-dev", "python3-pip", "python3-venv")
 ROOM_BYTES = 4 * 2**30
@@ -96,7 +98,7 @@ def installed_bytes(root: Path) -> int:
 def _bases(policy: Path) -> None:
     """Make both stand-ins, unless what they are made from has not changed."""
     done = FOLDER / "bases.json"
-    wanted = json.dumps([RELEASE, RUN_PACKAGES, BUILD_PACKAGES])
+    wanted = json.dumps([RELEASE, PYTHON, RUN_PACKAGES, BUILD_PACKAGES])
     if done.is_file() and done.read_text(encoding="utf-8") == wanted:
         return
     if shutil.disk_usage(FOLDER).free < ROOM_BYTES:
@@ -106,8 +108,8 @@ def _bases(policy: Path) -> None:
     _run("debootstrap", "--variant=minbase", f"--include={RUN_PACKAGES}", RELEASE, root)
     shutil.copy(CERTIFICATES, root / CERTIFICATES.relative_to("/"))
     # The official images have theirs there, and an environment remembers where its Python was.
-    for name in ("python", "python3", "python3.11"):
-        (root / "usr/local/bin" / name).symlink_to("/usr/bin/python3.11")
+    for name in ("python", "python3", f"python{PYTHON}"):
+        (root / "usr/local/bin" / name).symlink_to(f"/usr/bin/python{PYTHON}")
     container = buildah("from", "scratch")
     buildah("add", "--quiet", container, root, "/")
     buildah("commit", "--quiet", "--signature-policy", policy, container, RUN_BASE)

@@ -9,9 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.certificates import without_key_identifiers
 from tests.e2e.stack import program
 from tests.image.container import Container
-from tests.image.environment import installed_bytes
+from tests.image.environment import PYTHON, installed_bytes
 from tests.storage import free_port
 
 KEY = "wg-a-key-of-the-test-0123456789"
@@ -27,6 +28,33 @@ for folder in sys.argv[1:]:
         os.remove(os.path.join(folder, "probe"))
     except OSError as fault:
         print(folder, errno.errorcode[fault.errno])
+"""
+
+SHAKE_HANDS = """
+import pathlib, ssl, sys
+from gateway.kubernetes.access import Access
+
+folder = pathlib.Path(sys.argv[1])
+server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+server.load_cert_chain(folder / "server.crt", folder / "server.key")
+python = ssl.create_default_context(cafile=folder / "ca.crt")
+gateway = Access("https://127.0.0.1", service_account=folder).read().tls
+for client in (python, gateway):
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    try:
+        for _ in range(3):
+            for end in ends:
+                try:
+                    end.do_handshake()
+                except ssl.SSLWantReadError:
+                    pass
+        print(ends[0].version())
+    except ssl.SSLCertVerificationError as fault:
+        print(fault.verify_message)
 """
 
 
@@ -176,15 +204,26 @@ def test_bedrock_and_exact_tokens_are_there(container: Container) -> None:
 
 def test_it_starts_without_compiling_anything(container: Container) -> None:
     """A read-only root keeps no bytecode, so it has to be there."""
-    packages = container.root / "opt/warmgate/lib/python3.11/site-packages"
+    packages = container.root / f"opt/warmgate/lib/python{PYTHON}/site-packages"
     without = [
         path
         for folder in ("gateway", "routing", "cache_index", "httpx", "numpy")
         for path in (packages / folder).rglob("*.py")
-        if not (path.parent / "__pycache__" / f"{path.stem}.cpython-311.pyc").is_file()
+        if not (path.parent / "__pycache__" / f"{path.stem}.cpython-{PYTHON.replace('.', '')}.pyc").is_file()
     ]
 
     assert [] == without
+
+
+def test_a_certificate_needs_no_key_identifiers(container: Container) -> None:
+    """Its Python refuses those of older EKS clusters by default."""
+    made = without_key_identifiers(container.configuration)
+    made.key.chmod(0o644)
+    (container.configuration / "token").write_text("t-1")
+
+    ran = container.run("python", "-c", SHAKE_HANDS, "/etc/warmgate")
+
+    assert ["Missing Authority Key Identifier", "TLSv1.3"] == ran.stdout.splitlines(), ran.stderr
 
 
 def test_it_is_small(container: Container) -> None:
