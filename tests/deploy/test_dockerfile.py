@@ -1,10 +1,12 @@
 """The Dockerfile and the locks that the image is built from. `make image-test` builds and runs it."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,11 +15,13 @@ import pytest
 import yaml
 
 from tests.deploy.tools import tool
+from tests.image.environment import PYTHON, RELEASE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = ROOT / "Dockerfile"
 LOCKS = ("requirements.lock", "requirements-build.lock")
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 
 each_lock = pytest.mark.parametrize("name", LOCKS)
 
@@ -117,29 +121,102 @@ def test_every_installation_is_by_digest() -> None:
     assert [] == [each for each in installs if "--require-hashes" not in each and "--no-index" not in each]
 
 
-def test_a_release_names_its_base_images_by_digest() -> None:
-    """Each that the Dockerfile begins with: looked up, checked to be a digest, and handed to the build."""
+def release_steps() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The steps of a release that look up the base images, and that build from them."""
     text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
     steps = yaml.safe_load(text)["jobs"]["image"]["steps"]
-    look_up = next(step["run"] for step in steps if step.get("id") == "bases")
-    build = next(step for step in steps if "docker build " in step.get("run", ""))
-    bases = re.findall(r"^ARG (\w+_IMAGE)=", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    look_up = next(step for step in steps if step.get("id") == "bases")
+    return look_up, next(step for step in steps if "docker build " in step.get("run", ""))
 
-    assert ["RUN_IMAGE", "BUILD_IMAGE"] == bases
-    assert f"for name in {' '.join(bases)}; do" in look_up
-    assert "sha256:*) ;; *)" in look_up
-    for name in bases:
-        assert f'--build-arg "{name}=${name}"' in build["run"]
-        assert f"${{{{ steps.bases.outputs.{name} }}}}" == build["env"][name]
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A step of a release, after it was run as GitHub runs it."""
+
+    status: int
+    said: str
+    outputs: dict[str, str]
+    docker: list[str]
+    """What docker was asked to do."""
+
+
+def run_step(folder: Path, step: dict[str, Any], answer: str, **variables: str) -> Ran:
+    """Run *step* before a docker that says *answer* to everything."""
+    asked, outputs = folder / "asked", folder / "outputs"
+    docker = folder / "docker"
+    docker.write_text(f"#!/bin/sh\necho \"$*\" >> {asked}\necho '{answer}'\n", encoding="utf-8")
+    docker.chmod(0o755)
+    for file in (asked, outputs):
+        file.touch()
+    ran = subprocess.run(
+        ["bash", "-e", "-c", step["run"]],
+        env={"PATH": f"{folder}{os.pathsep}{os.defpath}", "GITHUB_OUTPUT": str(outputs), **variables},
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    lines = outputs.read_text(encoding="utf-8").splitlines()
+    told = dict(line.split("=", 1) for line in lines)
+    return Ran(ran.returncode, ran.stderr, told, asked.read_text(encoding="utf-8").splitlines())
+
+
+def base_images() -> dict[str, str]:
+    """The base images that the Dockerfile names, by build argument."""
+    return dict(re.findall(r"^ARG (\w+_IMAGE)=(\S+)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_a_release_looks_up_the_digest_of_each_base_image(tmp_path: Path) -> None:
+    """Of both that the Dockerfile begins with."""
+    ran = run_step(tmp_path, release_steps()[0], f'"{DIGEST}"')
+
+    assert {"RUN_IMAGE", "BUILD_IMAGE"} == base_images().keys()
+    assert (0, {name: f"{base}@{DIGEST}" for name, base in base_images().items()}) == (ran.status, ran.outputs)
+
+
+@pytest.mark.parametrize("answer", ["", "null", '"sha256:"', '"sha256:abc"', '"latest"'])
+def test_a_release_refuses_a_base_image_that_has_no_digest(tmp_path: Path, answer: str) -> None:
+    """Nothing is handed to the build."""
+    ran = run_step(tmp_path, release_steps()[0], answer)
+
+    assert (1, {}) == (ran.status, ran.outputs)
+    assert f"{base_images()['RUN_IMAGE']} has no digest" in ran.said
+
+
+def test_a_release_builds_from_the_digests(tmp_path: Path) -> None:
+    """They are handed over as the arguments of the Dockerfile, and stand in the labels of the image."""
+    _, build = release_steps()
+    bases = {name: f"{base}@{DIGEST}" for name, base in base_images().items()}
+    handed_over = {name: build["env"][name] for name in bases}
+    ran = run_step(tmp_path, build, "", **bases, IMAGE="there:v1", TOKEN="t", GITHUB_ACTOR="a")
+    (built,) = (line for line in ran.docker if line.startswith("build "))
+
+    assert {name: f"${{{{ steps.bases.outputs.{name} }}}}" for name in bases} == handed_over
+    assert 0 == ran.status, ran.said
+    for name, base in bases.items():
+        assert f"--build-arg {name}={base} " in built
+    assert f"org.opencontainers.image.base.digest={DIGEST} " in built
+
+
+@pytest.mark.parametrize("missing", ["RUN_IMAGE", "BUILD_IMAGE"])
+@pytest.mark.parametrize("name", ["", "python:3.13-trixie", "python@sha256:abc"])
+def test_a_release_does_not_build_from_a_base_image_without_digest(tmp_path: Path, missing: str, name: str) -> None:
+    """Docker is not even asked."""
+    bases = {each: f"{base}@{DIGEST}" for each, base in base_images().items()} | {missing: name}
+    ran = run_step(tmp_path, release_steps()[1], "", **bases, IMAGE="there:v1", TOKEN="t", GITHUB_ACTOR="a")
+
+    assert (1, []) == (ran.status, ran.docker)
+    assert f"The base image '{name}' has no digest" in ran.said
 
 
 def test_the_locks_are_for_the_python_of_the_base() -> None:
     """In the Dockerfile, the locks and the stand-ins of the image's test."""
-    versions = set(re.findall(r"python:(3\.\d+)-", DOCKERFILE.read_text(encoding="utf-8")))
+    bases = re.findall(r"python:(3\.\d+)-(?:slim-)?(\w+)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
     locks = [(DEPLOY / name).read_text(encoding="utf-8") for name in ("requirements.lock", "requirements-build.lock")]
 
-    assert {program("lock").PYTHON} == versions
-    assert all(f"for CPython {program('lock').PYTHON} on" in text for text in locks)
+    assert [(PYTHON, RELEASE)] * 2 == bases
+    assert PYTHON == program("lock").PYTHON
+    assert all(f"for CPython {PYTHON} on" in text for text in locks)
 
 
 def test_it_runs_as_somebody_who_is_not_root() -> None:
