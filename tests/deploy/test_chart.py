@@ -246,6 +246,15 @@ def test_the_schema_of_config_is_that_of_the_settings() -> None:
     assert written(with_settings(json.loads(text))) == text
 
 
+def test_a_removed_setting_renders_with_the_value_that_the_gateway_ignores() -> None:
+    """An upgrade of the chart needs no other values; what the gateway would refuse is refused when it renders."""
+    settings = install(tiny(config={"server": {"implementation": "uvicorn"}})).settings
+    with pytest.raises(HelmError, match="/config/server/implementation"):
+        install(tiny(config={"server": {"implementation": "granian"}}))
+
+    assert "implementation" not in settings.model_dump()["server"]
+
+
 @pytest.mark.parametrize(
     "more",
     [
