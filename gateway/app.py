@@ -446,7 +446,8 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
     running += [parts.canary.run(), parts.loop_watch.run(), *parts.rules.tenancy.loops(), *parts.replicas.loops()]
     running.append(parts.rules.refused_logins.run())
     if parts.rules.tenancy.is_kept:
-        running.append(parts.followed.audit.started(parts.followed.live.in_force))
+        live = parts.followed.live
+        running.append(parts.followed.audit.started(lambda: live.in_force))
     running.append(path.owners.run())
     return running if parts.start_checks is None else [*running, parts.start_checks.run()]
 

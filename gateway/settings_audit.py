@@ -77,11 +77,14 @@ class SettingsAudit:
         self._digester = digester
         self._wall_clock = wall_clock
 
-    async def started(self, now: InForce) -> None:
-        """Log what is new since the last gateway with this store; waits for a store that is away."""
+    async def started(self, now: Callable[[], InForce]) -> None:
+        """Log what is new since the last gateway with this store; waits for a store that is away.
+
+        *now* is what is in force at the moment: it may have changed meanwhile, and that been logged.
+        """
         while True:
             try:
-                await self._log_once(partial(self._new, _state_of(now, await self._digester())))
+                await self._log_once(partial(self._new, _state_of(now(), await self._digester())))
             except StoreAway:
                 await asyncio.sleep(AGAIN_S)
             else:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from gateway.api.admin_v1.sqlite_claims import SqliteClaims
 from gateway.errors import StoreAway
-from gateway.ledger.audit import AuditEntry
+from gateway.ledger.audit import AuditEntry, AuditPage
 from gateway.live_settings import InForce
 from gateway.settings import Settings, WorkerSettings
 from gateway.settings_audit import MAX_PLACES, MORE, SettingsAudit
@@ -32,6 +32,11 @@ def settings(**groups: Any) -> Settings:
 
 def in_force(**groups: Any) -> InForce:
     return InForce(settings(**groups))
+
+
+def at(settled: InForce) -> Callable[[], InForce]:
+    """Settings that do not change."""
+    return lambda: settled
 
 
 class Audited:
@@ -92,7 +97,7 @@ async def test_secrets_are_not_shown(audited: Audited) -> None:
     one = {"name": "tiny", "workers": [{"url": "http://a:1", "api_key": "k-b"}]}
     teams = [{"name": "blue", "keys": [{"id": "ci", "secret": "s-of-the-key-1"}]}]
     others = [{"name": "blue", "keys": [{"id": "ci", "secret": "s-of-the-key-2"}]}]
-    await audited.audit.started(in_force(teams=teams, store={"url": "redis://user:hidden@r:6379/0"}))
+    await audited.audit.started(at(in_force(teams=teams, store={"url": "redis://user:hidden@r:6379/0"})))
     await audited.audit.changed(in_force(teams=teams), in_force(models=[one], teams=others))
     entries = await audited.entries()
     shown = str(entries)
@@ -137,7 +142,7 @@ async def test_what_changes_between_two_starts_is_logged(audited: Audited) -> No
         in_force(timeouts={"total_s": 200.0}, queue={"low_share": 0.2}),
     )
     for each in (first, first, second, second, first):
-        await audited.audit.started(each)
+        await audited.audit.started(at(each))
     start, *changes = await audited.entries()
 
     assert ("start", None) == (start.action, start.before)
@@ -152,9 +157,9 @@ async def test_what_changes_between_two_starts_is_logged(audited: Audited) -> No
 
 async def test_what_was_changed_while_it_ran_is_not_new_at_the_next_start(audited: Audited) -> None:
     one = {"name": "tiny", "workers": [{"url": "http://a:1", "api_key": "k-b"}]}
-    await audited.audit.started(in_force())
+    await audited.audit.started(at(in_force()))
     await audited.audit.changed(in_force(), in_force(models=[one]))
-    await audited.audit.started(in_force(models=[one]))
+    await audited.audit.started(at(in_force(models=[one])))
 
     assert ["start", "update"] == [each.action for each in await audited.entries()]
 
@@ -175,10 +180,10 @@ async def test_a_secret_that_was_replaced_between_two_starts_is_noticed(audited:
     """Also a password in an address; the same ones at the next start are not new."""
     place, url = "models[tiny].workers[worker-34e94dd0].api_key", "redis://u:{}@r:6379/0"
     one = {"name": "tiny", "workers": [{"url": "http://a:1", "api_key": "k-b"}]}
-    await audited.audit.started(in_force(store={"url": url.format("p-1")}))
-    await audited.another().started(in_force(models=[one], store={"url": url.format("p-1")}))
-    await audited.another().started(in_force(models=[one], store={"url": url.format("p-1")}))
-    await audited.another().started(in_force(models=[one], store={"url": url.format("p-2")}))
+    await audited.audit.started(at(in_force(store={"url": url.format("p-1")})))
+    await audited.another().started(at(in_force(models=[one], store={"url": url.format("p-1")})))
+    await audited.another().started(at(in_force(models=[one], store={"url": url.format("p-1")})))
+    await audited.another().started(at(in_force(models=[one], store={"url": url.format("p-2")})))
     _, worker, store = await audited.entries()
 
     assert worker.after is not None
@@ -193,7 +198,7 @@ async def test_the_fingerprint_of_a_secret_is_of_no_use_elsewhere(audited: Audit
     secret = "s-of-the-key-1"
     teams = [{"name": "blue", "keys": [{"id": "ci", "secret": secret}]}]
     worker = {"name": "tiny", "workers": [{"url": "http://a:1", "api_key": secret}]}
-    await audited.audit.started(in_force(models=[worker], teams=teams))
+    await audited.audit.started(at(in_force(models=[worker], teams=teams)))
     (entry,) = await audited.entries()
     shown = [value[8:-1] for value in (entry.after or {}).values() if str(value).startswith("(secret ")]
 
@@ -205,7 +210,7 @@ async def test_gateways_that_share_a_store_log_a_change_once(audited: Audited) -
     """At the same moment or one after another, and again each time that it is made."""
     gateways = [audited.another() for _ in range(3)]
     one, other = in_force(timeouts={"total_s": 100.0}), in_force(timeouts={"total_s": 200.0})
-    await asyncio.gather(*(each.started(one) for each in gateways))
+    await asyncio.gather(*(each.started(at(one)) for each in gateways))
     await asyncio.gather(*(each.changed(one, other) for each in gateways))
     for each in gateways:
         await each.changed(other, one)
@@ -218,7 +223,7 @@ async def test_a_secret_replaced_under_running_gateways_is_logged_once(audited: 
     gateways = [audited.another() for _ in range(2)]
     after = in_force(models=[{"name": "tiny", "workers": [{"url": "http://a:1", "api_key": "k-b"}]}])
     for each in gateways:
-        await each.started(in_force())
+        await each.started(at(in_force()))
     for each in gateways:
         await each.changed(in_force(), after)
 
@@ -231,7 +236,7 @@ async def test_a_change_that_its_gateway_never_logs_is_logged_by_another(
     """The one that was to has died in between."""
     monkeypatch.setattr("gateway.settings_audit.LOOK_S", 0.0)
     one, other = in_force(timeouts={"total_s": 100.0}), in_force(timeouts={"total_s": 200.0})
-    await audited.audit.started(one)
+    await audited.audit.started(at(one))
     dying = audited.another()
     dying._store = Dying(audited.file)
     with pytest.raises(StoreAway):
@@ -255,9 +260,9 @@ async def test_workers_that_a_file_lists_are_settings(audited: Audited) -> None:
         found = tuple(WorkerSettings(url=f"http://{name}:1", api_key=SecretStr("k-f")) for name in names)
         return InForce(settings(), {"tiny": found})
 
-    await audited.audit.started(listing("b"))
+    await audited.audit.started(at(listing("b")))
     await audited.audit.changed(listing("b"), listing("b", "c"), "workers.yaml")
-    await audited.another().started(listing("b", "c"))
+    await audited.another().started(at(listing("b", "c")))
     start, change = await audited.entries()
 
     urls = [value for place, value in (start.after or {}).items() if place.startswith("models[tiny].workers_file[")]
@@ -275,10 +280,45 @@ async def test_of_very_many_settings_a_digest_is_compared(audited: Audited) -> N
         found = tuple(WorkerSettings(url=f"http://w-{number:05d}:1") for number in range(2 * MAX_PLACES))
         return InForce(settings(), {"tiny": (*found, WorkerSettings(url=last))})
 
-    await audited.audit.started(many("http://one:1"))
-    await audited.another().started(many("http://one:1"))
-    await audited.another().started(many("http://other:1"))
+    await audited.audit.started(at(many("http://one:1")))
+    await audited.another().started(at(many("http://one:1")))
+    await audited.another().started(at(many("http://other:1")))
     start, change = await audited.entries()
 
     assert MAX_PLACES == len(start.after or {})
     assert ({MORE}, {MORE}) == (set(change.before or {}), set(change.after or {}))
+
+
+async def test_what_changed_while_the_store_was_away_at_the_start_is_not_taken_back(
+    audited: Audited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in force when the store is there is compared with the log, and not what was at the start."""
+    monkeypatch.setattr("gateway.settings_audit.AGAIN_S", 0.0)
+    now = one = in_force(timeouts={"total_s": 100.0})
+    other = in_force(timeouts={"total_s": 200.0})
+    await audited.audit.started(at(one))
+    late = audited.another()
+    late._store = store = Away(audited.file)
+    starting = asyncio.create_task(late.started(lambda: now))
+    await store.asked.wait()
+    now = other
+    await audited.another().changed(one, other)
+    store.is_away = False
+    await starting
+
+    assert ["start", "update"] == [each.action for each in await audited.entries()]
+
+
+class Away(SqliteTeamStore):
+    """Its log cannot be read for a while."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        super().__init__(file)
+        self.is_away = True
+        self.asked = asyncio.Event()
+
+    async def audit(self, cursor: str | None = None, *, most: int = 100) -> AuditPage:
+        self.asked.set()
+        if self.is_away:
+            raise StoreAway("it is away")
+        return await super().audit(cursor, most=most)
