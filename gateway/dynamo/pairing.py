@@ -11,11 +11,10 @@ from contextlib import suppress
 
 import httpx
 import msgspec
-import zmq
-import zmq.asyncio
 
-from gateway.kv_events.sockets import MAX_MESSAGE_BYTES
+from gateway.kv_events.sockets import subscription
 from gateway.kv_events.sources import host_of, reachable
+from gateway.kv_events.zmtp import Progress
 from gateway.ranks.place import Place
 from gateway.settings import WorkerEventsSettings
 
@@ -63,23 +62,19 @@ class Pairing:
         """
         questions = {each: [self._rng.choice(TOKEN_IDS) for _ in range(TOKENS)] for each in instances}
         found: dict[str, WorkerEventsSettings] = {}
-        context = zmq.asyncio.Context()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                at = {each: reachable(each.endpoint or "", host=host_of(url)) for each in streams}
-                listening = [
-                    tasks.create_task(self._listen(context, each, endpoint, questions, found))
-                    for each, endpoint in at.items()
-                    if endpoint is not None
-                ]
-                await asyncio.sleep(self._settle_s)
-                asking = [self._ask(url, headers, model, each, tokens) for each, tokens in questions.items()]
-                await asyncio.gather(*asking)
-                await self._hear(questions, found)
-                for task in listening:
-                    task.cancel()
-        finally:
-            context.destroy(linger=0)
+        async with asyncio.TaskGroup() as tasks:
+            at = {each: reachable(each.endpoint or "", host=host_of(url)) for each in streams}
+            listening = [
+                tasks.create_task(self._listen(each, endpoint, questions, found))
+                for each, endpoint in at.items()
+                if endpoint is not None
+            ]
+            await asyncio.sleep(self._settle_s)
+            asking = [self._ask(url, headers, model, each, tokens) for each, tokens in questions.items()]
+            await asyncio.gather(*asking)
+            await self._hear(questions, found)
+            for task in listening:
+                task.cancel()
         return found
 
     async def _ask(self, url: str, headers: Mapping[str, str], model: str, instance: str, tokens: list[int]) -> None:
@@ -102,24 +97,21 @@ class Pairing:
 
     async def _listen(
         self,
-        context: zmq.asyncio.Context,
         stream: WorkerEventsSettings,
         endpoint: str,
         questions: Mapping[str, list[int]],
         found: dict[str, WorkerEventsSettings],
     ) -> None:
-        with context.socket(zmq.SUB) as subscriber:
-            subscriber.setsockopt(zmq.IPV6, 1)
-            subscriber.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-            subscriber.setsockopt_string(zmq.SUBSCRIBE, stream.topic)
-            subscriber.connect(endpoint)
+        async with subscription(endpoint, topic=stream.topic) as opened:
             while True:
-                frames = await subscriber.recv_multipart()
-                for told in token_runs(frames[-1]):
-                    for instance, tokens in questions.items():
-                        if len(told) >= LEAST_TOKENS and told[:TOKENS] == tokens[: len(told)]:
-                            found[instance] = stream
-                            self._news.set()
+                await opened.ready()
+                while (step := opened.read()) is not Progress.IDLE:
+                    for told in token_runs(step[-1]) if isinstance(step, list) else ():
+                        for instance, tokens in questions.items():
+                            if len(told) >= LEAST_TOKENS and told[:TOKENS] == tokens[: len(told)]:
+                                found[instance] = stream
+                                self._news.set()
+                    await asyncio.sleep(0)
 
 
 def token_runs(payload: bytes) -> Iterator[list[int]]:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from gateway.kv_events.connection import Link, Network
 from gateway.kv_events.frames import MAX_TOPIC_BYTES
 from gateway.kv_events.pace import Pace
-from gateway.kv_events.publisher_server import LOOPBACK, Network, PublisherServer, publisher_server
-from gateway.kv_events.sockets import Link
+from gateway.kv_events.publisher_server import LOOPBACK, PublisherServer, publisher_server
 from gateway.kv_events.wire import UNSORTED
 from gateway.kv_events.zmtp import Progress
 from gateway.unreadable import UNREADABLE

@@ -1,17 +1,16 @@
-"""What all subscriptions share: sockets' context, pace, and the address that engines may dial."""
+"""What all subscriptions share: pace, and the address that engines may dial."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-import zmq.asyncio
-
 from gateway.backends.client import WorkerClient
+from gateway.kv_events.connection import Network
 from gateway.kv_events.dial_in import DialIn
 from gateway.kv_events.feed import Feed
 from gateway.kv_events.pace import Pace
-from gateway.kv_events.publisher_server import LOOPBACK, Network
+from gateway.kv_events.publisher_server import LOOPBACK
 from gateway.kv_events.sources import Source, Sources, find_sources, host_of
 from gateway.kv_events.subscriber import Subscriber
 from gateway.probe import Probe
@@ -41,13 +40,13 @@ class Intake:
         self._clock = clock
         self._wall_clock = wall_clock
         self._pace = Pace(clock)
-        self._context: zmq.asyncio.Context | None = None
+        self._is_open = False
         self._dial_in: DialIn | None = None
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Subscriptions are made and run inside only."""
-        self._context = context = zmq.asyncio.Context()
+        self._is_open = True
         try:
             async with asyncio.TaskGroup() as tasks:
                 dialled = None
@@ -58,8 +57,8 @@ class Intake:
                 if dialled is not None:
                     dialled.cancel()
         finally:
-            self._context = self._dial_in = None
-            context.destroy(linger=0)
+            self._is_open = False
+            self._dial_in = None
 
     @property
     def longest_slice_s(self) -> float:
@@ -78,11 +77,10 @@ class Intake:
         Raises:
             ValueError: its engine dials, and there is no address for that.
         """
-        assert self._context is not None, "it is opened"
+        assert self._is_open, "it is opened"
         return Subscriber(
             source,
             feed,
-            context=self._context,
             clock=self._clock,
             wall_clock=self._wall_clock,
             pace=self._pace,

@@ -1,142 +1,175 @@
-"""Our ends of the engines' sockets, with the limits that they have here."""
+"""Our ends of the sockets of engines that the gateway dials.
 
-import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import Enum
-
-import zmq
-import zmq.asyncio
-
-MAX_MESSAGE_BYTES = 8 * 2**20
-"""A step of an engine that tells of a million tokens takes 5 MB. Who sends more than this is cut off."""
-PUBLISHED_HWM = 1_000
-"""Messages that wait at our end of one connection; then the engine's end keeps them: vLLM up to 100,000."""
-REPLAYED_HWM = 20_002
-"""Twice what vLLM keeps for replays, and twice the end. vLLM up to 0.32 drops what exceeds 1,000 at its end, so ours
-has to take a replay as fast as the network brings it."""
-RECONNECT_MS = 100
-RECONNECT_MAX_MS = 5_000
-"""Between two attempts; doubled up to this."""
-KEEPALIVE_IDLE_S = 5
-KEEPALIVE_S = 5
-KEEPALIVE_PROBES = 2
-"""A host that vanished says no goodbye; an idle engine says nothing either, but its host answers. By TCP and not by
-ZMQ's heartbeats: one of those that runs out while a full `PUBLISHED_HWM` keeps us from reading aborts the whole process
-(`_input_stopped`, zeromq/libzmq issue 3937).
+libzmq bounds the bytes of a part, not the parts of a message, and keeps a message until its last part is there. So an
+engine that lies could fill the memory, and the sockets here are our own.
 """
 
-_MONITORED = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
-_EVENT = struct.Struct("=HI")
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from gateway.kv_events.connection import MAX_MESSAGE_BYTES, READ_AHEAD_BYTES, Connection, Link
+from gateway.kv_events.zmtp import Conversation, Progress, Role, dealer, subscriber
+
+_log = logging.getLogger(__name__)
+
+REPLAY_AHEAD_BYTES = 32 * 2**20
+"""vLLM up to 0.32 drops of a replay what exceeds 1,000 messages at its end, so ours has to take it as fast as the
+network brings it: 10,000 steps are some 5 MB. What was dropped is asked for again."""
+CONNECT_S = 10.0
+RECONNECT_S = 0.1
+RECONNECT_MAX_S = 5.0
+"""Between two attempts; doubled up to this."""
+
+Connect = Callable[[Callable[[], Connection]], Any]
 
 
-class Link(Enum):
-    """What became of a connection."""
+class Dialed:
+    """A socket that dials one engine, again and again; made by `subscription` and `replay`."""
 
-    UP = "up"
-    DOWN = "down"
-
-
-class Subscription:
-    """A SUB socket, and what is known of its connections."""
-
-    def __init__(self, context: zmq.asyncio.Context, *, topic: str) -> None:
-        self._socket = context.socket(zmq.SUB)
-        _limit(self._socket, receive_hwm=PUBLISHED_HWM)
-        self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
-        self._socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_IDLE_S)
-        self._socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S)
-        self._socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, KEEPALIVE_PROBES)
-        self._socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
-        self._monitor = self._socket.get_monitor_socket(_MONITORED)
-        self._poller = zmq.asyncio.Poller()
-        self._poller.register(self._socket, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
-
-    def connect(self, endpoint: str) -> None:
-        """Raises zmq.ZMQError if that is no address."""
-        self._socket.connect(endpoint)
-
-    async def ready(self) -> None:
-        """Wait until there is something to read, of either kind."""
-        await self._poller.poll()
-
-    def read_link(self) -> Link | None:
-        """What became of the next connection; None if nothing is known yet."""
-        frames = _read(self._monitor)
-        if frames is None:
-            return None
-        event, _ = _EVENT.unpack(frames[0])
-        return Link.UP if event == zmq.Event.HANDSHAKE_SUCCEEDED else Link.DOWN
-
-    def read(self) -> list[bytes] | None:
-        """The frames of the next message; None if there is none yet."""
-        return _read(self._socket)
-
-    def close(self) -> None:
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)
-        self._socket.close(linger=0)
-
-
-class Replay:
-    """A DEALER socket for one question. A fresh one each time: what an engine answered before goes nowhere."""
-
-    def __init__(self, context: zmq.asyncio.Context) -> None:
-        self._socket = context.socket(zmq.DEALER)
-        _limit(self._socket, receive_hwm=REPLAYED_HWM)
-
-    async def ask(self, endpoint: str, request: list[bytes]) -> None:
-        """Raises zmq.ZMQError if *endpoint* is no address."""
-        self._socket.connect(endpoint)
-        await self._socket.send_multipart(request)
+    def __init__(
+        self, endpoint: str, role: Role, *, topic: bytes = b"", read_ahead_bytes: int = READ_AHEAD_BYTES
+    ) -> None:
+        """Raises ValueError if *endpoint* is not an address."""
+        self._endpoint = endpoint
+        self._connect = _connect_of(endpoint)
+        self._role = role
+        self._topic = topic
+        self._read_ahead_bytes = read_ahead_bytes
+        self._connections: deque[Connection] = deque()
+        self._news = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._logged: set[str] = set()
+        self._is_refused = False
+        self.links = 0
+        """Connections that were heard."""
+        self.held_bytes = 0
+        """Received and not taken yet."""
 
     async def ready(self) -> None:
-        """Wait until there is something to read."""
-        await self._socket.poll()
+        """Wait until there may be something to read."""
+        await self._news.wait()
 
-    def read(self) -> list[bytes] | None:
-        """The frames of the next answer; None if there is none yet."""
-        return _read(self._socket)
+    def read(self) -> list[bytes] | Link | Progress:
+        """Take one step: a message, news of a connection before and after all its messages, or `Progress.IDLE` at the
+        end.
+        """
+        while self._connections:
+            connection = self._connections[0]
+            found = connection.read()
+            if found is Progress.IDLE:
+                if not connection.has_ended:
+                    break
+                self._connections.popleft()
+                continue
+            if found is Link.UP:
+                self.links += 1
+            if isinstance(found, list) and not found[0].startswith(self._topic):
+                return Progress.BUSY
+            return found
+        self._news.clear()
+        return Progress.IDLE
 
-    def close(self) -> None:
-        self._socket.close(linger=0)
+    async def run(self, *, is_once: bool) -> None:
+        """Connect until cancelled, or, *is_once*, until a connection that was heard has ended."""
+        wait_s = RECONNECT_S
+        try:
+            while not (is_once and self.links):
+                if await self._dial():
+                    wait_s = RECONNECT_S
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RECONNECT_MAX_S)
+        finally:
+            for connection in self._connections:
+                connection.abort()
+
+    async def _dial(self) -> bool:
+        """One connection, until it ends; whether it was a good one."""
+        self._ended.clear()
+        self._is_refused = False
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await self._connect(self._connection)
+        except OSError:
+            return False
+        await self._ended.wait()
+        return not self._is_refused
+
+    def _connection(self) -> Connection:
+        conversation = Conversation(max_message_bytes=MAX_MESSAGE_BYTES, role=self._role)
+        return Connection(self, conversation, read_ahead_bytes=self._read_ahead_bytes)
+
+    # ---- called by connections
+
+    def opened(self, connection: Connection) -> bool:
+        self._connections.append(connection)
+        return True
+
+    def has_news(self, connection: Connection) -> None:  # noqa: ARG002  # there is one at a time
+        self._news.set()
+
+    def closed(self, connection: Connection) -> None:  # noqa: ARG002
+        self._news.set()
+        self._ended.set()
+
+    def hold(self, more_bytes: int) -> bool:
+        """The limits of one connection bound it."""
+        self.held_bytes += more_bytes
+        return True
+
+    def refuse(self, connection: Connection, reason: str) -> None:
+        """End *connection*; the log says why, once for each reason."""
+        self._is_refused = True
+        if reason not in self._logged:
+            self._logged.add(reason)
+            _log.warning("ended the connection to %s for KV events: %s", self._endpoint, reason)
+        connection.abort()
 
 
-@contextmanager
-def subscription(context: zmq.asyncio.Context, *, topic: str = "") -> Iterator[Subscription]:
-    """A socket that hears what is published under topics that begin with *topic*."""
-    opened = Subscription(context, topic=topic)
-    try:
-        yield opened
-    finally:
-        opened.close()
+@asynccontextmanager
+async def subscription(endpoint: str, *, topic: str = "") -> AsyncIterator[Dialed]:
+    """A socket that hears what is published at *endpoint* under topics that begin with *topic*.
+
+    Raises:
+        ValueError: *endpoint* is not an address.
+    """
+    dialed = Dialed(endpoint, subscriber(topic.encode()), topic=topic.encode())
+    async with _running(dialed, is_once=False):
+        yield dialed
 
 
-@contextmanager
-def replay(context: zmq.asyncio.Context) -> Iterator[Replay]:
-    """A socket for one question to an engine's ROUTER."""
-    opened = Replay(context)
-    try:
-        yield opened
-    finally:
-        opened.close()
+@asynccontextmanager
+async def replay(endpoint: str, request: Sequence[bytes]) -> AsyncIterator[Dialed]:
+    """A socket for one question to an engine's ROUTER. A fresh one each time: what was answered before goes nowhere.
+
+    Raises:
+        ValueError: *endpoint* is not an address.
+    """
+    dialed = Dialed(endpoint, dealer(request), read_ahead_bytes=REPLAY_AHEAD_BYTES)
+    async with _running(dialed, is_once=True):
+        yield dialed
 
 
-def _limit(socket: zmq.asyncio.Socket, *, receive_hwm: int) -> None:
-    socket.setsockopt(zmq.RCVHWM, receive_hwm)
-    socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-    socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
-    socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
-    socket.setsockopt(zmq.IPV6, 1)
-    socket.setsockopt(zmq.LINGER, 0)
+@asynccontextmanager
+async def _running(dialed: Dialed, *, is_once: bool) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        dialing = tasks.create_task(dialed.run(is_once=is_once))
+        try:
+            yield
+        finally:
+            dialing.cancel()
 
 
-def _read(socket: zmq.asyncio.Socket) -> list[bytes] | None:
-    answer = socket.recv_multipart(flags=zmq.DONTWAIT)
-    # Without waiting, the future is done at once.
-    try:
-        frames: list[bytes] = answer.result()  # type: ignore[attr-defined]  # declared as an awaitable only
-    except zmq.Again:
-        return None
-    return frames
+def _connect_of(endpoint: str) -> Connect:
+    """What connects to *endpoint*."""
+    kind, _, place = endpoint.partition("://")
+    host, _, port = place.rpartition(":")
+    if kind == "tcp" and host and port.isdecimal() and 0 < int(port) < 65536:
+        return lambda make: asyncio.get_running_loop().create_connection(make, host.strip("[]"), int(port))
+    if kind == "ipc" and place:
+        path = "\0" + place[1:] if place.startswith("@") else place
+        return lambda make: asyncio.get_running_loop().create_unix_connection(make, path)
+    raise ValueError(f"{endpoint!r} is not an address that can be dialed, as tcp://host:port or ipc://path")

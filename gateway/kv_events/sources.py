@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gateway.kv_events.publisher_server import Network
+from gateway.kv_events.connection import Network
 from gateway.probe import Probe
 
 JSON_BYTES = 2**20

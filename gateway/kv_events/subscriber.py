@@ -5,17 +5,17 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-import zmq.asyncio
-
+from gateway.kv_events.connection import Link
 from gateway.kv_events.counters import StreamCounters
 from gateway.kv_events.dial_in import DialIn
 from gateway.kv_events.feed import Feed, Trust
 from gateway.kv_events.frames import replay_request
 from gateway.kv_events.pace import Pace
 from gateway.kv_events.sequencing import Ask, Patience
-from gateway.kv_events.sockets import Link, Replay, Subscription, replay, subscription
+from gateway.kv_events.sockets import Dialed, replay, subscription
 from gateway.kv_events.sources import Source
 from gateway.kv_events.stream import Stream
+from gateway.kv_events.zmtp import Progress
 
 T = TypeVar("T")
 
@@ -36,7 +36,6 @@ class Subscriber:
         source: Source,
         feed: Feed,
         *,
-        context: zmq.asyncio.Context,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         pace: Pace,
@@ -52,7 +51,6 @@ class Subscriber:
         if source.endpoint is None and dial_in is None:
             raise ValueError("the engine dials in, and no address is set for that")
         self._source = source
-        self._context = context
         self._clock = clock
         self._pace = pace
         self._dial_in = dial_in
@@ -119,12 +117,11 @@ class Subscriber:
     # ---- what is published
 
     async def _listen(self, endpoint: str) -> None:
-        with subscription(self._context, topic=self._source.topic) as opened:
-            opened.connect(endpoint)
+        async with subscription(endpoint, topic=self._source.topic) as opened:
             try:
                 while True:
                     await opened.ready()
-                    await self._pace.drain(lambda: self._work() or self._read_link(opened) or self._read(opened))
+                    await self._pace.drain(lambda: self._work() or self._read(opened))
             finally:
                 self._stream.disconnected(self._clock())
 
@@ -138,26 +135,18 @@ class Subscriber:
             finally:
                 self._stream.disconnected(self._clock())
 
-    def _read_link(self, opened: Subscription) -> bool:
-        """Whether there was news of the connection. Read before any message, which may be of the next connection."""
-        link = opened.read_link()
-        match link:
+    def _read(self, opened: Dialed) -> bool:
+        """One step of the connection; False if there is nothing more to read."""
+        found = opened.read()
+        if isinstance(found, Progress):
+            return found is not Progress.IDLE
+        match found:
             case Link.UP:
                 self._stream.connected(self._clock())
             case Link.DOWN:
-                while self._read(opened):
-                    pass  # of the connection that ended
                 self._stream.disconnected(self._clock())
-            case None:
-                return False
-        self._look_at_ask()
-        return True
-
-    def _read(self, opened: Subscription) -> bool:
-        frames = opened.read()
-        if frames is None:
-            return False
-        self._stream.published(frames, self._clock())
+            case frames:
+                self._stream.published(frames, self._clock())
         self._look_at_ask()
         return True
 
@@ -176,19 +165,17 @@ class Subscriber:
                     answering.cancel()
 
     async def _receive(self, endpoint: str, ask: Ask) -> None:
-        with replay(self._context) as opened:
-            await opened.ask(endpoint, replay_request(ask.start))
+        async with replay(endpoint, replay_request(ask.start)) as opened:
             while True:
                 await opened.ready()
                 await self._pace.drain(lambda: self._work() or self._read_answer(opened, ask))
 
-    def _read_answer(self, opened: Replay, ask: Ask) -> bool:
-        frames = opened.read()
-        if frames is None:
-            return False
-        self._stream.answered(ask.number, frames, self._clock())
-        self._look_at_ask()
-        return True
+    def _read_answer(self, opened: Dialed, ask: Ask) -> bool:
+        found = opened.read()
+        if isinstance(found, list):
+            self._stream.answered(ask.number, found, self._clock())
+            self._look_at_ask()
+        return found is not Progress.IDLE
 
     def _look_at_ask(self) -> None:
         """Called after everything that may change what is asked for."""

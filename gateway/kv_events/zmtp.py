@@ -1,4 +1,4 @@
-"""ZMTP 3, the wire protocol of ZeroMQ, as a subscriber speaks it with one publisher. Pure: bytes in, frames out.
+"""ZMTP 3, the wire protocol of ZeroMQ, as it is spoken with one engine. Pure: bytes in, frames out.
 
 libzmq limits the size of one part of a message but not the number of parts, and it keeps all parts until the last one
 has arrived: one peer can fill the memory. Here a message is limited in bytes and in parts, and reading can be paused.
@@ -6,6 +6,8 @@ Specification: https://rfc.zeromq.org/spec/23/ (ZMTP 3.0, mechanism NULL). libzm
 """
 
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -16,13 +18,21 @@ MAX_PARTS = 8
 _MECHANISM = b"NULL".ljust(20, b"\0")
 _GREETING_BYTES = 64
 _GREETING: Final = (b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + _MECHANISM).ljust(_GREETING_BYTES, b"\0")
-_READY: Final = b"\x05READY" + b"\x0bSocket-Type" + b"\x00\x00\x00\x03SUB"
-_SUBSCRIBE_TO_ALL: Final = b"\x00\x01\x01"
-_PUBLISHERS = (b"PUB", b"XPUB")
 
 _MORE, _LONG, _COMMAND = 0x01, 0x02, 0x04
 _LENGTH = struct.Struct(">I")
 _LONG_SIZE = struct.Struct(">Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What our end of a connection is."""
+
+    socket_type: bytes
+    peers: tuple[bytes, ...]
+    """Socket types that the other end may have."""
+    first: bytes
+    """What is sent after the handshake."""
 
 
 class ProtocolError(Exception):
@@ -49,7 +59,9 @@ class _Phase(Enum):
 class Conversation:
     """One connection. `feed` takes what the peer sent, `step` reads one frame of it, `outgoing` is to be sent."""
 
-    def __init__(self, *, max_message_bytes: int, max_parts: int = MAX_PARTS) -> None:
+    def __init__(self, *, max_message_bytes: int, max_parts: int = MAX_PARTS, role: Role | None = None) -> None:
+        """*role*: None: that of a subscriber to everything."""
+        self._role = subscriber() if role is None else role
         self._max_message_bytes = max_message_bytes
         self._max_parts = max_parts
         self._phase = _Phase.GREETING
@@ -107,7 +119,8 @@ class Conversation:
             raise ProtocolError("wants another security mechanism than NULL")
         del self._buffer[:_GREETING_BYTES]
         self._phase, self._needed_bytes = _Phase.HANDSHAKE, 2
-        self.outgoing += _command_frame(_READY)
+        kind = self._role.socket_type
+        self.outgoing += _command_frame(b"\x05READY\x0bSocket-Type" + _LENGTH.pack(len(kind)) + kind)
         return Progress.BUSY
 
     def _head(self) -> tuple[int, int, int]:
@@ -155,11 +168,30 @@ class Conversation:
     def _shake_hands(self, body: bytes) -> Progress:
         if not body.startswith(b"\x05READY"):
             raise ProtocolError("refused the handshake")
-        if _socket_type(body[6:]) not in _PUBLISHERS:
-            raise ProtocolError("is not a PUB socket")
+        if _socket_type(body[6:]) not in self._role.peers:
+            raise ProtocolError(f"is not a {self._role.peers[0].decode()} socket")
         self._phase = _Phase.TRAFFIC
-        self.outgoing += _SUBSCRIBE_TO_ALL
+        self.outgoing += self._role.first
         return Progress.READY
+
+
+def subscriber(topic: bytes = b"") -> Role:
+    """A socket that hears what is published under topics that begin with *topic*."""
+    return Role(b"SUB", (b"PUB", b"XPUB"), _message([b"\x01" + topic]))
+
+
+def dealer(request: Sequence[bytes]) -> Role:
+    """A socket that sends the parts of *request*, and hears the answers."""
+    return Role(b"DEALER", (b"ROUTER", b"DEALER", b"REP"), _message(request))
+
+
+def _message(parts: Sequence[bytes]) -> bytes:
+    frames = bytearray()
+    for number, part in enumerate(parts, 1):
+        more = _MORE if number < len(parts) else 0
+        frames += bytes([more | _LONG]) + _LONG_SIZE.pack(len(part)) if len(part) > 0xFF else bytes([more, len(part)])
+        frames += part
+    return bytes(frames)
 
 
 def _command_frame(body: bytes) -> bytes:

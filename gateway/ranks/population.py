@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from gateway.kv_events.publisher_server import Network
+from gateway.kv_events.connection import Network
 from gateway.kv_events.sources import Reach, endpoint_at, host_of
 from gateway.ranks.place import Place, PlacedSettings
 from gateway.settings import (

@@ -13,10 +13,11 @@ import pytest
 import zmq
 import zmq.asyncio
 
+from gateway.kv_events.connection import Link, Network
 from gateway.kv_events.dial_in import DialIn
 from gateway.kv_events.pace import Pace
-from gateway.kv_events.publisher_server import LOOPBACK, Network, PublisherServer, ServerLimits, publisher_server
-from gateway.kv_events.sockets import Link
+from gateway.kv_events.publisher_server import LOOPBACK, PublisherServer, ServerLimits, publisher_server
+from gateway.kv_events.sockets import replay, subscription
 from gateway.kv_events.zmtp import Progress
 from gateway.settings import SettingsError, build
 from tests.fakes.event_publisher import event_publisher
@@ -164,7 +165,7 @@ async def test_the_number_of_connections_is_limited() -> None:
     ("piece", "reason", "most"),
     [
         (LONG_PART_THAT_GOES_ON, "more than 1048576 bytes", 20),
-        (EMPTY_PART_THAT_GOES_ON * 100_000, "more than 8 parts", 20),
+        (EMPTY_PART_THAT_GOES_ON * 250_000, "more than 8 parts", 20),
         (b"\x02" + struct.pack(">Q", 2**40) + bytes(MIB), "more than 1048576 bytes", 20),
     ],
     ids=["long parts", "empty parts", "one part of a tebibyte"],
@@ -333,3 +334,71 @@ async def test_a_topic_without_bound_is_not_remembered() -> None:
         running.cancel()
 
     assert [1024] == [len(topic) for topic in dial_in.strangers]
+
+
+# ---- engines that the gateway dials
+
+
+@asynccontextmanager
+async def lying_engine(kind: bytes, piece: bytes, times: int) -> AsyncIterator[tuple[str, list[int]]]:
+    """An engine that sends *piece* again and again behind the handshake: its address, and what each connection got."""
+    sent: list[int] = []
+    ready = READY.replace(b"\x19", bytes([22 + len(kind)])).replace(b"\x03PUB", bytes([len(kind)]) + kind)
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GREETING + ready)
+        sent.append(await pour(writer, piece, times))
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}", sent
+
+
+@pytest.mark.parametrize("kind", [b"PUB", b"ROUTER"])
+@pytest.mark.parametrize(
+    ("piece", "reason"),
+    [
+        (EMPTY_PART_THAT_GOES_ON * 100_000, "sent a message of more than 8 parts"),
+        (b"\x01\x08" + b"tiny" * 2 + EMPTY_PART_THAT_GOES_ON * 100_000, "sent a message of more than 8 parts"),
+        (LONG_PART_THAT_GOES_ON, "sent a message of more than 8"),
+        (b"\x02" + struct.pack(">Q", 2**40) + bytes(MIB), "sent a message of more than 8388608 bytes"),
+    ],
+    ids=["empty parts", "small parts", "long parts", "one part of a tebibyte"],
+)
+async def test_an_engine_cannot_fill_the_memory_with_one_message(
+    kind: bytes, piece: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether it publishes or answers: its connection ends, the log says why, and it is dialed again later."""
+    with caplog.at_level(logging.WARNING):
+        async with lying_engine(kind, piece, 1600) as (endpoint, sent):
+            dialing = subscription(endpoint) if kind == b"PUB" else replay(endpoint, [b"", bytes(8)])
+            async with asyncio.timeout(20), dialing as opened:
+                while not sent:
+                    await opened.ready()
+                    while (found := opened.read()) is not Progress.IDLE:
+                        assert not isinstance(found, list)
+                    assert opened.held_bytes <= 9 * MIB
+                    await asyncio.sleep(0.001)
+            assert sent[0] < 100
+
+    assert reason in caplog.text
+    assert 0 == opened.held_bytes
+
+
+@pytest.mark.parametrize(("kind", "most"), [(b"PUB", 2 * MIB), (b"ROUTER", 34 * MIB)])
+async def test_messages_that_are_not_read_stay_with_the_engine(kind: bytes, most: int) -> None:
+    """Of a flood of whole messages little is received while the gateway is busy."""
+    message = b"\x02" + struct.pack(">Q", MIB // 4) + bytes(MIB // 4)
+    async with lying_engine(kind, message, 1600) as (endpoint, _):
+        dialing = subscription(endpoint) if kind == b"PUB" else replay(endpoint, [b"", bytes(8)])
+        async with asyncio.timeout(20), dialing as opened:
+            while opened.read() is not Link.UP:
+                await asyncio.sleep(0.001)
+            held = -1
+            while held != opened.held_bytes:
+                held = opened.held_bytes
+                for _turn in range(200):
+                    await asyncio.sleep(0.001)
+
+    assert 0 < held <= most

@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import zmq.asyncio
 
+from gateway.kv_events.connection import Link
 from gateway.kv_events.dial_in import DialIn, name_in
 from gateway.kv_events.pace import Pace
-from gateway.kv_events.sockets import Link
 from gateway.kv_events.sources import Source
 from gateway.kv_events.subscriber import Subscriber
 from tests.fakes.event_publisher import EventPublisher, event_publisher
@@ -159,7 +159,6 @@ def a_subscriber(
     return Subscriber(
         Source(None, engine.replay_endpoint if replays else None),
         feed,
-        context=context,
         clock=clock,
         wall_clock=lambda: 1000.0,
         pace=Pace(clock),

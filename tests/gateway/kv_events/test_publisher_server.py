@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from gateway.kv_events.connection import Link
 from gateway.kv_events.publisher_server import LOOPBACK, publisher_server
-from gateway.kv_events.sockets import Link
 from tests.security.test_kv_event_port import GREETING, READY, Heard, listening, peer
 
 

@@ -1,34 +1,29 @@
 """Our ends of the engines' sockets."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
-import zmq
 import zmq.asyncio
 
+from gateway.kv_events.connection import Link
 from gateway.kv_events.frames import replay_request
-from gateway.kv_events.sockets import Link, Replay, Subscription, replay, subscription
+from gateway.kv_events.sockets import Dialed, replay, subscription
+from gateway.kv_events.zmtp import Progress
 from tests.fakes.event_publisher import event_publisher
 from tests.gateway.kv_events.examples import WAIT_S
 
 pytestmark = pytest.mark.e2e
 
 
-async def link(opened: Subscription) -> Link:
-    """The next news of a connection."""
+async def step(opened: Dialed) -> list[bytes] | Link:
+    """The next message, or news of a connection."""
     async with asyncio.timeout(WAIT_S):
-        while (news := opened.read_link()) is None:
-            await opened.ready()
-    return news
-
-
-async def message(opened: Subscription | Replay) -> list[bytes]:
-    """The next message."""
-    async with asyncio.timeout(WAIT_S):
-        while (frames := opened.read()) is None:
-            await opened.ready()
-    return frames
+        while isinstance(found := opened.read(), Progress):
+            if found is Progress.IDLE:
+                await opened.ready()
+    return found
 
 
 def timers(*, to_port: int) -> list[str]:
@@ -40,32 +35,40 @@ def timers(*, to_port: int) -> list[str]:
 
 async def test_what_is_published_is_read(context: zmq.asyncio.Context) -> None:
     """Under topics that begin with the given one."""
-    async with event_publisher(context) as engine:
-        with subscription(context, topic="kv@") as opened:
-            opened.connect(engine.endpoint)
-            assert Link.UP is await link(opened)
-            assert opened.read() is None
-            frames = None
-            async with asyncio.timeout(WAIT_S):
-                while frames is None:
-                    await engine.send([b"other", b"1"])
-                    await engine.send([b"kv@a", b"2"])
-                    await asyncio.sleep(0.01)
-                    frames = opened.read()
+    async with event_publisher(context) as engine, subscription(engine.endpoint, topic="kv@") as opened:
+        assert Link.UP is await step(opened)
+        assert Progress.IDLE is opened.read()
+        found: object = Progress.IDLE
+        async with asyncio.timeout(WAIT_S):
+            while isinstance(found, Progress):
+                await engine.send([b"other", b"1"])
+                await engine.send([b"kv@a", b"2"])
+                await asyncio.sleep(0.01)
+                found = opened.read()
 
-            assert [b"kv@a", b"2"] == frames
+        assert [b"kv@a", b"2"] == found
 
 
 async def test_an_end_of_a_connection_is_read(context: zmq.asyncio.Context) -> None:
-    """And the next beginning."""
-    with subscription(context) as opened:
-        async with event_publisher(context) as engine:
-            opened.connect(engine.endpoint)
-            assert Link.UP is await link(opened)
-        assert Link.DOWN is await link(opened)
-        async with event_publisher(context, endpoint=engine.endpoint):
-            assert Link.UP is await link(opened)
-            assert opened.read_link() is None
+    """Behind its last message, and before the next connection; whoever comes late is found."""
+    news: list[list[bytes] | Link] = []
+    async with event_publisher(context) as engine:
+        endpoint = engine.endpoint
+    async with subscription(endpoint) as opened:
+        for said in ([b"first"], [b"second"]):
+            async with event_publisher(context, endpoint=endpoint) as engine, asyncio.timeout(WAIT_S):
+                while said not in news:
+                    await engine.send(said)
+                    await asyncio.sleep(0.01)
+                    if not isinstance(found := opened.read(), Progress):
+                        news.append(found)
+            while news[-1] is not Link.DOWN:
+                news.append(await step(opened))
+    links = [each for each in news if isinstance(each, Link)]
+    told = "".join(["^" if each is Link.UP else "$" if each is Link.DOWN else each[0].decode()[0] for each in news])
+
+    assert [Link.UP, Link.DOWN] * (len(links) // 2) == links
+    assert re.fullmatch(r"(\^\$)*\^f+\$(\^\$)*\^s+\$", told)
 
 
 async def test_a_replay_is_read(context: zmq.asyncio.Context) -> None:
@@ -73,32 +76,43 @@ async def test_a_replay_is_read(context: zmq.asyncio.Context) -> None:
     async with event_publisher(context) as engine:
         for payload in (b"a", b"b", b"c"):
             engine.keep(payload)
-        with replay(context) as opened:
-            assert opened.read() is None
-            await opened.ask(engine.replay_endpoint, replay_request(1))
-            answers = [await message(opened) for _ in range(3)]
+        async with replay(engine.replay_endpoint, replay_request(1)) as opened:
+            assert Progress.IDLE is opened.read()
+            assert Link.UP is await step(opened)
+            answers = [await step(opened) for _ in range(3)]
 
     assert [[b"", b"", b"\0" * 7 + b"\1", b"b"], [b"", b"", b"\0" * 7 + b"\2", b"c"]] == answers[:2]
     assert [b"", b"", b"\xff" * 8, b""] == answers[2]
 
 
-@pytest.mark.parametrize("endpoint", ["", "nonsense://x", "tcp://nowhere"])
-async def test_what_is_no_address(context: zmq.asyncio.Context, endpoint: str) -> None:
-    """ZMQ says so at once."""
-    with subscription(context) as opened, pytest.raises(zmq.ZMQError):
-        opened.connect(endpoint)
+async def test_a_file_can_be_dialed(context: zmq.asyncio.Context, tmp_path: Path) -> None:
+    async with (
+        event_publisher(context, endpoint=f"ipc://{tmp_path}/kv") as engine,
+        subscription(engine.endpoint) as opened,
+    ):
+        assert Link.UP is await step(opened)
+
+
+@pytest.mark.parametrize("endpoint", ["", "nonsense://x", "tcp://nowhere", "tcp://:1", "tcp://a:0", "ipc://"])
+async def test_what_is_no_address(endpoint: str) -> None:
+    """The error says so at once, and how one is written."""
+    with pytest.raises(ValueError, match="not an address that can be dialed"):
+        async with subscription(endpoint):
+            pass
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="tells of timers on Linux only")
 async def test_the_host_of_a_silent_engine_is_asked_whether_it_is_there(context: zmq.asyncio.Context) -> None:
     """By TCP itself, within five seconds: its timer, of the kind 02, runs on our connection to the engine."""
-    async with event_publisher(context) as engine:
-        with subscription(context) as opened:
-            opened.connect(engine.endpoint)
-            assert Link.UP is await link(opened)
+    async with event_publisher(context) as engine, subscription(engine.endpoint) as opened:
+        assert Link.UP is await step(opened)
 
-            (timer,) = timers(to_port=int(engine.endpoint.rpartition(":")[2]))
-            kind, due = timer.split(":")
+        kind = "01"
+        async with asyncio.timeout(WAIT_S):
+            while kind == "01":  # of what was sent, until the host has confirmed it
+                await asyncio.sleep(0.01)
+                (timer,) = timers(to_port=int(engine.endpoint.rpartition(":")[2]))
+                kind, due = timer.split(":")
 
     assert "02" == kind
     assert int(due, 16) <= 500  # hundredths of a second

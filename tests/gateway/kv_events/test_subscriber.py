@@ -32,9 +32,7 @@ def a_subscriber(
     source: Source, feed: DictFeed, context: zmq.asyncio.Context, *, patience: Patience | None = None
 ) -> Subscriber:
     clock = time.monotonic
-    return Subscriber(
-        source, feed, context=context, clock=clock, wall_clock=lambda: 1000.25, pace=Pace(clock), patience=patience
-    )
+    return Subscriber(source, feed, clock=clock, wall_clock=lambda: 1000.25, pace=Pace(clock), patience=patience)
 
 
 def source_of(publisher: EventPublisher, *, topic: str = "", replays: bool = True) -> Source:

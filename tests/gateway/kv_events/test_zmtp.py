@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.kv_events.zmtp import Conversation, Progress, ProtocolError
+from gateway.kv_events.zmtp import Conversation, Progress, ProtocolError, dealer, subscriber
 
 GREETING = (b"\xff" + bytes(8) + b"\x7f\x03\x01NULL").ljust(64, b"\0")
 READY = b"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03PUB"
@@ -68,3 +68,24 @@ def test_what_was_received_can_be_dropped() -> None:
     conversation.clear()
 
     assert 0 == conversation.held_bytes
+
+
+def test_a_subscriber_may_name_a_topic() -> None:
+    """Short or long."""
+    assert b"\x00\x04\x01kv@" == subscriber(b"kv@").first
+    assert b"\x02" + (301).to_bytes(8, "big") + b"\x01" + b"x" * 300 == subscriber(b"x" * 300).first
+
+
+def test_a_dealer_asks_when_it_was_heard() -> None:
+    """A router; the parts of its question follow the handshake."""
+    conversation = Conversation(max_message_bytes=100, role=dealer([b"", b"abc"]))
+    body = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER"
+    conversation.feed(GREETING + bytes([4, len(body)]) + body)
+    assert [Progress.BUSY, Progress.READY] == [conversation.step() for _ in range(2)]
+
+    assert bytes(conversation.outgoing).endswith(b"\x00\x00\x00\x06DEALER" + b"\x01\x00" + b"\x00\x03abc")
+    other = Conversation(max_message_bytes=100, role=dealer([b""]))
+    other.feed(GREETING + READY)
+    other.step()
+    with pytest.raises(ProtocolError, match="is not a ROUTER socket"):
+        other.step()
