@@ -1185,7 +1185,7 @@ async def test_an_announced_response_may_still_be_anothers() -> None:
     caller = await stage.ask(ASK_STREAM, path=RESPONSES)
 
     assert CREATED + DELTA + COMPLETED == caller.body
-    assert Owner("tiny", WorkerId("b")) == stage.owners.find("resp_1")
+    assert Owner("tiny", WorkerId("b"), asked="tiny") == stage.owners.find("resp_1")
 
 
 async def test_a_response_that_breaks_off_ends_with_the_next_number() -> None:
