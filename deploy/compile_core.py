@@ -100,6 +100,7 @@ REQUESTS = (
 FLAGS = (
     "-fvisibility=hidden",  # calls between our functions, and of mypyc's, are direct or inlined
     "-fno-plt",  # one jump less for each of the C API's
+    "-g0",  # names of functions stay, for profiles; lines of C were almost half of the file
     # To warn of it, GCC 14 reads a file from its start again and again: 98 % of its time for ours, of 100 MB.
     "-Wno-misleading-indentation",
 )

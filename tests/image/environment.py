@@ -2,7 +2,7 @@
 
 Where no registry can be reached there are no base images; debootstrap makes the same Debian from its packages, with its
 own Python 3.13 where the official images have theirs. Everything lies in .image, some 2 GB. Needs root, and installs
-buildah and debootstrap by Debian's apt-get. Some three minutes of processor time, more the first time. Exit status 1 if
+buildah and debootstrap by Debian's apt-get. Some five minutes of processor time, more the first time. Exit status 1 if
 it could not be done.
 """
 
