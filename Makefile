@@ -92,7 +92,7 @@ deploy-test: $(VENV)/.test
 	TEST_REDIS=required .venv-deploy/bin/pytest tests/deploy
 
 # The Dockerfile built by buildah on a Debian made by debootstrap, both installed by apt-get; then what it makes is run as
-# its user on a read-only root. Needs root, 4 GB of disk, and some three minutes of processor time.
+# its user on a read-only root. Needs root, 4 GB of disk, and some five minutes of processor time.
 image-test: $(VENV)/.test
 	$(BIN)/python -m tests.image.environment
 	$(BIN)/pytest tests/image -o timeout=300
