@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,7 @@ from gateway.errors import MalformedBody
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 _USAGE: Mapping[str, bytes] = MappingProxyType({"include_usage": b"true"})
 _USAGE_ONLY = b'{"include_usage":true}'
+_LARGE_BYTES: Final = 32 * 1024
 
 
 Member = tuple[str, int, int]
@@ -57,7 +59,7 @@ def asking_usage(
         MalformedBody: as `spliced`.
     """
     if not has_stream_options and not changes:
-        return _added(raw, {"stream_options": _USAGE_ONLY}, to_empty=False)
+        return _added(raw, {"stream_options": _USAGE_ONLY})
     members = _members(raw) if places is None else places
     options = _USAGE_ONLY
     for name, start, end in members:
@@ -91,12 +93,22 @@ def _members(raw: bytes) -> list[Member]:
         if key is None or not _is_named(key[1], name):
             return _members_of_odd(raw)
         start = key.end()
-        text = bytes(value)
-        if not raw.startswith(text, start):
+        text = memoryview(value)
+        if not _stands_at(raw, text, start):
             return _members_of_odd(raw)
         end = start + len(text)
         members.append((name, start, end))
     return members if _end(raw, end) or not members else _members_of_odd(raw)
+
+
+def _stands_at(raw: bytes, text: memoryview, start: int) -> bool:
+    """Whether *text* is what *raw* has at *start*. A long one is compared piece by piece: a copy of it takes memory."""
+    if len(text) <= _LARGE_BYTES:
+        return raw.startswith(bytes(text), start)
+    return all(
+        raw.startswith(bytes(text[offset : offset + _LARGE_BYTES]), start + offset)
+        for offset in range(0, len(text), _LARGE_BYTES)
+    )
 
 
 def _is_named(key: bytes, name: str) -> bool:
@@ -125,22 +137,35 @@ def _members_of_odd(raw: bytes) -> list[Member]:
 
 
 def _changed(raw: bytes, members: Sequence[Member], changes: Mapping[str, bytes]) -> bytes:
-    pieces: list[bytes] = []
+    text = _sliceable(raw)
+    pieces: list[bytes | memoryview] = []
     absent = dict(changes)
     kept = 0
     for name, start, end in members:
         if name in changes:
-            pieces += (raw[kept:start], changes[name])
+            pieces += (text[kept:start], changes[name])
             kept = end
             absent.pop(name, None)
-    pieces.append(raw[kept:])
-    return _added(b"".join(pieces), absent, to_empty=not members)
+    pieces.append(text[kept:])
+    if absent:
+        front, added = _front(raw, absent, to_empty=not members)
+        pieces[:1] = (text[:front], added, pieces[0][front:])  # every value comes behind the front
+    return b"".join(pieces)
 
 
-def _added(raw: bytes, members: Mapping[str, bytes], *, to_empty: bool) -> bytes:
-    """*raw* with *members*, which it lacks, in front of its own."""
-    if not members:
-        return raw
-    front = raw.index(b"{") + 1
-    text = b",".join([msgspec.json.encode(name) + b":" + value for name, value in members.items()])
-    return b"".join((raw[:front], text, b"" if to_empty else b",", raw[front:]))
+def _added(raw: bytes, members: Mapping[str, bytes]) -> bytes:
+    """*raw*, an object with members, with *members*, which it lacks, in front of its own."""
+    text = _sliceable(raw)
+    front, added = _front(raw, members, to_empty=False)
+    return b"".join((text[:front], added, text[front:]))
+
+
+def _front(raw: bytes, members: Mapping[str, bytes], *, to_empty: bool) -> tuple[int, bytes]:
+    """Where members are added to *raw*, and the text of *members* as it stands there."""
+    added = b",".join([msgspec.json.encode(name) + b":" + value for name, value in members.items()])
+    return raw.index(b"{") + 1, added if to_empty else added + b","
+
+
+def _sliceable(raw: bytes) -> bytes | memoryview:
+    """*raw* so that a large slice of it is not a copy: one copy of 8 MiB takes 2 ms."""
+    return raw if len(raw) < _LARGE_BYTES else memoryview(raw)

@@ -17,7 +17,9 @@ SWITCH_S = 0.0005
 KEPT_BYTES = 64 * 2**20
 """At the end of the heap, that are not given back to the system."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
-_LARGEST_FROM_HEAP = 32 * 2**20  # the most that glibc takes: HEAP_MAX_SIZE / 2
+_LARGEST_FROM_HEAP = 2**20
+"""A larger block is a mapping of its own. In the heap, bodies of megabytes would move its end by more than
+`KEPT_BYTES`, and giving back that much at once holds the event loop for 7 ms."""
 
 
 @contextlib.contextmanager
