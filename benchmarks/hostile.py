@@ -136,7 +136,7 @@ async def run(arguments: argparse.Namespace) -> Report:
             kept = await long_names(gateway, url, client)
             alone = await beside(url)
             command = [sys.executable, "-m", "benchmarks.hostile", "--attack", url, "--size", str(arguments.size)]
-            attackers = processes.start("attackers", command)
+            attackers = processes.start("attackers", ["nice", "-n", "19", *command])
             attackers.wait_for_ready_line()
             await asyncio.sleep(ATTACK_S)
             attacked = await beside(url)
@@ -196,8 +196,9 @@ def tell(
     report.notes += [
         "The limit is the default of `server.max_body_bytes`. Memory is that of the gateway and the processes that "
         "decode for it, at its most while the body was served, less what it was before.",
-        f"Answers to the hostile clients: {_listed(statuses)}. They, the streams' clients and the workers take their "
-        "processor time from the same machine, but each is a process of its own.",
+        f"Answers to the hostile clients: {_listed(statuses)}. They run on the same machine, but at the lowest "
+        "priority: the processor time that they take to make and send bodies is not the gateway's. The clients of the "
+        "streams and the workers are processes of their own, at the same priority as the gateway.",
     ]
     report.figures |= {"cases": list(cases), "alone": alone, "attacked": attacked, "kept_bytes": kept_bytes}
 
