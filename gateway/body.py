@@ -17,7 +17,6 @@ from cache_index.value import Value
 from gateway.body_fields import (
     ChatFields,
     CommonFields,
-    StreamOptions,
     TextBody,
     decode_chat,
     decode_chats,
@@ -181,13 +180,17 @@ def _bounded(body: Body) -> Body:
     Raises:
         InvalidField: another one is longer.
     """
-    for param, value in (("cache_salt", body.cache_salt), ("previous_response_id", body.previous_response_id)):
-        if value is not None and len(value) > MAX_NAME_CHARACTERS:
-            raise InvalidField(f"'{param}' is longer than {MAX_NAME_CHARACTERS} characters", param=param)
+    _check_length("cache_salt", body.cache_salt)
+    _check_length("previous_response_id", body.previous_response_id)
     session, user = body.session, body.user
     if (session is None or len(session) <= MAX_NAME_CHARACTERS) and (user is None or len(user) <= MAX_NAME_CHARACTERS):
         return body
     return body.changed(session=_short(session), user=_short(user))
+
+
+def _check_length(param: str, value: str | None) -> None:
+    if value is not None and len(value) > MAX_NAME_CHARACTERS:
+        raise InvalidField(f"'{param}' is longer than {MAX_NAME_CHARACTERS} characters", param=param)
 
 
 def _short(name: str | None) -> str | None:
@@ -281,7 +284,7 @@ def _completion(body: CommonFields, *, prompt: bytes, prompts: int = 1, zero_is_
         model=named(body.model),
         streams=bool(body.stream),
         max_tokens=(longest or None) if zero_is_none else longest,
-        asks_usage=isinstance(options, StreamOptions) and options.include_usage is True,
+        asks_usage=options is not None and options is not UNSET and options.include_usage is True,
         has_stream_options=options is not UNSET,
         prompt=prompt,
         session=body.prompt_cache_key or body.user or None,

@@ -114,11 +114,11 @@ class Incoming:
             raise MethodNotAllowed(f"{self.path} takes {method}, not {self._scope['method']}")
         self._check_media(media)
         coding = coding_of(self.all_of(b"content-encoding")) if b"content-encoding" in self._fields else None
-        announced = self._fields.get(b"content-length")
-        if announced is not None and int(announced) > most_bytes:
+        announced = int(self._fields.get(b"content-length", b"0"))
+        if announced > most_bytes:
             raise _too_large(most_bytes, setting)
-        if announced is not None and share is not None and int(announced) > COUNTED_BYTES:
-            share.cover(int(announced))
+        if announced > COUNTED_BYTES and share is not None:
+            share.cover(announced)
         pieces: list[bytes] = []
         size = 0
         more = True
@@ -133,7 +133,8 @@ class Incoming:
             if share is not None and size > COUNTED_BYTES:
                 share.cover(size)
             more = message.get("more_body", False)
-        whole = await _joined(pieces, size)  # of one piece that is the piece itself
+        # Of one piece that is the piece itself.
+        whole = b"".join(pieces) if size <= LONG_BODY_BYTES else await _joined(pieces)
         if coding is not None:
             return await _decompressed(whole, coding, most_bytes, share, setting)
         return whole
@@ -146,9 +147,7 @@ class Incoming:
                 raise UnsupportedMedia(f"The content-type must be {media.decode('ascii')}")
 
 
-async def _joined(pieces: list[bytes], size: int) -> bytes:
-    if size <= LONG_BODY_BYTES:
-        return b"".join(pieces)
+async def _joined(pieces: list[bytes]) -> bytes:
     # Python's lock is not held while more than a megabyte of pieces is joined.
     return await asyncio.get_running_loop().run_in_executor(None, b"".join, pieces)
 
@@ -167,7 +166,7 @@ async def _decompressed(
         else:
             piece = await loop.run_in_executor(None, decompression.step)
         if not piece:
-            return await _joined(pieces, size)
+            return await _joined(pieces)
         pieces.append(piece)
         size += len(piece)
         if size > most_bytes:

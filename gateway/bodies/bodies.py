@@ -1,7 +1,7 @@
 """Request bodies from the first byte to what routing knows of them, within the bounds of time and memory."""
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from gateway.bodies.bounds import INLINE_BYTES, is_light
 from gateway.bodies.budget import BodyBudget, BodyShare
@@ -41,13 +41,14 @@ class Bodies:
         Raises:
             MemoryShort: the process has no memory for any request.
         """
-        if self._guard is not None:
-            self._guard.check()
+        guard = self._guard
+        if guard is not None and guard.looks_above:
+            guard.check()
         return BodyShare(self._budget)
 
-    async def receive(self, incoming: Incoming, endpoint: Endpoint, share: BodyShare) -> bytes:
-        """The whole body as `Incoming.body` returns it, counted in *share* before it is read. Raises as that."""
-        return await incoming.body(endpoint.media, most_bytes=self._max_body_bytes, share=share)
+    def receive(self, incoming: Incoming, endpoint: Endpoint, share: BodyShare) -> Coroutine[Any, Any, bytes]:
+        """Return `Incoming.body`, which counts the bytes in *share* before it reads them."""
+        return incoming.body(endpoint.media, most_bytes=self._max_body_bytes, share=share)
 
     async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:
         """What routing must know of *raw*.

@@ -35,15 +35,12 @@ class MemoryGuard:
         self._max_bytes: Final = max_bytes
         self._rss_bytes = rss_bytes
         self._trim = trim
-        self._looks_above = 0
-
-    @property
-    def is_over(self) -> bool:
-        return self._looks_above > 0
+        self.looks_above = 0
+        """How often in a row the memory was above the limit; 0: requests are let in."""
 
     def check(self) -> None:
         """Raises MemoryShort while the memory is above the limit."""
-        if self._looks_above:
+        if self.looks_above:
             raise MemoryShort(
                 "The gateway has no memory for more requests now (server.max_memory_bytes). Retry later",
                 retry_after_s=2,
@@ -59,10 +56,10 @@ class MemoryGuard:
     def look(self) -> bool:
         """Read the memory; True if the allocator should return some."""
         if self._rss_bytes() <= self._max_bytes:
-            self._looks_above = 0
+            self.looks_above = 0
             return False
-        self._looks_above += 1
-        return self._looks_above % TRIM_EVERY == 1
+        self.looks_above += 1
+        return self.looks_above % TRIM_EVERY == 1
 
 
 def memory_limit(paths: Iterable[str] = _CGROUP_LIMITS) -> int | None:

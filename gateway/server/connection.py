@@ -353,7 +353,7 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         name = self._names.lower(name)
         if name in _NOTED:  # applications look names up as well: bytes keep their hash
-            self._note(name, value.strip().lower())  # the parser leaves the space behind a value
+            self._note(name, value)
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -525,18 +525,19 @@ class Connection(asyncio.Protocol):
             self._resume()
 
     def _note(self, name: bytes, value: bytes) -> None:
+        # The parser leaves the space behind a value.
         if name == b"host":
             self._hosts += 1
             if value != self._known_host:
-                self._check(check_host(value))
+                self._check(check_host(value.strip().lower()))
                 self._known_host = value
         elif name == b"content-length":
             self._length = int(value)  # which the parser has checked
         elif name == b"expect":
-            self._expects_continue = value == b"100-continue"
+            self._expects_continue = value.strip().lower() == b"100-continue"
         else:
             self._is_coded = True
-            if value != b"chunked":  # the application would take the coded body for the body
+            if value.strip().lower() != b"chunked":  # the application would take the coded body for the body
                 self._stop_parsing(MalformedBody("The one transfer-encoding that is read here is chunked."))
 
     def _check(self, fault: str | None) -> None:

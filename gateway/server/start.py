@@ -1,5 +1,8 @@
 """Why an application did not start, as one sentence instead of a traceback."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from gateway.errors import GatewayError
 from gateway.server.asgi import App, Message, Receive, Send
 from gateway.server.listener import ServerError
@@ -15,10 +18,12 @@ class Start:
     def of(self, app: App) -> App:
         """Return *app*; the traceback of such a fault is not passed on to the server, which would log it."""
 
-        async def starting(scope: Message, receive: Receive, send: Send) -> None:
+        def starting(scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
             if scope["type"] != "lifespan":
-                await app(scope, receive, send)
-                return
+                return app(scope, receive, send)  # no coroutine of its own, for all requests come this way
+            return lifespan(scope, receive, send)
+
+        async def lifespan(scope: Message, receive: Receive, send: Send) -> None:
             failed: list[Message] = []
 
             async def held(message: Message) -> None:

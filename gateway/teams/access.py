@@ -6,10 +6,9 @@
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2s
-from types import MappingProxyType
 
 from gateway.errors import Forbidden, InvalidKey, StoreAway
 from gateway.teams.caller import Caller
@@ -21,8 +20,6 @@ from gateway.teams.secret import Digester, hashed, is_same
 Header = Callable[[bytes], str | None]
 """The value of the header of a name in lower case; None: there is none, or an empty one."""
 
-NOTHING: Mapping[bytes, bytes] = MappingProxyType({})
-"""No header at all."""
 MOST_REMEMBERED = 4096
 AGAIN_S = 1.0
 """After which it is worth asking again when the store is away."""
@@ -108,7 +105,7 @@ class Access:
         peer: str | None,
         forwarded_for: Header | None = None,
         *,
-        fields: Mapping[bytes, bytes] = NOTHING,
+        fields: dict[bytes, bytes] | None = None,
         is_http_1_0: bool = False,
     ) -> Caller | None:
         """Who asks; None: somebody on this machine, of whom nothing is asked. Some 1.2 us.
@@ -124,7 +121,7 @@ class Access:
             StoreAway: a key that is not known, while the store is away.
         """
         if self._is_open and not self._directory.teams:
-            self._open_mode.check(fields, peer, is_http_1_0=is_http_1_0)
+            self._open_mode.check(fields or {}, peer, is_http_1_0=is_http_1_0)
             return None
         secret = _secret_in(header)
         if not secret.isascii():
@@ -153,7 +150,7 @@ class Access:
         peer: str | None,
         forwarded_for: Header | None = None,
         *,
-        fields: Mapping[bytes, bytes] = NOTHING,
+        fields: dict[bytes, bytes] | None = None,
         is_http_1_0: bool = False,
     ) -> Caller | None:
         """As `caller`, but nobody is refused for a key before the store was heard once more.

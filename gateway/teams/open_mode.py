@@ -8,7 +8,7 @@
    a body without a content type is one of them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from gateway.errors import Forbidden
@@ -47,6 +47,8 @@ OF_PROXIES: Final = frozenset(
 """Headers that proxies add, in lower case; one of them is enough."""
 ANY_ORIGIN: Final = "*"
 
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
+"""As most connections from this machine name it: known without reading it."""
 _OWN_SITES: Final = (b"", b"none", b"same-origin")
 _SHOWN: Final = 100  # characters of a value that is named
 _WHAT_TO_DO: Final = (
@@ -69,7 +71,7 @@ class OpenMode:
         self._has_any_origin = ANY_ORIGIN in allowed
         self._origins = frozenset(origin.encode("ascii") for origin in allowed)
 
-    def check(self, fields: Mapping[bytes, bytes], peer: str | None, *, is_http_1_0: bool) -> None:
+    def check(self, fields: dict[bytes, bytes], peer: str | None, *, is_http_1_0: bool) -> None:
         """Return if a request is to be served; some 0.6 us.
 
         *fields* are the first values of its headers by their names in lower case, *peer* is the address at the other
@@ -86,7 +88,7 @@ class OpenMode:
         if fault is not None:
             raise Forbidden(fault, code="open_mode")
 
-    def _foreign(self, fields: Mapping[bytes, bytes]) -> str | None:
+    def _foreign(self, fields: dict[bytes, bytes]) -> str | None:
         """Of a request that a page of another origin may have sent."""
         origin = fields.get(b"origin")
         site = fields.get(b"sec-fetch-site", b"")
@@ -108,19 +110,22 @@ def is_loopback(host: bytes) -> bool:
     name = name.partition(b":")[0]
     if name in {b"localhost", b"127.0.0.1"}:
         return True
-    address = address_in(name.decode("latin-1")) if name.startswith(b"127.") else None
+    return name.startswith(b"127.") and _is_loopback_address(name.decode("latin-1"))
+
+
+def _is_loopback_address(text: str) -> bool:
+    address = address_in(text)
     return address is not None and address.is_loopback
 
 
-def _outside(fields: Mapping[bytes, bytes], peer: str | None, *, is_http_1_0: bool) -> str | None:
+def _outside(fields: dict[bytes, bytes], peer: str | None, *, is_http_1_0: bool) -> str | None:
     """Of a request that may come from another machine."""
     if not OF_PROXIES.isdisjoint(fields):
         name = next(name for name in fields if name in OF_PROXIES).decode("ascii")
         return f"this request came through a proxy (header {name})"
     if peer is None:
         return None
-    address = address_in(peer)
-    if address is None or not address.is_loopback:
+    if peer not in _LOOPBACK and not _is_loopback_address(peer):
         return f"this request comes from {_shown(peer.encode())}"
     host = fields.get(b"host", b"")
     if not is_loopback(host):

@@ -17,7 +17,7 @@ def test_requests_are_refused_above_the_limit_and_taken_below() -> None:
     seen = []
     for _ in range(4):
         guard.look()
-        seen.append(guard.is_over)
+        seen.append(guard.looks_above > 0)
 
     assert [False, True, True, False] == seen
 
@@ -50,7 +50,7 @@ async def test_the_allocator_is_asked_to_return_memory_now_and_then(monkeypatch:
     running.cancel()
 
     assert [1, 21, 41] == trims
-    assert not guard.is_over
+    assert not guard.looks_above
 
 
 def test_the_memory_of_a_process_is_read_from_proc() -> None:

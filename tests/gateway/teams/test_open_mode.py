@@ -1,5 +1,3 @@
-from collections.abc import Mapping
-
 import pytest
 
 from gateway.errors import Forbidden
@@ -10,7 +8,7 @@ POST = {**LOCAL, b"content-length": b"2", b"content-type": b"application/json"}
 
 
 def refused(
-    mode: OpenMode, fields: Mapping[bytes, bytes], peer: str | None = "127.0.0.1", *, is_http_1_0: bool = False
+    mode: OpenMode, fields: dict[bytes, bytes], peer: str | None = "127.0.0.1", *, is_http_1_0: bool = False
 ) -> str | None:
     """What a request is refused with; None if it is served."""
     try:
