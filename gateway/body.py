@@ -12,6 +12,7 @@ from typing import Any, Final, Never
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import astuple
 
 from cache_index.value import Value
 from gateway.body_fields import (
@@ -22,13 +23,14 @@ from gateway.body_fields import (
     decode_chats,
     decode_text,
 )
-from gateway.engine_fields import engine_fields_of
+from gateway.engine_fields import ENGINE_FIELDS, NO_ENGINE_FIELDS, engine_fields_of
 from gateway.errors import InvalidField, MalformedBody
 from gateway.prompt import chat_prompt, embeds_prompt, joined, text_prompt, token_prompt
 from gateway.splice import Places
 
 MAX_NAME_CHARACTERS: Final = 512
 """Of a model, session, user, cache salt or response: what the gateway keeps or looks up by it."""
+_ENGINE_FIELDS: Final = len(ENGINE_FIELDS)  # the first of every struct: the fields of a base class come first
 _LARGEST_COUNT = 2**31 - 1  # of tokens or choices; far beyond any engine, and safe in every store that adds them up
 
 
@@ -292,7 +294,7 @@ def _completion(body: CommonFields, *, prompt: bytes, prompts: int = 1, zero_is_
         n=prompts if n is None else n * prompts,
         reads_cache=body.prompt_logprobs is None and not echoes_logprobs,
         user=body.safety_identifier or body.user or None,
-        engine_fields=engine_fields_of(body),
+        engine_fields=() if astuple(body)[:_ENGINE_FIELDS] == NO_ENGINE_FIELDS else engine_fields_of(body),
     )
 
 

@@ -67,16 +67,14 @@ class EngineFields(msgspec.Struct, gc=False):
 ENGINE_FIELDS = EngineFields.__struct_fields__
 """The names of these fields."""
 
-_COUNT = len(ENGINE_FIELDS)
-_ALL_ABSENT = (_ABSENT,) * _COUNT
+NO_ENGINE_FIELDS = (_ABSENT,) * len(ENGINE_FIELDS)
+"""The values of these fields in a body that was sent without any. Values are compared by identity first."""
 
 
 def engine_fields_of(body: EngineFields) -> tuple[str, ...]:
-    """Return the names of the engine fields that *body* was sent with; 0.3 us where there are none."""
-    values = astuple(body)[:_COUNT]  # the fields of a base class come first
-    if values == _ALL_ABSENT:  # a comparison of identities
-        return ()
-    return tuple(name for name, value in zip(ENGINE_FIELDS, values, strict=True) if value is not _ABSENT)
+    """Return the names of the engine fields that *body* was sent with."""
+    values = astuple(body)  # the fields of a base class come first
+    return tuple(name for name, value in zip(ENGINE_FIELDS, values, strict=False) if value is not _ABSENT)
 
 
 def engine_fields_among(names: Collection[str]) -> tuple[str, ...]:

@@ -75,6 +75,7 @@ class Exchange:
         "refused_by",
         "regret_s",
         "request_id",
+        "runs",
         "saved_usd",
         "sent_at",
         "served_by",
@@ -124,6 +125,8 @@ class Exchange:
         self.hit_tokens = 0.0
         """Of the prompt, that the chosen worker was believed to hold."""
         self.hit_source: Source | None = None
+        self.runs = False
+        """It counts among the requests that run at one time."""
         self.shows_hits = True
         """The caller, or its team's traces, may be told of hits: they are on nothing that another team has sent."""
         self.queued_s = 0.0

@@ -120,9 +120,11 @@ class Proxy:
     async def _fault_of(
         self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream
     ) -> GatewayError | None:
-        """Serve; answers what the caller has to be told where that failed."""
+        """Serve; return the error for the caller where that failed."""
+        share = self._bodies.share()
         try:
-            await self._serve(exchange, endpoint, incoming, downstream)
+            self._bodies.check_memory()
+            await self._serve(exchange, endpoint, incoming, downstream, share)
         except CallerGone:
             exchange.error = CallerGone.__name__
             exchange.status = exchange.status or CLIENT_CLOSED_REQUEST
@@ -140,31 +142,29 @@ class Proxy:
             _log.error("request %s failed:\n%s", exchange.request_id.decode("ascii"), _trace(error))
             exchange.error = GatewayError.__name__
             return GatewayError("The gateway failed to serve this request")
+        finally:
+            share.close()
+            self._running -= exchange.runs
         return None
 
-    async def _serve(self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream) -> None:
-        share = self._bodies.share()
-        exchange.enter("authenticate")
-        caller = self._admission.known(incoming, exchange) or await self._admission.caller(incoming, exchange)
-        if self._running >= self._most_running:  # asked of known callers only: strangers take no room
+    def _let_in(self, exchange: Exchange) -> None:
+        """Count a request of a known caller among those that run. Strangers take no room.
+
+        Raises:
+            AtCapacity: too many run.
+        """
+        if self._running >= self._most_running:
             text = f"The gateway serves {self._most_running} requests already (server.max_concurrent_requests)"
             raise AtCapacity(text, retry_after_s=1)
         self._running += 1
-        try:
-            await self._serve_caller(exchange, endpoint, incoming, downstream, caller, share)
-        finally:
-            self._running -= 1
-            share.close()
+        exchange.runs = True
 
-    async def _serve_caller(  # noqa: PLR0917  # in the order in which they are known
-        self,
-        exchange: Exchange,
-        endpoint: Endpoint,
-        incoming: Incoming,
-        downstream: Downstream,
-        caller: Caller | None,
-        share: BodyShare,
+    async def _serve(
+        self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream, share: BodyShare
     ) -> None:
+        exchange.enter("authenticate")
+        caller = self._admission.known(incoming, exchange) or await self._admission.caller(incoming, exchange)
+        self._let_in(exchange)
         exchange.enter("receive")
         raw = await self._bodies.receive(incoming, endpoint, share)
         exchange.enter("parse")
@@ -190,15 +190,10 @@ class Proxy:
         if asked is not None:
             await self._admission.reserve(asked)
         exchange.enter(None)
-        attempts = self._attempts(
-            exchange, endpoint, caller, model, body, request, call, await self._places(endpoint, model, body, call)
-        )
-        del (
-            raw,
-            body,
-            call,
-            upstream_body,
-        )  # as the attempts do: a stream may go on for long when nobody needs its prompt
+        places = None if body.places is None else await self._places(endpoint, model, call)
+        attempts = self._attempts(exchange, endpoint, caller, model, body, request, call, places)
+        # As the attempts do: a stream may go on for long when nobody needs its prompt.
+        del raw, body, call, upstream_body
         watch = self._disconnects.begin(incoming.receive)
         if exchange.streams:
             self._keep_alive.begin(downstream)
@@ -251,9 +246,9 @@ class Proxy:
             guardrail=None if guard is None else guard.native,
         )
 
-    async def _places(self, endpoint: Endpoint, model: Model, body: Body, call: Call) -> Places | None:
+    async def _places(self, endpoint: Endpoint, model: Model, call: Call) -> Places | None:
         """Where the fields are in a large body that another worker may have to go on with; None: find them at once."""
-        if body.places is None or model.continuation == "off" or not call.streams:
+        if model.continuation == "off" or not call.streams:
             return None
         return await self._bodies.places(endpoint, call.body)
 

@@ -73,6 +73,7 @@ class Explainer:
             CallerGone: it ended before the body did.
         """
         endpoint = self._endpoint(path)
+        self._bodies.check_memory()
         share = self._bodies.share()
         try:
             raw = await self._bodies.receive(incoming, endpoint, share)

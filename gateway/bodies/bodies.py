@@ -35,15 +35,14 @@ class Bodies:
         self._guard: Final = guard
         self._only_model = only_model
 
-    def share(self) -> BodyShare:
-        """What one request may take of the memory for bodies. Its owner closes it at the end of the request.
-
-        Raises:
-            MemoryShort: the process has no memory for any request.
-        """
+    def check_memory(self) -> None:
+        """Raises MemoryShort while the process has no memory for any request."""
         guard = self._guard
         if guard is not None and guard.looks_above:
             guard.check()
+
+    def share(self) -> BodyShare:
+        """Return what one request takes of the memory for bodies. Its owner closes it at the end of the request."""
         return BodyShare(self._budget)
 
     def receive(self, incoming: Incoming, endpoint: Endpoint, share: BodyShare) -> Coroutine[Any, Any, bytes]:

@@ -54,7 +54,7 @@ def test_no_request_is_let_in_without_memory() -> None:
     reader = BodyReader(max_values=1, max_cpu_s=1)
     bodies = Bodies(max_body_bytes=1, budget=BodyBudget(1), reader=reader, guard=guard)
     with pytest.raises(MemoryShort):
-        bodies.share()
+        bodies.check_memory()
 
 
 @pytest.mark.e2e
