@@ -12,25 +12,24 @@ from typing import Any, Final, Never
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import astuple
 
 from cache_index.value import Value
 from gateway.body_fields import (
     ChatFields,
     CommonFields,
     TextBody,
+    decode_any_chat,
     decode_chat,
     decode_chats,
     decode_text,
 )
-from gateway.engine_fields import ENGINE_FIELDS, NO_ENGINE_FIELDS, engine_fields_of
+from gateway.engine_fields import engine_fields_of
 from gateway.errors import InvalidField, MalformedBody
 from gateway.prompt import chat_prompt, embeds_prompt, joined, text_prompt, token_prompt
 from gateway.splice import Places
 
 MAX_NAME_CHARACTERS: Final = 512
 """Of a model, session, user, cache salt or response: what the gateway keeps or looks up by it."""
-_ENGINE_FIELDS: Final = len(ENGINE_FIELDS)  # the first of every struct: the fields of a base class come first
 _LARGEST_COUNT = 2**31 - 1  # of tokens or choices; far beyond any engine, and safe in every store that adds them up
 
 
@@ -252,10 +251,15 @@ def count(value: float | None, param: str, *, least: int) -> int | None:
 
 
 def _chat(raw: bytes) -> Body:
-    chat = decode_chat(raw)
+    sent: tuple[str, ...] = ()
+    try:
+        chat = decode_chat(raw)
+    except msgspec.ValidationError:  # it has engine fields, or a fault that the other decoder finds as well
+        chat = decode_any_chat(raw)
+        sent = engine_fields_of(chat)
     if not chat.messages:
         raise InvalidField("'messages' must be a list of at least one message", param="messages")
-    return _completion(chat, prompt=chat_prompt(chat.messages, head=_head(chat)), zero_is_none=True)
+    return _completion(chat, prompt=chat_prompt(chat.messages, head=_head(chat)), zero_is_none=True, engine_fields=sent)
 
 
 def _chats(raw: bytes) -> Body:
@@ -264,17 +268,26 @@ def _chats(raw: bytes) -> Body:
         raise InvalidField("'messages' must be a list of at least one chat", param="messages")
     head = _head(chats)
     prompts = [chat_prompt(messages, head=head) for messages in chats.messages]
-    return _completion(chats, prompt=joined(prompts), prompts=len(prompts), zero_is_none=True)
+    sent = engine_fields_of(chats)
+    return _completion(chats, prompt=joined(prompts), prompts=len(prompts), zero_is_none=True, engine_fields=sent)
 
 
 def _text(raw: bytes) -> Body:
     text = decode_text(raw)
     text.max_completion_tokens = None  # which the engines do not know here: it must not hide the other
     several = isinstance(text.prompt, list) and text.prompt and not isinstance(text.prompt[0], int)
-    return _completion(text, prompt=_prompt(text), prompts=len(text.prompt or ()) if several else 1)
+    prompts = len(text.prompt or ()) if several else 1
+    return _completion(text, prompt=_prompt(text), prompts=prompts, engine_fields=engine_fields_of(text))
 
 
-def _completion(body: CommonFields, *, prompt: bytes, prompts: int = 1, zero_is_none: bool = False) -> Body:
+def _completion(
+    body: CommonFields,
+    *,
+    prompt: bytes,
+    engine_fields: tuple[str, ...],
+    prompts: int = 1,
+    zero_is_none: bool = False,
+) -> Body:
     """*zero_is_none*: engines take a limit of 0 tokens for no limit, and generate what their context has room for."""
     options = body.stream_options
     max_tokens = count(body.max_tokens, "max_tokens", least=0)
@@ -294,7 +307,7 @@ def _completion(body: CommonFields, *, prompt: bytes, prompts: int = 1, zero_is_
         n=prompts if n is None else n * prompts,
         reads_cache=body.prompt_logprobs is None and not echoes_logprobs,
         user=body.safety_identifier or body.user or None,
-        engine_fields=() if astuple(body)[:_ENGINE_FIELDS] == NO_ENGINE_FIELDS else engine_fields_of(body),
+        engine_fields=engine_fields,
     )
 
 

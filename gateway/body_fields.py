@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from gateway.engine_fields import EngineFields
+from gateway.engine_fields import EngineFields, without_engine_fields
 
 Part = str | dict[str, Any]
 """Of a message's content."""
@@ -68,6 +68,13 @@ class TextBody(CommonFields, gc=False):
 
 
 # Numbers inside free-form JSON keep their spelling: nothing here computes with them, and 1e999 is no error.
-decode_chat = msgspec.json.Decoder(ChatBody, float_hook=Raw).decode
 decode_chats = msgspec.json.Decoder(ChatsBody, float_hook=Raw).decode
 decode_text = msgspec.json.Decoder(TextBody, float_hook=Raw).decode
+
+decode_any_chat = msgspec.json.Decoder(ChatBody, float_hook=Raw).decode
+decode_chat = msgspec.json.Decoder(without_engine_fields(ChatBody), float_hook=Raw).decode
+"""The same for a body without engine fields, which needs not be looked through for them afterwards.
+
+Raises:
+    msgspec.ValidationError: it has one, or another fault.
+"""

@@ -6,9 +6,10 @@ of 0.33), SGLang (``srt/entrypoints/openai/protocol.py`` of 0.5.23), Dynamo's fr
 """
 
 from collections.abc import Collection
+from typing import TypeVar, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
 from gateway.errors import InvalidField
@@ -67,14 +68,25 @@ class EngineFields(msgspec.Struct, gc=False):
 ENGINE_FIELDS = EngineFields.__struct_fields__
 """The names of these fields."""
 
-NO_ENGINE_FIELDS = (_ABSENT,) * len(ENGINE_FIELDS)
-"""The values of these fields in a body that was sent without any. Values are compared by identity first."""
+_COUNT = len(ENGINE_FIELDS)
+_ALL_ABSENT = (_ABSENT,) * _COUNT
+
+Body = TypeVar("Body", bound=EngineFields)
+
+
+def without_engine_fields(kind: type[Body]) -> type[Body]:
+    """Return *kind*, into which no body can be decoded that has an engine field with whatever value."""
+    fields = [(field.name, field.type, field.default) for field in msgspec.structs.fields(kind)[_COUNT:]]
+    fields += [(name, UnsetType, UNSET) for name in ENGINE_FIELDS]
+    return cast("type[Body]", msgspec.defstruct(kind.__name__, fields, gc=False))
 
 
 def engine_fields_of(body: EngineFields) -> tuple[str, ...]:
     """Return the names of the engine fields that *body* was sent with."""
-    values = astuple(body)  # the fields of a base class come first
-    return tuple(name for name, value in zip(ENGINE_FIELDS, values, strict=False) if value is not _ABSENT)
+    values = astuple(body)[:_COUNT]  # the fields of a base class come first
+    if values == _ALL_ABSENT:  # a comparison of identities
+        return ()
+    return tuple(name for name, value in zip(ENGINE_FIELDS, values, strict=True) if value is not _ABSENT)
 
 
 def engine_fields_among(names: Collection[str]) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def serve(
         with ready_to_serve():
             try:
                 run_on_uvicorn(
-                    telling(start.of(app), stop),
+                    telling(app, stop, start.of(app)),
                     settings.model_copy(update={"server": server}),
                     listener,
                     started,

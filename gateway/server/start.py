@@ -1,8 +1,5 @@
 """Why an application did not start, as one sentence instead of a traceback."""
 
-from collections.abc import Coroutine
-from typing import Any
-
 from gateway.errors import GatewayError
 from gateway.server.asgi import App, Message, Receive, Send
 from gateway.server.listener import ServerError
@@ -16,12 +13,7 @@ class Start:
         self._fault: GatewayError | SettingsError | None = None
 
     def of(self, app: App) -> App:
-        """Return *app*; the traceback of such a fault is not passed on to the server, which would log it."""
-
-        def starting(scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
-            if scope["type"] != "lifespan":
-                return app(scope, receive, send)  # no coroutine of its own, for all requests come this way
-            return lifespan(scope, receive, send)
+        """Return the lifespan of *app*: the traceback of such a fault does not reach the server, which would log it."""
 
         async def lifespan(scope: Message, receive: Receive, send: Send) -> None:
             failed: list[Message] = []
@@ -42,7 +34,7 @@ class Start:
                 for message in failed:
                     await send(message)
 
-        return starting
+        return lifespan
 
     def fault(self, error: ServerError) -> Exception:
         """Return what to raise in place of *error*, which the server raised because the start failed."""

@@ -49,12 +49,16 @@ class Stop:
         return self.is_asked and self.left_s == 0.0
 
 
-def telling(app: App, stop: Stop) -> App:
-    """*app*, which finds *stop* in the state of every request that comes with the state of its lifespan."""
+def telling(app: App, stop: Stop, lifespan: App | None = None) -> App:
+    """*app*, which finds *stop* in the state of every request that comes with the state of its lifespan.
+
+    *lifespan* serves the lifespan in place of *app*.
+    """
+    begun = lifespan or app
 
     async def app_told(scope: Message, receive: Receive, send: Send) -> None:
         scope.setdefault("state", {})[SCOPE_KEY] = stop
-        await app(scope, receive, send)
+        await begun(scope, receive, send)
 
     def either(scope: Message, receive: Receive, send: Send) -> object:
         # No coroutine of its own: all requests come this way.

@@ -3,7 +3,16 @@
 import msgspec
 import pytest
 
-from gateway.body_fields import ChatBody, Message, TextBody, decode_chat, decode_chats, decode_text
+from gateway.body_fields import (
+    ChatBody,
+    Message,
+    TextBody,
+    decode_any_chat,
+    decode_chat,
+    decode_chats,
+    decode_text,
+)
+from gateway.engine_fields import ENGINE_FIELDS
 
 
 def test_only_what_decides_something_is_decoded() -> None:
@@ -12,7 +21,19 @@ def test_only_what_decides_something_is_decoded() -> None:
         b'{"model": "m", "messages": [{"role": "user", "content": "a", "x": 1}], "temperature": 1e999, "y": {"z": []}}'
     )
 
-    assert ChatBody(model="m", messages=[Message("user", "a")]) == decode_chat(raw)
+    assert ChatBody(model="m", messages=[Message("user", "a")]) == decode_any_chat(raw)
+    decoded = decode_chat(raw)
+    assert ("m", [Message("user", "a")], None) == (decoded.model, decoded.messages, decoded.user)
+
+
+@pytest.mark.parametrize("name", ENGINE_FIELDS)
+@pytest.mark.parametrize("value", [b"null", b"1", b'{"a": 1}'])
+def test_a_chat_with_an_engine_field_is_left_to_the_other_decoder(name: str, value: bytes) -> None:
+    raw = b'{"%b": %b, "messages": [{"role": "user"}]}' % (name.encode(), value)
+    with pytest.raises(msgspec.ValidationError, match=name):
+        decode_chat(raw)
+
+    assert [Message("user")] == decode_any_chat(raw).messages
 
 
 def test_a_batch_is_a_list_of_chats() -> None:
