@@ -100,7 +100,7 @@ class Admission:
                 incoming.peer,
                 incoming.all_of,
                 fields=incoming.fields,
-                is_http_1_0=incoming.is_http_1_0,
+                is_http_1_0=b"connection" in incoming.fields and incoming.is_http_1_0,  # else it changes nothing
             )
         except Forbidden as refusal:
             _note(refusal, exchange)
@@ -117,7 +117,7 @@ class Admission:
                 incoming.peer,
                 incoming.all_of,
                 fields=incoming.fields,
-                is_http_1_0=incoming.is_http_1_0,
+                is_http_1_0=b"connection" in incoming.fields and incoming.is_http_1_0,  # else it changes nothing
             )
         except (InvalidKey, Forbidden) as refusal:
             _note(refusal, exchange)

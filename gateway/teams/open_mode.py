@@ -49,6 +49,9 @@ ANY_ORIGIN: Final = "*"
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
 """As most connections from this machine name it: known without reading it."""
+_LOCAL_NAMES: Final = frozenset({b"localhost", b"127.0.0.1"})
+_NAME_BYTES: Final = len(b"localhost")  # and of the other
+_COLON: Final = ord(b":")
 _OWN_SITES: Final = (b"", b"none", b"same-origin")
 _SHOWN: Final = 100  # characters of a value that is named
 _WHAT_TO_DO: Final = (
@@ -90,11 +93,11 @@ class OpenMode:
 
     def _foreign(self, fields: dict[bytes, bytes]) -> str | None:
         """Of a request that a page of another origin may have sent."""
-        origin = fields.get(b"origin")
-        site = fields.get(b"sec-fetch-site", b"")
-        is_foreign = site not in _OWN_SITES or (origin is not None and not _is_same(origin, fields.get(b"host", b"")))
+        origin, site = fields.get(b"origin"), fields.get(b"sec-fetch-site")
+        is_other = origin is not None and not _is_same(origin, fields.get(b"host", b""))
+        is_foreign = is_other or (site is not None and site not in _OWN_SITES)
         if is_foreign and not self._has_any_origin and origin not in self._origins:
-            name = _shown(origin) if origin is not None else f"sec-fetch-site: {_shown(site)}"
+            name = _shown(origin) if origin is not None else f"sec-fetch-site: {_shown(site or b'')}"
             return f"A page of another origin sent this request ({name}). Allow that origin in server.cors_origins."
         length = fields.get(b"content-length", b"0")
         if (length != b"0" or b"transfer-encoding" in fields) and b"content-type" not in fields:
@@ -104,11 +107,13 @@ class OpenMode:
 
 def is_loopback(host: bytes) -> bool:
     """Whether the value of a header ``host`` means this machine: localhost, 127.0.0.0/8 or [::1], on any port."""
+    if host[:_NAME_BYTES] in _LOCAL_NAMES and (len(host) == _NAME_BYTES or host[_NAME_BYTES] == _COLON):
+        return True  # as nearly all say it, and cheaply found
     name = host.lower()
     if name.startswith(b"["):
         return name == b"[::1]" or name.startswith(b"[::1]:")
     name = name.partition(b":")[0]
-    if name in {b"localhost", b"127.0.0.1"}:
+    if name in _LOCAL_NAMES:
         return True
     return name.startswith(b"127.") and _is_loopback_address(name.decode("latin-1"))
 

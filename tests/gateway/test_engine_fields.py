@@ -2,17 +2,17 @@
 
 import pytest
 
-from gateway.body_fields import decode_chat
+from gateway.body_fields import decode_any_chat
 from gateway.engine_fields import ENGINE_FIELDS, check_engine_fields, engine_fields_among, engine_fields_of
 from gateway.errors import InvalidField
 
 
 def test_what_was_sent_is_known_by_name() -> None:
     """Whatever the value, null among them."""
-    sent = decode_chat(b'{"model": "m", "rid": null, "priority": 5, "nvext": {"a": [1]}, "temperature": 1}')
+    sent = decode_any_chat(b'{"model": "m", "rid": null, "priority": 5, "nvext": {"a": [1]}, "temperature": 1}')
 
     assert ("nvext", "priority", "rid") == engine_fields_of(sent)
-    assert () == engine_fields_of(decode_chat(b'{"model": "m", "user": "priority"}'))
+    assert () == engine_fields_of(decode_any_chat(b'{"model": "m", "user": "priority"}'))
 
 
 def test_fields_of_forms_are_known_by_name_too() -> None:
