@@ -1,8 +1,8 @@
 """`python -m tests.fuzz.shapes --seconds 300`: send bodies of hostile shapes made by chance to the real gateway.
 
 Each is judged by how long it held the event loop, in processor time, by how much memory the gateway and its processes
-took for it, and by its answer. The first that exceeds a bound is named with the seed that makes it again, and the exit
-status is 1.
+took for it, and by its answer. The first that exceeds a bound, whenever it is sent, is named with the seed that makes
+it again, and the exit status is 1.
 """
 
 import argparse
@@ -25,6 +25,9 @@ from gateway.endpoints.table import ENDPOINTS
 LIMIT_BYTES = 8 * 2**20
 HOLD_MS = 25.0
 """Five times the bar of `benchmarks.hostile`: the machine may be busy with others."""
+TRIES = 3
+"""How often a body has to exceed a bound. The same bytes do the same each time, but a busy kernel now and then charges
+the loop's thread with work that is not its own: 7 to 13 ms were seen, for bodies that take 1 ms."""
 FACTOR = 8
 SPARE_BYTES = 160 * 2**20
 """The processes that decode, as they start."""
@@ -132,14 +135,17 @@ async def run(*, seconds: float, seed: int) -> int:
             until = time.monotonic() + seconds
             while time.monotonic() < until:
                 tried = example(seed)
-                status, fault = await fault_of(gateway, client, tried)
-                statuses[status] += 1
-                if fault is not None:
+                for _ in range(TRIES):
+                    status, fault = await fault_of(gateway, client, tried)
+                    statuses[status] += 1
+                    if fault is None:
+                        break
+                else:
                     sys.stdout.write(f"seed {seed}: {len(tried.body)} bytes to {tried.path}: {fault}\n")
                     return 1
                 seed += 1
     listed = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
-    sys.stdout.write(f"{statuses.total()} bodies: {listed}\n")
+    sys.stdout.write(f"{statuses.total()} requests: {listed}\n")
     return 0
 
 
