@@ -15,6 +15,7 @@ ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
+# The package `simulator` is left out on purpose: a gateway never simulates.
 # What does not change with our sources comes first. Every wheel has to have one of the digests that the locks list.
 # The compiler checks types, and so needs to see what the sources import.
 COPY deploy/requirements.lock deploy/requirements-build.lock deploy/

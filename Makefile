@@ -33,21 +33,18 @@ e2e: $(VENV)/.test
 	$(BIN)/pytest -n logical --dist loadfile -m "e2e and not redis"
 
 # What a request goes through, compiled by mypyc as the image has it, has to behave as the sources do. Needs a C compiler.
-# Tests whose doubles inherit from what is compiled are left out; tests/e2e goes through it all.
+# Tests whose doubles inherit from what is compiled (marked interpreted) are left out; tests/e2e goes through it all.
 test-compiled: wheel
 	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	$(BIN)/python -m zipfile -e dist/warmgate-*.whl $(COMPILED)
 	cp -r tests benchmarks pyproject.toml README.md $(COMPILED)
-	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest -n logical --dist loadfile tests/cache_index tests/routing tests/contracts tests/e2e \
-		tests/gateway/ledger tests/gateway/quota tests/gateway/teams tests/gateway/server tests/gateway/upstream \
-		$(foreach part,admission arrivals attempt body disconnects downstream endings exchange failed_workers headers incoming \
-		keeper model model_names models open_streams persistence prompt request_log response_owners retries splice tally \
-		timestamp usage wishes,tests/gateway/test_$(part).py)
+	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest -n logical --dist loadfile -m "not interpreted" tests/cache_index tests/routing tests/contracts tests/e2e \
+		$(addprefix tests/gateway/,protocol proxy models backends/upstream tenancy server telemetry)
 
 # Looks for longer than a run of all tests can: 10,000 examples each, and schemathesis on /openapi.json.
 fuzz: $(VENV)/.test
 	$(PIP) install -c $(CONSTRAINTS) -e '.[test,fuzz]'
-	$(BIN)/pytest tests/fuzz tests/gateway/upstream/test_oracle.py --hypothesis-profile=fuzz -o timeout=1800
+	$(BIN)/pytest tests/fuzz tests/gateway/backends/upstream/test_oracle.py --hypothesis-profile=fuzz -o timeout=1800
 	$(BIN)/python -m tests.fuzz
 	$(BIN)/python -m tests.fuzz.shapes --seconds $(FUZZ_S)
 
@@ -132,6 +129,7 @@ style: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.language
 
 types: $(VENV)/.test
 	$(BIN)/mypy

@@ -1,7 +1,7 @@
-"""Where requests for LoRA adapters go, and what that costs: the real gateway over HTTP, simulated workers, real time.
+"""Placement of requests for LoRA adapters, and its cost: the real gateway over HTTP, simulated workers, real time.
 
-Every worker begins with some of the adapters, loads others when it is told to, and has room for a few. Requests come at
-random, each with a prompt of its own, so only the adapter tells workers apart.
+Every worker begins with some of the adapters, loads others on request, and has room for a few. Requests come at
+random, each with a prompt of its own, so only the adapter distinguishes workers.
 
 * even: every adapter is asked for as often as any other. One worker could serve all requests for one of them.
 * hot: most requests are for one adapter, more than one worker could serve.
@@ -85,7 +85,7 @@ def serving(strategy: str, options: argparse.Namespace) -> Iterator[str]:
             flags = ["--lora-load-ms", f"{LOAD_S * 1000:g}", "--prefill-tokens-per-s", f"{PREFILL_TOKENS_PER_S:g}"]
             command = [sys.executable, "-m", "gateway", "simulate", "--port", "0", "--blocks", "32768", *flags, *own]
             workers.append({"url": processes.start(f"worker{i}", command).wait_for_ready_line()})
-        of_base: dict[str, Any] = {"of": "tiny", "load_on_demand": True, "most_per_worker": options.most_per_worker}
+        of_base: dict[str, Any] = {"of": "tiny", "load_on_demand": True, "max_per_worker": options.most_per_worker}
         models: list[dict[str, Any]] = [
             {
                 "name": name,
@@ -111,7 +111,7 @@ class Summary:
     strategy: str
     requests: int
     loads: int
-    """Times that a worker was told to load an adapter, and did."""
+    """Number of times that a worker loaded an adapter on request."""
     p50_s: float
     p95_s: float
     p99_s: float
@@ -127,7 +127,7 @@ async def ttft_s(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> f
     """Send one request, read its answer, and tell how long its first token took.
 
     Raises:
-        RuntimeError: there was none.
+        RuntimeError: there was not one.
     """
     begun, first = time.monotonic(), None
     async with client.stream("POST", f"{url}/v1/completions", json=body) as reply:
@@ -141,7 +141,7 @@ async def ttft_s(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> f
 
 
 async def replayed(client: httpx.AsyncClient, url: str, wanted: Sequence[Arrival], prompt_tokens: int) -> list[float]:
-    """Each request at its time, whatever became of those before."""
+    """Send each request at its time, independently of those before."""
     begun = time.monotonic()
     async with asyncio.TaskGroup() as tasks:
         asked = []
@@ -152,7 +152,7 @@ async def replayed(client: httpx.AsyncClient, url: str, wanted: Sequence[Arrival
 
 
 def loads_in(exposition: str) -> int:
-    """How often an adapter was loaded, by the metrics of a gateway."""
+    """Return the number of loads of adapters, by the metrics of a gateway."""
     lines = [line for line in exposition.splitlines() if line.startswith("warmgate_adapter_loads_total{")]
     return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines if 'result="loaded"' in line))
 

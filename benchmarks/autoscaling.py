@@ -33,15 +33,15 @@ WORKERS = 3
 TPOT_MS = 3_000
 """Slow streams, so that many are open at little cost."""
 OPENED_S = 120.0
-"""Until all streams of a phase must have begun."""
+"""Time limit for all streams of a phase to begin."""
 SCRAPE_S = 5
 WINDOW_S = 60
 """The queries look back so far."""
 LOOK_S = 5.0
 SETTLED_S = WINDOW_S + 2 * SCRAPE_S
-"""After a change the queries have forgotten what was before."""
+"""Time after a change until the queries cover only what came after it."""
 SETTLED_LOOKS = 3
-"""At least so many from then on: on a busy machine a look may take long."""
+"""Smallest number of looks from then on: on a busy machine a look may take long."""
 PACKAGES = ("httpx", "uvicorn", "uvloop", "prometheus-client")
 
 
@@ -64,16 +64,16 @@ PHASES = (
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What Prometheus answered at one moment, and what follows."""
+    """Prometheus' answers at one moment, and the replicas that follow."""
 
     at_s: float
     phase: Phase
     is_settled: bool
     """The phase has lasted for longer than the queries look back."""
     values: dict[str, float | None]
-    """By scaler and trigger."""
+    """Values by scaler and trigger."""
     replicas: dict[str, int]
-    """By scaler."""
+    """Replicas by scaler."""
 
 
 class Prometheus:
@@ -128,7 +128,7 @@ async def stream_for_ever(http: httpx.AsyncClient, url: str, number: int, has_be
 
 
 class Clients:
-    """As many streams as a phase wants."""
+    """Clients that keep as many streams open as a phase wants."""
 
     def __init__(self, http: httpx.AsyncClient, url: str, *, opened_s: float = OPENED_S) -> None:
         self._http = http
@@ -241,8 +241,8 @@ def report_of(looks: Sequence[Look], scaled: Sequence[Scaler], circumstances: Ci
     gateways, engines = scaled
     report = Report("autoscaling", "Replicas that Kubernetes would want, by the queries of deploy/eks", circumstances)
     settled = [look for look in looks if look.is_settled]
-    told = f"{engines.name} requests"
-    errors = [abs((look.values[told] or 0) - look.phase.streams) / max(1, look.phase.streams) for look in settled]
+    reported = f"{engines.name} requests"
+    errors = [abs((look.values[reported] or 0) - look.phase.streams) / max(1, look.phase.streams) for look in settled]
     silent = sum(value is None for look in looks for value in look.values.values())
     ended = looks[-1].replicas
 
@@ -251,7 +251,7 @@ def report_of(looks: Sequence[Look], scaled: Sequence[Scaler], circumstances: Ci
 
     report.bars = [
         Bar("queries that Prometheus had no answer to", silent, "==", 0),
-        Bar("open streams as the query tells, largest relative error after a minute", max(errors), "<=", 0.05),
+        Bar("open streams by the query, largest relative error after a minute", max(errors), "<=", 0.05),
         Bar("engines under some load: 100 requests, 32 for each", highest(engines, "some"), ">=", 3),
         Bar("engines under much load: as many as there may be", highest(engines, "many"), "==", engines.most),
         Bar("gateways under some load: as few as there may be", highest(gateways, "some"), "==", gateways.least),

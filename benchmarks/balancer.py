@@ -33,7 +33,7 @@ REDIS_PROGRAMS = ("redis-server", "valkey-server")
 
 
 def start_haproxy(processes: Processes, gateway_urls: Sequence[str], *, places: str = HAPROXY_PLACES) -> str:
-    """Where it listens; it is looked for in *places*.
+    """Start HAProxy, which is looked for in *places*; return its URL.
 
     What has had no answer yet is sent elsewhere when a gateway dies, as operators set it.
 
@@ -81,7 +81,7 @@ class Redis:
         self._child = self._start()
 
     def kill(self) -> None:
-        """As the kernel does."""
+        """Kill it, as the kernel does."""
         self._child.process.kill()
         self._child.process.wait()
 

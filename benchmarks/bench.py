@@ -40,7 +40,7 @@ KEYS_AND_LIMITS: Mapping[str, Any] = {
                 {
                     "id": "benchmark",
                     "secret": "benchmark",
-                    "limits": {"tokens_per_minute": 10**11, "concurrent": 10**4},
+                    "limits": {"tokens_per_minute": 10**11, "max_concurrent_requests": 10**4},
                 }
             ],
         }
@@ -84,13 +84,13 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """In how many TCP packets one stream reaches the client, counted by the kernel: no slow reader can blur it."""
+    """TCP packets in which one stream reaches the client, counted by the kernel: a slow reader changes nothing."""
 
     target: str
     packets_idle: float
-    """With no other stream under way."""
+    """Packets without another stream."""
     packets_loaded: float
-    """Beside the benchmark's own load of streams."""
+    """Packets beside the benchmark's own load of streams."""
 
 
 class Bench:
@@ -180,7 +180,7 @@ class Bench:
         }
 
     def watch_arrival(self, target: Target, stub: Target) -> Arrival:
-        """How *target* cuts a stream into packets, idle and under load. Takes some seconds.
+        """Measure how *target* cuts a stream into packets, idle and under load. Takes some seconds.
 
         The reader sits on the other core than the sender, as a proxy does before the stub worker: on the same core it
         would run too seldom to acknowledge, and packets would be merged.

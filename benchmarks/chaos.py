@@ -3,7 +3,7 @@
 Simulated workers and the gateway, with its default settings but for `continuation: tokens`, are processes of their own,
 and so are the clients. First a while without faults, to compare with. Then, at one random worker after the other:
 
-    kill     SIGKILL; the worker begins anew at the same address
+    kill     SIGKILL; the worker begins again at the same address
     stop     SIGSTOP for 3 s, then SIGCONT
     reset    all of its connections end with a TCP reset
     drain    by the gateway's own route; after some seconds it is taken back
@@ -55,13 +55,13 @@ from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser
 from gateway.settings.failures import RetrySettings
 
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "msgspec", "numpy")
-ADMIN_TOKEN = "token-of-the-benchmark"
+ADMIN_KEY = "admin-key-of-the-benchmark"
 LOOK_S = 0.05
 LINGER_S = 180.0
-"""Until the clients have ended that were told to."""
+"""Wait until the clients have ended."""
 WAIT_S: float = RetrySettings().wait_s
 EARLY_S = 0.05
-"""By how much it may be sooner: what is seen of the wait from outside begins a little later than the wait itself."""
+"""Tolerance: the wait as seen from outside begins a little later than the wait itself."""
 TOTALS = ("warmgate_streams_continued_total", "warmgate_retries_total")
 WORST = 20
 """Failures that the report shows one by one."""
@@ -70,14 +70,15 @@ WORST = 20
 def settings(workers: Sequence[str]) -> dict[str, Any]:
     """Those of the gateway: the defaults, but for what the benchmark is about."""
     return {
-        "server": {"host": "127.0.0.1", "port": free_port(), "admin_token": ADMIN_TOKEN},
+        "server": {"host": "127.0.0.1", "port": free_port()},
+        "admin": {"keys": [{"role": "operator", "secret": ADMIN_KEY}]},
         "models": [{"name": "tiny", "continuation": "tokens", "workers": [{"url": url} for url in workers]}],
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What the clients saw in one part of the run."""
+    """Answers that the clients got in one part of the run."""
 
     name: str
     records: Sequence[Record]
@@ -97,7 +98,7 @@ class Phase:
 
     @property
     def after_wait(self) -> list[Record]:
-        """Those that were told that nobody came, after the wait: by 503, or in a stream, for which it is too late."""
+        """Requests that found no worker within the wait: answered 503, or failed inside a stream."""
         return [
             record
             for record in self.failed
@@ -165,7 +166,7 @@ class Outcome:
     inflicted: Sequence[Inflicted]
     passed_over: int
     totals: dict[str, float | None]
-    """Of the second phase, from the gateway's metrics; None where it has no such metric."""
+    """Totals of the second phase, from the gateway's metrics; None where it has no such metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,7 @@ def run_both(processes: Processes, arguments: argparse.Namespace) -> Outcome:
     set_up = SetUp.start(processes, arguments)
     calm = without_faults(processes, set_up, arguments)
     _say(f"without faults: {dict(calm.kinds)}")
-    headers = {"authorization": f"Bearer {ADMIN_TOKEN}"}
+    headers = {"authorization": f"Bearer {ADMIN_KEY}"}
     with httpx.Client(base_url=set_up.url, headers=headers, timeout=10.0, verify=False) as client:
         return with_faults(processes, set_up, GatewayUnderTest(client), calm, arguments)
 
@@ -239,7 +240,7 @@ def with_faults(
 
 
 def keep(folder: Path, gateway: Child, records: Sequence[Record], inflicted: Sequence[Inflicted]) -> None:
-    """What is needed to look into a failure: the gateway's log, every request and every fault."""
+    """Keep what a failure's analysis needs: the gateway's log, every request and every fault."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in (gateway.stdout, gateway.stderr):
         shutil.copy(path, folder / path.name)
@@ -323,7 +324,7 @@ def _faults(inflicted: Sequence[Inflicted]) -> Table:
 
 
 def notes(outcome: Outcome, arguments: argparse.Namespace) -> list[str]:
-    """What was done."""
+    """Return notes on how the run was made."""
     said = [
         f"{arguments.workers} simulated workers with {arguments.tpot_ms:g} ms per token; {arguments.clients} clients "
         f"in {arguments.client_processes} processes, each with one stream of {arguments.tokens} tokens at a time, "
@@ -340,7 +341,7 @@ def notes(outcome: Outcome, arguments: argparse.Namespace) -> list[str]:
     if arguments.all_down:
         said.append(
             f"Every {arguments.all_down_every_s:g} s, once all are well, all workers are killed, for 2 to 15 s and the "
-            f"time of a start. Requests wait {WAIT_S:g} s for one; then they are told 503, or, within a stream, an "
+            f"time of a start. Requests wait {WAIT_S:g} s for one; then they get 503, or, within a stream, an "
             "error event."
         )
     return said

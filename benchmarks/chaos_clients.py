@@ -24,29 +24,29 @@ import msgspec
 import uvloop
 
 from benchmarks.memory import address
-from gateway.simulator.answers import answer
-from gateway.simulator.detokenizer import Detokenizer
-from gateway.simulator.rendering import render_chat
-from gateway.simulator.tokens import TokenSequence
+from simulator.answers import answer
+from simulator.detokenizer import Detokenizer
+from simulator.rendering import render_chat
+from simulator.tokens import TokenSequence
 
 MODEL = "tiny"
 PATIENCE_S = 120.0
 PAUSE_S = 1.0
-"""After an answer that is none: a client that gets an error asks again a little later."""
+"""Pause after an error: a client that gets one retries a little later."""
 COMPLETION_ONE_IN = 4
-"""Of the questions, that are no chats."""
+"""One request in so many is a completion; the others are chats."""
 DETAIL_CHARACTERS = 300
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 INSTRUCTIONS = "You answer questions about numbers. Keep to the facts, and to short sentences. " * 4
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What became of a request."""
+    """Outcome of a request."""
 
     kind: str
     """`right`; what is wrong with a whole answer (`wrong text`...); or how it failed (`status 503`, `cut`...)."""
     detail: str = ""
-    """For who looks into it."""
+    """Detail for the analysis."""
 
     @property
     def is_right(self) -> bool:
@@ -54,7 +54,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def is_wrong(self) -> bool:
-        """The caller was told that all is well, and it is not."""
+        """The caller got a success, and the answer is wrong."""
         return self.kind.startswith("wrong")
 
 
@@ -65,11 +65,11 @@ class Record(msgspec.Struct, frozen=True):
     """One request, as its client saw it."""
 
     id: str
-    """As the gateway's log has it."""
+    """Id of the request, as in the gateway's log."""
     at: float
     """Unix seconds when it was sent."""
     ttft_s: float | None
-    """To the first byte of the answer's body."""
+    """Time to the first byte of the answer's body."""
     took_s: float
     verdict: Verdict
     pause_s: float = 0.0
@@ -109,7 +109,7 @@ class Question:
         return cls(path, body, len(prompt), text, tokens)
 
     def request(self, host: str, request_id: str, key: str | None = None) -> bytes:
-        """As HTTP/1.1, with *key* if there is one."""
+        """Return the request as HTTP/1.1, with *key* if there is one."""
         body = json.dumps(self.body).encode()
         bearer = "" if key is None else f"authorization: Bearer {key}\r\n"
         head = (
@@ -119,7 +119,7 @@ class Question:
         return head.encode() + body
 
     def judge(self, body: bytes) -> Verdict:
-        """What a stream is worth that ended as HTTP has it."""
+        """Judge a stream that ended as HTTP requires."""
         try:
             events = _events(body)
         except ValueError as error:
@@ -149,9 +149,9 @@ class Question:
             return Verdict("wrong ids", "they were not asked for")
         return self._judge_usage([event["usage"] for event in events if event.get("usage")])
 
-    def _judge_usage(self, told: list[dict[str, Any]]) -> Verdict:
+    def _judge_usage(self, reported: list[dict[str, Any]]) -> Verdict:
         wanted = (self.prompt_tokens, self.tokens, self.prompt_tokens + self.tokens)
-        seen = [tuple(usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total")) for usage in told]
+        seen = [tuple(usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total")) for usage in reported]
         return RIGHT if seen == [wanted] else Verdict("wrong usage", f"{seen} for {wanted}")
 
     def _text(self, choice: dict[str, Any]) -> str:
@@ -179,7 +179,7 @@ def _difference(wanted: str, seen: str) -> str:
 
 @dataclass(slots=True)
 class Received:
-    """What has come of one answer."""
+    """The received part of one answer."""
 
     done: asyncio.Future[None]
     asked_at: float
@@ -206,7 +206,7 @@ class Received:
         if self.is_whole:
             return question.judge(body)
         verdict = question.judge(body[: body.rfind(b"\n\n") + 2])
-        # A stream may tell of its failure and then be cut, so that no HTTP client takes it for whole.
+        # A stream may reports its failure and then be cut, so that no HTTP client takes it for whole.
         return verdict if verdict.kind.startswith("error") else Verdict("cut", f"within the body, {len(body)} bytes")
 
 
@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def ask(self, request: bytes, *, patience_s: float = PATIENCE_S) -> Received:
-        """What came of *request*, when it is whole, when the connection has ended, or after *patience_s*."""
+        """Return what arrived for *request* when it is whole, when the connection has ended, or after *patience_s*."""
         assert self._transport is not None, "it is not connected"
         received = self._received = Received(asyncio.get_running_loop().create_future(), time.monotonic())
         self._transport.write(request)
@@ -282,7 +282,7 @@ class Client:
         self.records: list[Record] = []
 
     async def run(self, until: float) -> None:
-        """Until the clock of the loop is past *until*; what has begun then is waited for."""
+        """Run until the clock of the loop is past *until*; wait for what has begun by then."""
         loop = asyncio.get_running_loop()
         while loop.time() < until:
             record = await self.ask(f"{self._number}.{len(self.records)}")

@@ -1,9 +1,9 @@
-"""What `benchmarks.chaos` does to workers, and when: one fault after the other, each taken back after a while.
+"""Faults that `benchmarks.chaos` gives to workers: one after the other, each taken back after a while.
 
 1. Only a worker that the gateway calls ready, and that suffers from nothing any more, is touched. The gateway alone
    cannot tell: between two checks of its health, a worker may be gone.
 2. Two of those to which the gateway sends requests are always left, unless all are taken down together. One that is
-   ready, but behind an open breaker, is none of the two.
+   ready, but behind an open breaker, is not one of the two.
 """
 
 import os
@@ -23,7 +23,7 @@ SINGLE: tuple[Kind, ...] = ("kill", "stop", "reset", "drain")
 LAST_HEALTHY = 2
 STOP_S = 3.0
 KILLED_S = (0.2, 1.0)
-"""Between the end of a worker and the beginning of its next life, which takes a second or two in itself."""
+"""Time between the end of a worker and its restart, which takes a second or two in itself."""
 DRAINED_S = (1.0, 4.0)
 ALL_DOWN_S = (2.0, 5.0, 12.0, 15.0)
 """Some longer than requests wait for a worker."""
@@ -62,7 +62,7 @@ class Victim(Protocol):
 
 
 class Gateway(Protocol):
-    """What an operator can ask of a gateway."""
+    """Calls of an operator to a gateway."""
 
     def ready(self) -> dict[str, bool]:
         """The addresses of the workers that are ready, and whether they are sent requests: their breaker is closed."""
@@ -121,20 +121,20 @@ class SimulatedWorker:
 
 
 class GatewayUnderTest:
-    """The gateway, by its routes for operators; *client* knows its address and the token."""
+    """The gateway, by its routes for operators; *client* knows its address and an admin key."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
 
     def ready(self) -> dict[str, bool]:
-        cards = self._ask("GET", "/warmgate/workers")["workers"]
+        cards = self._ask("GET", "/admin/v1/workers")["workers"]
         return {card["url"].rstrip("/"): not card["breaker_open"] for card in cards if card["state"] == "up"}
 
     def drain(self, url: str) -> None:
-        self._ask("POST", "/warmgate/workers/drain", {"worker": url, "hand_over_after_s": HAND_OVER_AFTER_S})
+        self._ask("POST", "/admin/v1/workers/drain", {"worker": url, "hand_over_after_s": HAND_OVER_AFTER_S})
 
     def undrain(self, url: str) -> None:
-        self._ask("POST", "/warmgate/workers/undrain", {"worker": url})
+        self._ask("POST", "/admin/v1/workers/undrain", {"worker": url})
 
     def total(self, counter: str) -> float | None:
         """The sum of *counter* over all its labels; None if the gateway has no such metric."""
@@ -150,8 +150,8 @@ class GatewayUnderTest:
             raise ChildFailedError(f"the gateway does not answer {path}: {error!r}") from error
         if answer.status_code != 200:
             raise ChildFailedError(f"the gateway answered {answer.status_code} to {path}: {answer.text[:300]}")
-        told: dict[str, Any] = answer.json()
-        return told
+        reported: dict[str, Any] = answer.json()
+        return reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class Mischief:
 
     @property
     def suffering(self) -> set[str]:
-        """Who has a fault that was not yet taken back, or is not back from it."""
+        """Return the workers whose fault was not yet taken back, or that have not recovered from it."""
         return self._restarted | {url for due in self._due for url in due.workers}
 
     def look(self, now: float) -> None:
@@ -240,7 +240,7 @@ class Mischief:
             self._until(now, "reset", [url], 0.0, lambda: None)
 
     def _possible(self) -> list[str]:
-        """Whom to hurt, with enough others left."""
+        """Return the workers that may get a fault, with enough others left."""
         suffering = self.suffering
         well = {url: is_sent_some for url, is_sent_some in self._gateway.ready().items() if url not in suffering}
         serving = {url for url, is_sent_some in well.items() if is_sent_some}
@@ -250,7 +250,7 @@ class Mischief:
         """All at once, as soon as all are well."""
         assert self._all_down_every_s is not None
         if self._gateway.ready().keys() - self.suffering != self._victims.keys():
-            self._next_at = now + self._every_s  # nobody is hurt until then
+            self._next_at = now + self._every_s  # no one is hurt until then
             return
         self._all_down_at = now + self._all_down_every_s
         victims = tuple(self._victims.values())

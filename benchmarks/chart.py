@@ -1,4 +1,4 @@
-"""What a chart shows. `benchmarks.drawing` makes a picture of it."""
+"""Data of a chart. `benchmarks.drawing` draws it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class LineChart:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """One bar for each of *series* in each of *groups*; None: there is none. Lengths begin at 0."""
+    """One bar for each of *series* in each of *groups*; None: there is not one. Lengths begin at 0."""
 
     title: str
     upright: str

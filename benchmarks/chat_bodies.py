@@ -16,10 +16,10 @@ LOADS: tuple[Load, ...] = ("requests", "streams")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How long the parts of a prompt are, in characters."""
+    """Lengths of the parts of a prompt, in characters."""
 
     name: str
-    """Of the whole body, with the JSON around the two."""
+    """Name for the size of the whole body, with the JSON around the two."""
     system_characters: int
     """Shared by all prompts, as a system prompt is."""
     user_characters: int
@@ -42,7 +42,7 @@ def one_body(load: Load, rng: random.Random, size: Size = SMALL) -> str:
 
 
 def words(rng: random.Random, characters: int) -> str:
-    """So many characters that look like prose to whoever counts letters."""
+    """Return so many characters with the letter frequencies of prose."""
     letters = "".join(rng.choices("etaoinshrdlu    ", k=2 * characters))
     return " ".join(letters.split())[:characters]
 

@@ -1,8 +1,8 @@
-"""What it costs to decide where a prompt of 16,384 tokens goes, from its token ids, with Dynamo's `select` beside it.
+"""Cost of deciding where a prompt of 16,384 tokens goes, from its token ids, with Dynamo's `select` beside it.
 
-64 workers hold half a million blocks of 16 tokens, of which both were told by vLLM's events. The prompts: a later turn
+64 workers hold half a million blocks of 16 tokens, of which both learn from vLLM's events. The prompts: a later turn
 of a conversation that one worker has, a new question behind a system prompt that many have, and something new. Ours
-hashes the tokens, matches what the engines told and ranks the workers; Dynamo's `SelectionService` runs in its process,
+hashes the tokens, matches the engines' events and ranks the workers; Dynamo's `SelectionService` runs in its process,
 without HTTP. Both take turns, each time in a fresh process.
 
 Exit status: 0 the bars are met, 1 one is missed, 2 it could not run (Dynamo could not be installed, perhaps).
@@ -70,7 +70,7 @@ def measure(arguments: argparse.Namespace) -> Report:
 
 def _batches(situation: Situation) -> Mapping[int, Sequence[bytes]]:
     batches: dict[int, list[bytes]] = {}
-    for announcement in situation.told:
+    for announcement in situation.reported:
         batches.setdefault(announcement.worker, []).append(vllm_events.stored([announcement]))
     return batches
 

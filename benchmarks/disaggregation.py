@@ -4,7 +4,7 @@ workers, real time.
 Prompts that have nothing in common come at random times (Poisson), at the same times in both set-ups, at a rate at
 which all prefill workers together would be busy for the share *load* of the time.
 
-What interferes where a worker does both is what its timing model says (``gateway/simulator/chunked.py``): prompts are
+What interferes where a worker does both is what its timing model says (``simulator/chunked.py``): prompts are
 computed in chunks, and each chunk is a step that the answers which are being generated wait for. Where it does one,
 prompts have fewer workers to be computed on, the hop costs two requests and the transfer, and answers share fewer
 workers. A decode worker computes the last, partial block of each prompt itself, and pays the fixed cost of a prefill.
@@ -38,23 +38,23 @@ PREFILL_TOKENS_PER_S = 10_000.0
 TPOT_MS = 12.0
 TRANSFER_US_PER_TOKEN = 5.0
 CHARACTERS_PER_TOKEN = 4
-"""Of words of `LETTERS`, in a simulated worker."""
+"""Characters per token of words of `LETTERS`, in a simulated worker."""
 LETTERS = "etaoinshrdlcumpg"
 WARM_UP = 8
 """Requests one by one that are not counted: the gateway learns how fast its workers are."""
 WARM_UP_TOKENS = 8
-"""Of their answers."""
+"""Tokens of their answers."""
 LONG_TOKENS = 4000
-"""From prompts of so many tokens on, the bars hold: shorter ones come so often that answers want all the workers."""
+"""Shortest prompts for which the bars hold: shorter ones come so often that answers want all the workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one request, in seconds of the workers."""
+    """Times of one request, in seconds of the workers."""
 
     ttft_s: float
     gaps_s: Sequence[float]
-    """Between each two of its tokens."""
+    """Pauses between each two of its tokens."""
 
     @property
     def tpot_s(self) -> float:
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the answers to prompts of one length came to in one set-up, in seconds of the workers."""
+    """Summary of the answers to prompts of one length in one set-up, in seconds of the workers."""
 
     setup: str
     prompt_tokens: int
@@ -76,7 +76,7 @@ class Summary:
     tpot_p50_s: float
     tpot_p99_s: float
     gap_p99_s: float
-    """Of all pauses between two tokens."""
+    """99th percentile of all pauses between two tokens."""
 
     @classmethod
     def of(cls, setup: str, prompt_tokens: int, answers: Sequence[Answer], remote: int) -> "Summary":
@@ -130,7 +130,7 @@ class Clients:
         self._speed = speed
 
     async def ask(self, asked: dict[str, Any]) -> Answer:
-        """Send one request and wait for the end of its answer. Raises ``RuntimeError`` where that is none."""
+        """Send one request and wait for the end of its answer. Raises ``RuntimeError`` where that is not one."""
         begun = time.monotonic()
         times: list[float] = []
         async with self._client.stream("POST", f"{self._url}/v1/completions", json=asked) as reply:
@@ -146,7 +146,7 @@ class Clients:
         return Answer((times[0] - begun) * self._speed, gaps)
 
     async def come(self, bodies: Sequence[dict[str, Any]], times_s: Sequence[float]) -> list[Answer]:
-        """Each of *bodies* at its time, whatever became of those before."""
+        """Send each of *bodies* at its time, independently of those before."""
         begun = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             asked = []
@@ -206,7 +206,7 @@ async def measured(options: argparse.Namespace, prompt_tokens: int, *, divided: 
 def remote_prefills(exposition: str) -> int:
     """Prompts that prefill workers have computed, by the gateway's metrics."""
     lines = [line for line in exposition.splitlines() if line.startswith("warmgate_prefills_total{")]
-    return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines if 'where="remote"' in line))
+    return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines if 'location="remote"' in line))
 
 
 async def run(options: argparse.Namespace) -> Report:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from benchmarks.chart import BarChart, Chart, LineChart
 
 SIZE_IN = (8.0, 4.4)
-STYLE: Any = {  # its keys are typed one by one, for each version anew
+STYLE: Any = {  # its keys are typed one by one, for each version again
     "svg.hashsalt": "warmgate",  # names of parts, which are drawn by chance otherwise
     "svg.fonttype": "none",  # text stays text: small files, and a reader can search them
     "font.size": 9,
@@ -21,7 +21,7 @@ STYLE: Any = {  # its keys are typed one by one, for each version anew
     "grid.color": "#dddddd",
 }
 GROUP_WIDTH = 0.8
-"""Of its place on the axis; the rest keeps groups apart."""
+"""Share of its place on the axis; the rest separates groups."""
 
 
 def svg(chart: Chart) -> str:

@@ -1,12 +1,12 @@
-"""What clients notice while a zone goes, Redis is restarted, and all gateways are replaced.
+"""Effects on clients while a zone goes, Redis is restarted, and all gateways are replaced.
 
 Two zones, each with a gateway and two simulated workers, behind a real HAProxy, and one Redis with an append-only
 file: keys, limits and what gateways tell each other are there. Clients stream without end, and never ask a second time.
 Meanwhile:
 
-    zone      its workers are killed at once, its gateway is told to end, as by a shift of traffic; all come back
-    Redis     it is killed, away for some seconds, and begins anew
-    rollout   one gateway after the other is told to end, and begins anew
+    zone      its workers are killed at once, its gateway gets SIGTERM, as by a shift of traffic; all come back
+    Redis     it is killed, away for some seconds, and begins again
+    rollout   one gateway after the other gets SIGTERM, and starts again
     no notice a zone is killed with its gateway; what that gateway had begun to answer is cut, and nothing else
 
 Every answer is compared with what the worker has to say. The table stands in deploy/README.md.
@@ -37,14 +37,14 @@ from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser
 
 ZONES = ("a", "b")
 WORKERS = 2
-"""In each zone."""
+"""Workers in each zone."""
 KEY = "benchmark-key-0123456789abcdef"
-LIMITS = {"requests_per_minute": 100_000, "tokens_per_minute": 50_000_000, "concurrent": 1_000}
+LIMITS = {"requests_per_minute": 100_000, "tokens_per_minute": 50_000_000, "max_concurrent_requests": 1_000}
 """Never reached; they are counted for every request."""
 AWAY_S = 5.0
-"""What is gone stays away for so long."""
+"""Time for which a killed part stays away."""
 CALM_S = 10.0
-"""Before the first step, and after each."""
+"""Time before the first step, and after each."""
 STOP_DELAY_S = 2.0
 """HAProxy looks twice a second."""
 GRACE_S = 30
@@ -117,7 +117,7 @@ class Site:
     workers: dict[str, list[SimulatedWorker]]
     redis: Redis
     url: str
-    """Of HAProxy."""
+    """Address of HAProxy."""
 
     @classmethod
     def start(cls, processes: Processes, *, tpot_ms: float) -> "Site":
@@ -178,13 +178,13 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is done to a site."""
+    """One change of a site."""
 
     name: str
     happens: str
     do: Callable[[Site], None]
     cuts: bool = False
-    """A gateway is killed: what it had begun to answer ends there, and nobody can help it."""
+    """A gateway is killed: what it had begun to answer ends there, and no one can help it."""
 
 
 def _nothing(_: Site) -> None: ...
@@ -201,22 +201,22 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What clients saw of a step. Seconds of the clock."""
+    """Answers of one step. Seconds of the clock."""
 
     step: str
     happens: str
     lasted_s: float
     answers: int
-    """That ended in it, right or not."""
+    """Answers that ended in it, right or not."""
     cut: int
-    """By the end of the gateway that had begun them, where the step kills one."""
+    """Answers cut by the end of the gateway that had begun them, where the step kills one."""
     failed: int
-    """Of others."""
+    """Other failed answers."""
     wrong: int
     ttft_p50_s: float | None
     ttft_p99_s: float | None
     longest_pause_s: float
-    """Of right answers: for which nothing came, before the first byte too."""
+    """Longest time in which a right answer made no progress, before the first byte too."""
 
     @classmethod
     def of(cls, step: Step, records: Sequence[Record], lasted_s: float) -> "Seen":
@@ -253,7 +253,7 @@ def sorted_by_step(records: Sequence[Record], ends: Sequence[float]) -> list[lis
 
 
 def start_clients(processes: Processes, url: str, options: argparse.Namespace) -> list[Child]:
-    """In two processes, each with half of them; they ask until they are told to end."""
+    """Start two processes, each with half of the clients; they send requests until they are stopped."""
     children = []
     for half in range(2):
         words = {

@@ -1,7 +1,7 @@
-"""How long one team waits while another floods: the real gateway over HTTP, simulated workers, real time.
+"""Delay of one team while another floods: the real gateway over HTTP, simulated workers, real time.
 
 Team `flood` has 200 clients, each of whom asks again as soon as it is answered: far more than the workers can do. Team
-`sparse` sends two requests a second, whatever becomes of those before. Each set-up gets a gateway and workers of its
+`sparse` sends two requests a second, independently of those before. Each set-up gets a gateway and workers of its
 own, with cold caches, and no prompt has anything in common with another.
 
 1. alone: `sparse` only, after some requests of `flood` one by one, which tell how long one of its prefills takes.
@@ -36,12 +36,12 @@ PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "httpx", "numpy", "msgs
 PREFILL_TOKENS_PER_S = 10_000.0
 OUTPUT_TOKENS = 20
 CHARACTERS_PER_TOKEN = 4
-"""Of words of `LETTERS`, in a simulated worker."""
+"""Characters per token of words of `LETTERS`, in a simulated worker."""
 LETTERS = "etaoinshrdlcumpg"
 """Those of which its vocabulary makes one token from any four: all prompts of a team are equally long."""
 SLACK_S, SHARE_BAR = 0.1, 0.25
 WARM_UP_S = 20.0
-"""Of the time of the workers, from the flood's beginning to the first request that counts."""
+"""Time of the workers from the flood's beginning to the first request that counts."""
 ONE_BY_ONE = 20
 """Requests of the flood that show what one of its prefills takes."""
 
@@ -51,7 +51,7 @@ SECRETS: Secrets = {"flood": "key-of-the-team-that-floods", "sparse": "key-of-th
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """How one team asks."""
+    """The load of one team."""
 
     team: str
     prompt_tokens: int
@@ -98,7 +98,7 @@ class Clients:
         return [await self.ttft_s(side) for _ in range(count)]
 
     async def flood(self, side: Side, clients: int) -> None:
-        """Until it is cancelled."""
+        """Flood until cancelled."""
 
         async def client() -> None:
             while True:
@@ -138,7 +138,7 @@ def serving(options: argparse.Namespace, *, teams: bool) -> Iterator[str]:
                     "workers": [{"url": worker.wait_for_ready_line()} for worker in workers],
                 }
             ],
-            "routing": {"depth_s": 0.05 / speed, "initial_prefill_tokens_per_s": 2000.0 * speed},
+            "advanced": {"release_depth_s": 0.05 / speed, "initial_prefill_tokens_per_s": 2000.0 * speed},
             "health": {"metrics_interval_s": 5.0 / speed},
             "queue": {"starvation_s": 30.0 / speed},
         }
@@ -168,7 +168,7 @@ class Summary:
 
 
 async def alone(options: argparse.Namespace) -> tuple[Summary, Summary]:
-    """Of `sparse`, and of the flood's requests one by one."""
+    """Return the summary of `sparse` alone, and of the flood's requests one by one."""
     flood, sparse = sides(options)
     with serving(options, teams=True) as url:
         async with a_client() as client:
@@ -201,11 +201,11 @@ def a_client() -> httpx.AsyncClient:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the set-ups came to."""
+    """Results of the set-ups."""
 
     alone: Summary
     one_by_one: Summary
-    """Of the flood's requests, while there is nobody else."""
+    """Summary of the flood's requests, one at a time and alone."""
     fair: Summary
     in_order: Summary
 

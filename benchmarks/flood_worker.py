@@ -1,4 +1,4 @@
-"""A worker that streams as fast as its reader takes it, and tells how much it got rid of.
+"""A worker that streams as fast as its reader takes it, and reports how much it sent.
 
 A stream is one event of the stub worker over and over, each its own HTTP chunk, until it has the size asked for. What
 is not a stream is answered as the stub worker does, but for ``GET /sent``: for every stream so far, in the order of
@@ -18,7 +18,7 @@ PIECE_BYTES = 65_536  # about what is written at once
 
 
 class Flood:
-    """What every connection of the worker shares."""
+    """State that the connections of the worker share."""
 
     def __init__(self, script: Script, *, stream_bytes: int) -> None:
         self._script = script
@@ -30,7 +30,7 @@ class Flood:
 
     @property
     def events(self) -> int:
-        """In one stream, before usage and ``[DONE]``."""
+        """Number of events in one stream, before usage and ``[DONE]``."""
         return self._pieces * self._events_per_piece
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""What guardrails find of a labelled set of texts, what they cost, and whether a stream leaks at any cut.
+"""Accuracy of guardrails on a labeled set of texts, their cost, and a check that no cut of a stream leaks.
 
 The set (``guardrails_texts.jsonl``) was written for this: sentences in 14 languages with made-up data whose check
 digits are right, and lines that only look like such. A third has nothing to be found. Some spans are spelled out, or
@@ -26,18 +26,18 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser, conclude
-from gateway.guardrails.assembly import scan_of
-from gateway.guardrails.chunks import Chunks
-from gateway.guardrails.fields import ScannedFields
-from gateway.guardrails.filter import Action
-from gateway.guardrails.redactor import Redactor, Scan, matches, redacted
-from gateway.guardrails.scanning import ScanFilter
-from gateway.guardrails.stream import EventStream
-from gateway.settings.guardrails import NATIONAL_IDS, PERSONAL, SECRETS, GuardrailSettings
+from gateway.app.guardrails import scan_of
+from gateway.proxy.guardrails.chunks import Chunks
+from gateway.proxy.guardrails.fields import ScannedFields
+from gateway.proxy.guardrails.filter import Action
+from gateway.proxy.guardrails.redactor import Redactor, Scan, matches, redacted
+from gateway.proxy.guardrails.scanning import ScanFilter
+from gateway.proxy.guardrails.stream import GuardedStream
+from gateway.settings.guardrails import NATIONAL_IDS, PERSONAL, SECRETS, PiiGuardrail, SecretsGuardrail
 
 TEXTS = Path(__file__).parent / "guardrails_texts.jsonl"
 PIECE_CHARS = 3
-"""Of a text in one event, for cuts of the bytes on the wire."""
+"""Characters of a text in one event, for cuts of the bytes on the wire."""
 PACKAGES = ("msgspec",)
 
 
@@ -52,7 +52,7 @@ class Labelled(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one kind, on all texts."""
+    """Counts of one kind, over all texts."""
 
     kind: str
     labelled: int
@@ -65,8 +65,8 @@ class Score:
 
     @property
     def precision(self) -> float:
-        told = self.found + self.wrong
-        return self.found / told if told else 1.0
+        reported = self.found + self.wrong
+        return self.found / reported if reported else 1.0
 
     @property
     def recall(self) -> float:
@@ -79,8 +79,10 @@ def read_texts(path: Path = TEXTS) -> list[Labelled]:
 
 
 def scan_for(kind: str, *detect: str) -> Scan:
-    """What a guardrail of *kind* looks for, with nothing else set."""
-    return scan_of(GuardrailSettings.model_validate({"name": "measured", "kind": kind, "detect": detect}))
+    """Return the scan of a guardrail of *kind*, with nothing else set."""
+    if kind == "pii":
+        return scan_of(PiiGuardrail(name="measured", kind="pii", detect=detect))
+    return scan_of(SecretsGuardrail(name="measured", kind="secrets", detect=detect))
 
 
 def scans() -> Iterator[tuple[str, Scan, frozenset[str]]]:
@@ -99,28 +101,28 @@ def scans() -> Iterator[tuple[str, Scan, frozenset[str]]]:
 
 
 def scored(name: str, scan: Scan, labels: frozenset[str], texts: Sequence[Labelled]) -> Score:
-    """How well *scan* finds what has one of *labels*."""
+    """Return the score of *scan* against *labels*."""
     labelled = found = exact = wrong = 0
     missed: list[str] = []
     wrongly: list[str] = []
     for each in texts:
         wanted = [place(each.text, said) for kind, said in each.spans if kind in labels]
-        told = [(match.start, match.end) for _, match in matches(scan, each.text)]
+        reported = [(match.start, match.end) for _, match in matches(scan, each.text)]
         labelled += len(wanted)
         for start, end in wanted:
-            if any(a < end and start < b for a, b in told):
+            if any(a < end and start < b for a, b in reported):
                 found += 1
-                exact += (start, end) in told
+                exact += (start, end) in reported
             else:
                 missed.append(each.note or each.text)
-        stray = [(a, b) for a, b in told if not any(a < end and start < b for start, end in wanted)]
+        stray = [(a, b) for a, b in reported if not any(a < end and start < b for start, end in wanted)]
         wrong += len(stray)
         wrongly += [each.text] * len(stray)
     return Score(name, labelled, found, exact, wrong, tuple(missed), tuple(wrongly))
 
 
 def place(text: str, said: str) -> tuple[int, int]:
-    """Where *said* stands in *text*."""
+    """Return the place of *said* in *text*."""
     start = text.index(said)
     return start, start + len(said)
 
@@ -130,13 +132,13 @@ def place(text: str, said: str) -> tuple[int, int]:
 
 def chunk(text: str, finish: str | None = None) -> bytes:
     choice = {"index": 0, "delta": {"content": text} if text else {}, "finish_reason": finish}
-    told = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-    return b"data: " + json.dumps(told, ensure_ascii=False).encode() + b"\n\n"
+    reported = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return b"data: " + json.dumps(reported, ensure_ascii=False).encode() + b"\n\n"
 
 
 def streamed(scan: Scan, pieces: Sequence[str], *, bytewise: bool) -> str:
-    """What a client puts together of a stream that says *pieces*; *bytewise*: every byte comes by itself."""
-    stream = EventStream(Chunks(), ScannedFields([ScanFilter("measured", scan, "redact")], _nothing))
+    """Return the text that a client assembles from a stream of *pieces*; *bytewise*: every byte comes by itself."""
+    stream = GuardedStream(Chunks(), ScannedFields([ScanFilter("measured", scan, "redact")], _nothing))
     wire = b"".join([chunk(piece) for piece in pieces]) + chunk("", "stop") + b"data: [DONE]\n\n"
     cuts = [wire[at : at + 1] for at in range(len(wire))] if bytewise else [wire]
     out = b"".join([stream.passed(cut) for cut in cuts]) + stream.finish()
@@ -149,7 +151,7 @@ def _nothing(_name: str, _action: Action) -> None:
 
 
 def leaks(scan: Scan, text: str) -> tuple[int, int]:
-    """Over all cuts of *text*: how many there were, and how many came out otherwise than the whole text."""
+    """Return the number of cuts of *text*, and the number of those that change the result."""
     whole, _ = redacted(scan, text)
     tried = failed = 0
     for at in range(1, len(text)):
@@ -248,7 +250,7 @@ def _costs(everything: dict[str, Scan], text: str, seconds: float) -> Table:
 
 
 def _events(pieces: Sequence[str]) -> int:
-    """What making and reading the events costs by itself."""
+    """Make and read the events without a guardrail, to know the cost of that alone."""
     wire = b"".join([chunk(piece) for piece in pieces]) + chunk("", "stop") + b"data: [DONE]\n\n"
     return len([json.loads(line[6:]) for line in wire.split(b"\n") if line.startswith(b"data: {")])
 

@@ -1,4 +1,4 @@
-"""The figures that the README tells, each copied from a report by where it stands there."""
+"""The figures that the README reports, each copied from a report by where it stands there."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -48,19 +48,19 @@ def cell(table: str, row: str, column: str) -> Pick:
 
 
 def first_cell(row: str, column: str) -> Pick:
-    """As `cell`, of the first table."""
+    """Pick a cell of the first table, like `cell`."""
     return lambda report: _figure(report.tables[0], row, column)
 
 
 def gain(of: Pick, over: Pick) -> Pick:
-    """By which share *of* is below *over*."""
+    """Pick the share by which *of* is below *over*."""
     return lambda report: 1 - of(report) / over(report)
 
 
 def table(headlines: tuple[Headline, ...], reports: Mapping[str, Report]) -> str:
     """The README's table: the headlines whose reports are there, in their order."""
-    told = [each.row(reports) for each in headlines if each.report in reports]
-    return "\n".join(["| question | answer | from |", "|---|---|---|", *told])
+    reported = [each.row(reports) for each in headlines if each.report in reports]
+    return "\n".join(["| question | answer | from |", "|---|---|---|", *reported])
 
 
 def _figure(table: Table, row: str, column: str) -> float:
@@ -242,7 +242,7 @@ HEADLINES = (
         (bar("hash and match of an 8,192-token prompt"), cell("What was sent: 64 workers", "match, pygtrie", "p50")),
     ),
     Headline(
-        "Processor time to take in a block that an engine tells of, as a share of Dynamo's index in the same run",
+        "Processor time to index a block of an engine's event, as a share of Dynamo's index in the same run",
         "{:.2f}",
         "index",
         (bar("told in runs, ns of processor time per block"),),

@@ -44,7 +44,7 @@ PACKAGES = ("uvicorn", "uvloop", "httptools", "numpy", "msgspec")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What one body did."""
+    """Effects of one body."""
 
     name: str
     status: int
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Between two events of the same stream, in milliseconds."""
+    """Delays between two events of the same stream, in milliseconds."""
 
     p50: float
     p99: float
@@ -86,7 +86,7 @@ async def at_limit(gateway: Child, url: str, client: httpx.AsyncClient, *, size:
 
 
 async def beside(url: str) -> Delays:
-    """The delays of `STREAMS` streams of the model that nobody else asks for."""
+    """The delays of `STREAMS` streams of the model that no one else asks for."""
     gaps = await asyncio.gather(*[_gaps(url, number) for number in range(STREAMS)])
     every = sorted(gap for each in gaps for gap in each)
     return Delays(every[len(every) // 2], every[int(len(every) * 0.99)], every[-1], len(every))
@@ -204,7 +204,7 @@ def tell(
 
 
 def _settings(worker: str, calm: str) -> dict[str, Any]:
-    """Of a gateway to two models, each with a worker of its own."""
+    """Return the settings of a gateway with two models, each with a worker of its own."""
     settings = settings_before(worker)
     hostile = {**settings["models"][0], "aliases": ["gpt-4o"]}
     return {**settings, "models": [hostile, {"name": "calm", "workers": [{"url": calm}]}]}

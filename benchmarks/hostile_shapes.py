@@ -39,7 +39,7 @@ def _field(path: str, head: bytes, piece: bytes, tail: bytes) -> Shape:
 def _within(  # noqa: PLR0917  # in the order of the bytes
     path: str, head: bytes, piece: bytes, pieces: int, tail: bytes, before_text: bytes = b""
 ) -> Shape:
-    """As many of *piece* as pass the default bounds, and text for the rest."""
+    """Repeat *piece* as often as the default bounds allow, and fill up with text."""
     head = b'{"model":"tiny","max_tokens":1,' + head
 
     def make(size: int) -> bytes:
@@ -125,4 +125,4 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
         "a form of parts": Shape("/v1/audio/transcriptions", _parts, FORM),
     }
 )
-"""By name."""
+"""Shapes by name."""

@@ -1,11 +1,11 @@
-"""What the indexes of cached prefixes cost, in time and bytes, with `pygtrie` and Dynamo's `RadixTree` beside them.
+"""Cost of the indexes of cached prefixes, in time and bytes, with `pygtrie` and Dynamo's `RadixTree` beside them.
 
 The index of what was sent where: 64 workers hold a million blocks of 16 tokens (64 bytes of text). Prompts of 8,192
 tokens share one of 8 system prompts of 1,024 tokens, and a third of them is a later turn of one that was seen.
 `pygtrie` gets the same prompts as one trie per worker, keyed by the same block hashes, without any eviction; it is
 asked less often, because it takes longer.
 
-The index of what engines told: 64 workers tell of half a million blocks of 16 tokens, in events of 16 to 272 of them.
+The index of engine events: 64 workers report half a million blocks of 16 tokens, in events of 16 to 272 of them.
 Ours gets the msgpack that vLLM sends, decodes it and hashes the tokens; Dynamo's gets the JSON that its Python binding
 takes, with the tokens hashed beforehand. Both take turns, each time in a fresh process, and are asked the same.
 
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 
 import pygtrie
 
-from benchmarks import told
+from benchmarks import event_index
 from benchmarks.peers.environment import NotInstalledError
 from benchmarks.processes import ChildFailedError
 from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser, conclude
@@ -135,12 +135,12 @@ class Bench:
 
 def run(arguments: argparse.Namespace) -> Report:
     """Measure, and tell."""
-    tools = {} if arguments.without_dynamo else {"Dynamo": ", ".join(told.DYNAMO.requirements)}
+    tools = {} if arguments.without_dynamo else {"Dynamo": ", ".join(event_index.DYNAMO.requirements)}
     circumstances = Circumstances.observe(seed=arguments.seed, packages=PACKAGES, tools=tools)
     report = Report("index", "The prefix indexes", circumstances)
     beside_pygtrie(report, arguments.workers, arguments.blocks, arguments.matches, arguments.seed)
     if not arguments.without_dynamo:
-        told.beside_dynamo(report, arguments)
+        event_index.beside_dynamo(report, arguments)
     return report
 
 
@@ -214,7 +214,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--blocks", type=int, default=1_000_000, help="held blocks, over all workers")
     parser.add_argument("--matches", type=int, default=2_000)
     parser.add_argument("--without-dynamo", action="store_true", help="only what needs no installation")
-    told.add_options(parser)
+    event_index.add_options(parser)
     return parser.parse_args()
 
 

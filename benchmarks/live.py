@@ -1,4 +1,4 @@
-"""What the strategies gain on recorded conversations: the real gateway over HTTP, simulated workers, real time.
+"""Gain of the strategies on recorded conversations: the real gateway over HTTP, simulated workers, real time.
 
 The conversations of tau-bench (airline) are cut into turns: one request for every answer of the recording, with all
 that was said before it. A conversation asks for its next turn when the last one has been answered; 20 are in flight.
@@ -29,9 +29,9 @@ import uvloop
 
 from benchmarks.processes import ChildFailedError, Processes, free_port, start_gateway
 from benchmarks.report import ROOT, Bar, Circumstances, Report, Table, argument_parser, conclude
-from gateway.simulator.rendering import render_chat
-from gateway.simulator.tokens import TokenSequence, block_hashes
 from routing.strategies import NAMES
+from simulator.rendering import render_chat
+from simulator.tokens import TokenSequence, block_hashes
 
 TRACE = ROOT / "benchmarks" / "traces" / "tau_airline_conversations.jsonl"
 BLOCK_SIZE = 16  # tokens
@@ -173,7 +173,7 @@ async def replay(strategy: str, talks: Sequence[Sequence[Turn]], options: argpar
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a strategy came to."""
+    """Result of one strategy."""
 
     strategy: str
     requests: int
@@ -183,7 +183,7 @@ class Summary:
     ttft_p99_s: float
     e2e_p50_s: float
     busiest_share: float
-    """Of all requests, the share of the worker that got most."""
+    """Share of all requests that the busiest worker got."""
     took_s: float
 
     @classmethod

@@ -9,7 +9,7 @@ import sys
 from benchmarks.processes import ChildFailedError
 
 SERVICE_PATH = "/usr/sbin"
-"""Where Debian puts nginx, and an ordinary user does not look."""
+"""Folder of Debian's nginx, which is not on an ordinary user's path."""
 
 
 def install_tools(also_in: str = SERVICE_PATH) -> None:
@@ -36,7 +36,7 @@ def install_tools(also_in: str = SERVICE_PATH) -> None:
 
 
 def tool_versions() -> dict[str, str]:
-    """Of both, as they say it themselves."""
+    """Return the versions of both, as they print them."""
     wrk = subprocess.run(["wrk", "-v"], capture_output=True, text=True, check=False).stdout.split()
     nginx = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=False).stderr.split("/")
     return {"wrk": wrk[1], "nginx": nginx[-1].strip()}

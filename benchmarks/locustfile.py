@@ -33,11 +33,11 @@ PATH = "/v1/chat/completions"
 KEY_VARIABLE = "OPENAI_API_KEY"
 CHARACTERS_PER_TOKEN = 4
 SECRET: dict[str, Any] = {"is_secret": True}
-"""Of an option, for locust's own parser: the web page does not show it."""
+"""Attributes of an option for locust's own parser: the web page does not show it."""
 MARKS = (b'"usage":{', b'"usage": {', b'"error"')
-"""Of events that have to be parsed; quotes inside a text are escaped, so no text looks like these."""
+"""Marks of events that have to be parsed; quotes inside a text are escaped, so no text looks like these."""
 BROKEN = (OSError, HTTPParseError)
-"""What a connection that fails raises."""
+"""Exceptions of a connection that fails."""
 WORDS = tuple(
     word
     for line in (
@@ -47,21 +47,21 @@ WORDS = tuple(
     )
     for word in line.split()
 )
-"""With the blank after it, each is one token of nearly every tokenizer, and four characters."""
+"""Words that, with the blank after each, are one token of nearly every tokenizer, and four characters."""
 
 Message = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is said before one request, and how long the answer may be."""
+    """Messages before one request, and the length of its answer."""
 
     messages: Sequence[Message]
     output_tokens: int
     answer: Message | None = None
-    """What the next turn quotes as the answer; None: what came."""
+    """Answer that the next turn quotes; None: the one that came."""
     is_quoted: bool = False
-    """What comes has to be kept, for the next turn."""
+    """Whether the answer has to be kept for the next turn."""
 
 
 Talk = Callable[[random.Random], Iterator[Turn]]
@@ -75,12 +75,12 @@ Passage = Callable[[int, random.Random], str]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of conversations that are made up, or cut out of a text."""
+    """Sizes of conversations that are made up, or cut out of a text."""
 
     prompt_tokens: int
-    """Of a conversation's first prompt; each later turn adds what is not shared of it once more."""
+    """Tokens of a conversation's first prompt; each later turn adds the part that is not shared once more."""
     shared_tokens: int
-    """Of its beginning, what all conversations with the same context have in common."""
+    """Tokens at its beginning that all conversations with the same context share."""
     contexts: int
     output_tokens: int
     turns: int
@@ -170,16 +170,16 @@ def _text_of_blocks(ids: Sequence[int], tokens: int) -> str:
 
 @dataclass(slots=True)
 class Reply:
-    """What came of one request. Times are seconds, of `time.perf_counter`."""
+    """Outcome of one request. Times are seconds, of `time.perf_counter`."""
 
     status: int = 0
     failure: str | None = None
-    """By status and code; None: it was answered to the end."""
+    """Failure by status and code; None: it was answered to the end."""
     begun_at: float = 0.0
     first_at: float | None = None
     last_at: float = 0.0
     output_tokens: int = 0
-    """As usage says; where it does not, events with text."""
+    """Tokens by the usage; without one, the events with text."""
     text: list[str] = field(default_factory=list)
     size: int = 0
 
@@ -225,7 +225,7 @@ def read_stream(response: Lines, reply: Reply, *, keeps_text: bool, clock: Calla
 
 
 def _take(event: dict[str, Any], reply: Reply, now: float, *, keeps_text: bool) -> int:
-    """How many events with text it is: one or none."""
+    """Take one event and return how many events with text it is: one or none."""
     if "error" in event:
         reply.failure = f"in the stream: {code_of(event)}"
         return 0
@@ -270,7 +270,7 @@ def _refusal(body: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the options come to."""
+    """Plan that follows from the options."""
 
     talk: Talk
     model: str
@@ -420,7 +420,7 @@ class Caller(User):
 
 
 class AskingFailed(Exception):
-    """Told to locust, which puts failures with the same words together."""
+    """Reported to locust, which puts failures with the same words together."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -431,7 +431,7 @@ def _plan(environment: Environment) -> Plan:
 
 
 def _check(environment: Environment, **_: Any) -> None:
-    """Before anybody is sent, end with what is wrong with the options."""
+    """Check the options before users start; end with what is wrong with them."""
     try:
         _plan(environment)
     except (OSError, ValueError) as error:

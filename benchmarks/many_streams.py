@@ -48,7 +48,7 @@ WATCH_S = 20  # with all streams open
 SPARE_EVENTS = 5  # before and behind what is watched
 END_TIMEOUT_S = 60.0
 SPARE_FILES = 600
-MAX_P99_ADDED_MS = 10.0  # beside the 20 ms and more between two tokens nobody notices it
+MAX_P99_ADDED_MS = 10.0  # beside the 20 ms and more between two tokens no one notices it
 DIRECT = "straight from the worker"
 OURS = "gateway"
 STATUS_LINE = b"HTTP/1.1 200 "
@@ -76,7 +76,7 @@ http {{
 
 
 class Events:
-    """When the events of all streams came, and how long each was on its way. In nanoseconds."""
+    """Arrival of the events of all streams, and their time on the way. In nanoseconds."""
 
     def __init__(self) -> None:
         self._came = array("q")
@@ -87,26 +87,26 @@ class Events:
         self._took.append(took)
 
     def between(self, begin: int, end: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-        """How long those took that came from *begin* on and before *end*."""
+        """Return the delays of those that came from *begin* on and before *end*."""
         came, took = np.frombuffer(self._came, np.int64), np.frombuffer(self._took, np.int64)
         return took[(came >= begin) & (came < end)]
 
 
 class Stream(asyncio.Protocol):
-    """A client that asks for one stream. It reads no more of HTTP than tells whether all of it came."""
+    """A client that asks for one stream. It reads no more of HTTP than reports whether all of it came."""
 
     def __init__(self, request: bytes, seen: Events) -> None:
         self._request = request
         self._seen = seen
         self.rest = b""
-        """What came behind the last event that was understood: the begin of the next perhaps."""
+        """Bytes after the last event that was understood: perhaps the start of the next."""
         self._is_ok = False
         self._transport: asyncio.Transport
         self.events = 0
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """The first event came, or none will."""
         self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """When the stream ended, well or not."""
+        """Time at which the stream ended, well or not."""
 
     def is_whole(self, events: int) -> bool:
         """All *events* came, ``[DONE]`` behind them, and the end of the body."""
@@ -142,14 +142,14 @@ class Stream(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of all streams past one target."""
+    """Result of all streams past one target."""
 
     target: str
     streams: int
     failed: int
-    """That did not come whole."""
+    """Number of incomplete streams."""
     events: int
-    """That were watched: from when the last stream began to when the first ended."""
+    """Number of watched events: from when the last stream began to when the first ended."""
     p50_ms: float
     p99_ms: float
     p999_ms: float
@@ -229,16 +229,16 @@ async def _opened(url: str, requests: Sequence[bytes], seen: Events, *, name: st
 
 
 async def counted_in_flight(url: str) -> float:
-    """As the gateway at *url* counts.
+    """Return the number of requests in flight by the gateway at *url*.
 
-    By hand: an HTTP client and a parser take 80 ms at their first use, and meanwhile nobody looks at the clock.
+    By hand: an HTTP client and a parser take 80 ms at their first use, and meanwhile no one looks at the clock.
     """
     host, port = address(url)
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n")
-    told = await reader.read()
+    reported = await reader.read()
     writer.close()
-    return sum(float(value) for value in IN_FLIGHT(told))
+    return sum(float(value) for value in IN_FLIGHT(reported))
 
 
 # ---- the targets
@@ -274,7 +274,7 @@ def start_sglang(processes: Processes, worker_url: str, *, core: int) -> tuple[C
 
 
 def start_ours(processes: Processes, worker_url: str, arguments: argparse.Namespace, *, core: int) -> tuple[Child, str]:
-    """As it is shipped, where it can be built; else from the sources."""
+    """Start the gateway as it is shipped, where it can be built; else from the sources."""
     settings = settings_before(worker_url)
     if arguments.sources:
         return start_gateway(processes, settings, command=arguments.gateway, cores={core})
@@ -286,7 +286,7 @@ def start_ours(processes: Processes, worker_url: str, arguments: argparse.Namesp
 
 
 def events_of(arguments: argparse.Namespace) -> int:
-    """Of one stream: it must still go on when the last has begun, perhaps late, and `WATCH_S` are over."""
+    """Return the length of one stream: it must still run when the last has begun and `WATCH_S` are over."""
     return int(2 * arguments.streams / OPENED_PER_S) + WATCH_S + SPARE_EVENTS
 
 

@@ -1,4 +1,4 @@
-"""What the gateway keeps when the requests are gone: memory after ever different prompts, gauges after every ending.
+"""Memory of the gateway when the requests are gone: after ever different prompts, and gauges after every ending.
 
 Two parts, each with a gateway of its own: many distinct prompts must leave the index inside its budget and the resident
 memory flat; a mix of answered, streamed, aborted and refused requests must leave every gauge of work under way at 0.
@@ -65,7 +65,7 @@ class Prompts:
 
     def request(self, number: int, *, streams: bool = False) -> bytes:
         """Request *number* as it goes over the wire."""
-        # The number makes a prompt unique; the place in the pool makes it unlike its neighbours. 7919 is a prime.
+        # The number makes a prompt unique; the place in the pool makes it unlike its neighbors. 7919 is a prime.
         start = (number * 7_919 + self._seed) % (TEXT_POOL_CHARACTERS - PROMPT_CHARACTERS)
         text = b"%08d " % number + self._pool[start : start + PROMPT_CHARACTERS - 9]
         end = b',"stream":true}' if streams else b"}"
@@ -142,7 +142,7 @@ async def send_all(url: str, requests: Iterator[bytes], *, connections: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the gateway held after so many requests."""
+    """Memory of the gateway after so many requests."""
 
     requests: int
     rss_bytes: int
@@ -177,7 +177,7 @@ async def sample(gateway: Child, url: str, requests: int) -> Sample:
 
 
 def growth_bytes(samples: Sequence[Sample]) -> tuple[int, int]:
-    """How much resident memory grew after the warm-up, and how much it may.
+    """Return the growth of resident memory after the warm-up, and its limit.
 
     From the highest reading in the tenth of the requests after the warm-up to the highest in the last tenth: the
     highest of several, because an allocator gives back and takes again.
@@ -217,7 +217,7 @@ async def streamed(connection: Connection, _: random.Random) -> str:
 
 
 async def unknown_model(connection: Connection, _: random.Random) -> str:
-    return await _status(connection, _body(model="nobody-serves-this"))
+    return await _status(connection, _body(model="not-served-here"))
 
 
 async def malformed(connection: Connection, rng: random.Random) -> str:
@@ -273,7 +273,7 @@ KINDS = {
 
 @dataclass(slots=True)
 class Mix:
-    """What came of the mixed requests."""
+    """Outcomes of the mixed requests."""
 
     outcomes: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in KINDS})
     peaks: dict[str, float] = field(default_factory=dict)

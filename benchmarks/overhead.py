@@ -1,4 +1,4 @@
-"""What the gateway costs per request: against nginx, proxying the same stub worker, in the same run.
+"""Cost of the gateway per request: against nginx, proxying the same stub worker, in the same run.
 
 The proxy under test has one core to itself; the stub worker and wrk share another. Rounds are interleaved, and a ratio
 compares two measurements of the same round, so that a machine that slows down slows both.
@@ -74,7 +74,7 @@ def load_table(found: Sequence[Measurement], targets: Sequence[str], load: Load,
 
 
 def limits_of_the_setup(found: Sequence[Measurement], *, stub: str) -> list[str]:
-    """What the reader must know where something else than the proxy was the limit."""
+    """Return remarks for where something other than the proxy was the limit."""
     on_proxy_core = Spread.of(m.others_on_proxy_core for m in found).median
     on_load_core = Spread.of(m.others_on_load_core for m in found).median
     if max(on_proxy_core, on_load_core) > 1 - BUSY_CORE:
@@ -169,7 +169,7 @@ def _loads(found: Sequence[Measurement]) -> list[Load]:
 
 
 def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, report: Report) -> list[Target]:
-    """As it is shipped, and from the sources; the first, which is judged, must start."""
+    """Start the gateway as it is shipped, and from the sources; the first, which is judged, must start."""
     gateways: list[Target] = []
     try:
         shipped = build()

@@ -102,7 +102,7 @@ class Child:
         self._wait(lambda: _accepts(host, port), what=f"port {port}", timeout_s=timeout_s)
 
     def wait(self, *, timeout_s: float) -> str:
-        """What it printed on stdout, once it has ended with status 0.
+        """Wait for its end with status 0, and return its standard output.
 
         Raises:
             ChildFailedError: it ended with another status, or *timeout_s* passed.
@@ -268,7 +268,7 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
 
 
 def core_busy_s(core: int) -> float:
-    """Seconds *core* has not been idle since the machine started, whoever used it; counted in clock ticks."""
+    """Seconds *core* has not been idle since the machine started, by any process; counted in clock ticks."""
     lines = Path("/proc/stat").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith(f"cpu{core} "))
     # proc_stat(5): user nice system idle iowait irq softirq steal guest guest_nice; guest time is within user time.
@@ -277,7 +277,7 @@ def core_busy_s(core: int) -> float:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listened on a moment ago."""
+    """A TCP port of the loopback interface that no one listened on a moment ago."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

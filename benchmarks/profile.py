@@ -1,4 +1,4 @@
-"""Where the instructions of one request go: the gateway as it is shipped, counted by callgrind, phase by phase.
+"""Instructions of one request: the gateway as it is shipped, counted by callgrind, phase by phase.
 
 Instructions are what a busy machine cannot blur. They are not time: what the kernel does
 for a request (receive, send, epoll) is not among them, and what misses the cache counts like what hits it.
@@ -42,12 +42,12 @@ PACKAGES = ("uvloop", "httptools", "numpy", "msgspec", "mypy")
 
 SLOWED = f"""
 import sys
-from gateway import endings
-from gateway.cli import main
-from gateway.quota import embedded_store, marks
-endings.SETTLE_S *= {SLOWER}
-embedded_store.BATCH_S *= {SLOWER}
-marks.RATE_AHEAD_S *= {SLOWER}
+from gateway.proxy import completed_requests
+from gateway.cli.main import main
+from gateway.tenancy.quota import checkpoint_writer, checkpoints
+completed_requests.SETTLE_S *= {SLOWER}
+checkpoint_writer.BATCH_S *= {SLOWER}
+checkpoints.RATE_AHEAD_S *= {SLOWER}
 sys.exit(main(["serve", *sys.argv[1:]]))
 """
 """Runs the gateway with everything that is done in batches done as seldom, per second, as requests come."""
@@ -74,7 +74,7 @@ PHASES = (
     Phase("dispatch: choose a worker", r"CPyDef_(late_binding___LateBinding|dispatcher___Immediate)___poll"),
     Phase("release: learn from the answer", r"CPyDef_fleet___Fleet___release"),
     Phase("settle: limits, price", r"CPyDef_admission___Admission___settle"),
-    Phase("ledger: the file, by another thread", r"CPyDef_embedded_store___(_write|act__write_batch).*"),
+    Phase("ledger: the file, by another thread", r"CPyDef_checkpoint_writer___(_write|act__write_batch).*"),
 )
 """None of them calls another. What reads HTTP calls Python for every header."""
 OTHER = "the rest: what Python runs of the proxy, its log and metrics, and the loop"
@@ -82,12 +82,12 @@ OTHER = "the rest: what Python runs of the proxy, its log and metrics, and the l
 
 @dataclass(slots=True)
 class Profile:
-    """What callgrind counted, in instructions."""
+    """Counts of callgrind, in instructions."""
 
     own: Counter[str] = field(default_factory=Counter)
-    """By function."""
+    """Own instructions by function."""
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By caller and callee: with all that was called from there."""
+    """Instructions by caller and callee, with all that was called from there."""
 
     @property
     def total(self) -> int:
@@ -124,7 +124,7 @@ _COST = re.compile(r"[+\-*\d]\S* (\d+)")
 
 
 def _without_depth(name: str) -> str:
-    """Callgrind tells a function that is called by itself from itself: ``f'2``."""
+    """Callgrind reports a function that is called by itself from itself: ``f'2``."""
     return name.partition("'")[0]
 
 
@@ -149,7 +149,7 @@ def by_phase(profile: Profile, phases: Sequence[Phase] = PHASES) -> dict[str, fl
 
 
 class Counted:
-    """A gateway under callgrind, which counts when it is told to."""
+    """A gateway under callgrind, which counts on request."""
 
     def __init__(self, processes: Processes, shipped: Shipped, settings: Mapping[str, Any], *, name: str) -> None:
         """Start it, and wait until it serves. Raises `ChildFailedError`."""
@@ -164,12 +164,12 @@ class Counted:
         self._dumps = 0
 
     def count(self) -> None:
-        """From now on, from nought."""
+        """Count from now on, from zero."""
         self._control("--instr=on")
         self._control("--zero")
 
     def counted(self) -> Profile:
-        """What it did since `count`; it goes on uncounted."""
+        """Return the counts since `count`, and stop counting."""
         self._control("--dump")
         self._control("--instr=off")
         self._dumps += 1
@@ -217,12 +217,12 @@ LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n")
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Of one kind of gateway."""
+    """Count of one kind of gateway."""
 
     gateway: str
     requests: int
     instructions: float
-    """Of one request."""
+    """Instructions of one request."""
     phases: Mapping[str, float]
     functions: Sequence[tuple[str, float]]
     """Those that did most by themselves."""
@@ -245,11 +245,11 @@ def measure(gateway: Counted, name: str, prompts: Sequence[str], *, requests: in
 
 
 SETTLED_S = 0.1 * SLOWER
-"""Until what a request left to do has been done: twice what it may wait."""
+"""Time until the leftovers of a request are done: twice their limit."""
 
 
 def count_of(name: str, busy: Profile, idle: Profile, *, requests: int) -> Count:
-    """What one of *requests* cost, of which *busy* is the sum; what *idle* did as well is not theirs."""
+    """Return the cost of one of *requests*, of which *busy* is the sum, without the work of *idle*."""
     spent, idled, share = by_phase(busy), by_phase(idle), share_within(busy, idle)
     own = {function: instructions - share * idle.own[function] for function, instructions in busy.own.items()}
     return Count(
@@ -262,10 +262,10 @@ def count_of(name: str, busy: Profile, idle: Profile, *, requests: int) -> Count
 
 
 def share_within(busy: Profile, idle: Profile) -> float:
-    """How much of *idle* was done in *busy* as well, at most all of it.
+    """Return how much of *idle* was done in *busy* as well, at most all of it.
 
     A loop that has requests idles less, and on a machine with other work far less. What only idling does, such as looks
-    at the file of keys, tells how much: the functions that *busy* has least of.
+    at the file of keys, reports how much: the functions that *busy* has least of.
     """
     least = LEAST_SHARE * idle.total
     shares = sorted(busy.own[function] / own for function, own in idle.own.items() if own >= least)
@@ -273,7 +273,7 @@ def share_within(busy: Profile, idle: Profile) -> float:
 
 
 LEAST_SHARE = 0.002
-"""Of all that idling does, that a function does which is looked at."""
+"""Smallest share of all idle work for which a function is looked at."""
 SHOWN = 25
 """Functions."""
 

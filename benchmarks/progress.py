@@ -1,4 +1,4 @@
-"""How far a long run has come, on standard error."""
+"""Progress of a long run, on standard error."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 30.0
-"""Where standard error is a file, each look at the bar is a line of its own."""
+"""Time between two lines where standard error is a file: each update is a line of its own."""
 
 
 def progress(steps: Iterable[T], what: str, total: int) -> Iterator[T]:

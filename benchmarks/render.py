@@ -16,7 +16,7 @@ from benchmarks.report import RESULTS, ROOT, Report, rows
 README = ROOT / "README.md"
 GUIDE = ROOT / "deploy" / "README.md"
 MARK, DRILL, SHORT = "results", "drill", "shortfalls"
-"""Where figures stand in README and guide: between ``<!-- MARK -->`` and ``<!-- /MARK -->``."""
+"""Marks around figures in README and guide: ``<!-- MARK -->`` and ``<!-- /MARK -->``."""
 
 
 def rendered(results: Path) -> dict[Path, str]:
@@ -42,8 +42,8 @@ def with_drill(text: str, reports: Mapping[str, Report]) -> str:
     """*text* of the guide, with what clients saw in the drill between its marks."""
     report = reports[DRILL]
     command = f"`{report.circumstances.command}` at commit {report.circumstances.commit}"
-    told = f"From [{DRILL}.md](../benchmarks/results/{DRILL}.md), made by {command}."
-    return _between(text, DRILL, f"{rows(report.tables[0])}\n\n{told}")
+    reported = f"From [{DRILL}.md](../benchmarks/results/{DRILL}.md), made by {command}."
+    return _between(text, DRILL, f"{rows(report.tables[0])}\n\n{reported}")
 
 
 def _between(text: str, mark: str, figures: str) -> str:

@@ -1,4 +1,4 @@
-"""What two gateways behind a load balancer lose against one, with Redis and without, and when one of them is killed.
+"""Loss of two gateways behind a load balancer against one, with Redis and without, and when one is killed.
 
 Slices of recorded traffic go through a real HAProxy, each request to the next gateway, to simulated workers. The same
 is asked of one gateway, of two that share a Redis, of two without, and of two with Redis of which one is killed in the
@@ -35,14 +35,14 @@ from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser
 KEY = "benchmark-key-0123456789abcdef"
 PATIENCE_S = 300.0
 LEAST_SHARE = 0.97
-"""Of one gateway's hit rate."""
+"""Smallest share of one gateway's hit rate."""
 STUCK_S, BACK_S = 5.0, 10.0
-"""After a gateway's end: nothing of it may be load any more; hits are what they would have been."""
+"""Times after a gateway's end: until none of its load counts, and until hits have recovered."""
 POLL_S = 0.1
 LOADS = {"tau": 9.0, "agentic": 12.0}
 """The slices, and how many times as fast as recorded their sessions come and think."""
 CONVERSATIONS = 16
-"""Of tau: as many as the caches hold. With 40 the fleet thrashes, and runs of one set-up differ by 10 %."""
+"""Conversations of tau: as many as the caches hold. With 40 the fleet thrashes, and runs differ by 10 %."""
 STRATEGIES = ("prefix_aware", "kv_aware")
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "redis", "numpy", "msgspec")
 _BOOKINGS = re.compile(r"^warmgate_replica_bookings ([0-9.eE+-]+)$", re.MULTILINE)
@@ -67,17 +67,17 @@ SETUPS = (ONE, TWO, APART, KILLED)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen beside the answers; times are seconds of the clock."""
+    """Observations beside the answers; times are seconds of the clock."""
 
     early: Sequence[Work]
-    """What the workers had done when a killed gateway was (or would have been) gone for `BACK_S`."""
+    """Work of the workers when a killed gateway was (or would have been) gone for `BACK_S`."""
     stuck_s: float | None
-    """From a gateway's end until nothing of it was load for the other one; None: nobody was killed."""
+    """Time from a gateway's end until none of its load counted for the other one; None: none was killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one setup came to. Times are seconds of the workers, but for *stuck_s*."""
+    """Result of one set-up. Times are seconds of the workers, but for *stuck_s*."""
 
     slice: str
     strategy: str
@@ -86,7 +86,7 @@ class Run:
     failures: Mapping[str, int]
     hit_rate: float
     late_hit_rate: float
-    """From `BACK_S` after the kill on; of the others, over the same time."""
+    """Hit rate from `BACK_S` after the kill on; of the others, over the same time."""
     ttft_p50_s: float
     ttft_p90_s: float
     stuck_s: float | None
@@ -121,22 +121,22 @@ class Run:
 
 
 def hit_rate(work: Sequence[Work]) -> float:
-    """Cached share of all prompt tokens; not a number where there were none."""
+    """Cached share of all prompt tokens; not a number where there were not."""
     prompts = sum(each.prompt_tokens for each in work)
     return sum(each.cached_tokens for each in work) / prompts if prompts else float("nan")
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What every setup gets the same of."""
+    """The load that every set-up gets."""
 
     name: str
-    """Of the slice."""
+    """Name of the slice."""
     sessions: Sequence[Session]
     workers: WorkerOptions
     shrink: int
     kill_at_s: float
-    """By the clock, from the beginning."""
+    """Time of the kill by the clock, from the beginning."""
 
     def run(self, strategy: str, setup: Setup) -> Run:
         """Blocking. Raises ChildFailedError: something did not start."""
@@ -188,7 +188,7 @@ def sharing(settings: Mapping[str, Any], store: str | None, speed: float) -> dic
         **settings,
         "server": {"host": "127.0.0.1", "port": free_port()},
         "teams": [{"name": "bench", "keys": [{"id": "bench", "secret": KEY}]}],
-        "replicas": {"tie_s": 0.02 / speed},
+        "advanced": {"replica_tie_s": 0.02 / speed},
         "logging": {"requests": False},
         **({} if store is None else {"store": {"url": store, "replicas": 2}}),
     }
@@ -237,7 +237,7 @@ def trial_of(name: str, options: argparse.Namespace) -> Trial:
 
 
 def least_s(sessions: Sequence[Session], workers: WorkerOptions) -> float:
-    """What *sessions* take at least, in seconds of the workers: the pauses of the longest one, and its answers."""
+    """Return the shortest time of *sessions*, in seconds of the workers: pauses of the longest one, and its answers."""
     return max(
         session.begins_s + sum(turn.wait_s + turn.output_tokens * workers.tpot_ms / 1000 for turn in session.turns)
         for session in sessions

@@ -1,4 +1,4 @@
-"""What a benchmark found, as two files: ``NAME.json`` with every figure, ``NAME.md`` with the tables a reader wants.
+"""Report of a benchmark, as two files: ``NAME.json`` with every figure, ``NAME.md`` with the tables.
 
 The JSON holds all that the other shows, so `benchmarks.render` makes it again from there, and draws the charts, which
 are files beside it: ``NAME-1.svg`` and so on.
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
 KINDS: Mapping[type[Chart], str] = {LineChart: "lines", BarChart: "bars"}
-"""By which charts are told apart in the JSON."""
+"""Names of charts in the JSON."""
 
 Cell = str | int | float | None
 
@@ -87,7 +87,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """How and on what a run was made. Taken at its start, so that the load average is not the run's own."""
+    """Circumstances of a run. Taken at its start, so that the load average is not the run's own."""
 
     command: str
     commit: str | None
@@ -101,7 +101,7 @@ class Circumstances:
     tools: Mapping[str, str]
     machine: Mapping[str, str | int | float]
     load_average: tuple[float, float, float]
-    """Over 1, 5 and 15 minutes."""
+    """Load average over 1, 5 and 15 minutes."""
 
     @classmethod
     def observe(
@@ -148,7 +148,7 @@ class Report:
         return all(bar.is_met for bar in self.bars)
 
     def markdown(self) -> str:
-        """What a reader wants, in this order: verdict, tables, notes, circumstances."""
+        """Return the page, in this order: verdict, tables, notes, circumstances."""
         parts = [f"# {self.title}"]
         if self.bars:
             parts.append(_table(_bars(self.bars)))

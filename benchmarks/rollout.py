@@ -1,6 +1,6 @@
-"""Where requests for a name that stands for several models go: the real gateway over HTTP, simulated workers.
+"""Placement of requests for a name that stands for several models: the real gateway over HTTP, simulated workers.
 
-1. dealt: requests of nobody in particular, 95 for one model and 5 for its canary.
+1. dealt: requests of no one in particular, 95 for one model and 5 for its canary.
 2. sticky: as many end users, one request each, by the same weights.
 3. again: users of before, before another process with the same settings: a replica, or the gateway after a restart.
 4. raised: the same users, where the canary has twice the weight: who moves, and where to.
@@ -31,12 +31,12 @@ LONG_TOKENS = 1000
 SIZES = (100, 250, 500, 750, 1250, 1500, 2000, 4000)
 """Tokens of prompts; none is so near to `LONG_TOKENS` that an estimate may be on the other side."""
 USUAL_TOKENS = 60
-"""Of a prompt of the other parts: the gateway learns from them how many bytes make a token."""
+"""Tokens of a prompt of the other parts: the gateway learns from them how many bytes make a token."""
 WORD = "etaoins "
 """Two tokens of a simulated worker."""
 AT_ONCE = 48
 TOLERANCE_PERCENT = 1.0
-"""By which a share may be off, of all requests."""
+"""Tolerance of a share, in percent of all requests."""
 
 Chosen = Mapping[str, str]
 """Model by end user."""
@@ -118,19 +118,19 @@ def workers(processes: Processes) -> Iterator[list[dict[str, Any]]]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the parts came to. Shares are in percent."""
+    """Results of the parts. Shares are in percent."""
 
     requests: int
     dealt_percent: float
-    """Of the canary."""
+    """Share of the canary."""
     kept_percent: float
     again: int
     """Users who asked again."""
     moved_again: int
     moved_percent: float
-    """Of users, when the canary was raised."""
+    """Share of users that moved when the canary was raised."""
     moved_back: int
-    """Of them, from the canary to the other model."""
+    """Number of users that moved from the canary to the other model."""
     by_size: Mapping[int, Mapping[str, int]]
 
     @property

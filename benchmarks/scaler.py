@@ -1,4 +1,4 @@
-"""How many replicas Kubernetes wants: a HorizontalPodAutoscaler's rule, on a KEDA ScaledObject as it is deployed.
+"""Replicas by Kubernetes' rule: a HorizontalPodAutoscaler, on a KEDA ScaledObject as it is deployed.
 
 The rule is that of the Kubernetes documentation ("Horizontal Pod Autoscaling", algorithm details): as many as make the
 average come to its target, rounded up; as they are while the average is within a tenth of it; the most that any metric
@@ -52,7 +52,7 @@ class Scaler:
         return cls(scaled_object["metadata"]["name"], spec["minReplicaCount"], spec["maxReplicaCount"], triggers)
 
     def replicas(self, now: int, values: Mapping[str, float | None]) -> int:
-        """How many there should be where *now* are. *values* by trigger; None: no answer.
+        """Return how many replicas there should be where *now* are. *values* by trigger; None: no answer.
 
         While one does not answer, none is taken away.
         """

@@ -18,12 +18,12 @@ KEPT = ROOT / ".peers" / "shipped"
 MOST_KEPT = 4
 """Two versions side by side, and what they were before."""
 SOURCES = ("gateway", "routing", "cache_index", "deploy/compile_core.py", "pyproject.toml")
-"""What goes into the wheel, and how."""
+"""Sources of the wheel, and how it is built."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """How to start it: what is installed at *directory* goes before the checkout."""
+    """The installed wheel: *directory* goes before the checkout on the path."""
 
     directory: Path
 
@@ -50,7 +50,7 @@ def build(root: Path = ROOT, kept: Path = KEPT, make: "Callable[[Path, Path], No
         with tempfile.TemporaryDirectory(dir=kept) as folder:
             (make or make_wheel)(root, Path(folder) / "shipped")
             _forget_old(kept)
-            # Whole or not at all; whoever built the same meanwhile has put the same there.
+            # Whole or not at all; another process that built the same has put the same there.
             shutil.move(Path(folder) / "shipped", unpacked)
     os.utime(unpacked)
     return Shipped(unpacked)

@@ -1,15 +1,15 @@
-"""Where this gateway falls short: every bar that a stored report says was missed, and whoever does better there."""
+"""Shortfalls of this gateway: every missed bar of the stored reports, and every peer that does better."""
 
 from collections.abc import Mapping
 
 from benchmarks.report import Cell, Report, Table, rows
 
 WORSE = "Where kv_aware is worse"
-"""How the tables begin that live routing makes of it: figure, ours, the best other's, whose."""
+"""Beginning of the titles of live routing's tables: figure, ours, the best other's, whose."""
 
 
 def table(reports: Mapping[str, Report]) -> str:
-    """The README's list; one line that says so where there is none."""
+    """The README's list; one line that says so where there is not one."""
     found: list[tuple[Cell, ...]] = []
     for name, report in reports.items():
         page = f"[{name}.md](benchmarks/results/{name}.md)"
@@ -23,7 +23,7 @@ def table(reports: Mapping[str, Report]) -> str:
 
 
 def _worse(table: Table, report: Report) -> list[tuple[Cell, Cell, Cell]]:
-    """Lines of *table* that tell of somebody."""
+    """Lines of *table* that reports somebody."""
     found: list[tuple[Cell, Cell, Cell]] = []
     for figure, ours, best, whose in table.rows:
         if isinstance(ours, int | float) and isinstance(best, int | float):

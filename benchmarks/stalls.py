@@ -1,10 +1,10 @@
-"""How long does anything hold the gateway's event loop: long prompts, KV events, eviction, the cycle collector?
+"""Longest turns of the gateway's event loop: long prompts, KV events, eviction, the cycle collector.
 
 The real gateway runs with a watch over its loop (`watched_gateway`); one thing after the other is put to it, requests
 one at a time, so that a turn of the loop holds the work of one. Idle comes first: what the machine does by itself.
 
-Turns are told by the clock and by the processor time of the loop's thread. The clock also sees what others do to the
-machine; processor time does not see the loop wait for a thread that holds Python's lock.
+Turns are measured by the clock and by the processor time of the loop's thread. The clock also sees the load of the
+machine; the processor time does not see the loop wait for a thread that holds Python's lock.
 
 Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
 """
@@ -121,7 +121,7 @@ def write_tokenizer(folder: Path, texts: Sequence[str]) -> None:
 
 
 def flood_of(seed: int, *, blocks: int = FLOOD_BLOCKS) -> dict[int, list[bytes]]:
-    """What `FLOOD_WORKERS` engines tell of *blocks* blocks, in batches."""
+    """Return the batches of `FLOOD_WORKERS` engines that report *blocks* blocks."""
     steps: dict[int, list[list[Announcement]]] = {worker: [[]] for worker in range(FLOOD_WORKERS)}
     for announcement in Caches(seed, workers=FLOOD_WORKERS, systems=16).fill(blocks):
         own = steps[announcement.worker]
@@ -201,7 +201,7 @@ async def flood(
     """KV events as fast as they are taken, while small requests come.
 
     Raises:
-        ChildFailedError: nobody listens, or they are not taken in `TAKE_IN_S` after the last.
+        ChildFailedError: no one listens, or they are not taken in `TAKE_IN_S` after the last.
     """
 
     async def deed() -> int:
@@ -231,7 +231,7 @@ async def scrapes(bench: Bench) -> None:
 
 
 def settings_of(folder: Path, worker_urls: Sequence[str], ports: Sequence[int], *, port: int) -> dict[str, Any]:
-    """Of a gateway before workers whose engines tell of their caches at *ports*; it makes tokens from *folder*."""
+    """Return settings for workers whose engines publish at *ports*; the gateway makes tokens from *folder*."""
     workers = [
         {"url": url, "kv_events": {"endpoint": f"tcp://127.0.0.1:{port}"}}
         for url, port in zip(worker_urls, ports, strict=True)

@@ -1,4 +1,4 @@
-"""What an open stream costs the gateway in memory, and what a reader that stops reading can make it hold.
+"""Memory of an open stream, and the most that a reader that stops reading can make the gateway hold.
 
 Two parts, each with a gateway of its own, in one process and with its default settings. First a thousand streams that
 go on slowly, as those of a busy engine do. Then a few clients that stop reading while the worker sends as fast as it
@@ -38,7 +38,7 @@ from benchmarks.processes import (
 )
 from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser, conclude
 from benchmarks.stub_worker import EVENTS_PER_STREAM, write_script
-from gateway.upstream.limits import Limits
+from gateway.backends.upstream.response_parser import ResponseLimits
 
 KIB = 2**10
 EVENT_MARK = b'data: {"id"'  # begins every event but the errors and [DONE]
@@ -55,14 +55,14 @@ CLIENT_BUFFER_BYTES = 65_536  # of the kernel, for a slow reader; by itself it w
 SPARE_FILES = 200
 
 # A stream that waits holds no full buffer: with all that belongs to it, it must cost less than one that is full.
-MAX_STREAM_BYTES = Limits().high_water_bytes
+MAX_STREAM_BYTES = ResponseLimits().high_water_bytes
 
 # What comes from the worker at once is at most the high-water mark and the receive that crosses it. The stream of a
 # slow reader may hold that three times: waiting to be taken, on its way through the gateway, and as the write that
 # crosses the high-water mark towards the client.
 RECEIVE_BYTES = 256 * KIB  # asyncio's most; uvloop's is 256,000
 WRITE_HIGH_WATER_BYTES = 64 * KIB  # asyncio's and uvloop's default
-BUFFERS_BYTES = 3 * (Limits().high_water_bytes + RECEIVE_BYTES) + WRITE_HIGH_WATER_BYTES
+BUFFERS_BYTES = 3 * (ResponseLimits().high_water_bytes + RECEIVE_BYTES) + WRITE_HIGH_WATER_BYTES
 # The quarter more is for the stream itself, for the 40 bytes that every HTTP chunk costs as a Python object while it
 # waits (a fifth of a chunk with one token), and for the reader's share of what is made once.
 MAX_SLOW_READER_BYTES = BUFFERS_BYTES * 5 // 4
@@ -150,14 +150,14 @@ async def _open(url: str, request: bytes, *, stops: bool) -> Stream:
 
 
 async def not_whole(streams: Sequence[Stream], *, events: int) -> int:
-    """How many of *streams* have not come to a good end with all *events*. Waits until all have, or `END_TIMEOUT_S`."""
+    """Return how many of *streams* are incomplete. Waits until all have *events*, or `END_TIMEOUT_S`."""
     await asyncio.wait([stream.done for stream in streams], timeout=END_TIMEOUT_S)
     return sum(not stream.is_whole(events) for stream in streams)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the gateway held, and what it said it had under way, with so many streams open."""
+    """Memory of the gateway, and its gauges, with so many streams open."""
 
     streams: int
     in_flight: float
@@ -174,10 +174,10 @@ async def read(gateway: Child, url: str, *, streams: int) -> Reading:
     while time.monotonic() < until:
         await asyncio.sleep(POLL_S)
         rss_bytes = max(rss_bytes, gateway.rss_bytes())
-    told = await gauges(url)
+    reported = await gauges(url)
 
     def total(gauge: str) -> float:
-        return sum(value for name, _, value in told if name == gauge)
+        return sum(value for name, _, value in reported if name == gauge)
 
     return Reading(streams, total("warmgate_requests_in_flight"), rss_bytes, total("warmgate_index_bytes"))
 
@@ -188,18 +188,18 @@ def bytes_per_stream(fewer: Reading, more: Reading) -> float:
 
 @dataclass(slots=True)
 class Hold:
-    """What was seen while the slow readers stood still."""
+    """Observations while the slow readers stood still."""
 
     highest_rss_bytes: int = 0
     sent_bytes: list[int] = field(default_factory=list)
-    """What the worker got rid of, for every reader."""
+    """Bytes that the worker sent, for every reader."""
     still_s: float = 0.0
-    """How long the worker had sent nothing when the watching ended."""
+    """Time for which the worker had sent nothing when the watching ended."""
     took_s: float = 0.0
 
 
 async def sent_bytes(worker: httpx.AsyncClient) -> list[int]:
-    """What the kernel has taken of every stream of a flood worker."""
+    """Return the bytes of every stream of a flood worker that the kernel has taken."""
     sent: list[int] = (await worker.get("/sent")).json()
     return sent
 
@@ -328,7 +328,7 @@ def _at_rest(left: Mapping[str, float], *, after: str) -> Bar:
 
 
 def notes(arguments: argparse.Namespace) -> list[str]:
-    """What was done, and where the bars come from."""
+    """Return notes on the run, and on the source of the bars."""
     return [
         f"Open streams: requests of {PROMPT_CHARACTERS:,} characters that have nothing in common, answered with "
         f"{EVENTS_PER_STREAM} events, one every {arguments.event_ms:g} ms. A reading is the highest of {WATCH_S:g} s, "
@@ -340,9 +340,9 @@ def notes(arguments: argparse.Namespace) -> list[str]:
         f"{arguments.stream_mib} MiB, with {CLIENT_BUFFER_BYTES // KIB} KiB of receive buffer, while the worker writes "
         f"as fast as it can; they read on when it had sent nothing for {STILL_S:g} s.",
         f"Bar for them: the gateway's own limits come to {BUFFERS_BYTES // KIB} KiB for each (a high-water mark of "
-        f"{Limits().high_water_bytes // KIB} KiB and one receive of {RECEIVE_BYTES // KIB}, three times: waiting, on "
-        f"the way, being written; and {WRITE_HIGH_WATER_BYTES // KIB} in the write buffer), and a quarter more for the "
-        "stream, for Python's objects, and for the share of one in 16 of what is made once.",
+        f"{ResponseLimits().high_water_bytes // KIB} KiB and one receive of {RECEIVE_BYTES // KIB}, three times: "
+        f"waiting, on the way, being written; and {WRITE_HIGH_WATER_BYTES // KIB} in the write buffer), and a quarter "
+        "more for the stream, for Python's objects, and for the share of one in 16 of what is made once.",
         "Sent is what the worker's kernel took. What the gateway does not hold lies in socket buffers, whose limits "
         f"(bytes: least, first, most) are here: {socket_limits()}.",
     ]

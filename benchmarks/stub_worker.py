@@ -10,7 +10,7 @@ Rules:
        tokens of a prompt, which some routers ask a worker for.
     3. One process may be several workers, each on a port of its own: they cost no more than one.
 
-``GET /served`` tells how many completions it was asked for, ``POST /break`` makes it answer them with status 500.
+``GET /served`` reports how many completions it was asked for, ``POST /break`` makes it answer them with status 500.
 """
 
 import argparse
@@ -61,12 +61,12 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long the worker makes a caller wait. Zero is as fast as it can."""
+    """Delays of the worker. Zero is as fast as it can."""
 
     first_byte_s: float = 0.0
     event_s: float = 0.0
     slots: int | None = None
-    """How many requests wait for their first byte at a time, the others for them; None: all."""
+    """Number of requests that wait for their first byte at a time, the others for them; None: all."""
 
 
 def write_script(model: str, *, num_gpu_blocks: int = NUM_GPU_BLOCKS) -> Script:
@@ -118,7 +118,7 @@ class Slots:
 
 
 class Worker:
-    """What the connections of one worker share."""
+    """State that the connections of one worker share."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, script: Script, pace: Pace) -> None:
         self.script = script

@@ -1,4 +1,4 @@
-"""What exact tokens cost: a prompt whose first 15,000 tokens were seen, beside the same prompt made whole.
+"""Cost of exact tokens: a prompt whose first 15,000 tokens were seen, beside the same prompt tokenized whole.
 
 The tokenizer is a byte-level BPE trained on the recorded conversations, with ChatML's marks. The conversation is made
 of recorded ones, one after the other, with ten tools in front. Whole means with nothing remembered; the turn comes to
@@ -23,14 +23,14 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from benchmarks.report import ROOT, Bar, Circumstances, Report, Spread, Table, argument_parser, conclude
 from cache_index.tokens import pack
-from gateway.tokenizing.bodies import asked_of
-from gateway.tokenizing.chat_template import ChatTemplate
-from gateway.tokenizing.engine_flags import EngineFlags
-from gateway.tokenizing.loading import use_no_threads_of_its_own
-from gateway.tokenizing.local import LocalTokenizer
-from gateway.tokenizing.rung import RawPrompt
-from gateway.tokenizing.segment_cache import SegmentCache
-from gateway.tokenizing.segments import Segments
+from gateway.models.tokenizing.bodies import asked_of
+from gateway.models.tokenizing.chat_template import ChatTemplate
+from gateway.models.tokenizing.engine_flags import EngineFlags
+from gateway.models.tokenizing.loading import use_no_threads_of_its_own
+from gateway.models.tokenizing.local import LocalTokenizer
+from gateway.models.tokenizing.segment_cache import SegmentCache
+from gateway.models.tokenizing.segments import Segments
+from gateway.models.tokenizing.token_source import RawPrompt
 
 CONVERSATIONS = ROOT / "benchmarks" / "traces" / "tau_airline_conversations.jsonl"
 MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -156,7 +156,7 @@ class Bench:
         return whole, turn
 
     def stages(self) -> dict[str, Callable[[], object]]:
-        """What a turn is made of, each with everything remembered."""
+        """Return the stages of a turn, each with everything remembered."""
         segments = self._segments()
         asked = _chat(self._turn)
         text = self._template.render(asked).text
@@ -185,7 +185,7 @@ class Bench:
 
 
 def recorded() -> Iterator[Message]:
-    """What was said in all recorded conversations, as one; system prompts but the first are left out."""
+    """Yield the messages of all recorded conversations, as one; system prompts but the first are left out."""
     is_first = True
     with CONVERSATIONS.open(encoding="utf-8") as lines:
         for line in lines:

@@ -1,4 +1,4 @@
-"""What traces cost the gateway: none, decided against, a tenth of the requests, all of them; by turns in the same run.
+"""Cost of traces: none, decided against, a tenth of the requests, all of them; by turns in the same run.
 
 The gateway has one core to itself, with the thread that makes and sends its spans; stub worker, wrk and a receiver that
 keeps nothing share another. What is compared are answers per processor second of the gateway.
@@ -18,20 +18,20 @@ from benchmarks.load_tools import install_tools, tool_versions
 from benchmarks.overhead import beside
 from benchmarks.processes import ChildFailedError, Processes, add_gateway_option, pinned
 from benchmarks.report import Bar, Circumstances, Report, Spread, Table, argument_parser, conclude
-from gateway.exchange import Exchange
+from gateway.proxy.exchange import Exchange
 
 WARM_UP_S = 1.0
 OFF = "nothing is traced"
 RATIOS = {"decided against": 0.0, "a tenth is traced": 0.1, "all are traced": 1.0}
 MIN_SHARE = {"requests": 0.85, "streams": 0.95}
-"""Of the answers per processor second without traces, with a tenth traced."""
+"""Share of the answers per processor second without traces that is kept with a tenth traced."""
 LOOKS = 17
-"""At a trace that is None, on the way of a request that one worker answers."""
+"""Looks at a trace that is None, on the way of a request that one worker answers."""
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httpx", "protobuf", "opentelemetry-proto")
 
 
 def look_ns() -> float:
-    """Of one look at a trace that is None, as the interpreter does it: the best of several tries."""
+    """Return the time of one look at a trace that is None, interpreted: the best of several tries."""
     exchange = Exchange(b"r-1", "/v1/chat/completions", 0.0)
     count = 200_000
     return min(timeit.repeat(lambda: exchange.enter("parse"), number=count, repeat=5)) / count * 1e9

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.app import create_app
-from gateway.configuration import Configuration
-from gateway.server import App, Message, Receive, Send, serve
+from gateway.app.application import create_app
+from gateway.app.config_source import ConfigSource
+from gateway.app.serving import serve
+from gateway.server.asgi import App, Message, Receive, Send
 from gateway.settings import Settings, environment
 
 PATH = "/turns"
@@ -28,19 +29,19 @@ LONG_MS = 2.0
 
 @dataclass(slots=True)
 class Turns:
-    """What one time of watching saw. In milliseconds."""
+    """Turns of the loop in one time of watching. In milliseconds."""
 
     turns: int = 0
     watched_s: float = 0.0
     longest_ms: float = 0.0
-    """By the clock, so with what the machine did otherwise and with waiting for Python's lock."""
+    """Longest turn by the clock, with the machine's other load and with waiting for Python's lock."""
     longest_cpu_ms: float = 0.0
-    """By the processor time of the loop's thread."""
+    """Longest turn by the processor time of the loop's thread."""
     long: int = 0
     """Turns of `LONG_MS` and more, by the clock."""
     long_cpu: int = 0
     collections: int = 0
-    """Of the cycle collector, and the longest of them."""
+    """Runs of the cycle collector, and the longest of them."""
     longest_collection_ms: float = 0.0
 
 
@@ -61,13 +62,13 @@ class Watch:
         self._collection_began = 0
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """To be called once, in the thread of *loop*."""
+        """Begin, once, in the thread of *loop*."""
         gc.callbacks.append(self.collected)
         self.take()
         self._beat(loop)
 
     def take(self) -> Turns:
-        """What was seen since the last time; the watching begins anew."""
+        """Return the turns since the last call, and watch on."""
         now, seen = self._clock(), self._seen
         seen.watched_s = (now - self._began) / 1e9
         self._seen, self._began = Turns(), now
@@ -123,7 +124,7 @@ def watched(app: App, watch: Watch) -> App:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.watched_gateway", description=__doc__.split("\n")[0])
     parser.add_argument("--config", type=Path, required=True)
-    configuration = Configuration(parser.parse_args().config, environment())
+    configuration = ConfigSource(parser.parse_args().config, environment())
     settings = configuration.load()
 
     def create(given: Settings) -> App:

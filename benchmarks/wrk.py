@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 TIMEOUT_S = 30
-"""After which an answer counts as an error; wrk's own 2 s would cut answers of a slow proxy."""
+"""Time after which an answer counts as an error; wrk's own 2 s would cut answers of a slow proxy."""
 
 SCRIPT = """
 local requests, last = {}, 0
@@ -36,7 +36,7 @@ end
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What wrk measured."""
+    """Result of wrk."""
 
     answers: int
     took_s: float
@@ -47,19 +47,19 @@ class Found:
 
     @classmethod
     def in_output(cls, printed: str) -> Self:
-        """Of what it printed with our script: the last object in it."""
-        told = json.loads(printed[printed.rindex("{") :])
+        """Read the last object in the output of our script."""
+        reported = json.loads(printed[printed.rindex("{") :])
         return cls(
-            answers=told["requests"],
-            took_s=told["duration_us"] / 1e6,
-            p50_ms=told["p50_us"] / 1e3,
-            p99_ms=told["p99_us"] / 1e3,
-            errors=told["errors"],
+            answers=reported["requests"],
+            took_s=reported["duration_us"] / 1e6,
+            p50_ms=reported["p50_us"] / 1e3,
+            p99_ms=reported["p99_us"] / 1e3,
+            errors=reported["errors"],
         )
 
 
 def command(url: str, *, script: Path, bodies: Path, connections: int, seconds: float) -> Sequence[str]:
-    """What puts the requests in the file *bodies*, one a line, on *url*. wrk wants whole seconds, so they are rounded.
+    """Return the command that sends the requests in the file *bodies*, one a line, to *url*, in whole seconds.
 
     *script* is a file with `SCRIPT` in it.
     """

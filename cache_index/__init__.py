@@ -1,4 +1,4 @@
-"""Which worker holds which prefix. Pure: no I/O, no clock, no logging; imports nothing of ours."""
+"""The index of the prefixes that each worker holds. Pure: no I/O, no clock, no logging; imports nothing of ours."""
 
 from cache_index.index import CacheIndex, WorkerId
 from cache_index.prefix import Hasher, Prefix

@@ -1,10 +1,10 @@
-"""Which worker holds which block in which tier: a path-compressed tree of prefixes, shared by all workers.
+"""The blocks that each worker holds in each tier: a path-compressed tree of prefixes, shared by all workers.
 
 1. A node is a run of consecutive blocks, as bytes of their keys. A worker holds any of them, in any tier: nothing is
    assumed of the order in which engines evict.
-2. A node stays as long as anybody holds a block of it or of a node below it.
-3. A block's place, the number of its node and its position in the sequence, stays true as long as the block is held.
-   Where a run is split the upper part keeps the number and leads to the lower part.
+2. A node stays as long as any worker holds a block of it or of a node below it.
+3. A block's place, the number of its node and its position in the sequence, stays valid as long as the block is held.
+   When a run is split, the upper part keeps the number and leads to the lower part.
 """
 
 import numpy as np
@@ -18,10 +18,10 @@ from cache_index.slots import bits
 NODE_BYTES = 450
 
 GPU, CPU, DISK, SHARED, LATELY = range(5)
-"""Tiers; the last is for blocks that a worker held until lately."""
+"""Tiers; the last is for blocks that a worker held until recently."""
 
-_MOST_BLOCKS = 512
-"""Of a run that grows as blocks are told one by one: all of it is copied each time."""
+_MAX_GROWING_BLOCKS = 512
+"""Longest run that grows when blocks are reported one by one: all of it is copied each time."""
 _POSITION_BITS = 32
 _POSITION = (1 << _POSITION_BITS) - 1
 
@@ -38,39 +38,39 @@ class Node:
         self.run = run
         self.blocks = len(run) // HASH_BYTES
         self.children: dict[bytes, Node] | None = None
-        """By the key of their first block."""
+        """Child nodes by the key of their first block."""
         self.spilled: Node | None = None
-        """The child that has the rest of what once was this run."""
+        """The child that was cut off this run."""
         self.gpu = Holdings()
         self.slower: dict[int, Holdings] | None = None
 
     @property
     def whole(self) -> int:
-        """The set of all its blocks."""
+        """Set of all its blocks."""
         return (1 << self.blocks) - 1
 
     def place(self, offset: int) -> int:
-        """Of the block at *offset* in the run."""
+        """Return the place of the block at *offset* in the run."""
         return (self.number << _POSITION_BITS) + self.start + offset
 
     def key(self, offset: int) -> int:
-        """Of the block at *offset* in the run."""
+        """Return the key of the block at *offset* in the run."""
         return int.from_bytes(self.run[offset * HASH_BYTES : (offset + 1) * HASH_BYTES], "little")
 
     def held(self, tier: int, slot: int) -> int:
-        """The set of the blocks that a worker holds in *tier*."""
+        """Return the set of blocks that a worker holds in *tier*."""
         if tier == GPU:
-            return self.gpu.of(slot, self.whole)
+            return self.gpu.held_by(slot, self.whole)
         holdings = self.slower.get(tier) if self.slower else None
-        return holdings.of(slot, self.whole) if holdings else 0
+        return holdings.held_by(slot, self.whole) if holdings else 0
 
     def workers(self, tier: int) -> int:
-        """Bits of those that hold any block of it in *tier*."""
+        """Return the bits of the workers that hold any block of it in *tier*."""
         holdings = self.gpu if tier == GPU else self.slower.get(tier) if self.slower else None
         return holdings.workers() if holdings else 0
 
     def hold(self, tier: int, slot: int, blocks: int) -> int:
-        """A worker also holds *blocks* in *tier*; answers which of them it held before."""
+        """Add *blocks* in *tier* to those that a worker holds. Returns those that it held before."""
         if tier == GPU:
             return self.gpu.hold(slot, blocks, self.whole)
         if self.slower is None:
@@ -81,7 +81,7 @@ class Node:
         return holdings.hold(slot, blocks, self.whole)
 
     def release(self, tier: int, slot: int, blocks: int) -> None:
-        """A worker does not hold *blocks* in *tier*."""
+        """Remove *blocks* in *tier* from those that a worker holds."""
         if tier == GPU:
             self.gpu.release(slot, blocks, self.whole)
         elif self.slower and tier in self.slower:
@@ -92,12 +92,12 @@ class Node:
 
     @property
     def is_needed(self) -> bool:
-        """Somebody holds a block of it, or a node is below it."""
+        """Whether a worker holds a block of it, or it has children."""
         return bool(self.children or self.gpu or self.slower)
 
 
 class BlockTree:
-    """Workers are the places of their bits, see `Slots`; sets of blocks are ints, see `Holdings`."""
+    """The tree. A worker is the number of its bit, see `WorkerSlots`; a set of blocks is an int, see `Holdings`."""
 
     def __init__(self) -> None:
         self.root = Node(0, None, 0, b"")
@@ -105,15 +105,15 @@ class BlockTree:
         self._made = 0
         self._blocks = 0
         self.pool_bytes = 0
-        """Of the pools that lead here, which keep this number."""
+        """Memory of the pools that lead to this tree; they update it."""
 
     @property
     def size_bytes(self) -> int:
-        """Memory in use, that of the pools included, estimated from the sizes of the objects."""
+        """Memory in use, including the pools, estimated from the sizes of the objects."""
         return len(self._nodes) * NODE_BYTES + self._blocks * HASH_BYTES + self.pool_bytes
 
     def find(self, place: int) -> tuple[Node, int] | None:
-        """The node that has the block at *place*, and the block's offset in its run. None: no node has it any more."""
+        """Return the node with the block at *place*, and the block's offset in its run. None: it was removed."""
         node = self._nodes.get(place >> _POSITION_BITS)
         position = place & _POSITION
         while node is not None and position >= node.start + node.blocks:
@@ -123,7 +123,7 @@ class BlockTree:
     def grow(self, node: Node, offset: int, keys: bytes, slot: int) -> list[tuple[Node, int, int]]:
         """Make room for *slot* to hold blocks *keys* that follow the first *offset* blocks of *node*.
 
-        Answers where they are: in which node, from which offset on, how many. O(nodes + keys).
+        Returns their locations: node, first offset, number of blocks. O(nodes + keys).
         """
         found: list[tuple[Node, int, int]] = []
         at, end = 0, len(keys)
@@ -144,7 +144,7 @@ class BlockTree:
         return found
 
     def path(self, hashes: bytes) -> list[tuple[Node, int]]:
-        """The nodes along *hashes* from the first block on, and how many leading blocks of each are there. O(nodes)."""
+        """Return the nodes along *hashes*, each with the number of its leading blocks that match. O(nodes)."""
         found: list[tuple[Node, int]] = []
         children, at, end = self.root.children, 0, len(hashes)
         while children and at < end:
@@ -160,7 +160,7 @@ class BlockTree:
         return found
 
     def prune(self, node: Node | None) -> None:
-        """Take *node* out if it is not needed, and then those above that were needed for it alone."""
+        """Remove *node* if it is not needed, and then the nodes above that were needed for it alone."""
         while node is not None and node.number in self._nodes and not node.is_needed:
             parent = node.parent
             assert parent is not None
@@ -173,7 +173,7 @@ class BlockTree:
             node = parent
 
     def nodes_at(self, places: Words) -> list[Node]:
-        """The nodes that have blocks at *places*, and some more below them. O(places), fast, and O(nodes)."""
+        """Return the nodes with blocks at *places*, and some nodes below them. O(places), vectorized, and O(nodes)."""
         found: dict[int, Node] = {}
         for number in _distinct(places >> U64(_POSITION_BITS)).tolist():
             node = self._nodes.get(number)
@@ -183,11 +183,11 @@ class BlockTree:
         return list(found.values())
 
     def _append(self, node: Node, keys: bytes, slot: int) -> tuple[Node, int, int]:
-        """Put *keys*, which nobody holds, behind *node*."""
+        """Append *keys*, which are not in the tree, to *node*."""
         blocks = len(keys) // HASH_BYTES
         self._blocks += blocks
         before = node.blocks
-        if not node.children and node.gpu.full == 1 << slot and before + blocks <= _MOST_BLOCKS:
+        if not node.children and node.gpu.full == 1 << slot and before + blocks <= _MAX_GROWING_BLOCKS:
             self._lengthen(node, keys)
             return node, before, blocks
         self._made += 1
@@ -225,10 +225,10 @@ class BlockTree:
         self.prune(lower)
 
     def check(self, held: dict[tuple[int, int, int], int]) -> None:
-        """Hold exactly *held*: sets of blocks by number of the node, tier and worker. O(everything).
+        """Check that the tree holds exactly *held*: sets of blocks by node number, tier and worker. O(everything).
 
         Raises:
-            AssertionError: that, or another invariant, does not hold.
+            AssertionError: an invariant does not hold.
         """
         found: dict[tuple[int, int, int], int] = {}
         nodes, blocks = [self.root], 0
@@ -239,9 +239,9 @@ class BlockTree:
             assert node.blocks * HASH_BYTES == len(node.run)
             for tier, holdings in {GPU: node.gpu, **(node.slower or {})}.items():
                 holdings.check(node.whole)
-                assert holdings or tier == GPU, "what nobody holds takes no room"
+                assert holdings or tier == GPU, "empty holdings are removed"
                 workers = holdings.workers()
-                found |= {(node.number, tier, slot): holdings.of(slot, node.whole) for slot in bits(workers)}
+                found |= {(node.number, tier, slot): holdings.held_by(slot, node.whole) for slot in bits(workers)}
             for key, child in (node.children or {}).items():
                 assert (key, child.start) == (child.run[:HASH_BYTES], node.start + node.blocks)
                 assert child.parent is node
@@ -255,7 +255,7 @@ class BlockTree:
 
 
 def _distinct(numbers: Words) -> Words:
-    """Each of *numbers* once, in order; sorts them in place. np.unique imports numpy.ma at its first call: 9 ms."""
+    """Sort *numbers* in place and return each once. The first call of np.unique would import numpy.ma: 9 ms."""
     numbers.sort()
     is_first = np.ones(len(numbers), np.bool_)
     np.not_equal(numbers[1:], numbers[:-1], is_first[1:])

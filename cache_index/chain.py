@@ -1,4 +1,4 @@
-"""What chains of block hashes are made of: each block's own hash, an odd factor of its position, and a running sum."""
+"""Parts of a chain of block hashes: each block's own hash, an odd factor for its position, and a running sum."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _HALF = np.array([32], dtype=U64)  # an array: numpy takes longer to convert a s
 
 
 def keyed_generator(*key: int) -> np.random.Generator:
-    """Random numbers that are the same for the same *key* and tell nothing of those for another."""
+    """Return random numbers that depend only on *key* and reveal nothing about the numbers of another key."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
 
 
@@ -29,9 +29,9 @@ class BlockHash:
         self.factors = self._factors.tobytes()
 
     def each(self, data: bytes, blocks: int) -> Words:
-        """The hash of each of the first *blocks* blocks of *data*, by itself.
+        """Return the hash of each of the first *blocks* blocks of *data*, independent of the others.
 
-        Few calls of numpy, because each costs as much as hashing a kilobyte.
+        It makes few calls of numpy, because each costs as much as hashing a kilobyte.
         """
         mixed = np.ndarray((blocks, self._words), self._word, data) + self._addends
         # Without the shift a sum of products forgets high bits: two flipped top bits would cancel for any factors.
@@ -42,7 +42,7 @@ class BlockHash:
 
 
 class Positions:
-    """One odd random factor per position, so that the same blocks in another order hash otherwise."""
+    """One odd random factor per position, so that the same blocks in another order hash differently."""
 
     def __init__(self, keyed: np.random.Generator) -> None:
         self._keyed = keyed
@@ -50,9 +50,9 @@ class Positions:
         self._packed = b""
 
     def link(self, each: Words, start: int, after: Words) -> Words:
-        """The chain of blocks with the hashes *each*, the first at position *start*; *after* is what it goes on from.
+        """Return the chain of blocks with the hashes *each*, the first at position *start* and after the hash *after*.
 
-        Works in place. Where a chain was cut makes no difference to its hashes.
+        Works in place. A chain that is computed in parts has the same hashes.
         """
         end = start + len(each)
         if end > len(self._factors):
@@ -68,7 +68,7 @@ class Positions:
         return factor
 
     def packed(self, start: int, blocks: int) -> bytes:
-        """The factors of *blocks* positions from *start* on, 8 bytes each."""
+        """Return the factors of *blocks* positions from *start* on, 8 bytes each."""
         end = start + blocks
         if end > len(self._factors):
             self._extend(end)

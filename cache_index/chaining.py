@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i64_le
 
-if TYPE_CHECKING:  # mypyc makes machine words of these; nothing asks for them at run time
+if TYPE_CHECKING:  # mypyc makes machine words of these; not needed at run time
     from mypy_extensions import i64
 
 _LOW_32: Final = 0xFFFF_FFFF
@@ -18,7 +18,7 @@ _LOW_63: Final = 0x7FFF_FFFF_FFFF_FFFF
 def chained(
     data: bytes, blocks: int, *, is_of_pairs: bool, addends: bytes, factors: bytes, positions: bytes, after: int
 ) -> bytes:
-    """Hashes of the first *blocks* blocks of *data*, 8 bytes each, that go on from *after*. O(data).
+    """Return the hashes of the first *blocks* blocks of *data*, 8 bytes each, as a continuation of *after*. O(data).
 
     A block has as many words as there are *addends* and *factors*: of two tokens each if it *is_of_pairs*, else of
     one. *positions* has the factor of each block, or more. *after* is below 2**63 and may be negative.

@@ -1,4 +1,4 @@
-"""Hashes in order, with the place of each: what `Places` sorts blocks into."""
+"""Sorted hashes, each with its place, into which `Places` sorts blocks."""
 
 from array import array
 from bisect import bisect_left
@@ -9,11 +9,11 @@ from cache_index.chain import U64, Words
 
 ROW_BYTES = 16
 NOWHERE = 0
-"""Instead of the place of a block that was taken out."""
+"""Stands for the place of a block that was removed."""
 
-MOST_ROWS = 1 << 15
-"""Of a column. Merging others into as many takes 1 ms."""
-_FEWEST_GONE = 1024
+MAX_ROWS = 1 << 15
+"""Most rows of a column. Merging others into as many takes 1 ms."""
+_MIN_GONE = 1024
 
 Rows = tuple[Words, Words]
 """Hashes in order, and places."""
@@ -22,7 +22,7 @@ _NONE = np.empty(0, U64)
 
 
 class Column:
-    """Rows, in which places may be taken out but none can come in. *hashes* are in order, and none is there twice."""
+    """Rows from which places can be removed, but to which none can be added. *hashes* are sorted and distinct."""
 
     __slots__ = ("gone", "hashes", "places")
 
@@ -30,25 +30,25 @@ class Column:
         self.hashes = _array(hashes)
         self.places = _array(places)
         self.gone = 0
-        """Places that were taken out."""
+        """Number of removed places."""
 
     @classmethod
-    def of(cls, rows: Rows) -> list["Column"]:
-        """*rows* as one column, or as several with no more than `MOST_ROWS` each."""
+    def split(cls, rows: Rows) -> list["Column"]:
+        """Return *rows* as columns of at most `MAX_ROWS` each."""
         hashes, places = rows
-        columns = -(-len(hashes) // MOST_ROWS) or 1
+        columns = -(-len(hashes) // MAX_ROWS) or 1
         size = -(-len(hashes) // columns) or 1
         return [cls(hashes[at : at + size], places[at : at + size]) for at in range(0, size * columns, size)]
 
     def find(self, engine_hash: int, begin: int) -> int | None:
-        """The row of a hash, none before *begin*. O(log rows)."""
+        """Return the row of a hash, from *begin* on. O(log rows)."""
         at = bisect_left(self.hashes, engine_hash, begin)
         if at < len(self.hashes) and self.hashes[at] == engine_hash and self.places[at] != NOWHERE:
             return at
         return None
 
-    def take(self, row: int) -> int:
-        """The place in *row*, which is nowhere from here on."""
+    def take_out(self, row: int) -> int:
+        """Remove the place in *row* and return it."""
         place = self.places[row]
         self.places[row] = NOWHERE
         self.gone += 1
@@ -56,11 +56,11 @@ class Column:
 
     @property
     def is_sparse(self) -> bool:
-        """So much is taken out that it is worth the while to move the rest together."""
-        return self.gone > max(_FEWEST_GONE, len(self.hashes) // 2) or self.gone == len(self.hashes)
+        """Whether enough positions were removed to make compaction worthwhile."""
+        return self.gone > max(_MIN_GONE, len(self.hashes) // 2) or self.gone == len(self.hashes)
 
     def kept(self, begin: int = 0, end: int | None = None) -> Rows:
-        """The rows from *begin* to *end* that have a place. O(rows)."""
+        """Return the rows from *begin* to *end* that have a place. O(rows)."""
         hashes, places = np.frombuffer(self.hashes, U64)[begin:end], np.frombuffer(self.places, U64)[begin:end]
         if not self.gone:
             return hashes, places
@@ -68,7 +68,7 @@ class Column:
         return hashes[kept], places[kept]
 
     def merged(self, hashes: Words, places: Words) -> tuple[Rows, list[int]]:
-        """Its rows and those of *hashes*, which are in order; its own places of hashes that are in both. O(rows)."""
+        """Return its rows merged with sorted *hashes*, and its own places of hashes that are in both. O(rows)."""
         old_hashes, old_places = self.kept()
         at = old_hashes.searchsorted(hashes)
         inside = at < len(old_hashes)
@@ -87,7 +87,7 @@ class Column:
 
 
 def _array(values: Words) -> "array[int]":
-    """Looked up in half of the time that numpy's take."""
+    """Convert to an array, which is looked up in half of the time of numpy's."""
     column = array("Q")
     column.frombytes(values.view(np.uint8).data)
     return column

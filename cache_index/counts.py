@@ -1,31 +1,31 @@
-"""What was odd in what engines told of their caches."""
+"""Counts of anomalies in the engines' reports of their caches."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class Counts:
-    """What was odd in what engines told, in blocks, since the start."""
+    """Blocks by kind of anomaly, since the start."""
 
     repeated: int = 0
-    """Stored once more while they were held: copies."""
+    """Stored again while they were held: copies."""
     announced_again: int = 0
-    """Those of a sequence told again from its first block, which are no copies."""
+    """Reported again from the first block of a sequence on, which does not count as copies."""
     contradicted: int = 0
     """Stored with the hash of a held block and another content, which then counts."""
     refused: int = 0
-    """Events, not blocks, that make no sense: tokens that do not fill the blocks, one hash for two of them."""
+    """Events, not blocks, that are invalid: tokens that do not fill the blocks, or one hash for two of them."""
     unknown_removals: int = 0
     """Removed without being held."""
     parked: int = 0
-    """Stored after a block that is not known, or told by hash alone with a hash that is not known."""
+    """Stored after an unknown block, or by an unknown hash without tokens."""
     attached: int = 0
-    """Parked ones whose parent came."""
+    """Parked blocks whose parent came."""
     unparked: int = 0
-    """Parked ones that were removed."""
+    """Parked blocks that were removed."""
     given_up: int = 0
-    """Parked ones that others took the place of."""
+    """Parked blocks that made room for others."""
     crowded_out: int = 0
-    """Not taken in because the index was full."""
+    """Ignored because the index was full."""
     forgotten: int = 0
-    """Of the slower tiers, given up to make room for others."""
+    """Dropped from the slower tiers to make room for others."""

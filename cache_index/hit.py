@@ -1,4 +1,4 @@
-"""How much of a prompt a worker has."""
+"""The part of a prompt that a worker holds."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from cache_index.value import Value
 
 
 class Hit(Value):
-    """Leading blocks of a prompt that a worker can use, and from where."""
+    """Leading blocks of a prompt that a worker can use, by tier."""
 
     __match_args__ = ("blocks", "cpu", "disk", "shared")
     __slots__ = __match_args__
@@ -19,9 +19,9 @@ class Hit(Value):
         shared: int = 0,
     ) -> None:
         self.blocks: Final = blocks
-        """All of them, in whichever tier."""
+        """Blocks in all tiers together."""
         self.cpu: Final = cpu
-        """Those of them that have to be loaded from the worker's CPU memory, because they are not on its GPU."""
+        """Blocks to load from the worker's CPU memory, because they are not on its GPU."""
         self.disk: Final = disk
         self.shared: Final = shared
-        """Those that no tier of the worker's own has."""
+        """Blocks to load from a shared store, because no tier of the worker has them."""

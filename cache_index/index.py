@@ -1,4 +1,4 @@
-"""The seam behind which an index of cached prefixes lives."""
+"""The seam for indexes of cached prefixes."""
 
 from collections.abc import Mapping
 from typing import NewType, Protocol
@@ -9,32 +9,32 @@ WorkerId = NewType("WorkerId", str)
 
 
 class CacheIndex(Protocol):
-    """What each worker's KV cache is believed to hold.
+    """Predicted contents of each worker's KV cache.
 
-    A worker unknown to the index holds nothing; recording it makes it known.
+    An unknown worker holds nothing; `record` makes it known.
     """
 
     def match(self, prefix: Prefix) -> Mapping[WorkerId, int]:
-        """Leading blocks of *prefix* that each worker holds; workers without any are absent.
+        """Return the leading blocks of *prefix* that each worker holds; workers without any are absent.
 
-        A hole ends the match: a block is of use only if all before it are there.
+        A hole ends the match: a block is useful only if all before it are there.
         """
         ...
 
     def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int | None = None) -> int:
-        """*worker* holds all of *prefix*, used most recently; answers how many blocks it did not hold before.
+        """Record a use of all of *prefix* by *worker*. Returns the number of blocks that it did not hold before.
 
-        *output_blocks*: the answer to it has ended, with so many blocks of generated text, whose content is unknown:
-        they only take room. None: it is asked for.
+        *output_blocks*: the use is the end of a request, whose answer fills that many blocks. Their content is unknown,
+        so they only take up room. None: the use is the beginning of a request.
         """
         ...
 
     def trim(self, worker: WorkerId, prefix: Prefix, keep: int) -> None:
-        """Take back what a failed request was to bring: what nothing extends of *prefix* from block *keep* on."""
+        """Remove the record of a failed request: blocks of *prefix* from *keep* on that no other prefix extends."""
         ...
 
     def resize(self, worker: WorkerId, capacity: int) -> None:
-        """The worker's cache has room for *capacity* blocks; what exceeds it is evicted, least recently used first."""
+        """Set the capacity of the worker's cache in blocks, and evict the least recently used blocks beyond it."""
         ...
 
     def drop(self, worker: WorkerId) -> None:
@@ -42,17 +42,17 @@ class CacheIndex(Protocol):
         ...
 
     def held(self, worker: WorkerId) -> int:
-        """Blocks that the worker is believed to hold, output blocks included."""
+        """Return the number of blocks that the worker holds, including output blocks."""
         ...
 
     def room(self, worker: WorkerId) -> int:
-        """Blocks more that the worker can hold before it evicts any."""
+        """Return the number of blocks that the worker can add before it evicts any."""
         ...
 
     def oldest_chance(self, worker: WorkerId) -> float:
-        """How likely that is asked for again which the worker would evict first, 0 to 1; 0 if it holds nothing. O(1).
+        """Return the chance, 0 to 1, that the worker's next evicted block would be used again; 0 without blocks. O(1).
 
-        Learnt from what all workers were asked for again, and after how long.
+        It is learned from the times between uses of blocks on all workers.
         """
         ...
 

@@ -1,8 +1,8 @@
-"""Blocks whose parent an engine has not told of: events were lost, or come later.
+"""Blocks whose parent an engine has not reported: events were lost, or come later.
 
-1. A run of blocks waits for the block before it; a block told by its hash alone waits for one with its tokens.
-2. What the engine removes meanwhile does not come back.
-3. The oldest runs go when there are too many.
+1. A run of blocks waits for the block before it. A block reported by hash alone waits for one with its tokens.
+2. Blocks that the engine removes meanwhile are not stored later.
+3. The oldest runs are dropped when there are too many.
 """
 
 import msgspec
@@ -16,55 +16,55 @@ RUN_BYTES = 550
 BLOCK_BYTES = 190
 
 
-class Run(msgspec.Struct, gc=False, eq=False):
+class OrphanRun(msgspec.Struct, gc=False, eq=False):
     """Consecutive blocks that one worker stored in *tier*."""
 
     worker: int
-    """Place of its bit."""
+    """Number of its bit."""
     awaited: int
-    """The engine's hash of the block before the first; of the only block itself, where `ids` is empty."""
+    """The engine's hash of the block before the first or, if `ids` is empty, of the only block itself."""
     hashes: list[int]
     tier: Tier
     ids: TokenIds = b""
     block_size: int = 0
     extras: Extras | None = None
     gone: set[int] = set()  # msgspec makes each its own; a field with a factory is not understood when compiled
-    """Those of `hashes` that were removed; what comes after them needs their tokens still."""
+    """Removed blocks of `hashes`; the blocks after them still need their tokens."""
     number: int = 0
-    """By age."""
+    """Order of arrival."""
 
     @property
     def size_bytes(self) -> int:
         return RUN_BYTES + BLOCK_BYTES * len(self.hashes) + len(self.ids)
 
 
-class _Waiting:
-    """The runs of one worker: by the hash that they wait for, and by the hash of each block that is not gone."""
+class _WorkerOrphans:
+    """The runs of one worker, by the hash that they wait for, and by the hash of each block that was not removed."""
 
     __slots__ = ("by_awaited", "by_block")
 
     def __init__(self) -> None:
-        self.by_awaited: dict[int, list[Run]] = {}
-        self.by_block: dict[int, list[Run]] = {}
+        self.by_awaited: dict[int, list[OrphanRun]] = {}
+        self.by_block: dict[int, list[OrphanRun]] = {}
 
 
 class Orphans:
-    """The runs of all workers that wait, no larger than *max_bytes*."""
+    """Waiting runs of all workers, within *max_bytes*."""
 
     def __init__(self, *, max_bytes: int, counts: Counts) -> None:
         self.max_bytes = max_bytes
         self.size_bytes = 0
         self._counts = counts
-        self._workers: dict[int, _Waiting] = {}
-        self._runs: dict[int, Run] = {}
+        self._workers: dict[int, _WorkerOrphans] = {}
+        self._runs: dict[int, OrphanRun] = {}
         self._parked = 0
 
     def __len__(self) -> int:
-        """Blocks that wait."""
+        """Return the number of waiting blocks."""
         return sum(len(run.hashes) - len(run.gone) for run in self._runs.values())
 
-    def park(self, run: Run) -> None:
-        """Let *run* wait; give up the oldest if there are too many. O(blocks)."""
+    def park(self, run: OrphanRun) -> None:
+        """Add *run*, and drop the oldest runs if there are too many. O(blocks)."""
         if len(set(run.hashes)) < len(run.hashes):
             self._counts.refused += 1
             return
@@ -74,7 +74,7 @@ class Orphans:
             return
         self._parked += 1
         run.number = self._parked
-        waiting = self._workers.setdefault(run.worker, _Waiting())
+        waiting = self._workers.setdefault(run.worker, _WorkerOrphans())
         self._runs[run.number] = run
         self.size_bytes += run.size_bytes
         waiting.by_awaited.setdefault(run.awaited, []).append(run)
@@ -85,8 +85,8 @@ class Orphans:
             self._counts.given_up += len(oldest.hashes) - len(oldest.gone)
             self._forget(oldest)
 
-    def claim(self, worker: int, hashes: list[int]) -> list[Run]:
-        """Runs of *worker* that wait for one of *hashes*; they wait no more."""
+    def claim(self, worker: int, hashes: list[int]) -> list[OrphanRun]:
+        """Remove and return the runs of *worker* that wait for any of *hashes*."""
         waiting = self._workers.get(worker)
         if waiting is None or waiting.by_awaited.keys().isdisjoint(hashes):
             return []
@@ -96,7 +96,7 @@ class Orphans:
         return claimed
 
     def remove(self, worker: int, engine_hash: int, tier: Tier) -> bool:
-        """One copy of a block is gone; False if none waits in *tier*."""
+        """Remove one copy of a block. Returns whether one was waiting in *tier*."""
         waiting = self._workers.get(worker)
         if waiting is None:
             return False
@@ -104,31 +104,31 @@ class Orphans:
         if run is None:
             return False
         run.gone.add(engine_hash)
-        _take(waiting.by_block, engine_hash, run)
+        _discard(waiting.by_block, engine_hash, run)
         if len(run.gone) == len(run.hashes) and (not run.ids or waiting.by_awaited.keys().isdisjoint(run.hashes)):
             self._forget(run)
         return True
 
     def drop(self, worker: int) -> None:
-        """Forget the worker's. O(its blocks)."""
+        """Forget the worker's runs. O(its blocks)."""
         waiting = self._workers.get(worker)
         if waiting is not None:
             for run in [run for runs in waiting.by_awaited.values() for run in runs]:
                 self._forget(run)
 
-    def _forget(self, run: Run) -> None:
+    def _forget(self, run: OrphanRun) -> None:
         waiting = self._workers[run.worker]
         del self._runs[run.number]
         self.size_bytes -= run.size_bytes
-        _take(waiting.by_awaited, run.awaited, run)
+        _discard(waiting.by_awaited, run.awaited, run)
         for engine_hash in run.hashes:
             if engine_hash not in run.gone:
-                _take(waiting.by_block, engine_hash, run)
+                _discard(waiting.by_block, engine_hash, run)
         if not waiting.by_awaited:
             del self._workers[run.worker]
 
     def check(self) -> None:
-        """Derive every invariant anew; raises AssertionError. O(everything)."""
+        """Derive every invariant from scratch. Raises ``AssertionError``. O(everything)."""
         runs = list(self._runs.values())
         assert [run.number for run in runs] == sorted(self._runs), "the oldest come first"
         assert sum(run.size_bytes for run in runs) == self.size_bytes <= self.max_bytes
@@ -138,14 +138,14 @@ class Orphans:
         assert sorted(blocks) == sorted(_listed({place: one.by_block for place, one in self._workers.items()}))
 
 
-def _take(runs_by_hash: dict[int, list[Run]], engine_hash: int, run: Run) -> None:
+def _discard(runs_by_hash: dict[int, list[OrphanRun]], engine_hash: int, run: OrphanRun) -> None:
     runs = runs_by_hash[engine_hash]
     runs.remove(run)
     if not runs:
         del runs_by_hash[engine_hash]
 
 
-def _listed(workers: dict[int, dict[int, list[Run]]]) -> list[tuple[int, int, int]]:
+def _listed(workers: dict[int, dict[int, list[OrphanRun]]]) -> list[tuple[int, int, int]]:
     return [
         (worker, engine_hash, run.number)
         for worker, runs_by_hash in workers.items()

@@ -1,4 +1,4 @@
-"""Where the blocks of one worker stand, by the hashes of its engine: 16 bytes a block."""
+"""The places of one worker's blocks, by the hashes of its engine: 16 bytes a block."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -10,25 +10,25 @@ from cache_index.chain import U64, Words
 from cache_index.column import ROW_BYTES, Column, Rows
 
 NEW_BYTES = 120
-"""Of one in the dict: two ints (48 and 32) and an entry. Measured on CPython 3.11."""
+"""Memory of a block in the dict: two ints (48 and 32) and an entry. Measured on CPython 3.11."""
 
 _LONG = 16
-"""Blocks of a run that is worth an array of its own."""
-_FEWEST_WAITING = 1024
-_MOST_WAITING = 1 << 15
-"""Sorted in one go, which takes 2 ms. Four times as many take 8, and half of the time in sum for 2 million blocks."""
+"""Blocks in a run that gets a separate array."""
+_MIN_WAITING = 1024
+_MAX_WAITING = 1 << 15
+"""Most blocks that are sorted at once, in 2 ms. Four times as many take 8 ms, and half of the total time."""
 _WAITING_SHARE = 1 / 3
-"""Of the sorted ones, that may wait: fewer take less memory, more take less time, because sorting in moves all."""
+"""Share of the sorted blocks that may wait. Fewer take less memory, more take less time: merging moves all blocks."""
 _LAST = U64(2**64 - 1)
 
 
 class Places:
-    """Engine's hash -> place, both below 2**64; no place is 0.
+    """A mapping of the engine's hashes to places, both below 2**64; no place is 0.
 
-    1. New blocks wait until enough of them have come: short runs in a dict, long ones as they came, and those go into
-       the dict when a hash is looked up that might be theirs.
-    2. Then they are sorted, and merged into the columns that hold all others: one column with each `put`, so that none
-       takes long. A column has all hashes from its bound up to that of the next.
+    1. New blocks wait until there are enough of them: short runs in a dict, long ones as they came. Long runs go into
+       the dict when a hash is looked up that may be theirs.
+    2. Then they are sorted and merged into the columns that hold all others: one column with each `put`, so that no
+       call takes long. A column has all hashes from its bound up to that of the next.
     """
 
     __slots__ = (
@@ -52,25 +52,25 @@ class Places:
     def _forget_all(self) -> None:
         self._columns = [Column()]
         self._bounds: list[int] = []
-        """Of each column but the first, the lowest hash that belongs there."""
+        """Lowest hash of each column but the first."""
         self._sorted: Column | None = None
-        """What waited, while it is being merged."""
+        """Blocks that are being merged."""
         self._merged = 0
-        """Rows of it that are in the columns by now."""
+        """Number of them that are already in the columns."""
         self._rows = 0
-        """Of the columns, and of what is being merged."""
+        """Rows of the columns, and of the blocks being merged."""
         self._gone = 0
-        """How many of those are taken out."""
+        """Number of those rows that were removed."""
         self._new: dict[int, int] = {}
         self._leave_runs()
 
     def _leave_runs(self) -> None:
         self._run_hashes = array("Q")
-        """Of all long runs that wait, one after the other."""
+        """Hashes of all waiting long runs."""
         self._runs: list[tuple[int, int]] = []
-        """How many blocks each has, and the place of the first of them."""
+        """Number of blocks of each long run, and the place of the first."""
         self._ends: dict[int, int] = {}
-        """Of the last block of each run: what comes next names it as its parent."""
+        """Places of the last block of each run: the next report names it as its parent."""
 
     def __len__(self) -> int:
         return self._rows - self._gone + len(self._new) + len(self._run_hashes)
@@ -80,7 +80,7 @@ class Places:
         return (self._rows + len(self._run_hashes)) * ROW_BYTES + len(self._new) * NEW_BYTES
 
     def get(self, engine_hash: int) -> int | None:
-        """O(log blocks), amortised."""
+        """Remove a block and return its place. O(log blocks), amortized."""
         place = self._new.get(engine_hash) or self._ends.get(engine_hash)
         if place is not None:
             return place
@@ -102,20 +102,18 @@ class Places:
             self._ends[hashes[-1]] = first + len(hashes) - 1
         if self._sorted is not None:
             self._merge_some(self._sorted)
-        elif len(self._new) + len(self._run_hashes) > max(
-            _FEWEST_WAITING, min(_MOST_WAITING, self._rows * _WAITING_SHARE)
-        ):
+        elif len(self._new) + len(self._run_hashes) > max(_MIN_WAITING, min(_MAX_WAITING, self._rows * _WAITING_SHARE)):
             self._sort()
 
     def lost(self) -> list[int]:
-        """Places whose hash came to stand for another, since the last call; of some it takes a while to find out."""
+        """Return the places whose hash was reassigned, since the last call. Some are found only after a while."""
         lost = self._lost
         if lost:
             self._lost = []
         return lost
 
     def pop(self, engine_hash: int) -> int | None:
-        """O(log blocks), amortised."""
+        """Remove a block and return its place. O(log blocks), amortized."""
         if engine_hash in self._ends:
             self._open_runs()
         place = self._new.pop(engine_hash, None)
@@ -124,7 +122,7 @@ class Places:
         found = self._find(engine_hash)
         if found is not None:
             column, at = found
-            place = column.take(at)
+            place = column.take_out(at)
             self._gone += 1
             if column is self._sorted or column.is_sparse:
                 self._tidy(column)
@@ -134,7 +132,7 @@ class Places:
         return place
 
     def oldest(self, count: int) -> list[int]:
-        """Hashes of the *count* lowest places, those that wait after all others. O(blocks)."""
+        """Return the hashes of the *count* lowest places, waiting blocks after all others. O(blocks)."""
         self._open_runs()
         hashes, places = self._in_order()
         lowest = places.argsort()[:count]
@@ -142,18 +140,18 @@ class Places:
         return [*hashes[lowest].tolist(), *waiting[: count - len(lowest)]]
 
     def all(self) -> Words:
-        """Every place. O(blocks)."""
+        """Return all places. O(blocks)."""
         return np.concatenate([self._in_order()[1], self._unsorted()[1]])
 
     def _in_order(self) -> Rows:
-        """What does not wait: the columns, and what is not merged into them yet."""
+        """Rows already moved to columns, including blocks being merged."""
         rows = [column.kept() for column in self._columns]
         if self._sorted is not None:
             rows.append(self._sorted.kept(self._merged))
         return np.concatenate([hashes for hashes, _ in rows]), np.concatenate([places for _, places in rows])
 
     def _find(self, engine_hash: int) -> tuple[Column, int] | None:
-        """Column and row; what is being merged counts more than what is there, because it was told later."""
+        """Find column and row. Blocks being merged go first, because they were reported later."""
         if self._sorted is not None:
             at = self._sorted.find(engine_hash, self._merged)
             if at is not None:
@@ -163,7 +161,7 @@ class Places:
         return None if at is None else (column, at)
 
     def _add(self, hashes: Iterable[int], first: int) -> None:
-        """Into the dict."""
+        """Add hashes with consecutive places to the dict."""
         new = self._new
         for place, engine_hash in enumerate(hashes, first):
             if engine_hash in new:
@@ -171,7 +169,7 @@ class Places:
             new[engine_hash] = place
 
     def _open_runs(self) -> None:
-        """Runs into the dict: each block at most once."""
+        """Move all long runs into the dict."""
         begin = 0
         for blocks, first in self._runs:
             self._add(self._run_hashes[begin : begin + blocks], first)
@@ -179,7 +177,7 @@ class Places:
         self._leave_runs()
 
     def _sort(self) -> None:
-        """Leave nothing waiting, and begin to merge it."""
+        """Sort all waiting blocks, and begin to merge them."""
         hashes, places = self._unsorted()
         order = hashes.argsort()
         hashes, places = hashes[order], places[order]
@@ -196,7 +194,7 @@ class Places:
         self._merge_some(self._sorted)
 
     def _merge_some(self, waiting: Column) -> None:
-        """Merge the next rows of *waiting*, those of one column."""
+        """Merge the next rows of *waiting* into one column."""
         begin = self._merged
         at = bisect_right(self._bounds, waiting.hashes[begin])
         end = bisect_left(waiting.hashes, self._bounds[at], begin) if at < len(self._bounds) else len(waiting.hashes)
@@ -213,23 +211,23 @@ class Places:
         self._replace(column, merged)
 
     def _replace(self, column: Column, rows: Rows) -> None:
-        """Put *rows* there instead of *column*, as two columns if they are too many for one."""
+        """Replace *column* by *rows*, as two columns if there are too many for one."""
         at = self._columns.index(column)
-        columns = Column.of(rows)
+        columns = Column.split(rows)
         self._rows += len(rows[0]) - len(column.hashes)
         self._gone -= column.gone
         self._columns[at : at + 1] = columns
         self._bounds[at:at] = [column.hashes[0] for column in columns[1:]]
 
     def _tidy(self, column: Column) -> None:
-        """Move what is left together; what is being merged is left alone."""
+        """Compact *column*, unless it is being merged."""
         if not len(self):
             self._forget_all()
         elif column is not self._sorted:
             self._replace(column, column.kept())
 
     def _unsorted(self) -> Rows:
-        """All that wait."""
+        """Rows waiting to be written."""
         count = len(self._new)
         hashes = [np.frombuffer(self._run_hashes, U64), np.fromiter(self._new, U64, count)]
         places = [_consecutive(self._runs), np.fromiter(self._new.values(), U64, count)]
@@ -237,7 +235,7 @@ class Places:
 
 
 def _consecutive(runs: list[tuple[int, int]]) -> Words:
-    """The places of runs, of each of which there is the number of its blocks and the first place."""
+    """The places of runs, given the number of blocks and the first place of each."""
     lengths, firsts = np.array(runs, U64).reshape(-1, 2).T
     ends = lengths.cumsum()
     return np.repeat(firsts - ends + lengths, lengths.astype(np.intp)) + np.arange(lengths.sum(), dtype=U64)

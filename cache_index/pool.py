@@ -6,13 +6,13 @@ from cache_index.places import Places
 
 
 class Pool:
-    """What an engine said it stored in a tier and has not said it removed.
+    """Blocks that an engine stored in a tier and did not remove, by its reports.
 
-    1. A block that was stored twice has to be removed twice: vLLM keeps equal blocks of concurrent requests apart and
-       tells of each (vllm/v1/core/block_pool.py, `BlockHashToBlockMap`).
-    2. Two hashes of an engine may stand for one block of ours, where its hash covers what it does not tell (the path of
-       an adapter, tokens looked ahead). The worker holds the block as long as it holds either.
-    3. One hash cannot stand for two blocks. If an engine says so, the later one counts, some time after at the latest.
+    1. A block that was stored twice must be removed twice: vLLM keeps equal blocks of concurrent requests apart and
+       reports each (vllm/v1/core/block_pool.py, `BlockHashToBlockMap`).
+    2. Two hashes of an engine may stand for one of our blocks, if its hash covers content that it does not report (the
+       path of an adapter, tokens looked ahead). The worker holds the block as long as it holds either.
+    3. One hash cannot stand for two blocks. If an engine reports that, the later block counts, sometimes after a delay.
     """
 
     __slots__ = ("_aliases", "_bytes", "_copies", "_counts", "_places", "_slot", "_tier", "_tree")
@@ -24,21 +24,21 @@ class Pool:
         self._counts = counts
         self._places = Places()
         self._bytes = 0
-        """Of `_places`, when they last changed: what the tree was told."""
+        """Size of `_places` at their last change, as counted in the tree."""
         self._copies: dict[int, int] = {}
-        """Beyond the first, by the engine's hash."""
+        """Number of copies beyond the first, by the engine's hash."""
         self._aliases: dict[int, int] = {}
-        """Hashes of the engine beyond the first, by the block's key."""
+        """Number of the engine's hashes beyond the first, by the block's key."""
 
     def __len__(self) -> int:
         return len(self._places)
 
     def place(self, engine_hash: int) -> int | None:
-        """Where a block stands in the tree; None if it is not here."""
+        """Return the place of a block in the tree. None: the pool does not have it."""
         return self._places.get(engine_hash)
 
     def put(self, hashes: list[int], found: list[tuple[Node, int, int]], *, copies: bool) -> None:
-        """Store *hashes*, for which the tree has *found* room. *copies*: those that are here have one copy more."""
+        """Store *hashes*, for which the tree *found* room. *copies*: blocks that are held get another copy."""
         places = self._places
         at = 0
         for node, offset, count in found:
@@ -55,7 +55,7 @@ class Pool:
         self._account()
 
     def _put_again(self, hashes: list[int], node: Node, offset: int, again: int, *, copies: bool) -> None:
-        """Store *hashes* of which those in the set *again* were held before."""
+        """Store *hashes*. Those in the set *again* were held before."""
         for at, engine_hash in enumerate(hashes, offset):
             was_held = again >> at & 1
             place = self._places.get(engine_hash) if was_held else None
@@ -71,8 +71,8 @@ class Pool:
                 self._aliases[key] = self._aliases.get(key, 0) + 1
             self._places.put([engine_hash], node.place(at))
 
-    def take(self, engine_hash: int) -> bool:
-        """Remove one copy of a block; False if it is not here."""
+    def remove(self, engine_hash: int) -> bool:
+        """Remove one copy of a block. Returns whether there was one."""
         copies = self._copies
         if copies and engine_hash in copies:
             copies[engine_hash] -= 1
@@ -87,13 +87,13 @@ class Pool:
         return True
 
     def forget_oldest(self, blocks: int) -> None:
-        """Remove all copies of some *blocks* blocks whose runs were told of first. O(pool)."""
+        """Remove all copies of about *blocks* blocks, from the runs that were reported first. O(pool)."""
         for engine_hash in self._places.oldest(blocks):
             self._copies.pop(engine_hash, None)
-            self.take(engine_hash)
+            self.remove(engine_hash)
 
     def clear(self) -> None:
-        """O(runs, and a fast pass over the blocks)."""
+        """Remove all blocks. O(runs, and a vectorized pass over the blocks)."""
         nodes = self._tree.nodes_at(self._places.all())
         for node in nodes:
             node.release(self._tier, self._slot, node.whole)
@@ -105,7 +105,7 @@ class Pool:
         self._aliases.clear()
 
     def _release(self, place: int) -> None:
-        """One of the engine's hashes stands for the block at *place* no more."""
+        """Remove one of the engine's hashes of the block at *place*."""
         found = self._tree.find(place)
         assert found is not None, "what is held has a place"
         node, offset = found
@@ -125,7 +125,7 @@ class Pool:
         self._bytes = size_bytes
 
     def check(self) -> dict[int, int]:
-        """The sets of blocks that are held, by the number of the node. O(blocks).
+        """Return the sets of blocks that are held, by the number of the node. O(blocks).
 
         Raises:
             AssertionError: an invariant does not hold.

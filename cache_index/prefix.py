@@ -1,13 +1,13 @@
 """A prompt as the chain of its block hashes.
 
 1. A hash names a block *and all before it*: equal hash, equal prefix. So one comparison settles a whole run of blocks.
-2. The hash key is random, and known to this process only, or to those that are to agree with it: a client cannot choose
-   two prompts that collide.
+2. The hash key is random and known only to this process and its replicas: a client cannot choose two prompts that
+   collide.
 3. The scope (model, adapter, cache salt) is hashed into the first block: prefixes of different scopes never meet.
 
-All blocks of a prompt are hashed in one vectorised pass: a keyed multiply-xor of each block's words, their sum times an
-odd factor of the position, and the running sum of those. Two prompts collide with a chance below 2^-32 even if somebody
-who does not know the key tried to make them.
+All blocks of a prompt are hashed in one vectorized pass: a keyed multiply-xor of each block's words, their sum times an
+odd factor for the position, and the running sum of those. Two prompts collide with a chance below 2^-32, even if they
+were chosen to collide by someone without the key.
 """
 
 import functools
@@ -22,11 +22,11 @@ from cache_index.compiled import IS_COMPILED
 from cache_index.value import Value
 
 HASH_BYTES: Final = 8
-LONGEST_REMEMBERED: Final = 512
-"""Bytes of a scope whose seed is remembered: callers choose salts, which may be long."""
+MAX_CACHED_BYTES: Final = 512
+"""Longest scope, in bytes, whose seed is cached: callers choose salts, which may be long."""
 _WORD_BYTES: Final = 8
-_MOST_LOOPED_BYTES: Final = 32_768
-"""Of a text that a compiled loop hashes faster than numpy, or as fast: numpy's calls cost as much as some kilobytes."""
+_MAX_LOOPED_BYTES: Final = 32_768
+"""Longest text that a compiled loop hashes as fast as numpy, whose calls cost as much as some kilobytes."""
 
 
 class Prefix(Value):
@@ -45,7 +45,7 @@ class Prefix(Value):
     ) -> None:
         self.hashes: Final = hashes
         self.block_tokens: Final = block_tokens
-        """Tokens per block, where the prompt's exact tokens are known; 0: it was cut from text."""
+        """Tokens per block if the prompt's exact tokens are known; 0: it was cut from text."""
 
     @property
     def blocks(self) -> int:
@@ -53,9 +53,9 @@ class Prefix(Value):
 
 
 def common_blocks(run: bytes, offset: int, hashes: bytes, start: int) -> int:
-    """Leading blocks that *run* has from block *offset* on and *hashes* from block *start* on.
+    """Return the number of equal blocks in *run* from *offset* on and in *hashes* from *start* on.
 
-    One comparison of memory when they are all of *run*, else O(log blocks), because a hash covers all before it.
+    One comparison of memory if all of *run* is equal, else O(log blocks), because a hash covers all before it.
     """
     rest = run[offset * HASH_BYTES :]
     begin = start * HASH_BYTES
@@ -75,8 +75,8 @@ def common_blocks(run: bytes, offset: int, hashes: bytes, start: int) -> int:
 class Hasher:
     """Cuts text into blocks of *block_bytes* and hashes each with all before it.
 
-    *key* is 32 random bytes. A tail shorter than a block has no hash: an engine caches full blocks only. How it goes
-    about it depends on whether the core *is_compiled*, the hashes do not.
+    *key* is 32 random bytes. A tail shorter than a block has no hash: an engine caches full blocks only. The method
+    depends on whether the core *is_compiled*; the hashes do not.
     """
 
     def __init__(self, key: bytes, *, block_bytes: int, is_compiled: bool = IS_COMPILED) -> None:
@@ -87,21 +87,21 @@ class Hasher:
         self.use(key)
 
     def use(self, key: bytes) -> None:
-        """Hash under *key* from now on: whatever was hashed before is another prefix."""
+        """Hash with *key* from now on. Earlier hashes match no new ones."""
         self._key = key
         number = int.from_bytes(key, "little")
         self._block_hash = BlockHash(keyed_generator(number, self.block_bytes), words=self.block_bytes // _WORD_BYTES)
         self._positions = Positions(keyed_generator(number, 0))
-        # Nearly all prompts of a process are of a few scopes; a flood of salts must not make the cache grow.
-        self._remembered_seed = functools.lru_cache(maxsize=256)(self._seed_of)
+        # Nearly all prompts have one of a few scopes; a flood of salts must not make the cache grow.
+        self._cached_seed = functools.lru_cache(maxsize=256)(self._seed_of)
 
     def prefix(self, text: bytes, scope: bytes = b"") -> Prefix:
-        """The chain of block hashes of *text* within *scope*. O(len(text))."""
+        """Return the chain of block hashes of *text* within *scope*. O(len(text))."""
         blocks = len(text) // self.block_bytes
         if blocks == 0:
             return Prefix(b"")
         seed = self._seed(scope)
-        if self._is_compiled and len(text) <= _MOST_LOOPED_BYTES:
+        if self._is_compiled and len(text) <= _MAX_LOOPED_BYTES:
             hashes = chained(
                 text,
                 blocks,
@@ -116,7 +116,7 @@ class Hasher:
         return Prefix(self._positions.link(each, 0, np.array([seed], dtype=U64)).tobytes())
 
     def _seed(self, scope: bytes) -> int:
-        return self._remembered_seed(scope) if len(scope) <= LONGEST_REMEMBERED else self._seed_of(scope)
+        return self._cached_seed(scope) if len(scope) <= MAX_CACHED_BYTES else self._seed_of(scope)
 
     def _seed_of(self, scope: bytes) -> int:
         return int.from_bytes(hashlib.blake2b(scope, digest_size=HASH_BYTES, key=self._key).digest(), "little")

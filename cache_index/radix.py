@@ -1,12 +1,12 @@
 """A path-compressed radix tree of prefixes, shared by all workers, that evicts for each worker as its engine does.
 
 1. A node is a run of consecutive blocks. A worker holds a run from its front: all of it, or some leading blocks.
-2. A worker that holds anything of a node holds all of every node above it.
-3. A worker's holdings stand in one list, least recently used first; of one use, the tail stands before the head.
-   That is vLLM's order: a finished request's blocks are freed in reverse (vllm/v1/core/kv_cache_manager.py, `free`).
-   From 2 and 3 follows that the first holding of the list has none below it, so eviction takes from its tail.
+2. A worker that holds any block of a node holds all of every node above it.
+3. A worker's holdings are in one list, the least recently used first and, within one use, the tail before the head.
+   This is vLLM's order: a finished request's blocks are freed in reverse (vllm/v1/core/kv_cache_manager.py, `free`).
+   By rules 2 and 3, the first holding of the list has none below it, so its tail is evicted first.
 
-Hashes cover all blocks before them (cache_index/prefix.py), so the place where two runs part is found by bisection.
+A hash covers all blocks before it (cache_index/prefix.py), so the place where two runs part is found by bisection.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,11 +22,11 @@ from cache_index.slots import bits
 NODE_BYTES: Final = 600
 HOLDING_BYTES: Final = 140
 LEARN_EVERY = 64
-"""Uses between two times that ages at reuse are looked at."""
+"""Uses between two calls of `Reuse.learn`."""
 
 
 class _Node:
-    """A run of blocks. ``full`` and ``held`` are bitmasks over worker slots: holders of the whole run, of any of it."""
+    """A run of blocks. ``full`` and ``held`` are bitmasks of the workers that hold all of the run, or any of it."""
 
     __slots__ = ("blocks", "children", "full", "held", "holdings", "parent", "run")
 
@@ -41,9 +41,9 @@ class _Node:
 
 
 class _Holding:
-    """How many leading blocks of a node's run a worker holds, and its place in the worker's order of use.
+    """The number of leading blocks of a node that a worker holds, linked into the worker's order of use.
 
-    ``node`` is None for blocks of generated text: they take room and match nothing.
+    ``node`` is None for blocks of generated text: they take up room and match nothing.
     """
 
     __slots__ = ("blocks", "newer", "node", "older", "used")
@@ -66,8 +66,8 @@ class _Holding:
         other.newer = self
 
 
-class _Shadow:
-    """One worker's side of the tree: slot, capacity, and its holdings in order of use (a ring round *anchor*)."""
+class _Holder:
+    """A worker: slot, capacity, and its holdings in order of use (a ring around *anchor*)."""
 
     __slots__ = ("anchor", "bit", "capacity", "held", "slot")
 
@@ -80,7 +80,7 @@ class _Shadow:
 
     @property
     def oldest(self) -> _Holding:
-        """The anchor itself when there is none."""
+        """The least recently used holding, or the anchor if there are no holdings."""
         return self.anchor.newer
 
     def append(self, holding: _Holding) -> None:
@@ -89,7 +89,7 @@ class _Shadow:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Part of one worker's tree: *blocks* consecutive blocks from *depth* on, the last of which hashes to *last*."""
+    """Part of one worker's tree: *blocks* consecutive blocks from *depth* on. *last* is the hash of the last one."""
 
     depth: int
     blocks: int
@@ -97,16 +97,16 @@ class Run:
 
 
 class RadixTree:
-    """A `CacheIndex` no larger than *max_bytes* that never believes a worker to hold more than it has room for.
+    """A `CacheIndex` within *max_bytes*, in which no worker holds more blocks than its capacity.
 
-    *default_capacity* (blocks) goes for a worker until `resize` tells its real one.
+    *default_capacity*, in blocks, is that of a worker until `resize` sets its own.
     """
 
     def __init__(self, *, max_bytes: int, default_capacity: int) -> None:
         self.max_bytes = max_bytes
         self.default_capacity = default_capacity
         self._root = _Node(b"", None)
-        self._shadows: dict[WorkerId, _Shadow] = {}
+        self._holders: dict[WorkerId, _Holder] = {}
         self._workers: list[WorkerId] = []
         self._free_slots: list[int] = []
         self._uses = 0
@@ -118,11 +118,11 @@ class RadixTree:
         return self._bytes
 
     def held(self, worker: WorkerId) -> int:
-        shadow = self._shadows.get(worker)
-        return shadow.held if shadow else 0
+        holder = self._holders.get(worker)
+        return holder.held if holder else 0
 
     def match(self, prefix: Prefix) -> Mapping[WorkerId, int]:
-        """Leading blocks per worker. O(nodes on the path + workers)."""
+        """Return the leading blocks per worker. O(nodes on the path + workers)."""
         hashes, blocks = prefix.hashes, prefix.blocks
         workers = self._workers
         hits: dict[WorkerId, int] = {}
@@ -150,82 +150,82 @@ class RadixTree:
         return hits
 
     def room(self, worker: WorkerId) -> int:
-        shadow = self._shadows.get(worker)
-        return self.default_capacity if shadow is None else shadow.capacity - shadow.held
+        holder = self._holders.get(worker)
+        return self.default_capacity if holder is None else holder.capacity - holder.held
 
     def oldest_chance(self, worker: WorkerId) -> float:
-        shadow = self._shadows.get(worker)
-        if shadow is None or not shadow.held:
+        holder = self._holders.get(worker)
+        if holder is None or not holder.held:
             return 0.0
-        return self._reuse.chance(self._uses - shadow.oldest.used)
+        return self._reuse.chance(self._uses - holder.oldest.used)
 
     def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int | None = None) -> int:
-        """Hold all of *prefix*. O(nodes on the path), plus the evictions that it causes."""
-        shadow = self._shadow(worker)
+        """Record that *worker* holds all of *prefix*. O(nodes on the path), plus the evictions that it causes."""
+        holder = self._holder(worker)
         self._uses += 1
         if self._uses % LEARN_EVERY == 0:
             self._reuse.learn()
         is_asked = output_blocks is None
         if output_blocks:
             self._bytes += HOLDING_BYTES
-            shadow.held += output_blocks
-            shadow.append(_Holding(None, output_blocks, self._uses))
-        before = shadow.held
+            holder.held += output_blocks
+            holder.append(_Holding(None, output_blocks, self._uses))
+        before = holder.held
         for node in reversed(self._path(prefix.hashes)):
-            self._use(shadow, node, is_asked=is_asked)
-        gained = shadow.held - before
-        if shadow.held > shadow.capacity:
-            self._evict_over_capacity(shadow)
+            self._use(holder, node, is_asked=is_asked)
+        gained = holder.held - before
+        if holder.held > holder.capacity:
+            self._evict_over_capacity(holder)
         if self._bytes > self.max_bytes:
             self._evict_over_budget()
         return gained
 
     def trim(self, worker: WorkerId, prefix: Prefix, keep: int) -> None:
-        shadow = self._shadows.get(worker)
-        if shadow is None:
+        holder = self._holders.get(worker)
+        if holder is None:
             return
         for node, start in reversed(self._walk(prefix.hashes)):
-            holding = node.holdings.get(shadow.slot)
+            holding = node.holdings.get(holder.slot)
             if holding is None or start + node.blocks <= keep:
                 continue
-            if any(below.held & shadow.bit for below in node.children.values()):
+            if any(below.held & holder.bit for below in node.children.values()):
                 return
-            self._shrink(shadow, holding, min(holding.blocks, max(0, keep - start)))
+            self._shrink(holder, holding, min(holding.blocks, max(0, keep - start)))
 
     def resize(self, worker: WorkerId, capacity: int) -> None:
-        shadow = self._shadow(worker)
-        shadow.capacity = capacity
-        self._evict_over_capacity(shadow)
+        holder = self._holder(worker)
+        holder.capacity = capacity
+        self._evict_over_capacity(holder)
 
     @property
     def uses(self) -> int:
-        """Number of the latest use, counted from 1: every `record` is one."""
+        """Number of calls of `record`."""
         return self._uses
 
     def evict_unused_since(self, use: int) -> None:
-        """Every worker loses what it used last at *use* or before. O(runs that go)."""
-        for shadow in self._shadows.values():
-            while shadow.oldest is not shadow.anchor and shadow.oldest.used <= use:
-                self._shrink(shadow, shadow.oldest, 0)
+        """Evict all holdings whose last use is *use* or earlier. O(evicted runs)."""
+        for holder in self._holders.values():
+            while holder.oldest is not holder.anchor and holder.oldest.used <= use:
+                self._shrink(holder, holder.oldest, 0)
 
     def drop(self, worker: WorkerId) -> None:
-        shadow = self._shadows.pop(worker, None)
-        if shadow is None:
+        holder = self._holders.pop(worker, None)
+        if holder is None:
             return
-        while shadow.oldest is not shadow.anchor:
-            self._shrink(shadow, shadow.oldest, 0)
-        self._free_slots.append(shadow.slot)
+        while holder.oldest is not holder.anchor:
+            self._shrink(holder, holder.oldest, 0)
+        self._free_slots.append(holder.slot)
 
     def tree_of(self, worker: WorkerId) -> list[Run]:
-        """The worker's own tree as its runs, each parent before its children. O(its runs)."""
-        shadow = self._shadows.get(worker)
-        if shadow is None:
+        """Return the runs of one worker, each parent before its children. O(its runs)."""
+        holder = self._holders.get(worker)
+        if holder is None:
             return []
         runs: list[Run] = []
         pending = [(0, child) for child in self._root.children.values()]
         while pending:
             depth, node = pending.pop()
-            holding = node.holdings.get(shadow.slot)
+            holding = node.holdings.get(holder.slot)
             if holding is None:
                 continue
             end = holding.blocks * HASH_BYTES
@@ -233,16 +233,16 @@ class RadixTree:
             pending.extend((depth + node.blocks, child) for child in node.children.values())
         return runs
 
-    def _shadow(self, worker: WorkerId) -> _Shadow:
-        shadow = self._shadows.get(worker)
-        if shadow is None:
+    def _holder(self, worker: WorkerId) -> _Holder:
+        holder = self._holders.get(worker)
+        if holder is None:
             slot = self._free_slots.pop() if self._free_slots else len(self._workers)
             self._workers[slot : slot + 1] = [worker]
-            shadow = self._shadows[worker] = _Shadow(slot, self.default_capacity)
-        return shadow
+            holder = self._holders[worker] = _Holder(slot, self.default_capacity)
+        return holder
 
     def _walk(self, hashes: bytes) -> list[tuple[_Node, int]]:
-        """Nodes of which *hashes* has every block, with the depth at which each begins."""
+        """Find the nodes that are completely part of *hashes*, each with its depth."""
         found: list[tuple[_Node, int]] = []
         child = self._root.children.get(hashes[:HASH_BYTES])
         at = 0
@@ -253,7 +253,7 @@ class RadixTree:
         return found
 
     def _path(self, hashes: bytes) -> list[_Node]:
-        """Nodes that make up exactly *hashes*, made where they are missing, split where it ends or parts inside one."""
+        """Find or make the nodes that form exactly *hashes*. Splits nodes where it ends or parts inside them."""
         path: list[_Node] = []
         node, at, end = self._root, 0, len(hashes)
         while at < end:
@@ -274,7 +274,7 @@ class RadixTree:
         return leaf
 
     def _split(self, node: _Node, blocks: int) -> _Node:
-        """Cut *node* after *blocks* blocks; answers the upper part. O(workers that hold it)."""
+        """Cut *node* after *blocks* blocks and return the upper part. O(workers that hold it)."""
         cut = blocks * HASH_BYTES
         parent = node.parent
         assert parent is not None, "the root has no run to split"
@@ -306,30 +306,30 @@ class RadixTree:
             self._prune(node)
         return upper
 
-    def _use(self, shadow: _Shadow, node: _Node, *, is_asked: bool) -> None:
-        """The worker holds all of *node*, used most recently."""
-        holding = node.holdings.get(shadow.slot)
+    def _use(self, holder: _Holder, node: _Node, *, is_asked: bool) -> None:
+        """Record a use of all of *node* by the worker."""
+        holding = node.holdings.get(holder.slot)
         if holding is None:
             holding = _Holding(node, 0, self._uses)
-            node.holdings[shadow.slot] = holding
-            node.held |= shadow.bit
+            node.holdings[holder.slot] = holding
+            node.held |= holder.bit
             self._bytes += HOLDING_BYTES
         else:
             holding.unlink()
             if is_asked:
                 self._reuse.asked(self._uses - holding.used, holding.blocks)
             holding.used = self._uses
-        shadow.held += node.blocks - holding.blocks
+        holder.held += node.blocks - holding.blocks
         holding.blocks = node.blocks
-        node.full |= shadow.bit
-        shadow.append(holding)
+        node.full |= holder.bit
+        holder.append(holding)
 
-    def _shrink(self, shadow: _Shadow, holding: _Holding, blocks: int) -> None:
-        """Keep the first *blocks* blocks of *holding*; with none left it goes, and its node if nobody else holds it."""
-        shadow.held -= holding.blocks - blocks
+    def _shrink(self, holder: _Holder, holding: _Holding, blocks: int) -> None:
+        """Keep the first *blocks* blocks of *holding*. Removes an empty holding, and a node without holdings."""
+        holder.held -= holding.blocks - blocks
         node = holding.node
         if node is not None and blocks < holding.blocks:
-            node.full &= ~shadow.bit
+            node.full &= ~holder.bit
         holding.blocks = blocks
         if blocks:
             return
@@ -337,45 +337,45 @@ class RadixTree:
         self._bytes -= HOLDING_BYTES
         if node is None:
             return
-        del node.holdings[shadow.slot]
-        node.held &= ~shadow.bit
+        del node.holdings[holder.slot]
+        node.held &= ~holder.bit
         if not node.holdings:
             self._prune(node)
 
     def _prune(self, node: _Node) -> None:
-        """Take out a node that nobody holds; by rule 2 nothing is below it."""
+        """Remove a node without holdings. By rule 2, it has no children."""
         parent = node.parent
         assert parent is not None, "the root is never held"
         del parent.children[node.run[:HASH_BYTES]]
         self._bytes -= NODE_BYTES + len(node.run)
 
-    def _evict_over_capacity(self, shadow: _Shadow) -> None:
-        while shadow.held > shadow.capacity:
-            oldest = shadow.oldest
-            excess = shadow.held - shadow.capacity
+    def _evict_over_capacity(self, holder: _Holder) -> None:
+        while holder.held > holder.capacity:
+            oldest = holder.oldest
+            excess = holder.held - holder.capacity
             if oldest.node is not None:
                 self._reuse.evicted(self._uses - oldest.used, min(excess, oldest.blocks))
-            self._shrink(shadow, oldest, max(0, oldest.blocks - excess))
+            self._shrink(holder, oldest, max(0, oldest.blocks - excess))
 
     def _evict_over_budget(self) -> None:
-        """Whole runs go, whichever worker used them least recently. O(workers) per run."""
+        """Evict the least recently used runs of all workers. O(workers) per run."""
         while self._bytes > self.max_bytes:
-            holders = (shadow for shadow in self._shadows.values() if shadow.held)
-            shadow = min(holders, key=lambda shadow: shadow.oldest.used)
-            self._shrink(shadow, shadow.oldest, 0)
+            holding = (holder for holder in self._holders.values() if holder.held)
+            holder = min(holding, key=lambda holder: holder.oldest.used)
+            self._shrink(holder, holder.oldest, 0)
 
     def _check(self) -> None:
-        """Derive every invariant anew; raises AssertionError. O(everything)."""
+        """Derive every invariant from scratch. Raises ``AssertionError``. O(everything)."""
         total = 0
         nodes: list[tuple[_Node, int]] = [(child, -1) for child in self._root.children.values()]
-        blocks = dict.fromkeys((shadow.slot for shadow in self._shadows.values()), 0)
+        blocks = dict.fromkeys((holder.slot for holder in self._holders.values()), 0)
         while nodes:
             node, allowed = nodes.pop()
             assert node.run, "a node has blocks"
             assert node.holdings, "a node has holders"
             held = sum(1 << slot for slot in node.holdings)
             full = sum(1 << slot for slot, holding in node.holdings.items() if holding.blocks == node.blocks)
-            assert (held, full) == (node.held, node.full), "masks tell the holdings"
+            assert (held, full) == (node.held, node.full), "masks agree with the holdings"
             assert held & allowed == held, "a holder of a node holds all of its parent"
             for slot, holding in node.holdings.items():
                 assert 0 < holding.blocks <= node.blocks
@@ -386,18 +386,18 @@ class RadixTree:
                 assert child.parent is node
                 assert key == child.run[:HASH_BYTES]
                 nodes.append((child, full))
-        for shadow in self._shadows.values():
-            ring = list(_ring(shadow))
+        for holder in self._holders.values():
+            ring = list(_ring(holder))
             total += HOLDING_BYTES * sum(holding.node is None for holding in ring)
             unknown = sum(holding.blocks for holding in ring if holding.node is None)
-            assert shadow.held == blocks[shadow.slot] + unknown
-            assert shadow.held <= shadow.capacity
+            assert holder.held == blocks[holder.slot] + unknown
+            assert holder.held <= holder.capacity
             assert [holding.used for holding in ring] == sorted(holding.used for holding in ring)
         assert total == self._bytes, f"{total} bytes counted, {self._bytes} kept"
 
 
-def _ring(shadow: _Shadow) -> Iterator[_Holding]:
-    holding = shadow.oldest
-    while holding is not shadow.anchor:
+def _ring(holder: _Holder) -> Iterator[_Holding]:
+    holding = holder.oldest
+    while holding is not holder.anchor:
         yield holding
         holding = holding.newer

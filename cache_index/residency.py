@@ -1,15 +1,15 @@
-"""What the engines say they hold, block by block: the index that knows instead of guessing.
+"""The index of reported blocks: which worker holds which block, by the reports of the engines.
 
-1. A block is named by its key, the hash that `TokenHasher` gives it and all before it. Prompts are hashed the same way.
-   An engine's own hashes lead to blocks by what its worker told, and mean nothing elsewhere.
+1. A block is named by its key, the hash by `TokenHasher` of it and all before it. Prompts are hashed in the same way.
+   An engine's own hashes lead to blocks by its reports, and are valid for that engine only.
 2. A worker holds a block in a tier from the event that stored it there to the one that removed it. Copies count: two
-   stored need two removed. Except those of a run from the first block on: vLLM tells a reused prefix like that when a
-   request asks for it (`kv_cache_report_mode: full`) and has made no copy. Taken for a copy it would stay for ever. The
-   other way round a copy that is one is forgotten too early, and a miss is cheaper than a false hit.
-3. Nothing is assumed of the order in which engines evict: a worker may hold a block and not the one before it.
-4. Blocks in a shared tier are there for all workers of the model, as long as one of them says so.
+   stored need two removed. An exception is a run from the first block on: vLLM reports a reused prefix like that if a
+   request asks for it (`kv_cache_report_mode: full`), without making a copy. Counted as a copy, it would stay forever.
+   If it is a copy after all, it is forgotten too early; a miss is cheaper than a false hit.
+3. Nothing is assumed of the order in which engines evict: a worker may hold a block without the one before it.
+4. Blocks in a shared tier are there for all workers of the model, as long as one of them reports them.
 
-For each worker and tier a `Pool` leads from the engine's hashes to blocks in one `BlockTree`, which all share.
+For each worker and tier, a `Pool` leads from the engine's hashes to blocks in one `BlockTree`, which all share.
 """
 
 from array import array
@@ -21,29 +21,29 @@ from cache_index.engine import ENGINE_BYTES, Engine
 from cache_index.event import Event, Removed, Stored, Tier
 from cache_index.hit import Hit
 from cache_index.index import WorkerId
-from cache_index.orphans import Orphans, Run
+from cache_index.orphans import OrphanRun, Orphans
 from cache_index.places import NEW_BYTES
 from cache_index.prefix import HASH_BYTES, Prefix
-from cache_index.slots import Slots, bits
+from cache_index.slots import WorkerSlots, bits
 from cache_index.tokens import TOKEN_BYTES, TokenHasher, TokenIds, pack, scope_of
 
 ORPHANS_SHARE = 1 / 8
-"""Of the budget, for blocks that wait for their parent."""
+"""Share of the budget for blocks that wait for their parent."""
 FORGOTTEN_SHARE = 1 / 8
-"""Of a pool, given up at once when room is needed: each time costs a walk over the pool."""
+"""Share of a pool that is dropped at once when room is needed, because each time costs a walk over the pool."""
 
-MOST_NODES = 2
-"""That a run adds to the tree: its own, and half of the one that it parts from."""
+MAX_NEW_NODES = 2
+"""Nodes that a run adds to the tree: its own, and half of the one that it parts from."""
 
 _NOTHING = Hit(0)
 _OWN = (Tier.GPU, Tier.CPU, Tier.DISK)
 
 
 class Residency:
-    """Which worker's engine says it holds which block, per tier. No larger than *max_bytes*.
+    """Reported blocks of all workers by tier, within *max_bytes*.
 
-    *hasher* is the one that prompts are hashed with. When there is no room, blocks of slower tiers go, the oldest of
-    the worker that has most; when there are none, further blocks are not taken in. Both are counted.
+    *hasher* is the one that prompts are hashed with. If there is no room, blocks of slower tiers are dropped, the
+    oldest of the worker that has most. Without such blocks, further blocks are ignored. Both are counted.
     """
 
     def __init__(self, hasher: TokenHasher, *, max_bytes: int) -> None:
@@ -53,25 +53,22 @@ class Residency:
         self._tree = BlockTree()
         self._orphans = Orphans(max_bytes=int(max_bytes * ORPHANS_SHARE), counts=self.counts)
         self._engines: dict[WorkerId, Engine] = {}
-        self._slots = Slots()
+        self._slots = WorkerSlots()
         self._models: dict[str, int] = {}
-        """The workers of each model."""
+        """Bits of the workers of each model."""
 
     def join(self, worker: WorkerId, *, model: str) -> None:
-        """*worker* serves *model*: blocks in a shared tier count for it though it has not told of anything."""
+        """Note that *worker* serves *model*: blocks in a shared tier count for it before its first report."""
         engine = self._engines.get(worker)
         if engine is None:
-            self._engines[worker] = engine = Engine(self._slots.take(worker), model, self._tree, self.counts)
+            self._engines[worker] = engine = Engine(self._slots.assign(worker), model, self._tree, self.counts)
         else:
             self._models[engine.model] &= ~engine.bit
             engine.model = model
         self._models[model] = self._models.get(model, 0) | engine.bit
 
     def apply(self, worker: WorkerId, event: Event, *, model: str = "") -> None:
-        """Take in what *worker*'s engine tells. O(blocks of *event*).
-
-        *model* is what `scope_of` is given for prompts to it.
-        """
+        """Apply a report of *worker*'s engine. O(blocks of *event*). *model* is as in `scope_of`."""
         engine = self._engines.get(worker)
         if engine is None or engine.model != model:
             self.join(worker, model=model)
@@ -85,7 +82,7 @@ class Residency:
             self._orphans.drop(engine.slot)
 
     def drop(self, worker: WorkerId) -> None:
-        """Forget the worker, and what it told of shared tiers. O(its runs, and a fast pass over its blocks)."""
+        """Forget the worker, and its reports of shared tiers. O(its runs, and a vectorized pass over its blocks)."""
         engine = self._engines.pop(worker, None)
         if engine is None:
             return
@@ -96,9 +93,9 @@ class Residency:
         self._slots.give_back(engine.slot)
 
     def match(self, prefix: Prefix) -> Mapping[WorkerId, Hit]:
-        """What of *prefix* each worker can use; workers without any are absent. O(nodes on the path + workers).
+        """Return the leading blocks of *prefix* that each worker can use; workers without any are absent.
 
-        A hole ends the match: a block is of use only if all before it are there.
+        A hole ends the match: a block is useful only if all before it are there. O(nodes on the path + workers).
         """
         path = self._tree.path(prefix.hashes)
         if not path:
@@ -124,29 +121,29 @@ class Residency:
         return hits
 
     def held(self, worker: WorkerId) -> int:
-        """Blocks that *worker*'s engine says it holds, summed over the tiers of its own."""
+        """Return the number of blocks that *worker*'s engine reports, over all tiers but the shared one."""
         return sum(self.held_in(worker, tier) for tier in _OWN)
 
     def held_in(self, worker: WorkerId, tier: Tier) -> int:
-        """Blocks that *worker*'s engine says it holds in *tier*, copies not counted."""
+        """Return the number of blocks that *worker*'s engine reports in *tier*, without copies."""
         engine = self._engines.get(worker)
         if engine is None:
             return 0
         return len(engine.gpu if tier is Tier.GPU else engine.slower[tier])
 
     def block_size(self, worker: WorkerId) -> int | None:
-        """Tokens per block of most blocks that *worker*'s engine told of; None until it has told of any."""
+        """Return the most frequent size of *worker*'s blocks in tokens. None: its engine has not reported any."""
         sizes = self.block_sizes(worker)
         return max(sizes, key=sizes.__getitem__) if sizes else None
 
     def block_sizes(self, worker: WorkerId) -> Mapping[int, int]:
-        """How many blocks *worker*'s engine told of, by their tokens. LMCache's are larger than those of its engine."""
+        """Return the number of reported blocks of *worker* by size. LMCache's are larger than those of its engine."""
         engine = self._engines.get(worker)
         return engine.block_sizes if engine else {}
 
     @property
     def waiting(self) -> int:
-        """Blocks whose parent is not known."""
+        """Number of blocks whose parent is unknown."""
         return len(self._orphans)
 
     @property
@@ -165,7 +162,7 @@ class Residency:
         if not ids:
             self._stored_by_hash(engine, event)
             return
-        run = Run(engine.slot, event.parent or 0, hashes, event.tier, ids, event.block_size, extras)
+        run = OrphanRun(engine.slot, event.parent or 0, hashes, event.tier, ids, event.block_size, extras)
         if event.parent is None:
             scope = scope_of(engine.model, event.adapter, event.salt)
             root = self._hasher.root(scope, event.block_size)
@@ -176,14 +173,14 @@ class Residency:
         self._attach(engine, hashes)
 
     def _stored_by_hash(self, engine: Engine, event: Stored) -> None:
-        """Blocks without tokens are those of the same hashes in another tier."""
+        """Store blocks without tokens: those with the same hashes in another tier."""
         for engine_hash in event.hashes:
-            run = Run(engine.slot, engine_hash, [engine_hash], event.tier)
+            run = OrphanRun(engine.slot, engine_hash, [engine_hash], event.tier)
             if not self._follow(engine, run):
                 self._orphans.park(run)
 
-    def _follow(self, engine: Engine, run: Run) -> bool:
-        """Store *run* if what it waits for is known."""
+    def _follow(self, engine: Engine, run: OrphanRun) -> bool:
+        """Store *run* if the block that it waits for is known."""
         found = engine.find(run.awaited)
         if found is None:
             return False
@@ -194,7 +191,7 @@ class Residency:
             engine.pool(run.tier).put(run.hashes, [(node, offset, 1)], copies=True)
         return True
 
-    def _extend(self, engine: Engine, run: Run, node: Node, offset: int, after: int, *, copies: bool) -> None:
+    def _extend(self, engine: Engine, run: OrphanRun, node: Node, offset: int, after: int, *, copies: bool) -> None:
         """Store *run* behind the first *offset* blocks of *node*, the last of which has the key *after*."""
         position = node.start + offset
         keys = self._hasher.chain(after, position, run.ids, block_size=run.block_size, extras=run.extras)
@@ -221,7 +218,7 @@ class Residency:
         self._tree.prune(found[-1][0])
 
     def _attach(self, engine: Engine, hashes: list[int]) -> None:
-        """Store what waited for any of *hashes*, and what waited for that."""
+        """Store the runs that waited for any of *hashes*, and those that waited for these."""
         waiting = self._orphans.claim(engine.slot, hashes)
         while waiting:
             run = waiting.pop()
@@ -231,9 +228,9 @@ class Residency:
                 waiting += self._orphans.claim(engine.slot, run.hashes)
 
     def _make_room(self, blocks: int) -> bool:
-        """Whether there is room for *blocks* blocks more, if need be for others of slower tiers."""
+        """Make room for *blocks* blocks, dropping blocks of slower tiers if necessary. Returns whether it worked."""
         most = self.max_bytes - self._orphans.max_bytes - len(self._engines) * ENGINE_BYTES
-        need = blocks * (NEW_BYTES + HASH_BYTES) + MOST_NODES * NODE_BYTES
+        need = blocks * (NEW_BYTES + HASH_BYTES) + MAX_NEW_NODES * NODE_BYTES
         while need + self._tree.size_bytes > most:
             slower = (pool for engine in self._engines.values() for pool in engine.slower.values())
             largest = max(slower, key=len)
@@ -276,7 +273,7 @@ class Residency:
         return hits
 
     def _shared(self, node: Node) -> tuple[int, int]:
-        """Which workers can load blocks of *node* from a shared tier, and the set of those blocks."""
+        """Find the workers that can load blocks of *node* from a shared tier, and the set of those blocks."""
         claimed = node.workers(SHARED)
         if not claimed:
             return 0, 0
@@ -287,7 +284,7 @@ class Residency:
         return self._models[self._engines[any_of_them].model], blocks
 
     def _check(self) -> None:
-        """Derive every invariant anew; raises AssertionError. O(everything)."""
+        """Derive every invariant from scratch. Raises ``AssertionError``. O(everything)."""
         held: dict[tuple[int, int, int], int] = {}
         models: dict[str, int] = {}
         for worker, engine in self._engines.items():
@@ -302,7 +299,7 @@ class Residency:
 
 
 def _packed(event: Stored) -> TokenIds | None:
-    """The tokens of *event*; none where it names blocks by hash alone. None: they do not fill its blocks."""
+    """The tokens of *event*, empty if it names blocks by hash alone. None: they do not fill its blocks."""
     ids = event.token_ids
     if not isinstance(ids, bytes):
         try:
@@ -313,7 +310,7 @@ def _packed(event: Stored) -> TokenIds | None:
 
 
 def _are_hashes(hashes: list[int]) -> bool:
-    """All of 64 bits."""
+    """Whether all have 64 bits."""
     try:
         array("Q", hashes)
     except OverflowError:
@@ -322,12 +319,12 @@ def _are_hashes(hashes: list[int]) -> bool:
 
 
 def _leading(blocks: int) -> int:
-    """Blocks of a set from the first on."""
+    """Number of leading blocks in a set."""
     return (~blocks & (blocks + 1)).bit_length() - 1
 
 
 def _usable(gpu: int, cpu: int, disk: int, shared: int, *, most: int) -> Hit:
-    """What a worker that holds these sets of blocks can use of the first *most*."""
+    """The blocks among the first *most* that a worker with these sets of blocks can use."""
     blocks = min(most, _leading(gpu | cpu | disk | shared))
     left = (1 << blocks) - 1 & ~gpu
     from_cpu, left = left & cpu, left & ~cpu
@@ -336,7 +333,7 @@ def _usable(gpu: int, cpu: int, disk: int, shared: int, *, most: int) -> Hit:
 
 
 def _sum(before: int, loads: Hit | None, more: Hit) -> Hit:
-    """*more* after *before* blocks, for which *loads* tells what of them is not on the GPU."""
+    """Hit *more* after *before* blocks. *loads* counts the blocks that are not on the GPU."""
     if loads is None:
         return Hit(before + more.blocks, more.cpu, more.disk, more.shared)
     return Hit(before + more.blocks, loads.cpu + more.cpu, loads.disk + more.disk, loads.shared + more.shared)

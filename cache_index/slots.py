@@ -1,4 +1,4 @@
-"""Workers as bits: a set of workers is an int, and sets are joined and compared at once."""
+"""Workers as bits: a set of workers is an int."""
 
 from collections.abc import Iterator
 
@@ -6,22 +6,22 @@ from cache_index.index import WorkerId
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The places of the set bits of *mask*, lowest first."""
+    """Yield the numbers of the set bits of *mask*, the lowest first."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
 
 
-class Slots:
-    """Gives each worker a bit, the lowest that is free."""
+class WorkerSlots:
+    """The bit of each worker."""
 
     def __init__(self) -> None:
         self._workers: list[WorkerId] = []
         self._free: list[int] = []
 
-    def take(self, worker: WorkerId) -> int:
-        """The place of the bit that is *worker*'s from here on; it must have none."""
+    def assign(self, worker: WorkerId) -> int:
+        """Assign a free bit to *worker*, which must have none, and return its number."""
         slot = self._free.pop() if self._free else len(self._workers)
         self._workers[slot : slot + 1] = [worker]
         return slot
@@ -33,6 +33,6 @@ class Slots:
         return self._workers[slot]
 
     def workers(self, mask: int) -> list[WorkerId]:
-        """Those whose bits are set in *mask*. O(set bits)."""
+        """Return the workers whose bits are set in *mask*. O(set bits)."""
         workers = self._workers
         return [workers[slot] for slot in bits(mask)]

@@ -1,10 +1,10 @@
-"""A prompt's exact tokens as the chain of its block hashes, the same for prompts and for what engines tell.
+"""Exact tokens as the chain of their block hashes, the same for prompts and for the reports of engines.
 
-1. The hash of a block covers it, all blocks before it and the scope: model, adapter, cache salt and block size. What a
-   block holds beside its tokens (an image) is hashed with it.
-2. An engine tells a sequence in runs cut anywhere, so a chain goes on from the hash and position of any block.
-3. The hash key is random, and known to this process only, or to those that are to agree with it: a client cannot choose
-   two prompts that collide.
+1. The hash of a block covers it, all blocks before it and the scope: model, adapter, cache salt and block size. Content
+   of a block besides its tokens (an image) is hashed with it.
+2. An engine reports a sequence in runs of any length, so a chain continues from the hash and position of any block.
+3. The hash key is random and known only to this process and its replicas: a client cannot choose two prompts that
+   collide.
 """
 
 import functools
@@ -17,7 +17,7 @@ import numpy as np
 from cache_index.chain import U64, BlockHash, Positions, keyed_generator
 from cache_index.chaining import chained
 from cache_index.compiled import IS_COMPILED
-from cache_index.prefix import HASH_BYTES, LONGEST_REMEMBERED, Prefix
+from cache_index.prefix import HASH_BYTES, MAX_CACHED_BYTES, Prefix
 
 TokenIds = bytes
 """Token ids, packed: four bytes each, little-endian."""
@@ -25,15 +25,15 @@ TokenIds = bytes
 TOKEN_BYTES = 4
 
 Extras = Sequence[bytes | None]
-"""Per block, what it holds beside its tokens; None: nothing."""
+"""Content of each block besides its tokens. None: only tokens."""
 
 _LARGEST = 2**64 - 1
-_MOST_LOOPED = 512
-"""Blocks that a compiled loop hashes faster than numpy, or as fast."""
+_MAX_LOOPED = 512
+"""Most blocks that a compiled loop hashes as fast as numpy."""
 
 
 def pack(ids: Sequence[int]) -> TokenIds:
-    """*ids* as `TokenIds`; those beyond 32 bits (SGLang's ids of images) are folded. O(ids), 6 ns each.
+    """Return *ids* as `TokenIds`. Ids beyond 32 bits (SGLang's ids of images) are folded. O(ids), 6 ns each.
 
     Raises:
         ValueError: an id is negative or beyond 64 bits.
@@ -47,12 +47,12 @@ def pack(ids: Sequence[int]) -> TokenIds:
 
 def _folded(token: int) -> int:
     if not 0 <= token < 1 << 64:
-        raise ValueError("a token id is negative or beyond 64 bits")
+        raise ValueError("a token id must not be negative or exceed 64 bits")
     return (token ^ (token >> 32)) & 0xFFFFFFFF
 
 
 def scope_of(model: str, adapter: str | None = None, salt: str | None = None) -> bytes:
-    """What prompts must have in common to share blocks, beside their tokens; different values never give the same."""
+    """Return the scope that prompts must share to share blocks. Different arguments give different scopes."""
     scope = b""
     for name in (model, adapter, salt):
         text = b"" if name is None else name.encode()
@@ -63,7 +63,7 @@ def scope_of(model: str, adapter: str | None = None, salt: str | None = None) ->
 class TokenHasher:
     """Cuts token ids into blocks of any size and hashes each with all before it. *key* is 32 random bytes.
 
-    How it goes about it depends on whether the core *is_compiled*, the hashes do not.
+    The method depends on whether the core *is_compiled*; the hashes do not.
     """
 
     def __init__(self, key: bytes, *, is_compiled: bool = IS_COMPILED) -> None:
@@ -71,16 +71,16 @@ class TokenHasher:
         self.use(key)
 
     def use(self, key: bytes) -> None:
-        """Hash under *key* from now on: what was hashed before belongs to other sequences, whoever told it."""
+        """Hash with *key* from now on. Earlier hashes match no new ones."""
         self._key = key
         self._number = int.from_bytes(key, "little")
         self._positions = Positions(keyed_generator(self._number, 0))
         self._block_hashes: dict[int, BlockHash] = {}
-        # Nearly all prompts of a process are of a few scopes; a flood of salts must not make the cache grow.
-        self._remembered_digest = functools.lru_cache(maxsize=1024)(self._digest_of)
+        # Nearly all prompts have one of a few scopes; a flood of salts must not make the cache grow.
+        self._cached_digest = functools.lru_cache(maxsize=1024)(self._digest_of)
 
     def prefix(self, ids: TokenIds, *, block_size: int, scope: bytes = b"", extras: Extras | None = None) -> Prefix:
-        """The chain of block hashes of the full blocks of *ids* within *scope*. O(len(ids)).
+        """Return the chain of block hashes of the full blocks of *ids* within *scope*. O(len(ids)).
 
         *extras* has one element for every full block, or more.
         """
@@ -89,19 +89,19 @@ class TokenHasher:
         )
 
     def root(self, scope: bytes, block_size: int) -> int:
-        """What the first block of a sequence goes on from."""
+        """Return the hash that precedes the first block of a sequence."""
         return self._digest(b"%d/%b" % (block_size, scope))
 
     def chain(
         self, after: int, position: int, ids: TokenIds, *, block_size: int, extras: Extras | None = None
     ) -> bytes:
-        """Hashes of the full blocks of *ids*, 8 bytes each as in `Prefix`. O(len(ids)).
+        """Return the hashes of the full blocks of *ids*, 8 bytes each as in `Prefix`. O(len(ids)).
 
         The first block is at *position* of its sequence; *after* is the hash of the block before it, or the `root`.
         """
         blocks = len(ids) // (block_size * TOKEN_BYTES)
         block_hash = self._block_hash(block_size)
-        if self._is_compiled and extras is None and blocks <= _MOST_LOOPED:
+        if self._is_compiled and extras is None and blocks <= _MAX_LOOPED:
             return chained(
                 ids,
                 blocks,
@@ -131,7 +131,7 @@ class TokenHasher:
         return found
 
     def _digest(self, content: bytes) -> int:
-        return self._remembered_digest(content) if len(content) <= LONGEST_REMEMBERED else self._digest_of(content)
+        return self._cached_digest(content) if len(content) <= MAX_CACHED_BYTES else self._digest_of(content)
 
     def _digest_of(self, content: bytes) -> int:
         return int.from_bytes(hashlib.blake2b(content, digest_size=HASH_BYTES, key=self._key).digest(), "little")

@@ -1,7 +1,7 @@
-"""Token ids out of msgpack without an int object for each: a third of what the list of them costs, once compiled.
+"""Token ids from msgpack without an int object for each: once compiled, at a third of the cost of a list.
 
-Only what is written in four bytes or fewer, and below 2**31; whoever asks reads the others in another way. As Python
-this is thirty times slower than `msgspec` and `pack`: see `compiled`.
+It handles ids of at most four bytes and below 2**31; the caller decodes others in another way. As Python it is thirty
+times slower than `msgspec` and `pack`: see `compiled`.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -10,7 +10,7 @@ from librt.strings import BytesWriter, read_i32_be, write_i32_le
 
 from cache_index.tokens import TokenIds
 
-if TYPE_CHECKING:  # mypyc makes machine words of these; nothing asks for them at run time
+if TYPE_CHECKING:  # mypyc makes machine words of these; not needed at run time
     from mypy_extensions import i32, i64
 
 _PAST_THE_END: Final = b"\0\0"
@@ -22,9 +22,9 @@ https://github.com/msgpack/msgpack/blob/master/spec.md"""
 
 
 def unpack(array: bytes) -> TokenIds | None:
-    """The ids in *array*, any well-formed msgpack. O(ids), 4 ns each.
+    """Return the ids in *array*, any well-formed msgpack. O(ids), 4 ns each.
 
-    None: it is no array of unsigned ints, or one of them is beyond 31 bits.
+    None: it is not an array of unsigned ints, or one of them is beyond 31 bits.
     """
     header = _header_bytes(array[0])
     if not header:
@@ -35,7 +35,7 @@ def unpack(array: bytes) -> TokenIds | None:
     array += _PAST_THE_END
     while at < end:
         value: i32
-        # Long and short ids come in no order that a processor could foresee, so there is no branch between them.
+        # A processor cannot predict the order of long and short ids, so there is no branch between them.
         is_long: i32 = array[at]
         is_long -= _UINT16
         if 0 <= is_long <= 1:
@@ -56,7 +56,7 @@ def unpack(array: bytes) -> TokenIds | None:
 
 
 def _header_bytes(first: int) -> int:
-    """Of an array of up to 15 elements, of 65,535, or more; 0: *first* begins none."""
+    """Bytes of the header of an array of up to 15 elements, up to 65,535, or more; 0: *first* begins no array."""
     if first >> 4 == 9:
         return 1
     return {0xDC: 3, 0xDD: 5}.get(first, 0)

@@ -1,14 +1,14 @@
-"""Values: never changed once they are made, and equal where they are of the same class with equal fields.
+"""Immutable values, which are equal if their class and fields are equal.
 
-Classes with slots, and no Structs and no dataclasses: hundreds of fields are read for every request, and compiled code
-reads those of its own classes in a twentieth of the time that it takes for a Struct's (`deploy/compile_core.py`).
+They are classes with slots, not Structs or dataclasses: hundreds of fields are read for every request, and compiled
+code reads its own classes' fields in a twentieth of the time of a Struct's (`deploy/compile_core.py`).
 """
 
 from typing import Any, ClassVar, Self
 
 
 class Value:
-    """A class derived from it names its fields, in the order in which they are given, in ``__match_args__``."""
+    """Base of values. A derived class names its fields in ``__match_args__``, in the order of its arguments."""
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
     __slots__ = ()
@@ -17,7 +17,7 @@ class Value:
         return tuple([getattr(self, name) for name in self.__match_args__])
 
     def changed(self, **changes: Any) -> Self:
-        """One like it, but for *changes*."""
+        """Return a copy with *changes*."""
         kept = {name: getattr(self, name) for name in self.__match_args__}
         return type(self)(**(kept | changes))
 
@@ -28,5 +28,5 @@ class Value:
         return hash(self.fields())
 
     def __repr__(self) -> str:
-        told = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__match_args__])
-        return f"{type(self).__name__}({told})"
+        fields = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__match_args__])
+        return f"{type(self).__name__}({fields})"

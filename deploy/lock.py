@@ -20,7 +20,7 @@ CONSTRAINTS = ROOT / "deploy" / "constraints.txt"
 PYTHON = "3.13"
 """The Python of the image's base, in the Dockerfile."""
 ARCHITECTURES = ("x86_64", "aarch64")
-"""Of the nodes that run it: Intel and AMD, and Graviton."""
+"""Architectures of the nodes: Intel and AMD, and Graviton."""
 GLIBC = ((2, 17), (2, 28), (2, 34))
 """Versions that wheels are commonly built for, up to that of the base (Debian 13 has 2.41)."""
 
@@ -28,11 +28,11 @@ LOCKS = {
     "requirements.lock": (None, "bedrock", "guardrails", "otel", "tokenizer"),
     "requirements-build.lock": ("compile",),
 }
-"""By lock, the groups of pyproject.toml that are in it; None is what every gateway needs."""
+"""Groups of pyproject.toml in each lock; None stands for what every gateway needs."""
 
 
 def needed(groups: Iterable[str | None], project: Mapping[str, Any]) -> list[str]:
-    """What *project*, a table of pyproject.toml, asks for in *groups*."""
+    """Return the requirements of *groups* in *project*, a table of pyproject.toml."""
     extras = project["optional-dependencies"]
     return [name for group in groups for name in (project["dependencies"] if group is None else extras[group])]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 SERVICES = frozenset({"bedrock-runtime", "signin", "sso", "sso-oidc", "sts"})
 """Folders of botocore/data that stay: Bedrock, and whom botocore's own providers of credentials ask."""
 WHERE_AND_WHOSE = ("geodata", "carrierdata")
-"""Of phonenumbers; whether a number is one is known without."""
+"""Data of phonenumbers that validation does not need."""
 
 
 def superfluous(site_packages: Path) -> list[Path]:

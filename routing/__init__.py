@@ -1,1 +1,1 @@
-"""Which worker should answer, and in what order to try the rest. Pure: time and randomness are arguments."""
+"""The choice of the worker that answers. Pure: time and randomness are arguments."""

@@ -1,4 +1,4 @@
-"""A request's place on a worker, from selection to release, and how it ended."""
+"""A request's place on a worker, from selection to release, and its outcome."""
 
 from enum import Enum
 from typing import Final
@@ -12,14 +12,14 @@ from routing.request import Request
 class Ending(Enum):
     ANSWERED = "answered"
     REFUSED = "refused"
-    """The worker said that the caller is wrong (4xx): it counts neither for nor against the worker's health."""
+    """The worker answered that the request is wrong (4xx): this is no evidence about the worker's health."""
     FAILED = "failed"
     ABORTED = "aborted"
     """The caller went away."""
 
 
 class Outcome(Value):
-    """How a request ended; token counts are the engine's, where it told them."""
+    """Outcome of a request, with the engine's token counts if it reported them."""
 
     __match_args__ = ("ending", "prompt_tokens", "cached_tokens", "completion_tokens")
     __slots__ = __match_args__
@@ -38,24 +38,24 @@ class Outcome(Value):
 
 
 class Booking:
-    """What a worker has been given to do. Times are monotonic seconds.
+    """A request that a worker has been given. Times are monotonic seconds.
 
-    No dataclass: compiled, one of those would be filled in by Python's byte code, at ten times the cost.
+    It is not a dataclass: once compiled, Python's byte code would fill it in, at ten times the cost.
     """
 
     __slots__ = (
         "booked_at",
         "decodes_beside",
         "first_byte_at",
+        "incarnation",
         "is_elsewhere",
         "is_remote",
-        "life",
         "new_blocks",
         "plain_tokens",
+        "reported_tokens",
         "request",
         "service_s",
         "source",
-        "told_tokens",
         "uncached_tokens",
         "wait_s",
         "work_s",
@@ -72,8 +72,8 @@ class Booking:
         booked_at: float,
         *,
         plain_tokens: float = 0.0,
-        told_tokens: float | None = None,
-        source: Source = "shadow",
+        reported_tokens: float | None = None,
+        source: Source = "predicted",
         is_elsewhere: bool = False,
         is_remote: bool = False,
     ) -> None:
@@ -87,23 +87,23 @@ class Booking:
         self.booked_at = booked_at
         self.wait_s = 0.0
         """Predicted seconds from its booking until its prefill begins."""
-        self.life = 0
-        """Of the worker when it was booked."""
+        self.incarnation = 0
+        """Incarnation of the worker at the time of booking."""
         self.service_s: float | None = None
-        """Measured seconds of prefill: from its turn to its first byte; known for streams only."""
+        """Measured seconds of prefill, known for streams only."""
         self.first_byte_at: float | None = None
         self.plain_tokens = plain_tokens
-        """Tokens of the prompt that were predicted to be cached, before the prediction was corrected."""
-        self.told_tokens = told_tokens
-        """The same by what the engine had told; None where it had told nothing."""
+        """Predicted cached tokens of the prompt, before the correction."""
+        self.reported_tokens = reported_tokens
+        """Predicted cached tokens by the engine's reports. None: there were no reports."""
         self.source: Source = source
         self.is_elsewhere = is_elsewhere
-        """Another gateway has made it, and knows how it ends."""
+        """Whether another gateway or fleet made it, and reports its end."""
         self.is_remote = is_remote
-        """A prefill worker computes its prompt: it is load here, but nothing that waits for a prefill."""
+        """Whether a prefill worker computes its prompt: it is load here, but does not wait for a prefill."""
         self.decodes_beside = 0
-        """Requests that were generating when this one began to."""
+        """Requests that were generating when this one began to generate."""
 
     def is_uncomputed(self, *, failed: bool) -> bool:
-        """Whether its prefill should be taken as not done. Of a worker that *failed*, a prediction is no proof."""
+        """Return whether its prefill was not done. If the worker *failed*, a predicted first byte is no proof."""
         return (self.service_s if failed else self.first_byte_at) is None

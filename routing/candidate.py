@@ -9,7 +9,7 @@ from cache_index.value import Value
 
 
 class Load(Value):
-    """One reading of a worker, from our own accounting. One is made per worker and request."""
+    """The load of a worker at one moment, from our own accounting. One is made per worker and request."""
 
     __match_args__ = (
         "backlog_s",
@@ -33,13 +33,13 @@ class Load(Value):
         decode_s_per_token: float,
     ) -> None:
         self.backlog_s: Final = backlog_s
-        """Seconds of prefill that stand before a request sent at this moment."""
+        """Seconds of prefill before a request that is sent at this moment."""
         self.pending: Final = pending
-        """Requests whose first token has not come."""
+        """Requests without a first token."""
         self.decodes: Final = decodes
         """Requests that are generating."""
         self.busy_share: Final = busy_share
-        """Smoothed share of time, 0 to 1, in which the worker had prefill to do."""
+        """Smoothed share of time with prefill to do, 0 to 1."""
         self.prefill_overhead_s: Final = prefill_overhead_s
         self.prefill_s_per_token: Final = prefill_s_per_token
         self.decode_s_per_token: Final = decode_s_per_token
@@ -50,8 +50,8 @@ class Load(Value):
         return self.pending + self.decodes
 
 
-Source = Literal["confirmed", "shadow"]
-"""Where a hit is known from: what the engine tells of its cache, or what was sent there and should still be there."""
+Source = Literal["reported", "predicted"]
+"""Source of a hit: the engine's reports of its cache, or a prediction from what was sent to the worker."""
 
 
 class Candidate(Value):
@@ -66,8 +66,8 @@ class Candidate(Value):
         "load_s",
         "source",
         "plain_tokens",
-        "told_tokens",
-        "way_s",
+        "reported_tokens",
+        "zone_penalty_s",
         "fetches",
         "remote_tokens",
         "evicts_s",
@@ -82,10 +82,10 @@ class Candidate(Value):
         load: Load,
         admits: bool = True,
         load_s: float = 0.0,
-        source: Source = "shadow",
+        source: Source = "predicted",
         plain_tokens: float = 0.0,
-        told_tokens: float | None = None,
-        way_s: float = 0.0,
+        reported_tokens: float | None = None,
+        zone_penalty_s: float = 0.0,
         fetches: bool = False,
         remote_tokens: float = 0.0,
         evicts_s: float = 0.0,
@@ -95,33 +95,33 @@ class Candidate(Value):
         self.hit_tokens: Final = hit_tokens
         self.load: Final = load
         self.admits: Final = admits
-        """False while the worker is being warmed up and has as much as it should have: it comes after the others."""
+        """False while the worker warms up and has enough requests: it comes after the others."""
         self.load_s: Final = load_s
-        """Seconds to bring those blocks of the hit to the GPU that are elsewhere."""
+        """Seconds to load the blocks of the hit that are not on the GPU."""
         self.source: Final = source
         self.plain_tokens: Final = plain_tokens
-        """`hit_tokens` before it was corrected by how far such predictions come true."""
-        self.told_tokens: Final = told_tokens
-        """The same by what the engine told, trusted or not; None where nothing was told."""
-        self.way_s: Final = way_s
-        """What it costs more than one that is near: it stands in another zone."""
+        """`hit_tokens` before the correction by the accuracy of such predictions."""
+        self.reported_tokens: Final = reported_tokens
+        """Hit by the engine's reports, trusted or not. None: there are no reports."""
+        self.zone_penalty_s: Final = zone_penalty_s
+        """Extra cost in seconds, compared with a near worker."""
         self.fetches: Final = fetches
-        """It decodes what a prefill worker has computed, if it is given that."""
+        """Whether it can decode what a prefill worker has computed."""
         self.remote_tokens: Final = remote_tokens
-        """Of the prompt, that a prefill worker computes for it and that it fetches; 0: it computes what it lacks."""
+        """Tokens of the prompt that a prefill worker computes and it fetches; 0: it computes missing tokens itself."""
         self.evicts_s: Final = evicts_s
-        """Expected seconds to compute again what has to leave its cache for the request."""
+        """Expected seconds to compute blocks again that have to leave its cache for the request."""
 
 
 Role = Literal["both", "prefill", "decode"]
-"""What a worker does: whole requests; prompts only, for others; or answers, to prompts that others computed."""
+"""A worker's part of a request: both; prompts only, for others; or answers only, to prompts that others computed."""
 
 WhyNotReady = Literal["down", "asleep", "draining"]
 WhyNot = WhyNotReady | Literal["breaker open", "not the worker that keeps the response", "a prefill worker"]
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """A worker that is no candidate for a request, as the one that it would be."""
+    """A worker that is not a candidate for a request, as the candidate that it would be."""
 
     candidate: Candidate
     why_not: WhyNot

@@ -1,32 +1,33 @@
-"""Prompts computed on some workers and answers generated on others: who generates, and whether it is worth the way.
+"""Prompts computed on some workers and answers generated on others: which worker generates, and whether that pays.
 
-A decode worker is chosen first, by what the request costs there. Where it lacks much of the prompt, a prefill worker
-computes it, and the decode worker fetches the blocks (the hop); where it lacks little it computes that itself. What it
-holds already need neither be computed nor fetched. Who computes is for the strategy of the model to say, among the
-prefill workers: there the prefix matters.
+The decode worker is chosen first, by the cost of the request there. If it lacks much of the prompt, a prefill worker
+computes that part, and the decode worker fetches the blocks (the hop). If it lacks little, it computes that itself.
+Blocks that it holds are neither computed nor fetched. The model's strategy chooses among the prefill workers, because
+there the prefix matters.
 """
 
 import copy
 import random
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 
 from routing.candidate import Candidate
-from routing.fit import LinearFit, Sample
+from routing.learning.fit import LinearFit, Sample
 from routing.rendezvous import Rendezvous
 from routing.request import Request
 from routing.strategy import Ranking
 
 HOP_S = 0.02
-"""Fixed cost of a hop before any is measured: one more request over HTTP, and a step of either engine."""
+"""Fixed cost of a hop before any is measured: one more request over HTTP, and a step of each engine."""
 FETCH_S_PER_TOKEN = 5e-6
-"""Before any is measured: 128 KiB of KV for each token, as of an 8B model with grouped queries (32 layers, 8 heads of
-128, 16 bits), over a link of 200 Gbit/s."""
+"""Time per fetched token before any is measured: 128 KiB of KV, as for an 8B model with grouped queries (32 layers,
+8 heads of 128, 16 bits), over a link of 200 Gbit/s."""
 
 
 class Handover:
-    """What a hop costs besides the prefill: seconds over fetched tokens, learnt by all workers of a model together."""
+    """Cost of a hop besides the prefill: seconds over fetched tokens, learned from all workers of a model."""
 
     def __init__(self) -> None:
         at_4096_s = HOP_S + 4096.0 * FETCH_S_PER_TOKEN
@@ -41,31 +42,36 @@ class Handover:
         return self._line.slope
 
     def seconds(self, tokens: float) -> float:
-        """From the end of a prefill to the first token elsewhere, of which *tokens* are fetched."""
+        """Return the seconds from the end of a prefill to the first token elsewhere, with *tokens* to fetch."""
         return self._line.predict(tokens)
 
     def learn(self, tokens: float, measured_s: float) -> None:
-        """So long it took. What took much longer than expected waited for something else than the link."""
+        """Learn from a hop. One that took much longer than expected waited for something other than the link."""
         self._line.learn(tokens, min(measured_s, 4.0 * self._line.predict(tokens) + 1.0))
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """When a prefill worker is asked."""
+class HopRule(msgspec.Struct, frozen=True):
+    """Conditions for the use of a prefill worker."""
 
-    least_uncached_tokens: int | None = None
-    """As many tokens have to be missing on the decode worker; None: as many as make the hop worth it."""
+    min_uncached_tokens: int | None = None
+    """Missing tokens on the decode worker from which a hop is used. None: as many as make the hop pay."""
     always: bool = False
-    """Decode workers cannot compute a prompt, however short."""
+    """Whether decode workers cannot compute prompts at all."""
 
 
 class ByDecodeLoad:
-    """A `Strategy` over the workers that answer: lowest cost in seconds first, ties at random, or as *ties* has them.
+    """A `Strategy` over the workers that answer: lowest cost in seconds first, ties at random or by *ties*.
 
-    The cost is what stands before the request, its prefill or its hop, and what the running answers there would slow
-    it down. Candidates of its orders say in `remote_tokens` what they would fetch.
+    The cost is the backlog, the prefill or the hop, and the slowdown by the answers that run there. Its candidates have
+    the tokens to fetch in `remote_tokens`.
     """
 
-    def __init__(self, rng: random.Random, handover: Handover, rule: Rule, ties: Rendezvous | None = None) -> None:
+    is_late_bound: ClassVar[bool] = False
+    ranks_by_cost: ClassVar[bool] = False
+    accepts_any_worker: ClassVar[bool] = True
+    needs_events: ClassVar[bool] = False
+
+    def __init__(self, rng: random.Random, handover: Handover, rule: HopRule, ties: Rendezvous | None = None) -> None:
         self._rng = rng
         self._handover = handover
         self._rule = rule
@@ -89,19 +95,19 @@ class ByDecodeLoad:
         return Ranking(order, "load_alone" if len(set(costs_s.values())) > 1 else "random", costs_s)
 
     def cost_s(self, request: Request, candidate: Candidate) -> float:
-        """Seconds that *request* costs on *candidate*, which says whether it would hop."""
+        """Return the cost of *request* on *candidate* in seconds: with a hop if it has `remote_tokens`."""
         load = candidate.load
         if candidate.remote_tokens > 0.0:
             first_s = self._handover.seconds(candidate.remote_tokens)
         else:
             first_s = here_s(request, candidate) + candidate.load_s
         slower_s = load.decode_s_per_token * load.in_flight * request.output_tokens
-        return load.backlog_s + first_s + slower_s + candidate.way_s
+        return load.backlog_s + first_s + slower_s + candidate.zone_penalty_s
 
-    def least_tokens(self, candidate: Candidate) -> float:
-        """From how many missing tokens on a hop is worth it, wherever the prompt is computed; inf: never."""
-        if self._rule.least_uncached_tokens is not None:
-            return float(self._rule.least_uncached_tokens)
+    def min_tokens(self, candidate: Candidate) -> float:
+        """Return the missing tokens from which a hop pays, wherever the prompt is computed; inf: never."""
+        if self._rule.min_uncached_tokens is not None:
+            return float(self._rule.min_uncached_tokens)
         load = candidate.load
         saved_s = (
             load.prefill_s_per_token * _standing(candidate) - load.prefill_s_per_token - self._handover.s_per_token
@@ -109,41 +115,41 @@ class ByDecodeLoad:
         return self._handover.overhead_s / saved_s if saved_s > 0.0 else float("inf")
 
     def pays(self, request: Request, decode: Candidate, prefill: Candidate) -> bool:
-        """Whether *prefill* should compute for *decode*, which was to hop, as busy as *prefill* is at this moment."""
-        if self._rule.always or self._rule.least_uncached_tokens is not None:
+        """Return whether *prefill* should compute for *decode*, given its present load."""
+        if self._rule.always or self._rule.min_uncached_tokens is not None:
             return True
         load = prefill.load
         uncached_tokens = max(1.0, request.prompt_tokens - prefill.hit_tokens)
         prefill_s = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token + prefill.load_s
-        there_s = load.backlog_s + prefill_s + self._handover.seconds(decode.remote_tokens) + prefill.way_s
+        there_s = load.backlog_s + prefill_s + self._handover.seconds(decode.remote_tokens) + prefill.zone_penalty_s
         return there_s < decode.load.backlog_s + here_s(request, decode) + decode.load_s
 
     def _is_stuck(self, request: Request, candidate: Candidate) -> bool:
-        """Whether it needs a prefill worker for a request that none can compute for it."""
+        """Whether it needs a prefill worker, and the request cannot be divided."""
         return self._rule.always and candidate.fetches and not request.divides
 
     def _hopping(self, request: Request, candidate: Candidate) -> Candidate:
-        """*candidate* with what it would fetch of *request*."""
+        """*candidate* with the tokens of *request* that it would fetch."""
         if not request.divides or not candidate.fetches:
             return candidate
         missing = max(1.0, request.prompt_tokens - candidate.hit_tokens)
-        if not self._rule.always and missing < self.least_tokens(candidate):
+        if not self._rule.always and missing < self.min_tokens(candidate):
             return candidate
         return candidate.changed(remote_tokens=missing)
 
 
 def plain(candidate: Candidate) -> Candidate:
-    """*candidate* as one that computes what it lacks."""
+    """Return *candidate* as one that computes missing tokens itself."""
     return candidate.changed(remote_tokens=0.0) if candidate.remote_tokens else candidate
 
 
 def here_s(request: Request, candidate: Candidate) -> float:
-    """What a prefill on *candidate* costs: while it lasts, each answer that it generates stands still as well."""
+    """Return the cost of a prefill on *candidate*: meanwhile, the answers that it generates stand still as well."""
     load = candidate.load
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
     return load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token * _standing(candidate)
 
 
 def _standing(candidate: Candidate) -> float:
-    """Requests that wait while *candidate* computes a prompt: its own, those that run, and one that may come."""
+    """Requests that wait while *candidate* computes a prompt: its own, the running ones, and one that may come."""
     return 2.0 + candidate.load.decodes if candidate.fetches else 1.0 + candidate.load.decodes

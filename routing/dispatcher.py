@@ -1,4 +1,4 @@
-"""When a request is sent, and with which order of candidates."""
+"""The seam that decides when a request is sent, and with which order of candidates."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, Protocol
@@ -8,16 +8,14 @@ import msgspec
 from cache_index.value import Value
 from routing.booking import Booking
 from routing.candidate import Candidate
-from routing.explanation import Explanation, effective_of, places_of, prefill_s
+from routing.explanation import Explanation, Reason, effective_of, longest_wait_s, places_of, prefill_s, reason_of
 from routing.fleet import Fleet
-from routing.reason import Reason, reason_of
 from routing.request import Request
 from routing.strategies.by_name import StrategiesByName
-from routing.waiting import longest_wait_s
 
 
 class Dispatch(Value):
-    """A request released, with its candidates best first. It is booked on the first of them already."""
+    """A released request with its candidates, best first. It is already booked on the first of them."""
 
     __match_args__ = ("request", "order", "booking", "reason", "strategy")
     __slots__ = __match_args__
@@ -33,26 +31,26 @@ class Dispatch(Value):
         self.request: Final = request
         self.order: Final = order
         self.booking: Final = booking
-        """None if there is no candidate."""
+        """Booking of the request; None if there is no candidate."""
         self.reason: Final = reason
         self.strategy: Final = strategy
-        """Name of the one that made the order."""
+        """Name of the strategy that made the order."""
 
 
-LEAST_RETRY_S = 1.0
+MIN_RETRY_S = 1.0
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A request that will not be released: its wait cannot fit."""
+    """A request that will not be released, because its wait would be too long."""
 
     request: Request
     why: Literal["queue full", "too late", "spill"]
-    """As many of its team wait as may; it would get its first token after its caller has gone; or so late that it may
-    go elsewhere (`Request.spill_in_s`): submitted again without that, it waits."""
+    """queue full: its team has the maximum of waiting requests. too late: its caller will not wait that long.
+    spill: so late that it may go elsewhere (`Request.spill_in_s`); submitted again without that, it waits."""
     wait_s: float
-    """Predicted: how long it would have to wait."""
+    """Predicted wait."""
     retry_after_s: float
-    """Predicted: when one like it would be held, if nobody else comes."""
+    """Predicted time until such a request would be held, if no others come."""
 
 
 class Dispatcher(Protocol):
@@ -60,51 +58,51 @@ class Dispatcher(Protocol):
 
     @property
     def waiting(self) -> int:
-        """Requests that are held."""
+        """Number of held requests."""
         ...
 
     @property
     def waiting_by_team(self) -> Mapping[str, int]:
-        """Requests that are held, of every team that has any. One that knows no teams has them all under ""."""
+        """Number of held requests by team; without teams, all are under ""."""
         ...
 
     def oldest_wait_s(self, now: float) -> float:
-        """How long the one has been held that is held longest; 0 if none is."""
+        """Return the longest wait of a held request; 0 without held requests."""
         ...
 
     def submit(self, request: Request, now: float) -> None:
-        """*request* came at *now*, or was waiting since then."""
+        """Accept *request*, which arrived at *now* or has been waiting since then."""
         ...
 
     def poll(self, now: float) -> list[Dispatch]:
-        """Requests to be sent at *now*, each once. To be called after every submit, release and change of the fleet."""
+        """Return the requests to send at *now*, each once. Call it after every submit, release and fleet change."""
         ...
 
     def refused(self) -> list[Refusal]:
-        """Requests that are not held any more and will not be released, each once. To be called after every poll."""
+        """Return the requests that are no longer held and will not be released, each once. Call it after every poll."""
         ...
 
     def at_once(self, request: Request, now: float) -> Dispatch:
-        """*request* released, whoever waits and however late it comes: it goes on with what had begun elsewhere.
+        """Release *request* without waiting: it continues an answer that began elsewhere.
 
         It must not have been submitted.
         """
         ...
 
     def next_poll_at(self, now: float) -> float | None:
-        """When `poll` should be called although nothing has happened; None: not before something does."""
+        """Return when to call `poll` if no event occurs. None: only after an event."""
         ...
 
     def cancel(self, request: Request) -> None:
-        """The caller went away. A request that has been released already is not concerned."""
+        """Drop *request*: the caller went away. No effect on a request that has been released."""
         ...
 
     def hand_over(self) -> list[tuple[Request, float]]:
-        """Whoever waits, and since when: another dispatcher takes its place, and nobody waits here any more."""
+        """Remove all held requests and return them with their arrival times: another dispatcher takes over."""
         ...
 
     def explain(self, request: Request, now: float) -> Explanation:
-        """What *request* would get if it were released at *now*. It is neither held nor booked, and nothing changes."""
+        """Explain the release of *request* at *now*. Changes nothing: it is neither held nor booked."""
         ...
 
 
@@ -112,7 +110,7 @@ Arrange = Callable[[list[Candidate]], list[Candidate]]
 
 
 class Immediate:
-    """Depth infinite: every request is released at once, on the best candidate there is."""
+    """Releases every request at once, to the best candidate."""
 
     def __init__(self, fleet: Fleet, strategies: StrategiesByName) -> None:
         self._fleet = fleet
@@ -162,7 +160,7 @@ class Immediate:
         self._submitted = [submitted for submitted in self._submitted if submitted[0] is not request]
 
     def explain(self, request: Request, now: float, arrange: Arrange | None = None) -> Explanation:
-        """*arrange* makes of the order of the strategy the one in which candidates are tried."""
+        """Explain a release. *arrange* turns the strategy's order into the one in which candidates are tried."""
         name = request.strategy or self._strategies.default
         reach = self._fleet.reach(request, self._fleet.candidates(request, now))
         ranking = self._strategies.named(name).explain(request, reach.near)
@@ -177,41 +175,41 @@ class Immediate:
         )
 
     def _release(self, request: Request, since: float, now: float) -> Dispatch | None:
-        """None if it is refused."""
+        """Release the request. None: it is refused."""
         candidates = self._fleet.candidates(request, now)
         if request.spill_in_s is not None and candidates:
-            refusal = self._late(request, request.spill_in_s, candidates, now - since)
+            refusal = self._late_refusal(request, request.spill_in_s, candidates, now - since)
             if refusal is not None:
                 self._refused.append(refusal)
                 return None
         return self._dispatch(request, candidates, now)
 
-    def _late(
+    def _late_refusal(
         self, request: Request, spill_in_s: float, candidates: list[Candidate], waited_s: float
     ) -> Refusal | None:
-        """Why *request* should go elsewhere; None if any of *candidates* would answer in time, or may for all we know.
+        """A refusal of a request that should go elsewhere.
 
-        A pinned request cannot go elsewhere.
+        None if any of *candidates* may answer in time, or the request is pinned and cannot go elsewhere.
         """
-        if request.pinned is not None or not self._fleet.has_learnt:
+        if request.pinned is not None or not self._fleet.has_learned:
             return None
         waits_s = [waited_s + candidate.load.backlog_s for candidate in candidates]
         allowed_s = [longest_wait_s(spill_in_s, prefill_s(request, candidate)) for candidate in candidates]
         over_s = min(wait_s - most_s for wait_s, most_s in zip(waits_s, allowed_s, strict=True))
-        return Refusal(request, "spill", min(waits_s), max(LEAST_RETRY_S, over_s)) if over_s > 0.0 else None
+        return Refusal(request, "spill", min(waits_s), max(MIN_RETRY_S, over_s)) if over_s > 0.0 else None
 
     def _dispatch(self, request: Request, candidates: list[Candidate], now: float) -> Dispatch:
         name = request.strategy or self._strategies.default
         if not candidates:
             return Dispatch(request, [], None, "none", name)
-        if not self._fleet.has_pools:
+        if not self._fleet.members.has_pools:
             order = admitting_first(self._strategies.named(name).rank(request, candidates))
         else:
             reach = self._fleet.reach(request, candidates)
             order = admitting_first(self._strategies.named(name).rank(request, reach.near)) + reach.far
-        return Dispatch(request, order, self._fleet.book(request, order[0], now), reason_of(order), name)
+        return Dispatch(request, order, self._fleet.bookings.book(request, order[0], now), reason_of(order), name)
 
 
 def admitting_first(ranked: list[Candidate]) -> list[Candidate]:
-    """The order with those that are being warmed up, and have as much as they should have, behind the others."""
+    """Return the order with the candidates behind the others that warm up and have enough requests."""
     return [c for c in ranked if c.admits] + [c for c in ranked if not c.admits]

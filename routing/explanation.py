@@ -1,42 +1,58 @@
-"""Where a request would go at this moment and why, told worker by worker. Making one changes nothing."""
+"""The worker that a request would go to at this moment, and why. Making an explanation changes nothing."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
 from cache_index import WorkerId
 from routing.candidate import Candidate, Excluded
-from routing.reason import Reason
 from routing.request import Request
-from routing.strategy import Effective, Ranking
+from routing.strategy import Ranking
+
+Reason = Literal["hit", "spread", "cold", "none"]
+"""hit: no candidate holds more; spread: one holds more, but costs more; cold: no candidate holds any block; none: there
+are no candidates."""
+SPARE_SHARE = 0.2
+"""Share of the caller's time limit that is left when a request becomes urgent."""
 
 
 class Place(msgspec.Struct, frozen=True):
     """A candidate's place in the order."""
 
     rank: int
-    """From 1, which is asked first."""
+    """Number from 1, which is tried first."""
     candidate: Candidate
     predicted_ttft_s: float
     cost_s: float | None
-    """What the strategy ranked by; None where it does not think in seconds."""
+    """Cost that the strategy ranked by. None: it does not rank by cost."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What a `Dispatcher` would do with a request."""
+    """The decision of a `Dispatcher` about a request."""
 
     request: Request
     strategy: str
-    """The one that ranks: the model's, or the one that the request asks for."""
-    effective: Effective
+    """Name of the strategy that ranks: the model's, or the one that the request asks for."""
+    effective: str
     reason: Reason
     places: list[Place]
-    """In their order."""
+    """Candidates in the order in which to try them."""
     excluded: list[Excluded]
 
 
-def effective_of(ranking: Ranking) -> Effective:
-    """What the strategy comes to: one that has nothing to choose from is none."""
+def reason_of(order: list[Candidate]) -> Reason:
+    """Return the reason why the first of *order* is first."""
+    if not order:
+        return "none"
+    longest = max([candidate.hit_blocks for candidate in order])
+    if longest == 0:
+        return "cold"
+    return "hit" if order[0].hit_blocks == longest else "spread"
+
+
+def effective_of(ranking: Ranking) -> str:
+    """Return what decides the order: no strategy does if there is nothing to choose from."""
     if len(ranking.order) > 1:
         return ranking.effective
     return "only_candidate" if ranking.order else "none"
@@ -50,12 +66,21 @@ def places_of(request: Request, order: list[Candidate], costs_s: Mapping[WorkerI
 
 
 def predicted_ttft_s(request: Request, candidate: Candidate) -> float:
-    """Seconds to the first token of *request* on *candidate*: backlog and prefill, both on the slow side."""
+    """Return the seconds to the first token of *request* on *candidate*: backlog and prefill, both on the slow side."""
     return candidate.load.backlog_s + prefill_s(request, candidate)
 
 
 def prefill_s(request: Request, candidate: Candidate) -> float:
-    """Seconds that the prefill of *request* takes on *candidate* once it begins."""
+    """Return the seconds that the prefill of *request* takes on *candidate* once it begins."""
     load = candidate.load
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
     return load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token
+
+
+def longest_wait_s(within_s: float, prefill_s: float) -> float:
+    """Return how long a request may wait that needs its first token *within_s*, with a prefill of *prefill_s*.
+
+    A prefill time is only a prediction. So some time to wait always remains, and no request is turned away from an idle
+    worker, which alone can show that the prediction is wrong.
+    """
+    return max(within_s - prefill_s, within_s * SPARE_SHARE)

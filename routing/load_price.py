@@ -1,28 +1,28 @@
-"""What it costs, in seconds, that a worker has to load a LoRA adapter before it can serve a request for it."""
+"""The cost, in seconds, of loading a LoRA adapter before a worker can serve a request for it."""
 
 ABSENT_S = 3600.0
-"""Of a worker that does not have it and cannot be told to load it: it is the last to be asked."""
+"""Cost on a worker that cannot load the adapter: it is tried last."""
 MEMORY = 0.3
-"""What one load counts in the time that is believed."""
+"""Weight of one load in the learned time."""
 
 
 class LoadPrice:
-    """Learnt from loads. One for all adapters of a base model: they are of like size."""
+    """Learned time of a load, for all adapters of a base model: their sizes are similar."""
 
     def __init__(self, load_s: float) -> None:
-        """*load_s* is believed until the first load."""
+        """*load_s* is used until the first load."""
         self.load_s = load_s
-        self._is_learnt = False
+        self._is_learned = False
 
     def learn(self, took_s: float) -> None:
-        """A load took *took_s*. The first one replaces the belief, later ones correct it."""
-        self.load_s = took_s if not self._is_learnt else self.load_s + (took_s - self.load_s) * MEMORY
-        self._is_learnt = True
+        """Learn from a load. The first one replaces the initial time, later ones correct it."""
+        self.load_s = took_s if not self._is_learned else self.load_s + (took_s - self.load_s) * MEMORY
+        self._is_learned = True
 
-    def of(self, *, holds: bool | None, loadable: bool, failed: bool = False) -> float:
-        """For a request to a worker that *holds* the adapter, None: nobody knows, and then it is taken to.
+    def price_s(self, *, holds: bool | None, loadable: bool, failed: bool = False) -> float:
+        """Return the price of a request on a worker that *holds* the adapter. None: unknown, taken as true.
 
-        *loadable*: it could be told to load it. *failed*: it was, lately, and could not.
+        *loadable*: the worker can load it on request. *failed*: it recently failed to.
         """
         if holds is None or holds:
             return 0.0

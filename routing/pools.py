@@ -1,7 +1,7 @@
-"""Pools of workers, and how far a request may go: its own pool first, the next one where all before it are too busy.
+"""Pools of workers: a request may use the next pool only if all pools before it are too busy.
 
-Why a pool comes before another (own machines before rented ones, near before far) is not known here: it has a number,
-its tier, and the lowest goes first.
+Each pool has a number, its tier; the lowest goes first. The reasons for the order (own machines before rented ones,
+near before far) are not known here.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from routing.candidate import Candidate
 
 
 class Reach(Value):
-    """The candidates of one request, by whether it may choose them."""
+    """The candidates of one request: those that it may choose, and the others."""
 
     __match_args__ = ("near", "far")
     __slots__ = __match_args__
@@ -24,14 +24,14 @@ class Reach(Value):
     ) -> None:
         self.near: Final = near
         self.far: Final = far
-        """Reserves: to be tried when all of those have failed, in this order."""
+        """Reserves, in the order in which to try them when all near candidates have failed."""
 
 
 def reach(candidates: Sequence[Candidate], tiers: Sequence[int], waits_s: Sequence[float], longest_s: float) -> Reach:
-    """Who of *candidates* is near: the lowest tier, and each further one if in all before it the wait is too long.
+    """Divide *candidates*: near are the lowest tier, and each further one if the wait in all before it is too long.
 
-    *tiers* and *waits_s* have the place of each candidate: its pool, and how long the request would wait there;
-    *longest_s* is how long it may. Reserves are in the order of their tiers, in one by what they have to do.
+    *tiers* and *waits_s* are the pool of each candidate and the wait there. A wait up to *longest_s* is not too long.
+    Reserves are in the order of their tiers and, within a tier, of their backlogs.
     """
     last = 0
     for tier in sorted(set(tiers)):

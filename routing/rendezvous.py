@@ -1,9 +1,9 @@
-"""Which of several workers that cost the same gets a prompt, so that replicas which do not ask each other agree.
+"""The choice among workers that cost the same, so that replicas agree without asking each other.
 
-Chance spreads prompts over equal workers, but two gateways that see the same new prompt at one moment would compute it
-twice. Rendezvous hashing spreads them as evenly, and alike everywhere. What is hashed is the first block of the prompt
-that none of the equal workers holds: prompts that share only what all of them hold go different ways, and prompts that
-go on alike meet on one worker.
+A random choice spreads prompts over equal workers. But two gateways that see the same new prompt at one moment would
+compute it twice. Rendezvous hashing spreads prompts as evenly, and makes the same choice everywhere. The hash covers
+the first block of the prompt that none of the equal workers holds. Prompts that share only blocks that all of them hold
+go different ways, and prompts that share more meet on one worker.
 """
 
 import hashlib
@@ -15,22 +15,22 @@ from routing.candidate import Candidate
 from routing.request import Request
 
 TIE_S = 0.02
-"""What is the same to us: loads that two replicas see differ by what happened within the last milliseconds."""
+"""Difference in cost that is ignored: the loads that two replicas see differ by the events of some milliseconds."""
 
 _BITS_64 = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Rendezvous:
-    """Costs within *tie_s* seconds of the least are equal; 0: exactly equal ones only."""
+    """Orders candidates that cost the same. Costs within *tie_s* seconds of the lowest count as equal."""
 
     def __init__(self, tie_s: float = TIE_S) -> None:
         self.tie_s = tie_s
         self._seeds: dict[WorkerId, int] = {}
 
     def order(self, request: Request, tied: Sequence[Candidate]) -> list[Candidate] | None:
-        """*tied* with those that hold most of the prompt first, and in the same order in every process.
+        """Return *tied* in the same order in every process, the longest hits first.
 
-        None if the prompt has no full block: nothing is known of it that others could know too. O(tied).
+        None if the prompt has no full block, and so no hash that replicas share. O(tied).
         """
         most = max([candidate.hit_tokens for candidate in tied])
         block = _parting_block(request, next(candidate for candidate in tied if candidate.hit_tokens == most))
@@ -47,8 +47,8 @@ class Rendezvous:
 
 
 def _parting_block(request: Request, longest: Candidate) -> int | None:
-    """The hash of the first block behind the hit of *longest*; of the last one, if it holds them all."""
-    if request.exact and longest.source == "confirmed":
+    """The hash of the first block after the hit of *longest*, or of the last block if it holds all of them."""
+    if request.exact and longest.source == "reported":
         prefix = request.exact[0]
         held = int(longest.plain_tokens) // prefix.block_tokens
     else:
@@ -62,7 +62,7 @@ def _hash_at(prefix: Prefix, block: int) -> int | None:
 
 
 def _mixed(word: int) -> int:
-    """Every bit of *word* changes half of the bits (Steele, Lea and Flood 2014, the finalizer of SplitMix64)."""
+    """Mix *word* so that each bit affects all others (Steele, Lea and Flood 2014, the finalizer of SplitMix64)."""
     word = (word ^ word >> 30) * 0xBF58_476D_1CE4_E5B9 & _BITS_64
     word = (word ^ word >> 27) * 0x94D0_49BB_1331_11EB & _BITS_64
     return word ^ word >> 31

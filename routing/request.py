@@ -1,4 +1,4 @@
-"""What routing knows of a request: values only, nothing of HTTP."""
+"""A request as routing knows it: values only, nothing of HTTP."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from cache_index import Prefix, WorkerId
 from cache_index.value import Value
 
 LOW, NORMAL, HIGH = 0, 1, 2
-"""Classes of priority: a higher one goes first before a saturated fleet."""
+"""Priority classes: on a saturated fleet, a higher one goes first."""
 
 
 class Request(Value):
@@ -59,37 +59,34 @@ class Request(Value):
         self.prompt_bytes: Final = prompt_bytes
         """Length of the text that `prefix` was cut from."""
         self.prompt_tokens: Final = prompt_tokens
-        """Estimate; the engine tells the truth afterwards."""
+        """Estimate, unless `exact` is known; the engine reports the actual number afterwards."""
         self.output_tokens: Final = output_tokens
-        """How many tokens the answer is expected to have."""
+        """Expected tokens of the answer."""
         self.session: Final = session
-        """What the caller says belongs together."""
+        """Name that the caller gives to requests that belong together."""
         self.streams: Final = streams
-        """The first byte of a stream marks the end of its prefill; of another answer it marks the end."""
+        """Whether the first byte marks the end of the prefill; otherwise it marks the end of the answer."""
         self.reads_cache: Final = reads_cache
-        """False where the engine would compute the whole prompt anyway (prompt logprobs)."""
+        """False if the engine computes the whole prompt in any case (prompt logprobs)."""
         self.writes_cache: Final = writes_cache
-        """False where the engine will not hold `prefix` afterwards: it pools, or not all of the prompt was read."""
+        """False if the engine will not hold `prefix` afterwards: it pools, or not all of the prompt was read."""
         self.pinned: Final = pinned
-        """The only worker that can answer: it keeps what the request goes on from."""
+        """The only worker that can answer: it keeps the response that the request continues."""
         self.exact: Final = exact
-        """The same prompt by its exact tokens, once for each size of blocks that the workers have; empty if unknown.
-
-        Then `prompt_tokens` is no estimate.
-        """
+        """The prompt by its exact tokens, once for each block size of the workers; empty if unknown."""
         self.wanted_in_s: Final = wanted_in_s
-        """In how many seconds the caller wants the first token; None: it does not say."""
+        """Seconds after its arrival at which the caller wants the first token. None: not specified."""
         self.strategy: Final = strategy
-        """Name of the strategy that it asks for; None: the model's."""
+        """Name of the strategy that it asks for. None: the model's."""
         self.team: Final = team
-        """Whose share of a saturated fleet it takes."""
+        """Team that is charged for it on a saturated fleet."""
         self.weight: Final = weight
-        """Its cost counts 1 / *weight*: the share that its team has, beside those of other teams."""
+        """Weight of its team: its cost is divided by it."""
         self.priority: Final = priority
         self.deadline_s: Final = deadline_s
-        """In how many seconds from its coming the caller gives up waiting for a first token; None: it does not say."""
+        """Seconds after its arrival at which the caller stops waiting for a first token. None: not specified."""
         self.spill_in_s: Final = spill_in_s
-        """If its first token would come later than so many seconds from its coming, it may be refused: something else
-        than a worker can answer it. None: it waits."""
+        """Seconds after its arrival from which a first token is so late that it may be refused, because a fallback can
+        answer it. None: it waits."""
         self.divides: Final = divides
-        """One worker may compute its prompt and another generate its answer."""
+        """Whether one worker may compute its prompt and another generate its answer."""

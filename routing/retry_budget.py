@@ -1,15 +1,15 @@
-"""How many requests may be sent a second time: a share of all, so that retries never multiply what overload brings.
+"""The limit on retries: a share of all requests, so that retries never multiply an overload.
 
-Where a fleet fails as a whole, every request would be tried on every worker, and those that are left would get several
-times the traffic that was too much already. A share bounds that whatever the size of the fleet. A floor lets through
-what the handful of requests of a quiet hour needs. Envoy's and Finagle's retry budgets are made of the same two.
+If a whole fleet fails, every request would be tried on every worker, and the remaining workers would get several times
+the traffic that was already too much. A share limits that for any size of fleet. A floor allows the retries of the few
+requests of a quiet hour. Envoy's and Finagle's retry budgets have the same two parts.
 """
 
-from routing.window import Window
+from routing.learning.window import Window
 
 
 class RetryBudget:
-    """Those of the last *window_s* seconds are at most *floor_per_s* for each second, and *share* of the requests.
+    """Allows *floor_per_s* retries per second plus *share* of the requests, over the last *window_s* seconds.
 
     O(1) per call.
     """
@@ -21,15 +21,15 @@ class RetryBudget:
         self._retries = Window(window_s)
 
     def note(self, now: float) -> None:
-        """A request came. To be told once for each, not for its retries."""
+        """Count a request. Call it once for each, not for its retries."""
         self._requests.note(now)
 
     def has_room(self, now: float) -> bool:
-        """Whether `take` would say yes."""
+        """Return whether `spend` would allow a retry."""
         return self._retries.count(now) + 1 <= self._floor + self._share * self._requests.count(now)
 
-    def take(self, now: float) -> bool:
-        """Whether a request may be sent once more; if so, that counts."""
+    def spend(self, now: float) -> bool:
+        """Return whether a request may be sent again, and count the retry if so."""
         if not self.has_room(now):
             return False
         self._retries.note(now)

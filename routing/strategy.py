@@ -1,7 +1,7 @@
-"""The seam behind which a routing policy lives."""
+"""The seam for routing strategies."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -9,43 +9,43 @@ from cache_index import WorkerId
 from routing.candidate import Candidate
 from routing.request import Request
 
-Effective = Literal[
-    "round_robin",
-    "least_loaded",
-    "session",
-    "prefix_aware",
-    "kv_aware",
-    "load_alone",
-    "random",
-    "only_candidate",
-    "none",
-]
-"""What a strategy comes to for one request.
+LoadOnly = Literal["load_alone", "random", "only_candidate", "none"]
+"""Reason for an order that no strategy decides.
 
-Its own name, or that of another strategy whose order it is; load_alone: all hits are equally long, so cost differs by
-load alone; random: the candidates are equal to it; only_candidate, none: there is nothing to choose from.
+load_alone: all hits are equally long, so costs differ by load alone; random: the candidates are equal to the strategy;
+only_candidate, none: there is nothing to choose from.
 """
 
 
 class Ranking(msgspec.Struct, frozen=True):
-    """What `Strategy.rank` would answer, and what made it so."""
+    """The order that `Strategy.rank` would return, and what decides it."""
 
     order: list[Candidate]
-    effective: Effective
+    effective: str
+    """Name of the strategy whose order it is, the strategy itself or a simpler one; or one of `LoadOnly`."""
     costs_s: Mapping[WorkerId, float] = {}
-    """What the request costs on each worker, in seconds; empty where the strategy does not think in costs."""
+    """Cost of the request on each worker, in seconds; empty where the strategy does not rank by cost."""
 
 
 class Strategy(Protocol):
     """Ranks candidates. Feedback goes to the fleet and the index, never to a strategy."""
 
+    is_late_bound: ClassVar[bool]
+    """Whether its requests are held until a worker is about to be free, even if no teams share the fleet."""
+    ranks_by_cost: ClassVar[bool]
+    """Whether it ranks by cost in seconds. Its held requests wait for the worker on which they cost least."""
+    accepts_any_worker: ClassVar[bool]
+    """Whether every free worker is as good as its first choice."""
+    needs_events: ClassVar[bool]
+    """Whether it uses the engines' reports of their caches."""
+
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """All of *candidates*, best first: failover takes the next one without asking again."""
+        """Return all of *candidates*, best first: failover takes the next one without asking again."""
         ...
 
     def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
-        """The order that `rank` would give at this moment, ties included. It changes nothing, also not the next order.
+        """Return the order that `rank` would return at this moment, ties included, and change nothing.
 
-        Not for the hot path: it may take longer than `rank`.
+        It may take longer than `rank`: requests do not wait for it.
         """
         ...

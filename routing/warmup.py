@@ -1,11 +1,11 @@
-"""A new worker gets a few requests first, and more with each that it answers, as TCP starts slowly."""
+"""Slow start for new workers: a few requests first, and more with each answer, as in TCP."""
 
 
 class WarmUp:
-    """A window of requests in flight that opens with success.
+    """A limit on the requests in flight that grows from *first* to *last* with each answer, and then ends.
 
-    From *first* to *last*, then without limit: a fresh engine compiles, captures graphs and fills its cache, and a
-    fleet that sends every miss to the emptiest worker would drown it.
+    A fresh engine compiles, captures graphs and fills its cache. A fleet that sends every miss to the emptiest worker
+    would overload it.
     """
 
     def __init__(self, *, first: int = 4, last: int = 32) -> None:

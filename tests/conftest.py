@@ -35,7 +35,6 @@ class ProcessGuard:
 
     def __init__(self) -> None:
         self._test: str | None = None
-        """That is running, and must not start any; None: it may, or none is running."""
         sys.addaudithook(self._heard)
 
     @pytest.hookimpl(wrapper=True)

@@ -2,7 +2,7 @@
 
 It knows nothing of HTTP, and what it does can be changed at any time, for connections that are open as well:
 
-    refused     nobody listens, as after the end of a process
+    refused     no one listens, as after the end of a process
     resets      every open connection ends with RST, and so does every new one
     cut         FIN, or RST, after so many bytes of an answer
     half open   connections are taken, and nothing passes: upwards, downwards, or both
@@ -109,7 +109,7 @@ class FaultProxy:
             line.reset()
 
     async def refuse(self) -> None:
-        """Stop listening: connections are refused, and those that are open end. Of no effect where nobody listens."""
+        """Stop listening: connections are refused, and those that are open end. Of no effect where no one listens."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -190,7 +190,6 @@ class FaultProxy:
             await self._next_passage(direction)
 
     async def _next_passage(self, direction: Direction) -> Passage:
-        """How the next piece passes, when it may; a change in the midst of a delay counts."""
         while True:
             passage, changed = self._passage, self._changed
             if direction not in passage.held and not passage.delay_s:

@@ -37,7 +37,6 @@ def an_endpoint(
     terminating: bool = False,
     zone: str = "",
 ) -> Json:
-    """As the endpoint controller writes it; without *pod* nobody stands behind the address."""
     made: Json = {
         "addresses": [address],
         "conditions": {"ready": ready and not terminating, "serving": ready, "terminating": terminating},
@@ -127,10 +126,10 @@ class Faults:
     hung_lists: bool = False
     """Lists are taken and never answered."""
     hung_watches: bool = False
-    """Watches are answered, and nothing is ever told, not even the end: a connection that is half open."""
+    """Watches are answered, and nothing is ever reported, not even the end: a connection that is half open."""
     slow_list_s: float = 0.0
     lost: set[str] = field(default_factory=set)
-    """Types of changes that no watch is told of."""
+    """Types of changes that no watch learns of."""
     cut_line: bool = False
     """The next line of a watch ends in its middle, and the connection with it."""
     expired_as: Literal["http", "line"] = "line"
@@ -179,7 +178,7 @@ class KubernetesApi:
         self._note("DELETED", kind, gone | {"metadata": gone["metadata"] | {"resourceVersion": str(self._version)}})
 
     def compact(self) -> None:
-        """Forget what has changed so far: 410 for whoever wants to go on from there."""
+        """Forget what has changed so far: 410 for a watch that wants to go on from there."""
         self._version += 1
         self._oldest = self._version
         self._wake()
@@ -201,7 +200,6 @@ class KubernetesApi:
         return sum(self._connections.values())
 
     def count(self, *, watches: bool) -> int:
-        """How often somebody began to watch, or else listed."""
         return sum(asked.watches == watches for asked in self.asked)
 
     def drop_watches(self) -> None:
@@ -210,7 +208,7 @@ class KubernetesApi:
             connection.cancel()
 
     async def go_away(self) -> None:
-        """Nobody listens any more, and all connections are cut."""
+        """No one listens any more, and all connections are cut."""
         assert self._server is not None
         self._server.close()
         cut = [*self._connections]
@@ -284,7 +282,7 @@ class KubernetesApi:
         _send(writer, listed)
 
     def forget_pages(self) -> None:
-        """Whoever is in the middle of a list gets 410 for its next page."""
+        """Anyone who is in the middle of a list gets 410 for its next page."""
         self._pages.clear()
 
     def _matching(self, found: "_Found", selector: str) -> Iterator[Json]:
@@ -321,7 +319,7 @@ class KubernetesApi:
         writer.write(b"0\r\n\r\n")
 
     def _since(self, version: int, found: "_Found", selector: str) -> list[Json]:
-        """What has happened since *version*, for whoever sees only what *selector* selects."""
+        """What has happened since *version*, for anyone who sees only what *selector* selects."""
         lines = []
         for change in self._changes:
             if change.version <= version or change.kind != found.kind or change.type in self.faults.lost:

@@ -22,7 +22,7 @@ from redis.exceptions import ConnectionError as NotConnected
 from redis.retry import Retry
 
 PROGRAMS = ("redis-server", "valkey-server")
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 def program() -> str | None:
@@ -88,7 +88,7 @@ class RedisServer:
             self.wait()
 
     def wait(self) -> None:
-        """Until it answers, be it that nobody may ask without a password."""
+        """Until it answers, whether it is that no one may ask without a password."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             assert self._process is not None
@@ -121,7 +121,6 @@ class RedisServer:
         return Redis(unix_socket_path=str(self.socket_path), socket_timeout=PATIENCE_S, retry=at_once)
 
     def kill(self) -> None:
-        """As ``kill -9``."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("cache_index", "routing", "gateway")
+PRODUCT = ("cache_index", "routing", "gateway", "simulator")
 """Top-level packages of the product, from the innermost to the outermost."""
 SETTINGS = "gateway.settings"
 IGNORED = {"__pycache__"}
@@ -37,34 +37,37 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What is measured."""
-
     entries: tuple[str, ...]
-    """Of the folder ``gateway``."""
     lines: int
-    """Of ``gateway`` in all files of Python."""
     functions: tuple[Definition, ...]
     """The longest first."""
     classes: tuple[Definition, ...]
     importers: tuple[str, ...]
     """Modules outside of the settings that import them."""
     circles: tuple[tuple[str, ...], ...]
-    """Rooms of ``gateway`` that import each other, directly or around several corners."""
+    """Modules and packages side by side that import each other, directly or around several corners."""
 
 
 def measured(root: Path = ROOT) -> Structure:
     """Return the numbers of the source code under *root*. Takes a second of processor time."""
     modules = [module for package in PRODUCT for module in modules_in(root, package)]
     of_gateway = [module for module in modules if module.name.startswith("gateway")]
-    entries = sorted(path.name for path in (root / "gateway").iterdir() if path.name not in IGNORED)
+    entries = sorted(path.name for path in (root / "gateway").iterdir() if has_source(path))
     return Structure(
         entries=tuple(entries),
-        lines=sum(module.lines for module in of_gateway),
+        lines=sum(module.lines for module in modules if module.name.startswith(("gateway", "simulator"))),
         functions=_longest(modules, (ast.FunctionDef, ast.AsyncFunctionDef)),
         classes=_longest(modules, (ast.ClassDef,)),
         importers=tuple(sorted(module.name for module in of_gateway if _imports_settings(module))),
-        circles=circles(room_imports(of_gateway)),
+        circles=circles(neighbor_imports(modules)),
     )
+
+
+def has_source(path: Path) -> bool:
+    """Return whether *path* is a file, or a folder with more than the bytecode of modules that are gone."""
+    if path.is_file():
+        return True
+    return path.name not in IGNORED and any(map(has_source, path.iterdir()))
 
 
 def modules_in(root: Path, package: str) -> Iterator[Module]:
@@ -86,22 +89,21 @@ def imports_of(module: Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room_of(name: str) -> str:
-    """Return the room of the module *name*: its first two parts, a package or a loose module."""
-    return ".".join(name.split(".")[:2])
+def neighbor_imports(modules: Sequence[Module]) -> dict[str, set[str]]:
+    """Return, for each module or package, the neighbors that it imports: those directly inside the same package.
 
-
-def room_imports(modules: Sequence[Module]) -> dict[str, set[str]]:
-    """Return the rooms that each room of *modules* imports, without itself."""
-    rooms: dict[str, set[str]] = {}
+    An import between two modules counts for the two ancestors that stand side by side.
+    """
+    names = {module.name for module in modules}
+    found: dict[str, set[str]] = {}
     for module in modules:
-        rooms.setdefault(room_of(module.name), set())
-    rooms.pop("gateway", None)
-    for module in modules:
-        room = room_of(module.name)
-        if room in rooms:
-            rooms[room] |= {other for other in map(room_of, imports_of(module)) if other in rooms} - {room}
-    return rooms
+        for other in imports_of(module):
+            if other in names:
+                ours, theirs = _apart(module.name.split("."), other.split("."))
+                if ours != theirs:
+                    found.setdefault(ours, set()).add(theirs)
+                    found.setdefault(theirs, set())
+    return found
 
 
 def circles(imports: Mapping[str, Iterable[str]]) -> tuple[tuple[str, ...], ...]:
@@ -119,13 +121,20 @@ def table(structure: Structure, shown: int = 5) -> str:
     """Return *structure* as a table in Markdown, with the *shown* longest of each kind."""
     rows = [
         ("entries of gateway/", str(len(structure.entries)), ""),
-        ("lines of gateway/", f"{structure.lines:,}", ""),
+        ("lines of gateway/ and simulator/", f"{structure.lines:,}", ""),
         ("longest function", *_first(structure.functions, shown)),
         ("longest class", *_first(structure.classes, shown)),
-        ("modules that import the settings", str(len(structure.importers)), ""),
-        ("circles between rooms", str(len(structure.circles)), "; ".join(map(" ".join, structure.circles))),
+        ("modules that import the settings", str(len(structure.importers)), ", ".join(structure.importers)),
+        ("circles between neighbors", str(len(structure.circles)), "; ".join(map(" ".join, structure.circles))),
     ]
     return "\n".join(["| what | number | which |", "|---|---|---|", *[f"| {' | '.join(row)} |" for row in rows]])
+
+
+def _apart(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, str]:
+    """Return the names of the two ancestors at which the paths part; the same name twice if one contains the other."""
+    depth = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+    end = min(len(ours), len(theirs)) if depth is None else depth + 1
+    return ".".join(ours[:end]), ".".join(theirs[:end])
 
 
 def _first(definitions: tuple[Definition, ...], shown: int) -> tuple[str, str]:

@@ -10,7 +10,6 @@ ROOT = Path(__file__).parent.parent
 
 
 def modules() -> list[str]:
-    """That the build compiles; it is no package, and needs its own tools to be imported."""
     build = ast.parse((ROOT / "deploy" / "compile_core.py").read_text())
     lists = {
         target.id: ast.literal_eval(step.value)

@@ -77,7 +77,6 @@ async def test_bytes_pass(proxy: FaultProxy, connect: Connect) -> None:
 
 
 async def test_a_connection_is_cut_at_a_byte(proxy: FaultProxy, connect: Connect) -> None:
-    """By FIN: what went before arrives. The next connection is counted anew."""
     proxy.set(Passage(cut_after=4))
     for _ in range(2):
         connection = await connect(proxy)
@@ -97,7 +96,6 @@ async def test_bytes_are_counted_from_the_change(proxy: FaultProxy, connect: Con
 
 
 async def test_a_connection_is_reset_at_a_byte(proxy: FaultProxy, connect: Connect) -> None:
-    """By RST, which may overtake the bytes before it."""
     proxy.set(Passage(cut_after=4, with_reset=True))
     connection = await connect(proxy)
     await send(connection)
@@ -123,7 +121,7 @@ async def test_all_connections_are_reset(proxy: FaultProxy, connect: Connect) ->
     assert DATA == await comes(connection)
 
 
-async def test_nobody_listens(proxy: FaultProxy, connect: Connect) -> None:
+async def test_no_one_listens(proxy: FaultProxy, connect: Connect) -> None:
     """Open connections end, new ones are refused, until it listens again at the same place."""
     url, connection = proxy.url, await connect(proxy)
     await send(connection)

@@ -41,7 +41,6 @@ async def said(api: KubernetesApi, folder: Path, *arguments: str) -> str:
 @with_kubectl
 @pytest.mark.e2e
 async def test_kubectl_lists_it(api: KubernetesApi, tmp_path: Path) -> None:
-    """By kind, by label, page by page, and one object by its name."""
     api.put(a_slice("vllm-2"))
     of_service = ("get", "endpointslices", "-o", "name", "-l", "kubernetes.io/service-name=vllm", "--chunk-size=1")
     slices, address = await asyncio.gather(
@@ -83,8 +82,7 @@ async def test_kubectl_watches_it(api: KubernetesApi, tmp_path: Path) -> None:
     assert [b"ADDED a\n", b"ADDED b\n", b"MODIFIED b\n", b"DELETED b\n"] == seen
 
 
-async def test_a_version_that_is_gone_is_told_either_way(api: KubernetesApi) -> None:
-    """As a line of the watch, or as its status."""
+async def test_a_version_that_is_gone_is_reported_either_way(api: KubernetesApi) -> None:
     api.compact()
     path = "/api/v1/namespaces/default/pods?watch=true&resourceVersion=100"
     async with httpx.AsyncClient(base_url=api.url, verify=False) as client:

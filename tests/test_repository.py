@@ -11,11 +11,20 @@ from typing import Any
 import pytest
 
 from gateway.settings.table import describe, with_table
+from tests.structure import has_source
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("cache_index", "routing", "gateway")
-DOCS = tuple(sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
-PAGES = ("README.md", ".github/CONTRIBUTING.md", *(f"{folder}/README.md" for folder in (*PACKAGES, "tests")), *DOCS)
+PACKAGES = ("cache_index", "routing", "gateway", "simulator")
+ROOMS = tuple(sorted(f"gateway/{path.parent.name}" for path in (ROOT / "gateway").glob("*/__init__.py")))
+PAGES = tuple(
+    sorted(
+        str(path.relative_to(ROOT))
+        for folder in ("", ".github", *PACKAGES, "benchmarks", "deploy", "docs", "tests")
+        for path in ((ROOT / folder).rglob("*.md") if folder else ROOT.glob("*.md"))
+        if "results" not in path.parts and path.name != "CHANGELOG.md"
+    )
+)
+"""Every Markdown page but what the benchmarks wrote, and but the CHANGELOG, which names what there once was."""
 
 WITHOUT_TEST = {
     "cache_index/counts.py": "data only",
@@ -23,28 +32,27 @@ WITHOUT_TEST = {
     "cache_index/index.py": "a Protocol; tests/cache_index/test_radix.py holds its implementation to it",
     "gateway/backends/backend.py": "Protocols; tests/contracts/test_backend.py holds every implementation to them",
     "gateway/backends/bedrock/wire.py": "Protocols, and data; the tests of converse_wire.py and openai_wire.py",
-    "gateway/cascade/need.py": "data only",
-    "gateway/discovery/discovery.py": "a Protocol; tests/contracts/test_discovery.py holds every implementation to it",
-    "gateway/guardrails/filter.py": "a Protocol, and data; tests/contracts/test_filter.py tests every implementation",
-    "gateway/guardrails/stream_form.py": "a Protocol; tests of chunks.py and named_events.py test its implementations",
-    "gateway/kubernetes/api_error.py": "data only",
-    "gateway/kubernetes/objects.py": "data only",
-    "gateway/kv_events/counters.py": "data only",
-    "gateway/kv_events/feed.py": "a Protocol; tests/gateway/kv_events/test_worker_feed.py tests its implementation",
-    "gateway/ledger/record.py": "data only",
-    "gateway/quota/limit.py": "data only",
-    "gateway/quota/quota_store.py": "a Protocol; tests/contracts/test_quota_store.py holds every implementation to it",
+    "gateway/backends/fallbacks/fallback_request.py": "data only",
+    "gateway/workers/discovery/discovery.py": "a Protocol; tests/contracts/test_discovery.py",
+    "gateway/proxy/guardrails/filter.py": "a Protocol, and data; tests/contracts/test_filter.py",
+    "gateway/proxy/guardrails/stream_form.py": "a Protocol; the tests of chunks.py and named_events.py",
+    "gateway/workers/kubernetes/kubernetes_error.py": "data only",
+    "gateway/workers/kubernetes/objects.py": "data only",
+    "gateway/workers/kv_events/counters.py": "data only",
+    "gateway/workers/kv_events/feed.py": "a Protocol; the tests of worker_feed.py",
+    "gateway/tenancy/ledger/record.py": "data only",
+    "gateway/tenancy/quota/limit.py": "data only",
+    "gateway/tenancy/quota/meter.py": "tests/contracts/test_quota_cases.py holds it to a table of cases",
+    "gateway/tenancy/quota/quota_store.py": "a Protocol; tests/contracts/test_quota_store.py",
     "gateway/server/asgi.py": "names of types only",
-    "gateway/teams/limits.py": "data only",
-    "gateway/teams/team.py": "data only",
-    "gateway/teams/team_store.py": "a Protocol; tests/contracts/test_team_store.py holds every implementation to it",
-    "gateway/tokenizing/asked.py": "data only",
-    "gateway/tokenizing/engine_flags.py": "data only",
-    "gateway/tokenizing/rung.py": "a Protocol, and data",
-    "gateway/tracing/ended.py": "data only",
-    "gateway/upstream/limits.py": "data only",
+    "gateway/tenancy/teams/limits.py": "data only",
+    "gateway/tenancy/teams/team.py": "data only",
+    "gateway/tenancy/teams/team_store.py": "a Protocol; tests/contracts/test_team_store.py",
+    "gateway/models/tokenizing/asked.py": "data only",
+    "gateway/models/tokenizing/engine_flags.py": "data only",
+    "gateway/models/tokenizing/token_source.py": "a Protocol, and data",
     "routing/request.py": "data only",
-    "routing/witness.py": "a Protocol; tests/gateway/replicas/test_outbox.py tests its implementation",
+    "routing/booking_observer.py": "a Protocol; tests/gateway/workers/replicas/test_outbox.py tests its implementation",
     "routing/strategy.py": "a Protocol; tests/contracts/test_strategy.py holds every implementation to it",
 }
 """Modules that have no test file of their own, and why; `__init__` and `__main__` never need one."""
@@ -59,6 +67,9 @@ NEVER_WRITTEN = {
         "deb." + "debian.org",
     ],
 }
+
+EXAMPLES = {"NAME.md", "my-values.yaml", ".peers/"}
+"""Names that pages give to files of their readers, and a folder that a command makes."""
 
 
 def modules() -> list[str]:
@@ -75,7 +86,8 @@ def mirror_of(module: str) -> Path:
 def paths_in(page: str) -> list[str]:
     """What stands in backticks in *page* and is a file or folder by its look; fenced examples do not count."""
     prose = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return re.findall(r"`([\w.][\w./-]*(?:\.(?:md|py|toml|txt|yaml)|/))`", prose)
+    named = re.findall(r"`([\w.][\w./-]*(?:\.(?:md|py|toml|txt|yaml)|/))`", prose)
+    return [path for path in named if path not in EXAMPLES]
 
 
 def written_files() -> Iterator[tuple[str, str]]:
@@ -125,7 +137,7 @@ def test_no_exception_is_out_of_date() -> None:
 
 
 @pytest.mark.parametrize("what", NEVER_WRITTEN)
-def test_no_file_tells_where_it_was_written(what: str) -> None:
+def test_no_file_reports_where_it_was_written(what: str) -> None:
     """It would be wrong on every other machine."""
     assert [] == [name for name, text in written_files() if any(part in text for part in NEVER_WRITTEN[what])]
 
@@ -147,11 +159,10 @@ def test_every_constraint_pins_one_version() -> None:
 
 
 def test_every_dependency_is_pinned() -> None:
-    """Of the runtime and of every extra."""
     assert set() == required() - {normal(line.partition("==")[0]) for line in constraints()}
 
 
-@pytest.mark.parametrize("page", DOCS)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])
 def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
     """Within the repository; and each setting that a page names is one."""
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -164,16 +175,20 @@ def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_path_that_a_page_names_exists(page: str) -> None:
-    """Whoever follows a map or "where to add things" finds the place."""
+    """Relative to the page, to the root, or somewhere below the folder of the page."""
     folder = (ROOT / page).parent
 
-    assert [] == [path for path in paths_in(page) if not ((folder / path).exists() or (ROOT / path).exists())]
+    def exists(path: str) -> bool:
+        beside = folder != ROOT and next(folder.rglob(path.rstrip("/")), None) is not None
+        return beside or (folder / path).exists() or (ROOT / path).exists()
+
+    assert [] == [path for path in paths_in(page) if not exists(path)]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", ["cache_index", "routing", "gateway", *ROOMS])
 def test_every_module_is_on_the_map_of_its_package(package: str) -> None:
     """One line for each module, and one for each package inside."""
-    entries = [path for path in (ROOT / package).iterdir() if not path.name.startswith("__")]
+    entries = [path for path in (ROOT / package).iterdir() if not path.name.startswith("__") and has_source(path)]
     inside = {path.name for path in entries if path.suffix == ".py"}
     folders = {f"{path.name}/" for path in entries if path.is_dir()}
 

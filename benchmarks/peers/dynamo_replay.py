@@ -29,14 +29,14 @@ from benchmarks.replay.summary import Summary
 from benchmarks.replay.trace import Recorded, Trace, read_trace, trace_path
 from benchmarks.replay.workload import OpenLoop
 from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser, conclude
-from gateway.simulator.blocks import BlockPool
-from gateway.simulator.chunked import ChunkedEngine
-from gateway.simulator.engine import Engine, EngineError
-from gateway.simulator.timing import Timing
+from simulator.blocks import BlockPool
+from simulator.chunked import ChunkedEngine
+from simulator.engine import Engine, EngineError
+from simulator.timing import Timing
 
 DYNAMO = PEERS["dynamo"]
 BATCHED_TOKENS = 8192
-"""Of a step, on both sides: the default of Dynamo's engine."""
+"""Tokens of a step, on both sides: the default of Dynamo's engine."""
 SEQUENCES = 256
 ALONE_EVERY_S = 300.0
 SHORT, LONG = BATCHED_TOKENS, 8 * BATCHED_TOKENS
@@ -52,21 +52,21 @@ THEIRS: Mapping[str, Mapping[str, Any] | None] = {
     "Dynamo: kv_router, queue": {"router_queue_threshold": 1.0},
     "Dynamo: kv_router, queue by wspt": {"router_queue_threshold": 1.0, "router_queue_policy": "wspt"},
 }
-"""What its router is told, beside its defaults."""
+"""Options of its router, beside its defaults."""
 OURS = ("round_robin", "dynamo_1", "dynamo_4", "prefix_aware", "kv_aware")
 COLUMNS = ("hit", "ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "imbalance")
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of an engine, for requests that are alone in it."""
+    """Rates of an engine, for requests that are alone in it."""
 
     prefill_tokens_per_s: float
     tpot_s: float
 
     @property
     def timing(self) -> Timing:
-        """What a step costs by itself is in the rate, and decodes cost nothing more where they are many."""
+        """Return the timing model: the rate includes the fixed cost of a step, and decodes add nothing."""
         return Timing(self.prefill_tokens_per_s, 0.0, 0.0, self.tpot_s, 0.0)
 
 
@@ -101,7 +101,7 @@ class Dynamo:
         self.speedups = {"speedup_ratio": speedup, "decode_speedup_ratio": found.tpot_s / WANTED.tpot_s / speedup}
 
     def rates(self) -> Rates:
-        """As measured with two requests, each of whom is alone."""
+        """Return the rates as measured with two requests, each of them alone."""
         blocks = LONG // self._block_tokens
         asked = [
             Recorded(
@@ -121,7 +121,7 @@ class Dynamo:
     def replay(
         self, arrivals: Sequence[tuple[float, Recorded]], router: Mapping[str, Any] | None
     ) -> list[Mapping[str, float]]:
-        """Every request of *arrivals*, in their order, with what became of it.
+        """Every request of *arrivals*, in their order, with the outcome of it.
 
         Raises:
             ChildFailedError: its replay failed.
@@ -182,7 +182,7 @@ def mooncake(arrivals: Iterable[tuple[float, Recorded]], block_tokens: int) -> s
 
 
 def summary_of(found: Sequence[Mapping[str, float]], workers: int) -> Summary:
-    """Of requests in the order of their arrivals; the first tenth is not counted, as in our replays."""
+    """Summarize requests in the order of their arrivals; the first tenth is not counted, as in our replays."""
     answers = [
         Answer(
             place,

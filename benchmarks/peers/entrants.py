@@ -1,4 +1,4 @@
-"""Who is measured: how each is started before workers, on the proxy's core.
+"""The entrants, and how each is started before workers, on the proxy's core.
 
 `Entrant.name` is its name on the command line and in tables. Rust routers run as many threads as they like, on that
 one core; what is written in Python runs as one process.
@@ -49,7 +49,7 @@ class Wheel:
 
 
 class Stage:
-    """Where entrants are started: a bench, and our wheel."""
+    """Place where entrants are started: a bench, and our wheel."""
 
     def __init__(self, bench: Bench, wheel: "Wheel") -> None:
         self.bench = bench
@@ -57,7 +57,7 @@ class Stage:
         self._started = 0
 
     def next_number(self) -> int:
-        """Of a start: names of files that two of the same name must not share are made with it."""
+        """Return the number of a start: files that two of the same name must not share are named by it."""
         self._started += 1
         return self._started
 
@@ -71,7 +71,7 @@ class Entrant:
 
     name: str
     start: Start
-    """Before workers, by their URLs; returns when it is ready. Raises `ChildFailedError`."""
+    """Starts it in front of workers, by their URLs; returns when it is ready. Raises `ChildFailedError`."""
     peer: str | None = None
     """Its environment, where it is not ours."""
     is_ours: bool = False
@@ -157,5 +157,5 @@ def chosen(words: Sequence[str]) -> tuple[Entrant, ...]:
     """
     for word in words:
         if not any(word in name for name in ENTRANTS):
-            raise ValueError(f"nobody is called {word}; there are {', '.join(ENTRANTS)}")
+            raise ValueError(f"no entrant is called {word}; there are {', '.join(ENTRANTS)}")
     return tuple(each for name, each in ENTRANTS.items() if any(word in name for word in words))

@@ -24,7 +24,7 @@ FILES = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a run was asked for. None: what the scenario has for itself."""
+    """Options of a run. None: the scenario's own value."""
 
     seed: int = 1
     rounds: int | None = None
@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be measured."""
+    """The measurements that are wanted."""
 
     seed: int
     rounds: int
@@ -84,7 +84,7 @@ class Field:
         return started
 
     def start_one(self, entrant: Entrant, workers: Sequence[str], *, checked: bool = True) -> Target | None:
-        """*entrant* alone; None where it did not start or answer, which `missing` then tells. Raises as `start`."""
+        """*entrant* alone; None where it did not start or answer, which `missing` then reports. Raises as `start`."""
         say(f"starting {entrant.name}")
         try:
             target = entrant.start(self.stage, workers)
@@ -101,7 +101,7 @@ class Field:
 
 @contextmanager
 def taking_the_field(wanted: Wanted) -> Iterator[Field]:
-    """Cores, tools and environments; nobody runs yet. What is started inside ends with the block.
+    """Cores, tools and environments; no one runs yet. What is started inside ends with the block.
 
     Raises:
         ChildFailedError: this machine has one core only, or wrk and nginx cannot be had, or files not opened.
@@ -131,7 +131,7 @@ def new_report(scenario: str, title: str, wanted: Wanted) -> Report:
 
 
 def set_up_notes(wanted: Wanted, *, workers: str) -> list[str]:
-    """What holds for every scenario."""
+    """Return the notes that hold for every scenario."""
     shipped = "what --unpacked named, not the wheel" if wanted.wheel and wanted.wheel.is_given else SHIPPED
     ours = (
         f"warmgate: {shipped}, with a key, five limits, prefix_aware, metrics "
@@ -150,7 +150,7 @@ def set_up_notes(wanted: Wanted, *, workers: str) -> list[str]:
 
 
 def say(what: str) -> None:
-    """To whoever waits for the run."""
+    """Report progress on standard error."""
     print(what, file=sys.stderr, flush=True)
 
 
@@ -160,4 +160,4 @@ def _version(peer: str) -> str:
 
 
 Scenario = Callable[[Setting], Report]
-"""Measures and tells. Raises `ChildFailedError` where it could not run."""
+"""Measures and reports. Raises `ChildFailedError` where it could not run."""

@@ -31,10 +31,10 @@ def wire(body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
 
 @dataclass(slots=True)
 class Answer:
-    """What became of one request. Times are of the monotonic clock."""
+    """Outcome of one request. Times are of the monotonic clock."""
 
     due_s: float
-    """When it should have been sent; latencies count from here, so that a sender that is held up hides nothing."""
+    """Time at which it should have been sent; latencies count from here, so that a delayed sender hides nothing."""
     sent_s: float | None = None
     first_s: float | None = None
     """The first byte of the body."""
@@ -42,7 +42,7 @@ class Answer:
     """The last one; None: it did not come."""
     status: int | None = None
     events: int = 0
-    """Of a stream, with usage, without ``[DONE]``."""
+    """Events of a stream, with usage, without ``[DONE]``."""
     end: str = "not connected"
     """"whole", or what was wrong: "not connected", "status 503", "cut", "error event", "late"."""
 
@@ -67,7 +67,7 @@ class Line(asyncio.Protocol):
 
     @property
     def answer(self) -> Answer:
-        """That to the request that is under way or was the last."""
+        """Answer to the current or the last request."""
         return self._answer
 
     async def ask(self, request: bytes, *, due_s: float, streams: bool, timeout_s: float) -> Answer:

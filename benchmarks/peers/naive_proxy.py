@@ -1,4 +1,4 @@
-"""What one writes first: FastAPI in front, httpx behind, workers in turn. The floor that others stand on."""
+"""The first proxy that one writes: FastAPI in front, httpx behind, workers in turn. The floor for the others."""
 
 import argparse
 import itertools

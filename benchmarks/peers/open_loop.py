@@ -1,9 +1,9 @@
-"""Requests at times that were fixed beforehand, whatever becomes of the ones before: an open loop.
+"""Requests at fixed times, independent of the ones before: an open loop.
 
 Rules:
     1. A latency counts from the time a request was due, not from when it could be sent: a stall that keeps the sender
        from sending is in the figures of all requests that were due meanwhile.
-    2. The same seed gives the same times to whoever is measured.
+    2. The same seed gives the same times to every router.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from benchmarks.peers.line import Answer, Lines
 CLOCK_MONOTONIC = 1  # linux/time.h; what time.monotonic reads
 TFD_NONBLOCK, TFD_CLOEXEC, TFD_TIMER_ABSTIME = 0o4000, 0o2000000, 1  # linux/timerfd.h
 LEAD_S = 0.05
-"""Between the call and the first request."""
+"""Time between the call and the first request."""
 
 
 class _Timespec(ctypes.Structure):
@@ -82,7 +82,7 @@ async def drive(
     streams: bool = False,
     timeout_s: float = 30.0,
 ) -> list[Answer]:
-    """Send request number n at ``schedule[n]``; return what became of all, in their order, when all have ended."""
+    """Send request number n at ``schedule[n]``; return the outcome of all, in their order, when all have ended."""
     alarm = Alarm()
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -101,7 +101,7 @@ async def drive(
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long whole answers took, from when they were due."""
+    """Durations of whole answers, from when they were due."""
 
     p50_ms: float
     p99_ms: float
@@ -109,7 +109,7 @@ class Latency:
 
     @classmethod
     def of(cls, times_s: Iterable[float]) -> "Latency":
-        """Raises ``ValueError`` when there is none."""
+        """Raises ``ValueError`` when there is not one."""
         ordered = sorted(times_s)
         if not ordered:
             raise ValueError("no answer to speak of")
@@ -117,17 +117,17 @@ class Latency:
 
 
 def to_last(answers: Iterable[Answer]) -> Latency:
-    """To the last byte, of those that came whole."""
+    """Return the latency to the last byte, of whole answers."""
     return Latency.of(each.last_s - each.due_s for each in answers if each.is_whole and each.last_s is not None)
 
 
 def to_first(answers: Iterable[Answer]) -> Latency:
-    """To the first byte of the body, of those that came whole."""
+    """Return the latency to the first byte of the body, of whole answers."""
     return Latency.of(each.first_s - each.due_s for each in answers if each.is_whole and each.first_s is not None)
 
 
 def ends(answers: Iterable[Answer]) -> Counter[str]:
-    """How often each end came."""
+    """Return the number of answers by how they ended."""
     return Counter(each.end for each in answers)
 
 

@@ -20,17 +20,17 @@ from benchmarks.processes import POLL_S, Child, ChildFailedError, Processes, fre
 HOST = "127.0.0.1"
 MODEL = "tiny"
 PROBE_S = 2.0
-"""How long a router may take to say how it is."""
+"""Time limit for a router's health check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one router runs."""
+    """Place where one router runs."""
 
     binaries: Path
     """The `bin` of its environment."""
     folder: Path
-    """Where it may find its configuration; a fresh one for each start."""
+    """Folder for its configuration; a fresh one for each start."""
     port: int
     metrics_port: int
     """A new one each time: a router that ends may hold the old one for a while."""
@@ -41,7 +41,7 @@ class Router(Protocol):
 
     @property
     def name(self) -> str:
-        """As reports call it, e.g. ``sglang cache_aware``."""
+        """Name in reports, e.g. ``sglang cache_aware``."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class Router(Protocol):
         ...
 
     def command(self, place: Place, workers: Sequence[str]) -> list[str]:
-        """What starts it before *workers*, by their URLs; may write files into the folder of *place*."""
+        """Return the command that starts it before *workers*, given as URLs; may write files into *place*."""
         ...
 
     def environment(self) -> Mapping[str, str]:
@@ -63,7 +63,7 @@ class Router(Protocol):
 
 
 class _Family:
-    """What the routers have in common that come from SGLang's."""
+    """The common part of the routers that descend from SGLang's."""
 
     __slots__ = ()
 
@@ -96,7 +96,7 @@ class Smg(_Family):
 
     policy: str = "cache_aware"
     flags: tuple[str, ...] = ()
-    """Beside those that every start has."""
+    """Flags beside those of every start."""
     peer: ClassVar[str] = "smg"
 
     @property
@@ -145,7 +145,7 @@ class LiteLlm:
 
     def environment(self) -> Mapping[str, str]:
         # It must neither tell anybody that it runs nor ask for prices.
-        # Nor does it start without a key unless it is told that this is meant.
+        # It does not start without a key unless an option allows that.
         return {
             "LITELLM_TELEMETRY": "False",
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -200,7 +200,7 @@ def start_router(
 
 
 def _family_flags(place: Place, workers: Sequence[str], policy: str, *, log_level: str) -> list[str]:
-    """What SGLang's gateway and its two descendants have in common."""
+    """Return the common flags of SGLang's gateway and its two descendants."""
     return [
         *("--host", HOST, "--port", str(place.port), "--prometheus-port", str(place.metrics_port)),
         *("--worker-urls", *workers, "--policy", policy, "--log-level", log_level),
@@ -208,14 +208,14 @@ def _family_flags(place: Place, workers: Sequence[str], policy: str, *, log_leve
 
 
 def _healthy_workers(url: str) -> int:
-    """How many workers a router of SGLang's family takes for healthy; 0 as long as it does not answer."""
+    """Return how many workers a router of SGLang's family considers healthy; 0 while it does not answer."""
     listed = _json_at(f"{url}/workers")
     workers = listed.get("workers", []) if isinstance(listed, dict) else []
     return sum(bool(worker.get("is_healthy")) for worker in workers)
 
 
 def _json_at(url: str) -> Any:
-    """What *url* answers with status 200; None if it does not, or what it says is no JSON."""
+    """Return the JSON at *url* if it answers 200, else None."""
     try:
         with urllib.request.urlopen(url, timeout=PROBE_S) as reply:
             return json.load(reply)

@@ -1,9 +1,9 @@
-"""What one worker was given and has not ended, as a router sees it: first tokens and ends of answers, nothing else."""
+"""Work that one worker was given and has not ended, as a router sees it: first tokens and ends of answers."""
 
 from benchmarks.policies.policy import Ask, Setup
 
 ROUNDING_S = 1e-9
-"""At the time at which a backlog was to have a length, it may come out a hair longer."""
+"""Tolerance for the time at which a backlog reaches a length."""
 
 
 class Account:
@@ -58,7 +58,7 @@ class Account:
         return max(0.0, whole_s - min(now - self._turn_since, self._turn_s))
 
     def backlog_falls_to(self, backlog_s: float, now: float) -> float | None:
-        """When the backlog will be as low, if time alone brings it there; None if it takes a first token."""
+        """Return when time alone brings the backlog that low; None if that takes a first token."""
         above_s = self.backlog_s(now) - backlog_s
         turn_left_s = self._turn_s - (now - self._turn_since)
         return now + max(0.0, above_s) if above_s <= turn_left_s + ROUNDING_S else None
@@ -91,7 +91,7 @@ class Account:
         return self._setup.prefill_fixed_s + self._seconds(self._turn_tokens) if self._pending else 0.0
 
     def _computed_share(self, now: float) -> float:
-        """Of the prompt that has its turn."""
+        """Return the computed share of the current prompt."""
         turn_s = self._turn_s
         return min(1.0, (now - self._turn_since) / turn_s) if turn_s else 0.0
 

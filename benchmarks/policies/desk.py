@@ -1,4 +1,4 @@
-"""What all policies share: one request before the workers, and the books that are kept of what was sent."""
+"""The common part of all policies: one request before the workers, and the accounts of what was sent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ class Choice:
     hits: Sequence[int]
     """Leading blocks of the prompt."""
     uncached_tokens: Sequence[int]
-    """What is left to compute of the prompt; never 0, for an engine computes the last token of every prompt."""
+    """Tokens left to compute of the prompt; never 0, for an engine computes the last token of every prompt."""
     accounts: Sequence[Account]
     now: float
 
 
 class Desk:
-    """Keeps an account for each worker, and tells the *index* what happens."""
+    """Keeps an account for each worker, and reports the *index* what happens."""
 
     def __init__(self, setup: Setup, index: Index) -> None:
         self.accounts = [Account(setup) for _ in range(setup.workers)]

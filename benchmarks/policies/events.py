@@ -1,4 +1,4 @@
-"""What engines say they hold, with or without what they are about to compute."""
+"""The caches as engines report them, with or without what they are about to compute."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""Which workers hold which blocks."""
+"""Workers that hold blocks."""
 
 from collections.abc import Sequence
 
 
 class Holdings:
-    """For each block, the workers that hold it. A worker's set need not hold what comes before a block."""
+    """Workers by the blocks that they hold. A worker's set need not hold the blocks before a block."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -25,7 +25,7 @@ class Holdings:
                 holders.pop(block, None)
 
     def leading(self, blocks: Sequence[int]) -> list[int]:
-        """For each worker, how many of *blocks* it holds from the front on; a hole ends it. O(blocks + workers)."""
+        """Return how many of *blocks* each worker holds from the front on; a hole ends it. O(blocks + workers)."""
         holders = self._holders
         hits = [0] * self._workers
         alive = (1 << self._workers) - 1

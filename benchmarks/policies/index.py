@@ -1,4 +1,4 @@
-"""Where a policy looks up which worker has computed how much of a prompt."""
+"""The index in which a policy looks up which worker has computed how much of a prompt."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ class Index(Protocol):
     """One way to know, or to guess, what the workers hold. What it has no use for it ignores."""
 
     def hits(self, ask: Ask) -> list[int]:
-        """For each worker, the leading blocks of *ask* that it should hold when it comes to compute it."""
+        """Return the leading blocks of *ask* that each worker should hold when it comes to compute it."""
         ...
 
     def sent(self, worker: int, ask: Ask) -> None: ...

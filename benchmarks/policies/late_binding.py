@@ -19,7 +19,7 @@ AGEING = 0.3
 class LateBinding:
     """A `Policy` that binds a request to a worker when that has next to nothing else to compute.
 
-    A request's home is where backlog + 3 x uncached / rate is lowest, at any moment anew. A worker that is nearly free
+    A request's home is where backlog + 3 x uncached / rate is lowest, at any moment again. A worker that is nearly free
     takes, of the requests whose home it is, the one with the least uncached seconds - 0.3 x seconds waited; and idles
     if it is the home of none. A home that is busy is waited for only as long as no other is cheaper.
     """
@@ -61,7 +61,7 @@ class LateBinding:
         self._desk.removed(worker, blocks)
 
     def _next(self, now: float) -> tuple[Choice, int] | None:
-        """What is sent next, and where; None while nothing waits whose home is nearly free."""
+        """Return the next request and its worker; None while nothing waits whose home is nearly free."""
         backlogs_s = [account.backlog_s(now) for account in self._desk.accounts]
         free = {worker for worker, backlog_s in enumerate(backlogs_s) if _is_low(backlog_s)}
         if not free:

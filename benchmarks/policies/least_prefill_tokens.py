@@ -7,7 +7,7 @@ from benchmarks.policies.ties import lowest
 
 
 class LeastPrefillTokens:
-    """What this request would find cached does not matter, what others found does: its tokens are not outstanding."""
+    """Ignores the request's own hits, and counts those of others: their tokens are not outstanding."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

@@ -30,7 +30,7 @@ from benchmarks.policies.shared_cache import Order, first_come, shortest_uncache
 HASHED_BLOCKS = 2
 """The first block of every conversation in the traces is the same: hashing it would send all to one worker."""
 LOAD_FACTOR = 1.25
-"""Of bounded loads, in the paper's introduction and in those who followed it."""
+"""Factor of bounded loads, in the paper's introduction and in those who followed it."""
 
 MakePolicy = Callable[[Setup], Policy]
 

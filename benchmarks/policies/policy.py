@@ -13,7 +13,7 @@ class Ask:
     number: int
     """Its place in the trace."""
     session: str | None
-    """What the caller says belongs together; None where the trace names no sessions."""
+    """Session that the caller names; None where the trace names none."""
     prompt_tokens: int
     """More than what `blocks` cover when the last block is partial."""
     blocks: tuple[int, ...]
@@ -24,23 +24,23 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a router knows of the engines before the first request. Workers are numbered from 0."""
+    """Knowledge of a router about the engines before the first request. Workers are numbered from 0."""
 
     workers: int
     capacity_blocks: int
     """KV cache of one worker, in blocks of the trace."""
     block_tokens: int
     prefill_tokens_per_s: float
-    """What the router believes, which may be wrong; the engines compute 10,000."""
+    """Rate that the router assumes, which may be wrong; the engines compute 10,000."""
     rng: random.Random
-    """For ties and choices. The replay's arrivals come from another one."""
+    """Randomness for ties and choices. The replay's arrivals have another source."""
     prefill_fixed_s: float = 0.01
     """Believed fixed cost of a prefill."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an engine reports at the end of an answer."""
+    """Report of an engine at the end of an answer."""
 
     cached_tokens: int
     """Prompt tokens that came out of its cache."""
@@ -53,10 +53,10 @@ class Policy(Protocol):
     What the replay promises:
 
     1. After all that happens at one moment, and at `next_poll_at`, it calls `poll`.
-    2. `first_token` and `finished` are told once for each ask that was released, and at the moment itself.
+    2. `first_token` and `finished` are reported once for each ask that was released, and at the moment itself.
     3. `stored` and `removed` come as late as the replay's event lag says, and later where a batch was lost; of one
        worker always in order. An id is stored when its first copy is there and removed when its last one goes, so a
-       set can follow. Prompts are stored when their prefill ends: without lag, before `first_token` is told.
+       set can follow. Prompts are stored when their prefill ends: without lag, before `first_token` is reported.
     """
 
     def submit(self, ask: Ask, now: float) -> None:
@@ -68,7 +68,7 @@ class Policy(Protocol):
         ...
 
     def next_poll_at(self, now: float) -> float | None:
-        """When `poll` may release something though nothing else happens; None if only what happens can do so."""
+        """Return when `poll` may release something without another event; None if only an event can cause that."""
         ...
 
     def first_token(self, ask: Ask, now: float) -> None:

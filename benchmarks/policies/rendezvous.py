@@ -26,7 +26,7 @@ class Rendezvous:
 
 
 def key_of(ask: Ask, k: int) -> str | None:
-    """What is hashed; None if *ask* has no such thing."""
+    """Return the key that is hashed; None if *ask* has none."""
     if k == 0:
         return ask.session
     return str(ask.blocks[:k][-1]) if ask.blocks else None

@@ -1,4 +1,4 @@
-"""What was sent where, for ever: the tree of routers that do not follow evictions."""
+"""All prompts ever sent, by worker: the tree of routers that do not follow evictions."""
 
 from collections.abc import Sequence
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from benchmarks.policies.late_binding import AGEING
 from benchmarks.policies.policy import Ask, Usage
-from gateway.simulator.blocks import BlockPool
-from gateway.simulator.engine import DuplicateRequest, EngineEvent, EngineLoad, Finished, FirstToken, check_fits
-from gateway.simulator.fifo import FifoEngine
-from gateway.simulator.request import EngineRequest
-from gateway.simulator.timing import Timing
-from gateway.simulator.virtual import VirtualFleet
+from simulator.blocks import BlockPool
+from simulator.engine import DuplicateRequest, EngineEvent, EngineLoad, Finished, FirstToken, check_fits
+from simulator.fifo import FifoEngine
+from simulator.request import EngineRequest
+from simulator.timing import Timing
+from simulator.virtual import VirtualFleet
 
 Order = Callable[[float, float], float]
 """Seconds that a request takes to compute and seconds that it has waited, to a rank: the lowest goes first."""
@@ -24,7 +24,7 @@ def first_come(uncached_s: float, waited_s: float) -> float:  # noqa: ARG001
 
 
 def shortest_uncached(uncached_s: float, waited_s: float) -> float:
-    """As policy B has it."""
+    """Return the price as policy B has it."""
     return uncached_s - AGEING * waited_s
 
 

@@ -27,7 +27,7 @@ FIRST_WAITS = {"first_wait_mean_s": "wait of a first request, mean s", "first_wa
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """How often everything is replayed, and on how many processes at a time."""
+    """Number of repetitions, and of processes at a time."""
 
     seeds: Sequence[int]
     processes: int = 1
@@ -47,7 +47,7 @@ class Bench:
         return found
 
     def search_speeds(self, setting: Setting, strategies: Sequence[str], report: Report) -> Mapping[str, float]:
-        """How much faster than recorded each strategy can be driven, into *report*; the medians."""
+        """Find how much faster than recorded each strategy can be driven, into *report*; return the medians."""
         title = f"{setting.title}: highest speed at which TTFT p90 is at most {TTFT_P90_LIMIT_S:g} s"
         found = self._each(speed_of, setting, strategies)
         rows = [(strategy, Spread.of(speeds)) for strategy, speeds in found.items()]
@@ -85,7 +85,7 @@ def mean_ttft_s(runs: Sequence[Summary]) -> float:
 
 
 def lead_bar(setting: Setting, ours: str, found: Mapping[str, Sequence[Summary]], others: Sequence[str]) -> Bar:
-    """That *ours* is not slower than the best of *others*, but for what chance makes of it."""
+    """Return the bar that *ours* is not slower than the best of *others*, but for chance."""
     best = min(mean_ttft_s(found[name]) for name in others)
     what = f"{setting.title}: {ours}'s mean TTFT, share of the best of {', '.join(others)}"
     return Bar(what, mean_ttft_s(found[ours]) / best, "<=", TTFT_BAR)

@@ -1,4 +1,4 @@
-"""What the strategies gain on recorded traffic, in virtual time: the production router before simulated engines.
+"""Gain of the strategies on recorded traffic, in virtual time: the production router before simulated engines.
 
 An open-loop trace is replayed at its own times, *speed* times as fast, or as a Poisson process. A closed-loop trace is
 lived by a number of users, each of whom asks again some time after the last answer. The first tenth of the requests
@@ -20,15 +20,15 @@ from benchmarks.replay.record import record
 from benchmarks.replay.setting import SETTINGS, Setting
 from benchmarks.replay.trace import trace_path
 from benchmarks.report import Circumstances, Report, argument_parser, conclude
-from gateway.simulator.engine import EngineError
 from routing.strategies import NAMES
+from simulator.engine import EngineError
 
 PACKAGES = ("numpy", "msgspec")
 CHANGES = (
     *("workers", "blocks", "speed", "poisson_per_s", "users", "skip", "limit", "timing"),
     *("rate_error", "event_lag_s", "event_loss"),
 )
-"""What of a setting the options can change."""
+"""Parts of a setting that options can change."""
 
 
 def run(options: argparse.Namespace) -> Report:
@@ -116,7 +116,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def strategy_names(text: str) -> list[str]:
-    """Of an option, with commas between. Raises ``ArgumentTypeError`` for one that nothing is known by."""
+    """Return the names of an option, with commas between. Raises ``ArgumentTypeError`` for an unknown one."""
     names = text.split(",")
     unknown = [name for name in names if name not in ENTRANTS]
     if unknown:

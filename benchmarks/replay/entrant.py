@@ -1,4 +1,4 @@
-"""What is compared: a policy, or one of ours, and the engines that it is given."""
+"""An entrant: a policy, or one of our strategies, and its engines."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,30 +8,30 @@ from benchmarks.policies.policy import Policy, Setup
 from benchmarks.policies.shared_cache import Order, SharedCache, ToTheOne
 from benchmarks.replay.gateway import Gateway
 from benchmarks.replay.setting import Setting
-from gateway.simulator.blocks import BlockPool
-from gateway.simulator.chunked import ChunkedEngine
-from gateway.simulator.engine import Engine
-from gateway.simulator.fifo import FifoEngine
-from gateway.simulator.timing import Timing
 from routing.strategies import NAMES
+from simulator.blocks import BlockPool
+from simulator.chunked import ChunkedEngine
+from simulator.engine import Engine
+from simulator.fifo import FifoEngine
+from simulator.timing import Timing
 
 GATEWAY_TOKENS_PER_S = 2000.0
-"""What a gateway believes of engines before it has measured any: the default of `Fleet`."""
+"""Rate that a gateway assumes before it has measured any: the default of `Fleet`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
     policy: Callable[[Setup], Policy]
     tokens_per_s: float | None = None
-    """What it believes of the engines' prefill at first, where the setting does not say; None: what is true."""
+    """Rate of prefill that it assumes at first, where the setting names none; None: the true one."""
     order: Order | None = None
-    """Of the one queue before one cache of all workers; None: each worker has its own."""
+    """Order of the one queue before one cache of all workers; None: each worker has its own."""
 
     def workers(self, setting: Setting) -> int:
         return 1 if self.order is not None else setting.workers
 
     def blocks(self, setting: Setting) -> int:
-        """Of the cache of each worker."""
+        """Return the size of each worker's cache."""
         return setting.workers * setting.blocks if self.order is not None else setting.blocks
 
     def engine(self, setting: Setting, pool: BlockPool) -> Engine:

@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.simulator.blocks import PLAIN, BlockHash, BlockScope
+from simulator.blocks import PLAIN, BlockHash, BlockScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ BlockEvent = BlocksStored | BlocksRemoved
 
 
 class WorkerSink:
-    """Hears one engine's pool. Of an id that is cached more than once, only the first and the last copy are told."""
+    """Receives the changes of one engine's pool, and reports the first and the last copy of each id."""
 
     def __init__(self, tell: Callable[[BlockEvent], None]) -> None:
         self._tell = tell
@@ -74,7 +74,7 @@ def _id_of(block_hash: BlockHash) -> int:
 
 @dataclass(slots=True)
 class _Batch:
-    """What one engine told at one moment."""
+    """Events of one engine at one moment."""
 
     worker: int
     at: float
@@ -96,7 +96,7 @@ class EventLine:
         self._missed: list[list[_Batch]] = [[] for _ in range(workers)]
 
     def tell(self, worker: int, event: BlockEvent, now: float) -> None:
-        """*worker*'s engine tells *event*; what it tells in a row at one moment is one batch."""
+        """*worker*'s engine reports *event*; what it reports in a row at one moment is one batch."""
         last = self._under_way[-1] if self._under_way else None
         if last is not None and last.worker == worker and last.at == now:
             last.events.append(event)
@@ -105,11 +105,11 @@ class EventLine:
         self._under_way.append(_Batch(worker, now, [event], is_lost))
 
     def next_at(self) -> float | None:
-        """When `due` will next have something; None while nothing is under way."""
+        """Return when `due` will next have something; None while nothing is under way."""
         return self._under_way[0].at + self._lag_s if self._under_way else None
 
     def due(self, now: float) -> Iterator[tuple[int, BlockEvent]]:
-        """What has come by *now*; of each worker in the order in which it was told."""
+        """Yield what has come by *now*, in the order in which each worker reported it."""
         while self._under_way and self._under_way[0].at + self._lag_s <= now:
             batch = self._under_way.popleft()
             missed = self._missed[batch.worker]

@@ -13,17 +13,15 @@ from cache_index.tokens import TokenHasher, TokenIds, pack, scope_of
 from routing.booking import Booking, Ending, Outcome
 from routing.dispatcher import Dispatch, Dispatcher, Immediate
 from routing.fleet import Fleet
-from routing.late_binding import LATE, LateBinding
+from routing.queueing.late_binding import LateBinding
 from routing.request import Request
 from routing.strategies import STRATEGIES
 from routing.strategies.by_name import StrategiesByName
 
 BYTES_PER_TOKEN = 4
-"""What a fleet believes before it has learnt; so a block of the index is a block of the trace."""
+"""Bytes per token that a fleet assumes at first, so a block of the index is a block of the trace."""
 TICK_S = 2.0
 """Less than a prediction lasts, as in production."""
-TOLD = frozenset({"kv_aware"})
-"""Strategies that hear KV events; beside them the others show what can be done without."""
 MODEL = "replayed"
 SCOPE = scope_of(MODEL)
 
@@ -39,7 +37,9 @@ class Gateway:
         self._workers = [WorkerId(str(number)) for number in range(setup.workers)]
         self._block_tokens = setup.block_tokens
         self._hasher = TokenHasher(bytes(32))
-        self._confirmed = Confirmed(Residency(self._hasher, max_bytes=2**40)) if strategy in TOLD else None
+        self._confirmed = (
+            Confirmed(Residency(self._hasher, max_bytes=2**40)) if STRATEGIES[strategy].needs_events else None
+        )
         self._fleet = Fleet(
             RadixTree(max_bytes=2**40, default_capacity=setup.capacity_blocks),
             confirmed=self._confirmed,
@@ -52,7 +52,9 @@ class Gateway:
             self._fleet.set_trusted(worker, trusted=self._confirmed is not None)
         strategies = StrategiesByName(strategy, lambda name: STRATEGIES[name](setup.rng))
         self._dispatcher: Dispatcher = (
-            LateBinding(self._fleet, strategies, setup.rng) if strategy in LATE else Immediate(self._fleet, strategies)
+            LateBinding(self._fleet, strategies, setup.rng)
+            if STRATEGIES[strategy].is_late_bound
+            else Immediate(self._fleet, strategies)
         )
         self._ask_of: dict[int, Ask] = {}
         self._bookings: dict[Ask, Booking] = {}
@@ -73,11 +75,11 @@ class Gateway:
         return self._dispatcher.next_poll_at(now)
 
     def first_token(self, ask: Ask, now: float) -> None:
-        self._fleet.first_byte(self._bookings[ask], now)
+        self._fleet.bookings.first_byte(self._bookings[ask], now)
 
     def finished(self, ask: Ask, usage: Usage, now: float) -> None:
         outcome = Outcome(Ending.ANSWERED, ask.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
-        self._fleet.release(self._bookings.pop(ask), outcome, now)
+        self._fleet.bookings.release(self._bookings.pop(ask), outcome, now)
 
     def stored(self, worker: int, blocks: Sequence[int], parent: int | None, now: float) -> None:  # noqa: ARG002
         if self._confirmed is not None:

@@ -1,4 +1,4 @@
-"""What is replayed for the record: everybody in every setting, and what we promise of ours."""
+"""The replays for the record: every entrant in every setting, and the bars for ours."""
 
 import dataclasses
 import statistics
@@ -10,12 +10,12 @@ from benchmarks.replay.bench import FIRST_WAITS, Bench, lead_bar, mean_ttft_s, s
 from benchmarks.replay.setting import AGENTIC, CONVERSATION, RAG, SETTINGS, SYNTHETIC, Setting
 from benchmarks.replay.summary import Summary
 from benchmarks.report import Bar, Report
-from routing.patience import Patience
+from routing.queueing.release_policy import ReleasePolicy
 from routing.strategies import NAMES
 
 EVERYBODY = tuple(dict.fromkeys((*NAMES, *POLICIES, *BOUNDS)))
 BEST_OF_OTHERS = ("policy_a", "policy_b")
-"""What was best of all that was tried before, see `benchmarks/policies`."""
+"""Best policies of all that were tried before, see `benchmarks/policies`."""
 SPEED_BARS = {1000: (2.08, 1.90), 2900: (2.40, 2.21), 5712: (2.47, 2.31)}
 """Times the recorded speed that kv_aware and prefix_aware have to bear, by blocks of a worker's cache."""
 SEARCHED = (
@@ -24,7 +24,7 @@ SEARCHED = (
 )
 AGENTS_BAR_S = 4.3
 HARD = 1.15
-"""How much worse anything may get where the router believes and hears wrong things."""
+"""Limit of the loss where the router gets wrong values."""
 OVERLOAD = Setting("Coding agents, more than the caches hold", AGENTIC, 8, 600, users=128)
 OVERLOAD_BARS = {"ttft_mean_s": 0.8, "ttft_p50_s": 0.7}
 """Share of policy B's that is left for kv_aware."""
@@ -98,8 +98,8 @@ def _record_overload(bench: Bench, report: Report) -> None:
         )
         report.bars.append(Bar(f"{OVERLOAD.title}: kv_aware's {name}, share of policy B's", ours / others, "<=", bar))
     longest_s = max(run.first_wait_max_s or 0.0 for run in found["kv_aware"])
-    cap_s = Patience().max_wait_s
-    # Whoever has waited so long is next, when a prefill ends.
+    cap_s = ReleasePolicy().max_wait_s
+    # Anyone who has waited so long is next, when a prefill ends.
     report.bars.append(
         Bar(f"{OVERLOAD.title}: longest wait of a first request, of the cap", longest_s / cap_s, "<=", 1.25)
     )

@@ -13,10 +13,10 @@ from benchmarks.replay.event_line import BlocksStored, EventLine, WorkerSink
 from benchmarks.replay.setting import Setting
 from benchmarks.replay.trace import Recorded, Trace
 from benchmarks.replay.workload import Workload, workload_of
-from gateway.simulator.blocks import BlockPool
-from gateway.simulator.engine import EngineEvent, Finished, FirstToken
-from gateway.simulator.request import EngineRequest
-from gateway.simulator.virtual import VirtualFleet
+from simulator.blocks import BlockPool
+from simulator.engine import EngineEvent, Finished, FirstToken
+from simulator.request import EngineRequest
+from simulator.virtual import VirtualFleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Answer:
     """It is the first of a session of a closed loop."""
     arrived_at: float = math.nan
     ended_at: float = math.nan
-    """When its last token came."""
+    """Time of its last token."""
     output_tokens: int = 0
 
 
@@ -91,7 +91,7 @@ class Run:
         return WorkerSink(lambda event: self._line.tell(worker, event, self._now))
 
     def _next_at(self) -> float:
-        """When something happens next: in an engine, on the line, in the policy, or outside."""
+        """Return when something happens next: in an engine, on the line, in the policy, or outside."""
         times = [self._engines.next_event_at(), self._line.next_at(), self._policy.next_poll_at(self._now)]
         if self._arrivals:
             times.append(self._arrivals[0][0])

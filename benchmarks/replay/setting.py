@@ -1,4 +1,4 @@
-"""What is replayed, how fast, and before which engines."""
+"""The replayed trace, its speed, and its engines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.replay.trace import TRACES
-from gateway.simulator.timing import Timing
+from simulator.timing import Timing
 
 TimingModel = Literal["fifo", "chunked"]
 
@@ -24,21 +24,21 @@ class Setting:
     poisson_per_s: float | None = None
     """Requests per second at speed 1; None for the recorded times."""
     users: int = 1
-    """For closed loops."""
+    """Users of a closed loop."""
     skip: int = 0
     """Requests, or sessions of a closed loop, left out at the beginning."""
     limit: int | None = None
-    """How many of the others are replayed; None: all."""
+    """Number of replayed requests after those; None: all."""
     timing: TimingModel = "fifo"
     prefill_tokens_per_s: float = Timing().prefill_tokens_per_s
-    """Of an engine."""
+    """Rate of prefill of an engine."""
     rate_error: float | None = None
-    """How many times the engines' real rate of prefill the router believes at first; None: what it would believe.
+    """Factor between the rate of prefill that the router assumes at first and the real one; None: its default.
 
     Our strategies then begin with what a gateway begins with, policies of others with the truth.
     """
     event_lag_s: float = 0.0
-    """How late KV events come."""
+    """Delay of KV events."""
     event_loss: float = 0.0
     """Share of the batches of KV events that are lost at first and replayed when the next one shows the gap."""
 

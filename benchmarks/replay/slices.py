@@ -29,10 +29,10 @@ from benchmarks.replay.run import Answer, Run
 from benchmarks.replay.setting import Setting
 from benchmarks.replay.trace import Recorded, Trace
 from benchmarks.report import Cell, Circumstances, Report, Spread, Table, argument_parser, conclude
-from gateway.simulator.engine import EngineError
-from gateway.simulator.rendering import render_chat
-from gateway.simulator.tokens import TokenSequence, block_hashes
 from routing.strategies import NAMES
+from simulator.engine import EngineError
+from simulator.rendering import render_chat
+from simulator.tokens import TokenSequence, block_hashes
 
 WORKERS = 4
 LOADS: Mapping[str, Sequence[float]] = {"tau": (4, 8, 12), "conversation": (0.3, 0.4), "agentic": (1.5, 2.2, 2.5)}
@@ -40,7 +40,7 @@ LOADS: Mapping[str, Sequence[float]] = {"tau": (4, 8, 12), "conversation": (0.3,
 PLAYED = ("kv_aware", "prefix_aware", "session_hash", "llm_d", "lmetric", "min_ttft", "policy_a", "bound_first_come")
 PACKAGES = ("numpy", "msgspec")
 ANSWERS_FROM = 2**31
-"""Ids of blocks that nobody asks for again: those of answers. All ids have 32 bits."""
+"""Ids of blocks that no one asks for again: those of answers. All ids have 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Asked:
 
 
 class OpenSessions:
-    """A `Workload`: sessions come at times of their own, whoever is still being answered."""
+    """A `Workload`: sessions come at times of their own, whether others are still being answered or not."""
 
     def __init__(self, sessions: Sequence[Asked]) -> None:
         self._first = [(session.begins_s, session.requests[0]) for session in sessions]
@@ -72,7 +72,7 @@ class OpenSessions:
 
 
 def asked(sessions: Sequence[Session]) -> list[Asked]:
-    """What is said in *sessions*, as lengths and ids of blocks. O(characters)."""
+    """Return the requests of *sessions*, as lengths and ids of blocks. O(characters)."""
     ids: dict[int, int] = {}
     numbers, others = itertools.count(), itertools.count(ANSWERS_FROM)
     found = []
@@ -93,7 +93,7 @@ def asked(sessions: Sequence[Session]) -> list[Asked]:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one run came to, of all its requests."""
+    """Figures of one run, over all its requests."""
 
     hit: float
     """Share of all prompt tokens that came out of a cache."""

@@ -1,4 +1,4 @@
-"""What the answers of one replay come to."""
+"""Summary of the answers of one replay."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ WARM_UP_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of the answers that count: the first tenth of the requests warms the caches up.
+    """Summary of the answers that count: the first tenth of the requests warms the caches up.
 
     The waits of sessions' first requests are of all sessions: most begin while caches are cold.
     """
@@ -20,7 +20,7 @@ class Summary:
     hit: float
     """Share of all prompt tokens that came out of a cache."""
     ttft_mean_s: float
-    """From arrival, like all times to the first token: what the router held a request is part of it."""
+    """Mean from arrival, like all times to the first token: the wait in the router is part of it."""
     ttft_p50_s: float
     ttft_p90_s: float
     ttft_p99_s: float

@@ -27,7 +27,7 @@ class Recorded:
     blocks: tuple[int, ...]
     """Ids of the full blocks of the prompt; an id stands for its block and all before it."""
     answer_blocks: tuple[int, ...] = ()
-    """Ids of the further full blocks that its answer fills; nothing where nobody can ask for them."""
+    """Ids of the further full blocks that its answer fills; nothing where no one can ask for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Trace:
     requests: Sequence[Recorded]
 
     def part(self, skip: int, limit: int | None) -> "Trace":
-        """Without the first *skip* requests, or sessions of a closed loop, and with no more than *limit* of the others.
+        """Return the trace without the first *skip* requests, or sessions, and with at most *limit* of the others.
 
         An open loop then begins with its first request.
 

@@ -1,4 +1,4 @@
-"""Who asks when."""
+"""Arrivals of requests."""
 
 import itertools
 import random
@@ -15,7 +15,7 @@ class Workload(Protocol):
         ...
 
     def answered(self, request: Recorded, now: float) -> tuple[float, Recorded] | None:
-        """What follows from the answer to *request*."""
+        """Return the requests that follow the answer to *request*."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Who asks when, where no trace says so: `Workload`s of `benchmarks.replay`."""
+"""Arrivals without a trace: `Workload`s of `benchmarks.replay`."""
 
 import itertools
 import random
@@ -8,7 +8,7 @@ from benchmarks.replay.trace import Recorded
 
 
 class ConstantConcurrency:
-    """*in_flight* requests at any time, taken in their order: whoever has an answer asks the next one at once."""
+    """Keeps *in_flight* requests running, in their order: a client with an answer sends the next one at once."""
 
     def __init__(self, requests: Sequence[Recorded], *, in_flight: int) -> None:
         self._first = requests[:in_flight]

@@ -14,7 +14,7 @@ class Contexts:
 
     A request is about a new context with the chance *new_share*, which takes the place of the oldest, else about one
     of the *live* newest, each as likely as the others. So a context is asked about 1 / new_share times before it is
-    forgotten, and the share of requests that nobody could have computed before is *new_share*, from first to last.
+    forgotten, and the share of requests that no one could have computed before is *new_share*, from first to last.
 
     Raises ``ValueError`` for numbers that make no workload.
     """

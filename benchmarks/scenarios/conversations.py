@@ -22,7 +22,7 @@ class Conversations:
     turns: tuple[int, int]
     system_tokens: int
     opening_tokens: tuple[int, int]
-    """What the first prompt of a session has beside the system's."""
+    """Tokens of a session's first prompt beside the system prompt."""
     question_tokens: tuple[int, int]
     answer_tokens: tuple[int, int]
     think_s: float
@@ -46,7 +46,7 @@ class Conversations:
         return Trace(BLOCK_TOKENS, True, requests)
 
     def _turns(self, rng: random.Random) -> list[tuple[int, int]]:
-        """What is new in each prompt of a session, and how long its answer is, in tokens."""
+        """Return the new tokens of each prompt of a session, and the length of its answer."""
         return [
             (rng.randint(*(self.question_tokens if turn else self.opening_tokens)), rng.randint(*self.answer_tokens))
             for turn in range(rng.randint(*self.turns))

@@ -33,7 +33,7 @@ PER_S = 25.0
 TTFT_P90_LIMIT_S = 1.0
 RATES_PER_S = (10.0, 20.0, 25.0, 30.0, 32.5, 35.0)
 CHUNKED_SHARE = 4
-"""Of the fleet and the rate, a quarter: every token of an answer is an event of such engines."""
+"""Divisor of fleet and rate: every token of an answer is an event of such engines."""
 TITLE = f"{REQUESTS:,} requests of 4,000 tokens in and 800 out, {GPUS} GPUs"
 FIGURES = {"ttft_mean_s": "TTFT mean", "ttft_p90_s": "TTFT p90", "latency_mean_s": "latency mean"}
 

@@ -14,7 +14,7 @@ from benchmarks.report import ROOT
 LOCUSTFILE = ROOT / "benchmarks" / "locustfile.py"
 WINDOW_S = 10
 GRACE_S = 120.0
-"""To start, and to come to an end after the time of the run."""
+"""Time to start, and to end after the time of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class Wanted:
 
     @property
     def ramp_s(self) -> float:
-        """Until all users are there."""
+        """Time until all users are active."""
         return self.users / self.spawn_per_s
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What locust's statistics say of a run; it rounds times to two digits."""
+    """Locust's statistics of a run; it rounds times to two digits."""
 
     requests: int
     failures: int
     requests_per_min: float
-    """While all users are there."""
+    """Rate while all users are active."""
     most_per_s: float
     """Highest rate of answers over ten seconds."""
     latency_p50_s: float
@@ -51,11 +51,11 @@ class Measured:
     ttft_p95_s: float
     tpot_mean_s: float
     cores: float
-    """That locust kept busy; near 1 it is locust that is slow, for it has one process."""
+    """Cores that locust kept busy; near 1 locust itself is slow, for it has one process."""
 
     @classmethod
     def of(cls, entries: Sequence[Mapping[str, Any]], *, ramp_s: float, cores: float) -> "Measured":
-        """From what locust's ``--json-file`` holds; raises ``ValueError`` where too little was answered."""
+        """Read locust's ``--json-file``; raises ``ValueError`` where too little was answered."""
         by_kind = {entry["method"]: entry for entry in entries}
         if not {"POST", "TTFT", "TPOT"} <= set(by_kind):
             raise ValueError("locust saw no streamed answer")

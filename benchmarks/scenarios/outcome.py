@@ -1,21 +1,21 @@
-"""What the answers of one run come to: times, throughput, and what they cost."""
+"""Outcome of one run: times, throughput, and cost."""
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.replay.run import Answer
-from gateway.simulator.timing import Timing
+from simulator.timing import Timing
 
 WARM_UP_SHARE, COOL_DOWN_SHARE = 0.2, 0.1
-"""Of the requests, by arrival: while caches fill, and while the last conversations end."""
+"""Shares of the requests, by arrival, while caches fill, and while the last conversations end."""
 THOUSAND = 1000
 SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of the answers that count; times are from the request's arrival at the router."""
+    """Figures of the answers that count; times are from the request's arrival at the router."""
 
     requests: int
     hit: float
@@ -25,12 +25,12 @@ class Outcome:
     ttft_p90_s: float
     ttft_p99_s: float
     latency_mean_s: float
-    """To the last token."""
+    """Mean latency to the last token."""
     latency_p90_s: float
     answers_per_s: float
     output_tokens_per_s: float
     prefill_share: float
-    """Of the GPUs' time, what prompts took to compute."""
+    """Share of the GPUs' time that went into prompts."""
     gpu_s: float
     """GPU-seconds per 1,000 requests: those of the whole fleet, idle or not, for that is what is paid."""
 
@@ -68,7 +68,7 @@ class Outcome:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """Of values in rising order: the lowest one that *percent* of them do not exceed, or the next."""
+    """Return the lowest of the sorted values that *percent* of them do not exceed, or the next."""
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 

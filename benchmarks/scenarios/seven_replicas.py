@@ -18,7 +18,7 @@ from benchmarks.scenarios.trial import CACHE_TOKENS, AtRate, Bench, Case, Fleet,
 REPLICAS = 7
 NEW_SHARE = 0.12
 LIVE_SHARE = 0.5
-"""Of all caches, what the live contexts fill."""
+"""Share of all caches that the live contexts fill."""
 FLEET = Fleet(REPLICAS)
 
 
@@ -30,9 +30,9 @@ class Size:
     context_tokens: int
     requests: int
     per_s: float
-    """Of the open loop: round robin's GPUs are four fifths busy with prompts."""
+    """Rate of the open loop: round robin's GPUs are four fifths busy with prompts."""
     in_flight: int
-    """Of the closed loop: eight for each replica, or as many as its cache can hold where those are fewer."""
+    """Requests of the closed loop: eight for each replica, or as many as its cache can hold where those are fewer."""
     published: str
     bars: Mapping[str, float]
     """Least changes against round robin: of TTFT p50, p90, answers per second, cost."""
@@ -94,7 +94,7 @@ def _record_size(size: Size, bench: Bench, report: Report, usd_per_hour: float) 
 
 
 def _bars(size: Size, strategy: str, found: Found, figures: Sequence[str]) -> list[Bar]:
-    """Of both our strategies; the issue's bars are asked of each."""
+    """Return the bars for one of our strategies."""
     return [
         Bar(
             f"{size.name}: {strategy}'s {NAMES[figure]}, change against round robin (median of seeds)",
@@ -133,7 +133,7 @@ class Knob:
 
 
 def knobs(size: Size) -> list[Knob]:
-    """What becomes of the gains where the workload is another; half of the requests, and what is said of them again."""
+    """Return the knobs that change the workload; half of the requests each."""
     contexts = dataclasses.replace(size.contexts(), requests=size.requests // 2)
     rates = [size.per_s * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.1)]
     crowds = [each * REPLICAS for each in (1, 2, 4, 8, 16)]

@@ -8,11 +8,11 @@ from benchmarks.scenarios.outcome import Outcome, cost_usd
 
 BASE = "round_robin"
 Found = Mapping[str, Sequence[Outcome]]
-"""Of one case: outcomes by strategy, one for each seed."""
+"""Outcomes of one case by strategy, one for each seed."""
 
 
 def change(found: Found, strategy: str, figure: str) -> Spread:
-    """How much *figure* of `Outcome` is above round robin's, as a share of it; each seed has its own round robin."""
+    """Return how much *figure* of `Outcome` is above round robin's of the same seed, as a share of it."""
     return Spread.of(
         getattr(ours, figure) / getattr(base, figure) - 1
         for ours, base in zip(found[strategy], found[BASE], strict=True)

@@ -23,7 +23,7 @@ STRATEGIES = ("round_robin", "kv_aware")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What is run for each strategy."""
+    """The set-up that every strategy gets."""
 
     users: int = 1_000
     spawn_per_s: float = 20.0
@@ -39,13 +39,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one strategy: what locust saw, and how busy the processes were, in cores."""
+    """Result of one strategy: locust's figures, and the load of the processes, in cores."""
 
     strategy: str
     measured: Measured
     gateway_cores: float
     workers_cores: float
-    """Of all workers together."""
+    """Cores of all workers together."""
 
 
 @contextmanager

@@ -21,20 +21,20 @@ from benchmarks.scenarios.outcome import Outcome
 CACHE_TOKENS = 307_328
 """KV cache of one worker, as the pods of a published benchmark have it with a 32B model (llm-d, 8 pods)."""
 STRATEGIES = ("round_robin", "prefix_aware", "kv_aware")
-"""Who is compared everywhere. Round robin is what "no routing" comes to before a plain load balancer."""
+"""Strategies that are compared everywhere. Round robin is the case of no routing before a plain load balancer."""
 NO_FILE = Path()
 """The requests are made up: no trace is read."""
 
 
 class Load(Protocol):
-    """What is asked, and when. The same seed gives the same requests, whoever routes them."""
+    """The requests, and their times. The same seed gives the same requests to every policy."""
 
     def made(self, seed: int) -> tuple[Trace, Workload]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AtRate:
-    """Questions come as a Poisson process, whatever becomes of those before."""
+    """Questions come as a Poisson process, independently of those before."""
 
     contexts: Contexts
     per_s: float
@@ -46,7 +46,7 @@ class AtRate:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """As many questions at any time: who is answered asks again at once."""
+    """Keeps a number of questions running: a client with an answer asks again at once."""
 
     contexts: Contexts
     in_flight: int
@@ -58,7 +58,7 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """As many users, each with one conversation after the other."""
+    """Keeps a number of users busy, each with one conversation after the other."""
 
     conversations: Conversations
     users: int
@@ -70,7 +70,7 @@ class Users:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Conversations begin as a Poisson process, whatever becomes of those before."""
+    """Conversations begin as a Poisson process, independently of those before."""
 
     conversations: Conversations
     begin_per_s: float
@@ -82,7 +82,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Simulated engines, one GPU each, at the rates of `gateway.simulator.timing`."""
+    """Simulated engines, one GPU each, at the rates of `simulator.timing`."""
 
     workers: int
     cache_tokens: int = CACHE_TOKENS
@@ -118,14 +118,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """How often everything is tried, on how many processes at a time, and with which strategies."""
+    """Number of repetitions, processes at a time, and strategies."""
 
     seeds: Sequence[int]
     processes: int = 1
     strategies: Sequence[str] = field(default=STRATEGIES)
 
     def outcomes(self, cases: Sequence[Case]) -> list[Mapping[str, list[Outcome]]]:
-        """Of each case, in their order, the outcomes of each strategy by seed."""
+        """Return the outcomes of each strategy by seed, for each case in their order."""
         trials = [
             Trial(case.load, case.fleet, strategy, seed)
             for case in cases
@@ -137,7 +137,7 @@ class Bench:
         return [{strategy: [next(found) for _ in self.seeds] for strategy in self.strategies} for _ in cases]
 
     def with_one_seed(self) -> "Bench":
-        """For tables that show how something moves, not how much it spreads."""
+        """Return a bench for tables that show how something moves, not how much it spreads."""
         return Bench(self.seeds[:1], self.processes, self.strategies)
 
 

@@ -1,9 +1,9 @@
-"""What may be chosen on all dashboards of gateways, and the selectors that follow from it."""
+"""Variables of all dashboards of gateways, and the selectors that follow from them."""
 
 from deploy.grafana.dashboard import Choice
 
 GATEWAYS = 'namespace=~"$namespace",job=~"$job"'
-"""Those that were chosen. Prometheus Operator sets both labels; whoever has others chooses All."""
+"""Selector of the chosen gateways. Prometheus Operator sets both labels; with other labels choose All."""
 OF_MODEL = f'{GATEWAYS},model=~"$model"'
 
 NAMESPACE = Choice("namespace", "warmgate_index_max_bytes", "Namespace")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from deploy.grafana.panel import SOURCE, Json, Panel
 
 SCHEMA_VERSION = 39
-"""Of Grafana 11; 12 takes it without a change."""
+"""Version of Grafana 11; Grafana 12 takes it without a change."""
 COLUMNS = 24
 TAG = "warmgate"
 """Dashboards with it lead to each other."""
@@ -21,7 +21,7 @@ class Choice:
     """A selector."""
     title: str
     label: str = ""
-    """Where it is not called like the variable."""
+    """Label, if it differs from the variable's name."""
 
     @property
     def query(self) -> str:

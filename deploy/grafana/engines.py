@@ -2,7 +2,7 @@
 
 Names of vLLM's metrics are those of vllm/v1/metrics/loggers.py in 0.32, of SGLang's those of
 sglang/srt/observability/metrics_collector.py, of the exporter's those of its files etc/default-counters.csv and
-etc/dcp-metrics-included.csv; the exporter tells the last two panels' only where it is allowed to profile.
+etc/dcp-metrics-included.csv; the exporter has those of the last two panels only where it is allowed to profile.
 """
 
 from deploy.grafana.dashboard import Choice, Dashboard, Row
@@ -217,7 +217,10 @@ DCGM = Row(
         gpus("DCGM_FI_DEV_GPU_TEMP", "Temperature", "Of the chip.", "celsius"),
         gpus("DCGM_FI_DEV_SM_CLOCK", "Clock", "Of its processors, in MHz: lower under load is throttling.", "short"),
         gpus(
-            "DCGM_FI_DEV_XID_ERRORS", "Last Xid error", "0: none. NVIDIA's page of Xid errors tells the rest.", "none"
+            "DCGM_FI_DEV_XID_ERRORS",
+            "Last Xid error",
+            "0: none. NVIDIA's page of Xid errors explains the others.",
+            "none",
         ),
         gpus("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Tensor cores busy", "Share of cycles.", "percentunit", most=1),
         gpus(

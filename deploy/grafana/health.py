@@ -1,4 +1,4 @@
-"""What is broken, what was done about it, and what it costs: workers, fallbacks, stores, discovery, replicas."""
+"""The dashboard of health: what is broken, what was done about it, and what it costs."""
 
 from deploy.grafana.choices import GATEWAYS, JOB, MODEL, NAMESPACE, OF_MODEL
 from deploy.grafana.dashboard import Dashboard, Row
@@ -19,7 +19,7 @@ def discovered(metric: str, how: str = "max") -> list[Query]:
     ]
 
 
-def told(metric: str) -> list[Query]:
+def values_of(metric: str) -> list[Query]:
     """A gauge of each gateway."""
     return [Query(f"{metric}{{{GATEWAYS}}}", "{{instance}}")]
 
@@ -122,8 +122,8 @@ FALLBACKS = Row(
             description="Times that a fallback was not asked, by reason.",
             queries=[
                 Query(
-                    f"sum by (backend, why) (rate(warmgate_fallback_turned_total{{{OF_MODEL}}}{RATE}))",
-                    "{{backend}} {{why}}",
+                    f"sum by (backend, reason) (rate(warmgate_fallback_skipped_total{{{OF_MODEL}}}{RATE}))",
+                    "{{backend}} {{reason}}",
                 )
             ],
             unit="reqps",
@@ -132,7 +132,7 @@ FALLBACKS = Row(
         Panel(
             title="Share of rates in use",
             description="Of what Bedrock allows: a tenth after a pause, then growing to 1.",
-            queries=backends("rate", "min"),
+            queries=backends("rate_ratio", "min"),
             unit="percentunit",
             most=1,
             width=6,
@@ -175,7 +175,7 @@ STORES = Row(
         Panel(
             title="Limits without the store",
             description="1: limits are held without it.",
-            queries=told("warmgate_quota_degraded"),
+            queries=values_of("warmgate_quota_degraded"),
             most=1,
             width=6,
             thresholds=[(1, "red")],
@@ -183,7 +183,7 @@ STORES = Row(
         Panel(
             title="Keys without the store",
             description="1: changes of keys and teams cannot be heard.",
-            queries=told("warmgate_key_store_away"),
+            queries=values_of("warmgate_key_store_unavailable"),
             most=1,
             width=6,
             thresholds=[(1, "red")],
@@ -191,7 +191,7 @@ STORES = Row(
         Panel(
             title="Store unfit",
             description="1: its data is lost, or its pepper or schema is another.",
-            queries=told("warmgate_store_unfit"),
+            queries=values_of("warmgate_store_unfit"),
             most=1,
             width=6,
             thresholds=[(1, "red")],
@@ -199,13 +199,13 @@ STORES = Row(
         Panel(
             title="Replicas heard",
             description="By each gateway, itself among them; all should hear as many as there are.",
-            queries=told("warmgate_replicas"),
+            queries=values_of("warmgate_replicas"),
             width=6,
         ),
         Panel(
             title="Lag of replicas",
             description="What the last sign of life took through Redis and back.",
-            queries=told("warmgate_replica_lag_seconds"),
+            queries=values_of("warmgate_replica_lag_seconds"),
             unit="s",
             width=6,
         ),
@@ -223,7 +223,7 @@ STORES = Row(
         ),
         Panel(
             title="Lost between replicas",
-            description="Entries that reached nobody, and gaps in what was heard.",
+            description="Entries that reached no other gateway, and gaps in what was received.",
             queries=[
                 Query(f"sum(rate(warmgate_replica_dropped_total{{{GATEWAYS}}}{RATE}))", "dropped"),
                 Query(f"sum(rate(warmgate_replica_gaps_total{{{GATEWAYS}}}{RATE}))", "gaps"),
@@ -233,8 +233,8 @@ STORES = Row(
         ),
         Panel(
             title="Bookings of others",
-            description="Requests on workers that other gateways have told of.",
-            queries=told("warmgate_replica_bookings"),
+            description="Requests on workers that other gateways have reported.",
+            queries=values_of("warmgate_replica_bookings"),
             width=6,
         ),
     ],
@@ -245,7 +245,7 @@ CONFIGURATION = Row(
         Panel(
             title="Last configuration",
             description="0: it was refused, and the one before is in force.",
-            queries=told("warmgate_config_last_reload_successful"),
+            queries=values_of("warmgate_config_last_reload_successful"),
             most=1,
         ),
         Panel(
@@ -305,7 +305,7 @@ CONFIGURATION = Row(
         ),
         Panel(
             title="Sets of workers",
-            description="That were found, by what became of them.",
+            description="Sets of workers that were found, by outcome.",
             queries=[
                 Query(
                     f"sum by (model, outcome) (rate(warmgate_discovery_updates_total{{{OF_MODEL}}}{RATE}))",

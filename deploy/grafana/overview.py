@@ -9,11 +9,11 @@ FAILED = f'sum(rate(warmgate_requests_total{{{OF_MODEL},status=~"5.."}}{RATE}))'
 CACHED = f'sum(rate(warmgate_tokens_total{{{OF_MODEL},kind="cached"}}{RATE}))'
 PROMPT = f'sum(rate(warmgate_tokens_total{{{OF_MODEL},kind="prompt"}}{RATE}))'
 OURS = f"and on (namespace, job, instance) warmgate_index_max_bytes{{{GATEWAYS}}}"
-"""Behind a series that every process has: those of gateways."""
+"""Condition that selects the gateways' part of a series that every process has."""
 
 
 def quantile(share: float, histogram: str, *by: str) -> str:
-    """Of all gateways together; *by* labels beside."""
+    """Return a quantile over all gateways, by the labels *by*."""
     labels = ", ".join(("le", *by))
     buckets = f"warmgate_{histogram}_bucket{{{OF_MODEL}}}"
     return f"histogram_quantile({share}, sum by ({labels}) (rate({buckets}{RATE})))"
@@ -41,7 +41,7 @@ NOW = Row(
         ),
         Panel(
             title="Errors",
-            description="Share of requests that were told 5xx. What a caller did wrong is not among them.",
+            description="Share of requests that were answered 5xx. Errors of callers do not count.",
             queries=[Query(f"({FAILED} or vector(0)) / {REQUESTS}")],
             unit="percentunit",
             kind="stat",
@@ -59,7 +59,7 @@ NOW = Row(
         Panel(
             title="TTFT p95",
             description="Time to the first useful byte of streams.",
-            queries=[Query(quantile(0.95, "ttft_seconds"))],
+            queries=[Query(quantile(0.95, "time_to_first_token_seconds"))],
             unit="s",
             kind="stat",
             width=3,
@@ -102,7 +102,7 @@ TRAFFIC = Row(
     [
         Panel(
             title="Requests by status",
-            description="499: the caller left before it was told anything.",
+            description="499: the caller disconnected before the answer.",
             queries=[
                 Query(f"sum by (status) (rate(warmgate_requests_total{{{OF_MODEL}}}{RATE}))", "{{status}}"),
             ],
@@ -157,32 +157,32 @@ LATENCY = Row(
         Panel(
             title="Time to first token",
             description="To the first useful byte of streams, from the request's arrival here.",
-            queries=quantiles("ttft_seconds"),
+            queries=quantiles("time_to_first_token_seconds"),
             unit="s",
         ),
         Panel(
             title="Time per output token",
             description="After the first, of streams.",
-            queries=quantiles("tpot_seconds"),
+            queries=quantiles("time_per_output_token_seconds"),
             unit="s",
         ),
         Panel(
             title="Whole answers",
             description="From arrival to the last byte.",
-            queries=quantiles("e2e_seconds"),
+            queries=quantiles("request_duration_seconds"),
             unit="s",
         ),
         Panel(
             title="Time to first token by model, p95",
             description="Of streams.",
-            queries=[Query(quantile(0.95, "ttft_seconds", "model"), "{{model}}")],
+            queries=[Query(quantile(0.95, "time_to_first_token_seconds", "model"), "{{model}}")],
             unit="s",
             width=12,
         ),
         Panel(
             title="Time per output token by model, p95",
             description="Of streams.",
-            queries=[Query(quantile(0.95, "tpot_seconds", "model"), "{{model}}")],
+            queries=[Query(quantile(0.95, "time_per_output_token_seconds", "model"), "{{model}}")],
             unit="s",
             width=12,
         ),
@@ -194,10 +194,10 @@ TIME = Row(
         Panel(
             title="Mean time of a request",
             description="Until the first byte of streams a request waits here and in the engine, and its prompt is"
-            " computed. The engines' dashboard tells these apart.",
+            " computed. The engines' dashboard shows each.",
             queries=[
-                Query(mean("ttft_seconds"), "until the first byte"),
-                Query(mean("e2e_seconds"), "whole answer"),
+                Query(mean("time_to_first_token_seconds"), "until the first byte"),
+                Query(mean("request_duration_seconds"), "whole answer"),
             ],
             unit="s",
             width=6,
@@ -248,8 +248,8 @@ CACHES = Row(
         ),
         Panel(
             title="Why a worker was chosen",
-            description="hit: nobody held more of the prompt; spread: somebody did, but cost more; cold: nobody held"
-            " any; none: nobody was there.",
+            description="hit: no other worker held more of the prompt; spread: another did, but cost more; cold: none"
+            " held any; none: there was no worker.",
             queries=[
                 Query(f"sum by (reason) (rate(warmgate_decisions_total{{{OF_MODEL}}}{RATE}))", "{{reason}}"),
             ],
@@ -295,7 +295,7 @@ PROCESSES = Row(
             queries=[
                 Query(
                     "histogram_quantile(0.99, sum by (instance, le)"
-                    f" (rate(warmgate_loop_late_seconds_bucket{{{GATEWAYS}}}{RATE})))",
+                    f" (rate(warmgate_event_loop_lag_seconds_bucket{{{GATEWAYS}}}{RATE})))",
                     "{{instance}}",
                 )
             ],

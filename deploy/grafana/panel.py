@@ -10,7 +10,7 @@ from typing import Any, Literal
 Json = dict[str, Any]
 
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
-"""Whatever is chosen at the top of the dashboard."""
+"""The data source that is chosen at the top of the dashboard."""
 RATE = "[$__rate_interval]"
 """Grafana's own: four times the scrape interval at least."""
 
@@ -27,7 +27,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """*thresholds*: the colour from each value on; below the first it is green."""
+    """One panel. *thresholds*: the color from each value on; below the first it is green."""
 
     title: str
     description: str
@@ -36,21 +36,21 @@ class Panel:
     """An id of Grafana's own units."""
     kind: Literal["timeseries", "stat"] = "timeseries"
     width: int = 8
-    """Of 24."""
+    """Columns, of 24."""
     is_stacked: bool = False
     most: float | None = None
-    """Where the axis ends; None: where the values do."""
+    """End of the axis; None: that of the values."""
     thresholds: Sequence[tuple[float, ABOVE]] = ()
     decimals: int | None = None
     words: Mapping[str, str] | None = None
-    """Of a stat: what to show instead of a value."""
+    """Texts that a stat shows instead of values."""
 
     @property
     def height(self) -> int:
         return 4 if self.kind == "stat" else 8
 
     def json(self, number: int, x: int, y: int) -> Json:
-        """At this place; *number* is its id, unique in the dashboard."""
+        """Return the panel at this place; *number* is its id, unique in the dashboard."""
         return {
             "id": number,
             "type": self.kind,

@@ -1,4 +1,4 @@
-"""Why requests go where they go, what is believed of caches, and how far that comes true."""
+"""The dashboard of routing: reasons of decisions, predicted caches, and the accuracy of predictions."""
 
 from deploy.grafana.choices import GATEWAYS, JOB, MODEL, NAMESPACE, OF_MODEL
 from deploy.grafana.dashboard import Dashboard, Row
@@ -20,8 +20,8 @@ DECISIONS = Row(
     [
         Panel(
             title="By reason",
-            description="hit: nobody held more of the prompt; spread: somebody did, but cost more; cold: nobody held"
-            " any; none: nobody was there.",
+            description="hit: no other worker held more of the prompt; spread: another did, but cost more; cold: none"
+            " held any; none: there was no worker.",
             queries=[Query(by("reason", "warmgate_decisions_total", OF_MODEL), "{{reason}}")],
             unit="reqps",
             is_stacked=True,
@@ -38,7 +38,7 @@ DECISIONS = Row(
         Panel(
             title="Policy that is effective",
             description="Gateways on which the strategy of a model comes to this. kv_aware ranks as prefix_aware while"
-            " no engine tells of its cache.",
+            " no engine publishes KV events.",
             queries=[
                 Query(
                     f"sum by (model, policy) (warmgate_policy_effective{{{OF_MODEL}}})",
@@ -67,12 +67,12 @@ BELIEFS = Row(
     [
         Panel(
             title="Memory of the indexes",
-            description="The prefix index, and what engines told; both begin to forget at their limits.",
+            description="The prefix index, and the index of the engines' events; both begin to forget at their limits.",
             queries=[
                 Query(f"warmgate_index_bytes{{{GATEWAYS}}}", "{{instance}} predicted"),
-                Query(f"warmgate_confirmed_bytes{{{GATEWAYS}}}", "{{instance}} told"),
+                Query(f"warmgate_confirmed_bytes{{{GATEWAYS}}}", "{{instance}} events"),
                 Query(f"max(warmgate_index_max_bytes{{{GATEWAYS}}})", "limit of predicted"),
-                Query(f"max(warmgate_confirmed_max_bytes{{{GATEWAYS}}})", "limit of told"),
+                Query(f"max(warmgate_confirmed_max_bytes{{{GATEWAYS}}})", "limit of events"),
             ],
             unit="bytes",
         ),
@@ -86,8 +86,8 @@ BELIEFS = Row(
             description="Leading blocks of a prompt that the chosen worker was believed to hold.",
             queries=[
                 Query(
-                    f"{by('model', 'warmgate_hit_blocks_sum', OF_MODEL)}"
-                    f" / {by('model', 'warmgate_hit_blocks_count', OF_MODEL)}",
+                    f"{by('model', 'warmgate_predicted_cached_tokens_sum', OF_MODEL)}"
+                    f" / {by('model', 'warmgate_predicted_cached_tokens_count', OF_MODEL)}",
                     "{{model}}",
                 )
             ],
@@ -109,8 +109,8 @@ EVENTS = Row(
             description="Why a stream cannot be live, by worker.",
             queries=[
                 Query(
-                    f"sum by (worker, doubt) (warmgate_kv_stream_doubt{{{GATEWAYS}}}) or vector(0)",
-                    "{{worker}} {{doubt}}",
+                    f"sum by (worker, reason) (warmgate_kv_stream_doubt{{{GATEWAYS}}}) or vector(0)",
+                    "{{worker}} {{reason}}",
                 )
             ],
         ),
@@ -122,20 +122,20 @@ EVENTS = Row(
         ),
         Panel(
             title="Events",
-            description="What engines told, by kind.",
+            description="Events of the engines, by kind.",
             queries=[Query(by("kind", "warmgate_kv_events_total"), "{{kind}}")],
             unit="cps",
         ),
         Panel(
             title="Batches",
-            description="By what became of them; all but `taken` and `duplicate` want a look.",
+            description="Batches by outcome; all but `taken` and `duplicate` need attention.",
             queries=[Query(by("kind", "warmgate_kv_batches_total"), "{{kind}}")],
             unit="cps",
         ),
         Panel(
             title="Turns",
-            description="Connections, gaps, replays, restarts of engines, and beginnings anew.",
-            queries=[Query(by("kind", "warmgate_kv_turns_total"), "{{kind}}")],
+            description="Connections, gaps, replays, restarts of engines, and rebuilds.",
+            queries=[Query(by("kind", "warmgate_kv_stream_transitions_total"), "{{kind}}")],
             unit="cps",
         ),
         Panel(
@@ -146,19 +146,19 @@ EVENTS = Row(
         ),
         Panel(
             title="Odd blocks",
-            description="Told of in an odd way; `parked` and `attached` are part of every day.",
-            queries=[Query(by("kind", "warmgate_confirmed_odd_blocks_total"), "{{kind}}")],
+            description="Anomalies in events; `parked` and `attached` are normal.",
+            queries=[Query(by("kind", "warmgate_index_anomalies_total"), "{{kind}}")],
             unit="cps",
         ),
     ],
 )
 ACCURACY = Row(
-    "How far it comes true",
+    "Accuracy",
     [
         Panel(
             title="Accuracy of predicted hits",
             description="1: as engines report them.",
-            queries=per_worker("hit_accuracy", "min"),
+            queries=per_worker("hit_accuracy_ratio", "min"),
             unit="percentunit",
             most=1,
             width=6,
@@ -177,7 +177,7 @@ ACCURACY = Row(
         ),
         Panel(
             title="Alarms",
-            description="1 while predicted hits of a worker are mostly wrong: what its engine tells is not used.",
+            description="1 while predicted hits of a worker are mostly wrong: its engine's events are not used.",
             queries=per_worker("hit_alarm"),
             width=6,
             thresholds=[(1, "red")],
@@ -217,7 +217,7 @@ LOAD = Row(
         Panel(
             title="KV cache in use",
             description="By the engines' own account, as the gateways read it.",
-            queries=per_worker("engine_kv_usage"),
+            queries=per_worker("engine_kv_usage_ratio"),
             unit="percentunit",
             most=1,
             width=6,
@@ -228,7 +228,7 @@ LOAD = Row(
 ROUTING = Dashboard(
     name="routing",
     title="Routing and caches",
-    description="Why requests go where they go, what is believed of caches, and how far that comes true.",
+    description="Reasons of routing decisions, predicted caches, and the accuracy of predictions.",
     choices=[NAMESPACE, JOB, MODEL],
     rows=[DECISIONS, BELIEFS, EVENTS, ACCURACY, LOAD],
 )

@@ -1,4 +1,4 @@
-"""What is done to traffic on its way: routes over models, LoRA adapters, divided prompts, guardrails, traces."""
+"""The dashboard of traffic shaping: routes over models, LoRA adapters, divided prompts, guardrails, traces."""
 
 from deploy.grafana.choices import GATEWAYS, JOB, MODEL, NAMESPACE, OF_MODEL
 from deploy.grafana.dashboard import Dashboard, Row
@@ -34,7 +34,7 @@ ROUTES = Row(
                     "{{route}}: {{model}}",
                 ),
                 Query(
-                    f"max by (route, model) (warmgate_route_share{{{OF_MODEL}}})",
+                    f"max by (route, model) (warmgate_route_share_ratio{{{OF_MODEL}}})",
                     "{{route}}: {{model}} by weight",
                 ),
             ],
@@ -82,7 +82,8 @@ HALVES = Row(
             " failed: there, as prefill workers failed.",
             queries=[
                 Query(
-                    f"sum by (model, where) (rate(warmgate_prefills_total{{{OF_MODEL}}}{RATE}))", "{{model}} {{where}}"
+                    f"sum by (model, location) (rate(warmgate_prefills_total{{{OF_MODEL}}}{RATE}))",
+                    "{{model}} {{location}}",
                 )
             ],
             unit="reqps",
@@ -94,7 +95,7 @@ HALVES = Row(
             description="Of requests for models whose prompts may be computed by other workers.",
             queries=[
                 Query(
-                    f'sum by (model) (rate(warmgate_prefills_total{{{OF_MODEL},where="remote"}}{RATE}))'
+                    f'sum by (model) (rate(warmgate_prefills_total{{{OF_MODEL},location="remote"}}{RATE}))'
                     f" / sum by (model) (rate(warmgate_prefills_total{{{OF_MODEL}}}{RATE}))",
                     "{{model}}",
                 )
@@ -133,7 +134,7 @@ GUARDRAILS = Row(
         ),
         Panel(
             title="Traces",
-            description="By destination, and by what became of them.",
+            description="Traces by destination and outcome.",
             queries=[
                 Query(
                     f"sum by (destination, outcome) (rate(warmgate_traces_total{{{GATEWAYS}}}{RATE}))",

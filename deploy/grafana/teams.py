@@ -1,4 +1,4 @@
-"""Who asks for how much, what that costs, what caches saved, and whom limits turned away."""
+"""The dashboard of teams: usage, cost, savings by caches, and refusals by limits."""
 
 from deploy.grafana.choices import GATEWAYS, JOB, MODEL, NAMESPACE, OF_MODEL, TEAM
 from deploy.grafana.dashboard import Dashboard, Row
@@ -6,7 +6,7 @@ from deploy.grafana.panel import RATE, Panel, Query
 
 OF_TEAM = f'{GATEWAYS},team=~"$team"'
 COST = f"warmgate_team_cost_usd_total{{{OF_TEAM}}}"
-BY_FALLBACKS = f'warmgate_team_cost_usd_total{{{OF_TEAM},by="fallback"}}'
+BY_FALLBACKS = f'warmgate_team_cost_usd_total{{{OF_TEAM},backend="fallback"}}'
 SAVED = f"warmgate_team_saved_usd_total{{{OF_TEAM}}}"
 RANGE = "[$__range]"
 """All that the dashboard shows."""
@@ -129,7 +129,7 @@ LIMITS = Row(
             unit="reqps",
         ),
         Panel(
-            title="Told by status",
+            title="Requests by status",
             description="429 for limits of rate, 402 for budgets.",
             queries=[
                 Query(
@@ -157,7 +157,7 @@ MONEY = Row(
         Panel(
             title="Cost per hour",
             description="US dollars, by team and by who answered.",
-            queries=[Query(hourly("team, by", COST), "{{team}} {{by}}")],
+            queries=[Query(hourly("team, backend", COST), "{{team}} {{backend}}")],
             unit="currencyUSD",
             is_stacked=True,
         ),

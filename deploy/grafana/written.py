@@ -25,6 +25,6 @@ def files() -> Mapping[str, str]:
 
 
 def write() -> None:
-    """Over those that there are."""
+    """Write the dashboards over the existing ones."""
     for name, text in files().items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The application for callers and operators, and the smaller one that may have a port of its own."""
+"""Application for callers and operators, and the smaller one for an optional separate port."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -9,7 +9,6 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
-from gateway.api import admin as workers_api
 from gateway.api import base_url, probes
 from gateway.api import explain as explain_api
 from gateway.api import models as models_api
@@ -17,87 +16,86 @@ from gateway.api import responses as responses_api
 from gateway.api import usage as usage_api
 from gateway.api.admin_access import AdminAccess
 from gateway.api.explain import Explainer
+from gateway.api.kept_looks import KeptLooks
+from gateway.api.kept_responses import KeptResponses
 from gateway.api.openapi import describe
-from gateway.discovery.sightings import Sightings
-from gateway.draining import Draining
-from gateway.endings import Endings
-from gateway.endpoints.faults import ANTHROPIC, OPENAI, fault_of
-from gateway.endpoints.table import ENDPOINTS
-from gateway.endpoints.unserved import INSTEAD
-from gateway.errors import ClientError, GatewayError, MethodNotAllowed, UnknownRoute
-from gateway.kept_looks import KeptLooks
-from gateway.kept_responses import KeptResponses
-from gateway.metrics import Metrics
-from gateway.models import Models
-from gateway.teams.access import Access
+from gateway.models.registry import Models
+from gateway.protocol.endpoints.faults import ANTHROPIC, OPENAI, fault_of
+from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.endpoints.unserved import INSTEAD
+from gateway.protocol.errors import ClientError, GatewayError, MethodNotAllowed, UnknownRoute
+from gateway.proxy.completed_requests import CompletedRequests
+from gateway.telemetry.metrics import Metrics
+from gateway.tenancy.teams.access import Access
+from gateway.workers.discovery.discovery_status import DiscoveryStatus
 
 
 def public_api(
     models: Models,
     metrics: Metrics,
-    endings: Endings,
+    completed_requests: CompletedRequests,
     kept_responses: KeptResponses,
     explainer: Explainer,
     *,
     kept_looks: KeptLooks,
     stream_state: probes.StreamState,
-    sightings: Sightings,
+    discovery_status: DiscoveryStatus,
     replicas: probes.ToldOfReplicas,
     admin_access: AdminAccess,
     access: Access,
-    draining: Draining,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
 ) -> FastAPI:
-    """What callers and operators ask, but for completions and `/admin/v1`; routes find the arguments in its state."""
+    """Return the application for callers and operators, without completions and `/admin/v1`.
+
+    Routes find the arguments in its state.
+    """
     # FastAPI's own pages at /docs and /redoc load scripts from elsewhere.
     api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan, docs_url=None, redoc_url=None)
     api.state.models = models
     api.state.stream_state = stream_state
-    api.state.sightings = sightings
+    api.state.discovery_status = discovery_status
     api.state.replicas = replicas
     api.state.metrics = metrics
-    api.state.endings = endings
+    api.state.completed_requests = completed_requests
     api.state.kept_responses = kept_responses
     api.state.kept_looks = kept_looks
     api.state.explainer = explainer
     api.state.admin_access = admin_access
     api.state.access = access
-    api.state.draining = draining
     routers = (
         base_url.router,
         models_api.router,
         responses_api.router,
         usage_api.router,
         probes.router,
-        workers_api.router,
         explain_api.router,
     )
     for router in routers:
         api.include_router(router)
     describe(api, ENDPOINTS.values())
-    _tell_errors(api, routers)
+    _answer_errors(api, routers)
     return api
 
 
 def probes_api(api: FastAPI) -> FastAPI:
-    """What *api* tells orchestrators and scrapers, and nothing else of it."""
+    """Return an application with the probes of *api* only."""
     alone = FastAPI(title=api.title, version=api.version, openapi_url=None)
     alone.state = api.state
     alone.include_router(probes.router)
-    _tell_errors(alone, (probes.router,))
+    _answer_errors(alone, (probes.router,))
     return alone
 
 
-def _tell_errors(api: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Let *api*, which includes *routers*, answer every error as `_told` has it."""
-    told = partial(_told, [*api.routes, *(route for router in routers for route in router.routes)])
-    api.add_exception_handler(GatewayError, told)
-    api.add_exception_handler(HTTPException, told)
-    api.add_exception_handler(Exception, told)  # and goes on to the server, which logs it
+def _answer_errors(api: FastAPI, routers: Sequence[APIRouter]) -> None:
+    """Let *api*, which includes *routers*, answer every error by `_error_response`."""
+    answer = partial(_error_response, [*api.routes, *(route for router in routers for route in router.routes)])
+    api.add_exception_handler(GatewayError, answer)
+    api.add_exception_handler(HTTPException, answer)
+    api.add_exception_handler(Exception, answer)  # and goes on to the server, which logs it
 
 
-async def _told(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:
-    """Every error in OpenAI's shape, also those of the router, 404 and 405, and what nobody foresaw."""
+async def _error_response(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:
+    """Return an error in OpenAI's shape, also 404 and 405 of the router, and unexpected exceptions."""
     headers: Mapping[str, str] | None = None
     if isinstance(error, HTTPException):
         path = request.url.path
@@ -118,7 +116,7 @@ async def _told(routes: Sequence[BaseRoute], request: Request, error: Exception)
 
 
 def _methods(routes: Sequence[BaseRoute], request: Request) -> list[str]:
-    """All that the path takes: several routes may have it, and a router tells those of the first."""
+    """Return all methods of the path: several routes may have it, and a router names those of the first only."""
     found = {"OPTIONS"}
     for route in routes:
         if route.matches(request.scope)[0] is not Match.NONE:

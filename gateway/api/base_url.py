@@ -1,10 +1,10 @@
-"""`/` and `/v1`: what people see who open the base URL, or give a client the wrong one."""
+"""Answers at `/` and `/v1`, for people who open the base URL or give a client the wrong one."""
 
 from typing import Any
 
 from fastapi import APIRouter
 
-from gateway.endpoints.table import ENDPOINTS
+from gateway.protocol.endpoints.table import ENDPOINTS
 
 router = APIRouter(include_in_schema=False)
 
@@ -12,7 +12,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/")
 @router.get("/v1")
 async def base_url() -> dict[str, Any]:
-    """Nothing that only some may know: models and keys are not named."""
+    """Return only public information: models and keys are not named."""
     return {
         "message": (
             "This is Warmgate, a gateway that speaks OpenAI's API. Give clients this address with /v1 as their base "

@@ -1,12 +1,12 @@
-"""Who asks one of the routes that FastAPI serves: the same keys as for completions."""
+"""Caller of a route that FastAPI serves: the same keys as for completions."""
 
 from typing import Annotated
 
 from fastapi import Depends, Request
 
-from gateway.incoming import Incoming
-from gateway.teams.access import Access
-from gateway.teams.caller import Caller
+from gateway.proxy.incoming import Incoming
+from gateway.tenancy.teams.access import Access
+from gateway.tenancy.teams.caller import Caller
 
 
 async def _caller(request: Request) -> Caller | None:

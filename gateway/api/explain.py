@@ -1,4 +1,4 @@
-"""``POST /warmgate/explain``: where a completion would go at this moment and why, without sending it anywhere."""
+"""Route ``POST /warmgate/explain``: where a request would go at this moment and why, without sending it."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -7,30 +7,30 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from cache_index import WorkerId
-from gateway.api.admin_access import require_admin
-from gateway.bodies.bodies import Bodies
-from gateway.body import Body
-from gateway.endpoints.endpoint import Endpoint
-from gateway.engine_fields import check_engine_fields
-from gateway.errors import InvalidField
-from gateway.incoming import CallerGone, Incoming
-from gateway.keeper import keeper_of
-from gateway.kv_events.feed import Trust
-from gateway.model import Model
-from gateway.models import Models
-from gateway.response_owners import ResponseOwners
-from gateway.rollout.chooser import Asking, Chooser
-from gateway.rollout.route import BY_WEIGHT, Choice
+from gateway.api.admin_access import needs
+from gateway.models.model import Model
+from gateway.models.registry import Models
+from gateway.models.response_affinity.affinity import keeping_worker
+from gateway.models.response_affinity.owners import ResponseOwners
+from gateway.models.route_chooser import RouteChooser, RouteQuery
+from gateway.models.routes.route import BY_WEIGHT, RouteChoice
+from gateway.protocol.body import Body
+from gateway.protocol.endpoints.endpoint import Endpoint
+from gateway.protocol.engine_fields import check_engine_fields
+from gateway.protocol.errors import InvalidField
+from gateway.proxy.bodies.bodies import Bodies
+from gateway.proxy.incoming import CallerGone, Incoming
+from gateway.workers.kv_events.feed import Trust
 from routing.candidate import Candidate
 from routing.explanation import Explanation
 
-router = APIRouter(tags=["admin"], dependencies=[Depends(require_admin)])
+router = APIRouter(tags=["admin"], dependencies=[Depends(needs("viewer"))])
 
 CHAT = "/v1/chat/completions"
 
 _BODY = {
     "required": True,
-    "description": "the body of the request to be explained; a form where its endpoint takes forms",
+    "description": "body of the request to explain; a form where its endpoint takes forms",
     "content": {
         "application/json": {"schema": {"type": "object"}},
         "multipart/form-data": {"schema": {"type": "object"}},
@@ -39,10 +39,10 @@ _BODY = {
 
 
 class Explainer:
-    """Reads a body as the proxy does, and asks the dispatcher of its model what it would do. Changes nothing.
+    """Explainer of routing decisions, which reads a body as the proxy does and changes nothing.
 
-    The answer holds nothing of the prompt. *stream_state* says how far what a worker's engine tells can be relied on;
-    None: nobody listens to it.
+    The answer holds nothing of the prompt. *stream_state* says how far the KV events of a worker can be trusted;
+    None: they are not followed.
     """
 
     def __init__(
@@ -57,19 +57,19 @@ class Explainer:
         self._endpoints = endpoints
         self._models = models
         self._owners = owners
-        self._chooser = Chooser(models, owners.peek)
+        self._chooser = RouteChooser(models, owners.peek)
         self._stream_state = stream_state
         self._bodies = bodies
 
     async def explain(
         self, path: str, incoming: Incoming, *, key: str | None = None, team: str | None = None
     ) -> dict[str, Any]:
-        """What would happen to *incoming* if it had been sent to *path*, as values of JSON.
+        """Return as values of JSON what would happen to *incoming* if it had been sent to *path*.
 
-        *key* and *team* are whose request it is taken for, where a route chooses by that.
+        *key* and *team* are those that the request is assumed to have, where a route chooses by them.
 
         Raises:
-            ClientError: what is wrong with it, as a completion would be told; or there is no such path.
+            ClientError: the request is wrong, as a completion would be; or there is no such path.
             CallerGone: it ended before the body did.
         """
         endpoint = self._endpoint(path)
@@ -85,16 +85,16 @@ class Explainer:
     async def _explained(
         self, path: str, raw: bytes, body: Body, incoming: Incoming, *, key: str | None, team: str | None
     ) -> dict[str, Any]:
-        asking = Asking(path, raw, body, incoming.text_of, key=key, team=team)
+        asking = RouteQuery(path, raw, body, incoming.text_of, key=key, team=team)
         model, choice = await self._chooser.model(asking, peeks=True)
         check_engine_fields(body.engine_fields, model.allowed_engine_fields)
         exact = await model.exact_prompt(path, raw, body)
-        request = model.request(body, incoming.text_of, keeper_of(body, model, self._owners.peek, team), exact)
-        if model.division is None:
-            return {"route": self._route(choice), **self._told(model, model.turnstile.explain(request))}
-        explanation = model.turnstile.explain(model.division.divided(request, path, body))
-        prefill = model.division.explain(explanation, model.turnstile.now)
-        return {"route": self._route(choice), **self._told(model, explanation), "prefill": prefill}
+        request = model.request(body, incoming.text_of, keeping_worker(body, model, self._owners.peek, team), exact)
+        if model.prefill_decode is None:
+            return {"route": self._route(choice), **self._explanation(model, model.dispatch_queue.explain(request))}
+        explanation = model.dispatch_queue.explain(model.prefill_decode.divided(request, path, body))
+        prefill = model.prefill_decode.explain(explanation, model.dispatch_queue.now)
+        return {"route": self._route(choice), **self._explanation(model, explanation), "prefill": prefill}
 
     def _endpoint(self, path: str) -> Endpoint:
         endpoint = self._endpoints.get(path)
@@ -102,8 +102,8 @@ class Explainer:
             raise InvalidField(f"'path' must be one of {', '.join(self._endpoints)}", param="path")
         return endpoint
 
-    def _route(self, choice: Choice | None) -> dict[str, Any] | None:
-        """Why it is that model, where the name stands for several."""
+    def _route(self, choice: RouteChoice | None) -> dict[str, Any] | None:
+        """Return why the route chose this model; None where the name stands for one model."""
         routes = self._models.routes
         route = None if choice is None or routes is None else routes.get(choice.route)
         if choice is None or route is None:
@@ -118,7 +118,7 @@ class Explainer:
             "shares": {name: round(share, 6) for name, share in route.variants.shares.items()},
         }
 
-    def _told(self, model: Model, explanation: Explanation) -> dict[str, Any]:
+    def _explanation(self, model: Model, explanation: Explanation) -> dict[str, Any]:
         request = explanation.request
         return {
             "model": model.name,
@@ -126,7 +126,7 @@ class Explainer:
             "strategy": explanation.strategy,
             "effective_strategy": explanation.effective,
             "reason": explanation.reason,
-            "fallbacks": list(model.cascade.ids),
+            "fallbacks": list(model.fallbacks.ids),
             "prompt_bytes": request.prompt_bytes,
             "prompt_tokens": round(request.prompt_tokens, 1),
             "prompt_blocks": request.prefix.blocks,
@@ -177,17 +177,17 @@ class Explainer:
 )
 async def explain(
     request: Request,
-    path: Annotated[str, Query(description="the endpoint that the body is meant for")] = CHAT,
-    key: Annotated[str | None, Query(description="id of the key that it is taken to come with")] = None,
-    team: Annotated[str | None, Query(description="the team that it is taken to be of")] = None,
+    path: Annotated[str, Query(description="endpoint that the body is intended for")] = CHAT,
+    key: Annotated[str | None, Query(description="id of the key to assume for the request")] = None,
+    team: Annotated[str | None, Query(description="team to assume for the request")] = None,
 ) -> Response:
     explainer: Explainer = request.app.state.explainer
     try:
         return JSONResponse(await explainer.explain(path, Incoming(request.scope, request.receive), key=key, team=team))
     except CallerGone:
-        return Response()  # for nobody
+        return Response()  # the caller has gone
 
 
 def _seconds(seconds: float) -> float:
-    """To the microsecond: nothing here is known better."""
+    """Round to the microsecond: nothing here is known better."""
     return round(seconds, 6)

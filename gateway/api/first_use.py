@@ -9,7 +9,7 @@ from contextlib import suppress
 from gateway.server.asgi import App, Message
 
 NOWHERE = "/-"
-"""Nothing is served there, so every route is looked at."""
+"""Path that nothing serves, so every route is tried."""
 OFTEN_ASKED = ("/healthz", "/readyz", "/metrics", "/v1/models")
 
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 
 from gateway.api.callers import AnyCaller
-from gateway.errors import UnknownModel
-from gateway.models import Models
-from gateway.teams.caller import Caller
+from gateway.models.registry import Models
+from gateway.protocol.errors import UnknownModel
+from gateway.tenancy.teams.caller import Caller
 
 router = APIRouter()
 
@@ -21,7 +21,7 @@ Registry = Annotated[Models, Depends(_models)]
 
 
 def _started_at(request: Request) -> int:
-    """When this gateway started, in whole seconds since 1970: OpenAI's clients expect a time of creation."""
+    """Start time of this gateway in whole seconds since 1970: OpenAI's clients expect a time of creation."""
     started_at: int = request.app.state.started_at
     return started_at
 
@@ -31,25 +31,25 @@ StartedAt = Annotated[int, Depends(_started_at)]
 
 @router.get("/v1/models", summary="The models that are served")
 async def list_models(models: Registry, started_at: StartedAt, caller: AnyCaller) -> dict[str, Any]:
-    cards = [_card(model_id, models, started_at) for model_id in _ids(models, caller)]
-    return {"object": "list", "data": cards}
+    shown = [_response(model_id, models, started_at) for model_id in _ids(models, caller)]
+    return {"object": "list", "data": shown}
 
 
 @router.get("/v1/models/{model_id:path}", summary="One model")
 async def retrieve_model(model_id: str, models: Registry, started_at: StartedAt, caller: AnyCaller) -> dict[str, Any]:
     if model_id not in _ids(models, caller):
         raise UnknownModel(f"The model {model_id[:100]!r} does not exist or is not served here", param="model")
-    return _card(model_id, models, started_at)
+    return _response(model_id, models, started_at)
 
 
 def _ids(models: Models, caller: Caller | None) -> list[str]:
-    """What *caller* may ask for; of others it is not told that they are there."""
+    """Return the models that *caller* may use; the others stay hidden."""
     if caller is None:
         return models.ids()
     return [each for each in models.ids() if caller.permits.may_use(each, models.configured_name(each))]
 
 
-def _card(model_id: str, models: Models, created: int) -> dict[str, Any]:
+def _response(model_id: str, models: Models, created: int) -> dict[str, Any]:
     """OpenAI's model object, with vLLM's ``max_model_len`` where the longest context is known."""
     card: dict[str, Any] = {"id": model_id, "object": "model", "created": created, "owned_by": "warmgate"}
     model = models.get(models.configured_name(model_id))

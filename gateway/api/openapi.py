@@ -1,4 +1,4 @@
-"""`/openapi.json`: what FastAPI knows of its own routes, and beside it the endpoints that workers answer.
+"""`/openapi.json`: FastAPI's own routes and the endpoints that workers answer.
 
 Of their bodies only that is said which the gateway itself insists on; everything else is between caller and engine.
 """
@@ -9,8 +9,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from gateway.endpoints.endpoint import FORM, JSON, Endpoint
-from gateway.endpoints.faults import ANTHROPIC
+from gateway.protocol.endpoints.endpoint import FORM, JSON, Endpoint
+from gateway.protocol.endpoints.faults import ANTHROPIC
 
 Json = dict[str, Any]
 
@@ -19,7 +19,7 @@ _TEXT_OR_NULL: Json = {"type": ["string", "null"]}
 _SCHEMAS: dict[str, Json] = {
     "Error": {
         "type": "object",
-        "description": "An error as OpenAI tells it",
+        "description": "An error in OpenAI's shape",
         "required": ["error"],
         "properties": {
             "error": {
@@ -36,7 +36,7 @@ _SCHEMAS: dict[str, Json] = {
     },
     "AnthropicError": {
         "type": "object",
-        "description": "An error as Anthropic tells it",
+        "description": "An error in Anthropic's shape",
         "required": ["type", "error"],
         "properties": {
             "type": {"const": "error"},
@@ -74,36 +74,36 @@ _OTHERWISE: dict[str, dict[str, Json]] = {
 }
 """Fields that are different in one endpoint, or of interest in no other."""
 _VALIDATION = ("HTTPValidationError", "ValidationError")
-"""FastAPI's own shape of errors, in which nothing is told here."""
+"""Schemas of FastAPI's own errors, which are not used here."""
 
 
 def describe(api: FastAPI, endpoints: Iterable[Endpoint]) -> None:
-    """Let *api* describe *endpoints* as well, and its errors as they are told."""
+    """Let *api* also describe *endpoints*, and its errors in the shape that they have."""
     proxied = {endpoint.path: {"post": _operation(endpoint)} for endpoint in endpoints}
 
     def openapi() -> Json:
         if api.openapi_schema is None:
-            told = get_openapi(title=api.title, version=api.version, routes=api.routes)
-            api.openapi_schema = complete(told, proxied)
+            own = get_openapi(title=api.title, version=api.version, routes=api.routes)
+            api.openapi_schema = complete(own, proxied)
         return api.openapi_schema
 
     api.openapi = openapi  # type: ignore[method-assign]  # the way that FastAPI has for it
 
 
-def complete(told: Json, proxied: dict[str, Json]) -> Json:
-    """What FastAPI *told*, with *proxied* first and with our errors."""
-    for operations in told["paths"].values():
+def complete(own: Json, proxied: dict[str, Json]) -> Json:
+    """Return the description *own* of FastAPI, with *proxied* first and with our errors."""
+    for operations in own["paths"].values():
         for operation in operations.values():
             responses = operation["responses"]
             responses.pop("422", None)
             for status, error in _errors("Error").items():
                 responses.setdefault(status, error)
-    told["paths"] = {**proxied, **told["paths"]}
-    schemas = told.setdefault("components", {}).setdefault("schemas", {})
+    own["paths"] = {**proxied, **own["paths"]}
+    schemas = own.setdefault("components", {}).setdefault("schemas", {})
     for name in _VALIDATION:
         schemas.pop(name, None)
     schemas.update(_SCHEMAS)
-    return told
+    return own
 
 
 def _operation(endpoint: Endpoint) -> Json:

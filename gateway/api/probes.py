@@ -1,4 +1,4 @@
-"""What an orchestrator and a scraper ask: does it live, can it serve, what has it counted, which version is it."""
+"""Probes for orchestrators and scrapers: liveness, readiness, metrics and version."""
 
 from collections.abc import Callable
 from importlib.metadata import version
@@ -8,22 +8,22 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from cache_index import WorkerId
-from gateway.discovery.sightings import Sightings
-from gateway.endings import Endings
-from gateway.kv_events.feed import Trust
-from gateway.metrics import Metrics
-from gateway.model import Model
-from gateway.models import Models
+from gateway.models.model import Model
+from gateway.models.registry import Models
+from gateway.proxy.completed_requests import CompletedRequests
 from gateway.server.stop import SCOPE_KEY, Stop
+from gateway.telemetry.metrics import Metrics
+from gateway.workers.discovery.discovery_status import DiscoveryStatus
+from gateway.workers.kv_events.feed import Trust
 
 StreamState = Callable[[WorkerId], Trust | None]
-"""See `gateway.followers.Followers.state`."""
+"""See `gateway.workers.event_subscriptions.EventSubscriptions.state`."""
 ToldOfReplicas = Callable[[], dict[str, Any]]
-"""See `gateway.replicas.replicas.Replicas.told`."""
+"""See `gateway.workers.replicas.replicas.Replicas.answer`."""
 
 
 class StoreStatus(Protocol):
-    """State of the store of teams and keys; see `gateway.tenancy.Tenancy`."""
+    """State of the store of teams and keys; see `gateway.app.tenancy.Tenancy`."""
 
     @property
     def is_store_awaited(self) -> bool: ...
@@ -54,50 +54,50 @@ async def livez() -> dict[str, str]:
 async def readyz(request: Request, response: Response) -> dict[str, Any]:
     models: Models = request.app.state.models
     stream_state: StreamState = request.app.state.stream_state
-    sightings: Sightings = request.app.state.sightings
+    discovery_status: DiscoveryStatus = request.app.state.discovery_status
     reasons = {model.name: model.why_not_ready() for model in models}
     store: StoreStatus = request.app.state.store
-    is_awaited = sightings.are_awaited or store.is_store_awaited
+    is_awaited = discovery_status.are_awaited or store.is_store_awaited
     is_ready = any(reason is None for reason in reasons.values()) and not is_awaited
     status = "ready" if is_ready else "not ready"
     if _is_stopping(request):
         status = "stopping"
     response.status_code = 200 if status == "ready" else 503
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "status": status,
         "models": {name: reason or "ready" for name, reason in reasons.items()},
     }
-    if discovery := sightings.told():
-        told["discovery"] = discovery
+    if discovery := discovery_status.report():
+        answer["discovery"] = discovery
     if kept := store.store_status():
-        told["store"] = kept
+        answer["store"] = kept
     replicas: ToldOfReplicas = request.app.state.replicas
     if shared := replicas():
-        told["replicas"] = shared
+        answer["replicas"] = shared
     streams = {model.name: _streams(model, stream_state) for model in models if model.follows}
-    return told | {"kv_events": streams} if streams else told
+    return answer | {"kv_events": streams} if streams else answer
 
 
 @router.get("/version", summary="The version of the gateway, not of an engine")
-async def told_version() -> dict[str, str]:
+async def version_of_the_gateway() -> dict[str, str]:
     return {"version": version("warmgate")}
 
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
-    endings: Endings = request.app.state.endings
-    endings.settle()  # a scrape sees every request that has ended before it
+    completed_requests: CompletedRequests = request.app.state.completed_requests
+    completed_requests.settle()  # a scrape sees every request that has ended before it
     counted: Metrics = request.app.state.metrics
     return Response(counted.exposition(), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 
 
 def _is_stopping(request: Request) -> bool:
-    """Whether the server was asked to stop; one that tells nothing of that was not."""
+    """Return whether a stop of the server was requested; False if the server does not report it."""
     stop: Stop | None = getattr(request.state, SCOPE_KEY, None)
-    return stop is not None and stop.is_asked
+    return stop is not None and stop.is_requested
 
 
 def _streams(model: Model, stream_state: StreamState) -> dict[str, Trust]:
-    """How far each worker's engine can be relied on in what it tells of its cache."""
+    """Return how far the KV events of each worker can be trusted."""
     states = {worker: stream_state(worker) for worker in model.workers}
     return {worker: state for worker, state in states.items() if state is not None}

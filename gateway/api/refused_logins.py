@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 from fastapi import Request
 
-from gateway.api.admin_v1.times import to_the_millisecond
-from gateway.errors import StoreAway
-from gateway.ledger.audit import AuditEntry
-from gateway.teams.networks import Networks, source_of
-from gateway.teams.team_store import TeamStore
+from gateway.api.times import to_the_millisecond
+from gateway.protocol.errors import StoreUnavailable
+from gateway.protocol.networks import Networks, source_of
+from gateway.tenancy.ledger.audit import AuditEntry
+from gateway.tenancy.teams.team_store import TeamStore
 
 _log = logging.getLogger(__name__)
 
 Reason = Literal["no key", "wrong key"]
 
 SHORTEST_S = 60.0
-"""Between two entries at first; it doubles with each entry of an attack that goes on."""
+"""Shortest interval between two entries; it doubles with each entry of an attack that goes on."""
 LONGEST_S = 3600.0
 MAX_ADDRESSES = 8
 """Addresses that one entry names; requests from others are only counted."""
@@ -26,9 +26,9 @@ LOOK_S = 1.0
 
 
 class RefusedLogins:
-    """Writes at most one entry per interval to *store*. *wall_clock* gives seconds since 1970.
+    """Counter that writes at most one entry per interval to *store*. *wall_clock* gives seconds since 1970.
 
-    Of requests that *trusted_proxies* bring, ``x-forwarded-for`` says where they come from.
+    For requests from *trusted_proxies*, ``x-forwarded-for`` names the source.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RefusedLogins:
         self._reasons, self._addresses = {}, {}
         try:
             await self._store.note(entry)
-        except StoreAway:
+        except StoreUnavailable:
             _log.warning("requests with wrong admin keys were refused, and the store is unavailable: %s", entry.after)
 
     async def run(self) -> None:

@@ -7,20 +7,21 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from gateway import headers as header_rules
-from gateway.answer_name import AnswerName
 from gateway.api.callers import AnyCaller
-from gateway.attempt import CLIENT_ERRORS, Attempt, whole
-from gateway.backends.backend import Call, Headers, Reply
-from gateway.endpoints.endpoint import JSON
-from gateway.endpoints.table import ENDPOINTS
-from gateway.errors import GatewayError, UnknownResponse, UpstreamError
-from gateway.exchange import Exchange
-from gateway.guardrails.guard import Guard
-from gateway.incoming import CallerGone
-from gateway.kept_looks import KeptLooks
-from gateway.kept_responses import KeptResponses
-from gateway.teams.caller import Caller
+from gateway.api.kept_looks import KeptLooks
+from gateway.api.kept_responses import KeptResponses
+from gateway.backends.backend import Call, Reply, whole
+from gateway.protocol import headers as header_rules
+from gateway.protocol.answer_name import AnswerName
+from gateway.protocol.endpoints.endpoint import JSON
+from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.errors import GatewayError, UnknownResponse, UpstreamError
+from gateway.protocol.headers import Headers
+from gateway.proxy.attempt import CLIENT_ERRORS, Attempt
+from gateway.proxy.exchange import Exchange
+from gateway.proxy.guardrails.guard import Guard
+from gateway.proxy.incoming import CallerGone
+from gateway.tenancy.teams.caller import Caller
 
 router = APIRouter(tags=["responses"])
 
@@ -34,7 +35,7 @@ _OK = 200
 @router.get("/v1/responses/{response_id}/input_items", summary="What a response answered")
 @router.post("/v1/responses/{response_id}/cancel", summary="End a response that is made in the background")
 async def kept_response(request: Request, response_id: str, caller: AnyCaller) -> Response:
-    """Passed on as the worker tells it, to the team that asked for it. Each call counts as a request."""
+    """Return the worker's answer, to the team of the response only. Each call counts as a request."""
     looks: KeptLooks = request.app.state.kept_looks
     request_id = header_rules.request_id_of(header_rules.fields(request.headers.raw))
     assert request_id is not None, "the gateway names every request"
@@ -79,9 +80,9 @@ async def _response(request: Request, response_id: str, caller: Caller | None, e
     finally:
         await reply.aclose()
     if reply.status in CLIENT_ERRORS and not header_rules.is_compressed(headers):
-        told = _ENDPOINT.normalised(reply.status, body)
-        if told is not body:
-            body, headers = told, header_rules.of_another_body(headers, JSON)
+        normalized = _ENDPOINT.normalized(reply.status, body)
+        if normalized is not body:
+            body, headers = normalized, header_rules.of_another_body(headers, JSON)
     for guard in guards:
         attempt = Attempt(reply, reply.status, headers, body, None, None)
         await guard.answer(attempt)
@@ -113,20 +114,20 @@ class _Relayed(StreamingResponse):
 
 
 async def _events(reply: Reply) -> AsyncIterator[bytes]:
-    tail = _ENDPOINT.tail(strip_usage=False)
+    observer = _ENDPOINT.observer(strip_usage=False)
     try:
         while data := await reply.read():
-            yield tail.feed(data)
-        yield tail.finish()
+            yield observer.feed(data)
+        yield observer.finish()
     except UpstreamError as error:
-        event = _ENDPOINT.error_event(error, sequence_number=tail.next_sequence_number)
-        yield b"\n\n" + event if tail.inside_event else event
+        event = _ENDPOINT.error_event(error, sequence_number=observer.next_sequence_number)
+        yield b"\n\n" + event if observer.inside_event else event
 
 
 async def _guarded(events: AsyncIterator[bytes], guards: Sequence[Guard]) -> AsyncIterator[bytes]:
     """*events* as they may go on."""
-    async for told in events:
-        data = told
+    async for event in events:
+        data = event
         for guard in guards:
             data = guard.passed(data)
             if guard.blocked is not None:
@@ -152,7 +153,7 @@ async def _renamed(events: AsyncIterator[bytes], name: AnswerName | None) -> Asy
 def _call(request: Request, response_id: str, request_id: bytes) -> Call:
     """The caller's request as the worker gets it: none of these has a body.
 
-    Its path is made anew, for what a caller has encoded in one might mean another path to a worker.
+    Its path is built again: what a caller encoded in it might mean another path to a worker.
     """
     template: str = request.scope["route"].path
     path, query = template.format(response_id=response_id).encode("ascii"), request.scope["query_string"]

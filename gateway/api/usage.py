@@ -1,6 +1,6 @@
-"""`/v1/usage`: what a key has used, and what is left of its limits, for whoever has its secret.
+"""Route `/v1/usage`: used amounts and remaining limits of the caller's key.
 
-1. Sums are the key's own: what other keys of the team have used is told by the admin API.
+1. Sums are those of the key: the admin API has those of other keys of the team.
 2. Limits are all those that a request of the key meets, the team's as well: they are in the headers of every answer.
 """
 
@@ -15,32 +15,32 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, Field
 
 from gateway.api.callers import AnyCaller
-from gateway.errors import UnknownEntity
-from gateway.ledger.usage_store import Filter, Period, SumQuery, UsageStore, UsageSum
-from gateway.models import Models
-from gateway.quota.plan import Plans
-from gateway.quota.quota_store import QuotaStore
-from gateway.quota.standing import Standing, standing
-from gateway.teams.caller import Caller
-from gateway.teams.limits import Measure
+from gateway.models.registry import Models
+from gateway.protocol.errors import UnknownEntity
+from gateway.tenancy.ledger.usage_store import Filter, Period, SumQuery, UsageStore, UsageSum
+from gateway.tenancy.quota.limit_status import LimitStatus, limit_status
+from gateway.tenancy.quota.plan import Plans
+from gateway.tenancy.quota.quota_store import QuotaStore
+from gateway.tenancy.teams.caller import Caller
+from gateway.tenancy.teams.limits import Measure
 
 router = APIRouter(tags=["usage"])
 
 _REQUESTS: Measure = "requests_per_minute"
 _DIGITS = 6
-"""Of what is left: fractions of a cent, and of a token that weighs less."""
+"""Digits of remaining amounts: fractions of a cent, and of tokens with a lower weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelfView:
-    """What the route is made of: handed in by the composition root."""
+    """Objects that the route needs, passed in by the composition root."""
 
     usage: UsageStore
     quota: QuotaStore
     plans: Plans
     models: Models
     zone: tzinfo
-    """Whose months the ledger has."""
+    """Time zone of the ledger's months."""
     wall_clock: Callable[[], float]
     """Seconds since 1970."""
 
@@ -65,12 +65,12 @@ class OwnModel(OwnSum):
 
 class OwnLimit(BaseModel):
     scope: Literal["key", "team"]
-    name: str = Field(description="of the key or the team")
-    model: str | None = Field(description="null: of all models together")
+    name: str = Field(description="name of the key or the team")
+    model: str | None = Field(description="limited model; null: all models together")
     measure: Measure
-    amount: float = Field(description="units per minute, day or month, or at once")
-    remaining: float = Field(description="units that would be granted at this moment")
-    reset_s: float = Field(description="until all of it is there again")
+    amount: float = Field(description="limit in units per minute, day or month, or concurrently")
+    remaining: float = Field(description="units available now")
+    reset_s: float = Field(description="seconds until the full amount is available again")
 
 
 class OwnUsage(BaseModel):
@@ -81,7 +81,7 @@ class OwnUsage(BaseModel):
     first_day: str = Field(serialization_alias="from")
     last_day: str = Field(serialization_alias="to")
     total: OwnSum
-    models: list[OwnModel] = Field(description="the same for each model that was used")
+    models: list[OwnModel] = Field(description="usage by model")
     limits: list[OwnLimit]
 
 
@@ -94,10 +94,10 @@ def _self_view(request: Request) -> SelfView:
 async def read_own_usage(
     caller: AnyCaller,
     view: Annotated[SelfView, Depends(_self_view)],
-    month: Annotated[str | None, Query(description="2026-11; none: this month")] = None,
+    month: Annotated[str | None, Query(description="month, e.g. 2026-11; if omitted: this month")] = None,
 ) -> OwnUsage:
     if caller is None:
-        raise UnknownEntity("Nothing is counted here: there are no teams and no keys")
+        raise UnknownEntity("Usage is not tracked: there are no teams and no keys")
     now = view.wall_clock()
     period = Period.month(month or datetime.fromtimestamp(now, view.zone).strftime("%Y-%m"))
     own = Filter(team=caller.team.name, key=caller.key.id)
@@ -112,17 +112,17 @@ async def read_own_usage(
         last_day=period.last_day,
         total=OwnSum(**_measures(total)),
         models=[OwnModel(model=each.group["model"], **_measures(each)) for each in by_model],
-        limits=[_limit(each) for each in await _standing(view, caller, now)],
+        limits=[_limit(each) for each in await _limit_status(view, caller, now)],
     )
 
 
-async def _standing(view: SelfView, caller: Caller, now: float) -> list[Standing]:
-    """Of the limits of all models together, and of the models that are configured."""
-    plans = [view.plans.of(caller, model.metered) for model in view.models]
-    return await standing(view.quota, caller.team.name, plans, now)
+async def _limit_status(view: SelfView, caller: Caller, now: float) -> list[LimitStatus]:
+    """Return the limits of all models together, and of each configured model."""
+    plans = [view.plans.plan_for(caller, model.metered) for model in view.models]
+    return await limit_status(view.quota, caller.team.name, plans, now)
 
 
-def _limit(each: Standing) -> OwnLimit:
+def _limit(each: LimitStatus) -> OwnLimit:
     scoped, level = each.scoped, each.level
     return OwnLimit(
         scope=scoped.scope,
@@ -130,13 +130,13 @@ def _limit(each: Standing) -> OwnLimit:
         model=scoped.model,
         measure=scoped.measure,
         amount=scoped.limit.amount,
-        # As in the headers of answers: a part of a request is none.
+        # As in the headers of answers: requests are whole.
         remaining=floor(level.remaining) if scoped.measure == _REQUESTS else round(level.remaining, _DIGITS),
         reset_s=round(level.reset_s, _DIGITS),
     )
 
 
 def _measures(each: UsageSum) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(each)
-    del told["group"]
-    return told
+    shown: dict[str, Any] = msgspec.to_builtins(each)
+    del shown["group"]
+    return shown

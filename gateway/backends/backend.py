@@ -3,14 +3,15 @@
 from typing import Final, Protocol
 
 from cache_index.value import Value
-from gateway.errors import UpstreamError
+from gateway.protocol.errors import ReplyBroken, UpstreamError
+from gateway.protocol.headers import Headers
 
-Headers = list[tuple[bytes, bytes]]
-"""Header names in lower case, as ASGI and httptools have them."""
+WHOLE_ANSWER_BYTES: Final = 64 * 2**20
+"""An answer that does not stream is kept until it is complete, so that a worker that dies meanwhile is not noticed."""
 
 
 class Call(Value):
-    """One request as it goes upstream. The body is bytes; nobody on the way re-serialises it."""
+    """One request as it goes upstream. The body is bytes, which nothing on the way serializes again."""
 
     __match_args__ = ("method", "path", "headers", "body", "streams", "model", "guardrail")
     __slots__ = __match_args__
@@ -42,7 +43,7 @@ class Call(Value):
 class Reply(Protocol):
     """A backend's answer whose status and headers have arrived; the body is read as it comes.
 
-    Whoever got a reply closes it, always, also after a cancellation: closing before the end tells the worker to stop.
+    The caller always closes the reply, also after a cancellation: closing before the end makes the worker stop.
     """
 
     @property
@@ -68,15 +69,15 @@ class Reply(Protocol):
         ...
 
     def expect_within(self, idle_s: float) -> None:
-        """From now on a longer pause between two pieces than *idle_s* is an `UpstreamTimeout` (``idle``)."""
+        """Allow a pause of *idle_s* between two pieces; a longer one raises `UpstreamTimeout` (``idle``)."""
         ...
 
     def interrupt(self, error: UpstreamError) -> None:
-        """Let the read that is under way, or else the next one, raise *error*; what has come before is lost."""
+        """Make the current or else the next read raise *error*; data received before is lost."""
         ...
 
     async def aclose(self) -> None:
-        """Give the connection back (body complete) or cut it (not complete). May be called twice; never raises."""
+        """Return the connection (body complete) or close it (incomplete). Can be called twice; never raises."""
         ...
 
 
@@ -85,7 +86,7 @@ class Backend(Protocol):
 
     @property
     def id(self) -> str:
-        """What ``x-warmgate-worker`` shows: a worker's URL or given id, or ``bedrock:<model id>``."""
+        """Value of ``x-warmgate-worker``: a worker's URL or given id, or ``bedrock:<model id>``."""
         ...
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
@@ -125,3 +126,22 @@ class WorkerBackend(Backend, Protocol):
     async def aclose(self) -> None:
         """Cut all connections; later calls get `ConnectFailed`."""
         ...
+
+
+async def whole(reply: Reply) -> bytes:
+    """The body of *reply*, when it is complete.
+
+    Raises:
+        UpstreamError: as `Reply.read`, or it is larger than `WHOLE_ANSWER_BYTES`.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    while not reply.ended:
+        data = await reply.read()
+        if not data:
+            break
+        pieces.append(data)
+        size += len(data)
+        if size > WHOLE_ANSWER_BYTES:
+            raise ReplyBroken(f"The answer is larger than {WHOLE_ANSWER_BYTES} bytes")
+    return b"".join(pieces) if len(pieces) != 1 else pieces[0]

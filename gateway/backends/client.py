@@ -1,19 +1,19 @@
-"""Small questions to any worker, on connections of their own: those of the requests stay free for requests."""
+"""Small requests to any worker, on separate connections, so that request connections stay free."""
 
 from typing import Self
 
 from gateway.backends.backend import Call
+from gateway.backends.upstream.reply import HttpReply
 from gateway.backends.worker import HttpWorker
-from gateway.upstream.reply import HttpReply
 
 _SWEEP_S = 1.0
 """Deadlines are the asker's own; this is how late an idle connection may be closed."""
 
 
 class WorkerClient:
-    """Sends calls to workers by their address, and keeps a connection to whoever is asked often.
+    """Client that sends calls to workers by address, and keeps connections to those that it calls often.
 
-    The path that requests take is taken by these as well: through httpx a question held the event loop for 1 to 3 ms,
+    These calls take the path of requests: through httpx a call held the event loop for 1 to 3 ms,
     and 64 workers are asked some 45 a second.
     """
 
@@ -27,7 +27,7 @@ class WorkerClient:
         await self.aclose()
 
     async def send(self, url: str, call: Call) -> HttpReply:
-        """As `Backend.send`, to the worker at *url*.
+        """Send a call to the worker at *url*, see `Backend.send`.
 
         Raises:
             UpstreamError: no status and headers came.

@@ -7,23 +7,23 @@ from collections.abc import Callable
 import msgspec
 
 from gateway.backends.backend import Call, Reply
+from gateway.backends.upstream.timeouts import Timeouts
 from gateway.backends.worker import HttpWorker
-from gateway.errors import ClientError, MalformedBody, UpstreamRefused
-from gateway.splice import spliced
-from gateway.upstream.timeouts import Timeouts
+from gateway.protocol.errors import ClientError, MalformedBody, UpstreamRefused
+from gateway.protocol.splice import spliced
 
 PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings"})
-"""That such endpoints have. The Responses API may go on from what only one server keeps, so it stays with the workers;
-the rest of what engines serve is not OpenAI's."""
+"""Paths that such endpoints serve. A response of the Responses API may continue one that only one server keeps, so it
+stays with the workers; the other paths of engines are not OpenAI's."""
 
 OURS = frozenset({"cache_salt"})
 """Fields of a body that mean something between the gateway and its workers only."""
 
 PASSING_HEADERS = frozenset({b"accept", b"content-type", b"x-request-id", b"traceparent"})
-"""What else a caller sends is for the gateway and its workers: this is another party."""
+"""Headers that are passed on. All others are for the gateway and its workers only: this is another party."""
 
 NOT_THERE = frozenset({402, 404, 405, 410})
-"""What the endpoint says where its address, its model's name or its account is not right. No caller can mend that."""
+"""Statuses for a wrong address, model name or account of the endpoint, which no caller can repair."""
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -64,7 +64,7 @@ class OpenAIEndpoint:
         return self._worker.connections_open
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
-        """As the contract has it.
+        """Send *call*, see `Backend.send`.
 
         Raises:
             ClientError: the endpoint has no such path; nothing was sent.
@@ -100,7 +100,7 @@ class OpenAIEndpoint:
             fields = _fields(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # Not chained: the cause may carry the whole body.
-            raise MalformedBody("the body is not a JSON object") from None
+            raise MalformedBody("The body is not a JSON object") from None
         changes = {"model": self._model}
         most = self._max_output_tokens
         if most is not None:

@@ -5,15 +5,15 @@ import time
 from collections.abc import Callable
 
 from gateway.backends.backend import Call
-from gateway.errors import ReplyBroken
-from gateway.upstream.connection import Connection
-from gateway.upstream.engine_progress import EngineProgress
-from gateway.upstream.limits import Limits
-from gateway.upstream.origin import Origin
-from gateway.upstream.pool import ConnectionPool
-from gateway.upstream.reply import HttpReply
-from gateway.upstream.request import RequestHead
-from gateway.upstream.timeouts import Timeouts
+from gateway.backends.request_head import RequestHead
+from gateway.backends.upstream.connection import UpstreamConnection
+from gateway.backends.upstream.engine_progress import EngineProgress
+from gateway.backends.upstream.origin import Origin
+from gateway.backends.upstream.pool import ConnectionPool
+from gateway.backends.upstream.reply import HttpReply
+from gateway.backends.upstream.response_parser import ResponseLimits
+from gateway.backends.upstream.timeouts import Timeouts
+from gateway.protocol.errors import ReplyBroken
 
 _STALE_WITHIN_S = 1.0
 """A reused connection that dies later than this after the call began did not die of its idle time: the worker may have
@@ -34,12 +34,12 @@ class HttpWorker:
         max_idle: int = 256,
         reuse_within_s: float = 4.0,
         sweep_s: float = 0.2,
-        limits: Limits | None = None,
+        limits: ResponseLimits | None = None,
         ssl_context: ssl.SSLContext | None = None,
         engine: EngineProgress | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """No I/O happens before the first call. From *max_connections* on the arguments are those of `ConnectionPool`.
+        """No I/O happens before the first call. From *max_connections* on, the arguments match `ConnectionPool`.
 
         Raises:
             ValueError: *url* or *api_key* cannot be used.
@@ -115,7 +115,7 @@ class HttpWorker:
         """Cut all connections, also those of calls in flight; later calls get `ConnectFailed`."""
         self._pool.close()
 
-    def _begin(self, connection: Connection, call: Call, started: float, first_byte_s: float | None) -> None:
+    def _begin(self, connection: UpstreamConnection, call: Call, started: float, first_byte_s: float | None) -> None:
         deadline = self._first_byte_deadline(started)
         if first_byte_s is not None:
             deadline = min(deadline, self._clock() + first_byte_s)
@@ -133,5 +133,5 @@ class HttpWorker:
         first_byte_s = self._timeouts.first_byte_s
         return started + (self._timeouts.total_s if first_byte_s is None else first_byte_s)
 
-    def _was_stale(self, connection: Connection, started: float) -> bool:
+    def _was_stale(self, connection: UpstreamConnection, started: float) -> bool:
         return connection.died_unanswered and connection.exchanges > 1 and self._clock() - started < _STALE_WITHIN_S

@@ -1,41 +1,41 @@
-"""The connections there are, by the address that they come from, so that one address cannot take all."""
+"""Connections counted by client address, so that one address cannot use all of them."""
 
 from collections.abc import Sequence
 
-from gateway.teams.networks import Networks, address_in
+from gateway.protocol.networks import Networks, address_in
 
 
 class Addresses:
-    """Counts connections; of IPv6 those of one /64, which is what one host is given.
+    """Count of connections by address; an IPv6 /64 counts as one address, because one host usually has one.
 
-    *most* is the limit of one address, None for no limit. Addresses in the networks *unlimited* have none.
+    *limit* applies to each address outside the networks *unlimited*; None: no limit.
     """
 
-    __slots__ = ("_counts", "_most", "_unlimited")
+    __slots__ = ("_counts", "_limit", "_unlimited")
 
-    def __init__(self, most: int | None = None, unlimited: Sequence[str] = ()) -> None:
-        self._most = most
+    def __init__(self, limit: int | None = None, unlimited: Sequence[str] = ()) -> None:
+        self._limit = limit
         self._unlimited = Networks(unlimited) if unlimited else None
         self._counts: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Addresses that have connections."""
+        """Return the number of addresses with connections."""
         return len(self._counts)
 
     def enter(self, client: tuple[str, int] | None) -> bool:
-        """Count one connection more of *client*; False where it has too many, and then nothing is counted."""
-        if client is None or self._most is None:
+        """Count one more connection of *client*; return False, and do not count it, if there are too many."""
+        if client is None or self._limit is None:
             return True
         network = _network(client[0])
         count = self._counts.get(network, 0)
-        if count >= self._most and not self._is_unlimited(client[0]):
+        if count >= self._limit and not self._is_unlimited(client[0]):
             return False
         self._counts[network] = count + 1
         return True
 
     def leave(self, host: str | None) -> None:
-        """Forget a connection that was counted; None: there was none."""
-        if host is None or self._most is None:
+        """Remove a connection that was counted; *host* None: it was not."""
+        if host is None or self._limit is None:
             return
         network = _network(host)
         count = self._counts.get(network, 0)
@@ -53,6 +53,6 @@ def _network(host: str) -> str:
     if ":" not in host:
         return host
     address = address_in(host)
-    if address is None or address.version == 4:  # an IPv4 address as IPv6 writes it
+    if address is None or address.version == 4:  # an IPv4 address in IPv6 notation
         return host if address is None else str(address)
     return address.exploded[:19]

@@ -1,7 +1,7 @@
-"""A second application on a port of its own, in the loop of the first and for as long as that one lives.
+"""A second application on its own port, in the same loop and with the lifetime of the first.
 
-It is open from before the first one's start is complete until its requests are done, whichever server runs that: the
-two meet in the messages of the lifespan only.
+The port opens before the start of the first application is complete, and closes after its last request. The two are
+connected only by the messages of the lifespan, so any server can run the first.
 """
 
 import asyncio
@@ -13,20 +13,21 @@ from typing import Any
 
 from gateway.server.addresses import Addresses
 from gateway.server.asgi import App, Message, Receive, Send
-from gateway.server.connection import Connection, Limits, Open
+from gateway.server.connection import ClientConnection
 from gateway.server.listener import BACKLOG, ServerError, bind
+from gateway.server.shared_state import ConnectionLimits, SharedState
 
 
 @contextlib.contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens on *host* and *port* (0: a free one), closed at the end.
+    """Return a socket that listens on *host* and *port* (0: any free port), and close it at the end.
 
     Raises:
-        ServerError: it cannot.
+        ServerError: the port cannot be used.
     """
     with contextlib.closing(bind(host, port)) as listener:
         try:
-            listener.listen(BACKLOG)  # now: two programs may bind a port, and only one of them may listen on it
+            listener.listen(BACKLOG)  # at once: two programs can bind a port, but only one of them can listen
         except OSError as fault:
             reason = os.strerror(fault.errno or 0)
             raise ServerError(f"Cannot listen on {host} port {port}: {reason}.") from fault
@@ -37,18 +38,18 @@ def with_admin_port(
     app: App,
     admin: App,
     listener: socket.socket,
-    limits: Limits,
+    limits: ConnectionLimits,
     *,
     grace_s: float,
     state: Mapping[str, Any] | None = None,
 ) -> App:
-    """*app*, with *admin* on *listener* while its lifespan is on; its requests may take *grace_s* to end at the stop.
+    """Return *app* with *admin* served on *listener* during its lifespan. At the stop, requests have *grace_s* to end.
 
-    *admin* is not told of a lifespan: what it needs lives in that of *app*, or is in the *state* of its requests.
+    *admin* has no lifespan of its own: its resources belong to *app* or are in the *state* of its requests.
     """
 
     def either(scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
-        # No coroutine of its own: all requests of the first application come this way.
+        # No extra coroutine: all requests of the first application pass here.
         return lifespan(scope, receive, send) if scope["type"] == "lifespan" else app(scope, receive, send)
 
     async def lifespan(scope: Message, receive: Receive, send: Send) -> None:
@@ -74,31 +75,31 @@ def with_admin_port(
 
 
 class _Port:
-    def __init__(self, app: App, listener: socket.socket, limits: Limits, state: dict[str, Any]) -> None:
+    def __init__(self, app: App, listener: socket.socket, limits: ConnectionLimits, state: dict[str, Any]) -> None:
         self._app = app
         self._listener = listener
         self._limits = limits
         self._state = state
-        self._opened = Open(addresses=Addresses(limits.max_per_address, limits.unlimited))
+        self._shared = SharedState(addresses=Addresses(limits.max_per_address, limits.unlimited))
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(self._app, limits=self._limits, opened=self._opened, state=self._state, loop=loop),
+            lambda: ClientConnection(self._app, limits=self._limits, shared=self._shared, state=self._state, loop=loop),
             sock=self._listener,
             backlog=BACKLOG,
         )
 
     async def close(self, grace_s: float) -> None:
-        """Take no more requests, and cut those that run after *grace_s*."""
+        """Stop accepting requests, and cut those that still run after *grace_s*."""
         if self._server is None:
             return
         self._server.close()
         self._server = None
-        for connection in list(self._opened.connections):
+        for connection in list(self._shared.connections):
             connection.shutdown()
-        if self._opened.tasks:
-            await asyncio.wait(self._opened.tasks, timeout=grace_s)
-        for connection in list(self._opened.connections):
+        if self._shared.tasks:
+            await asyncio.wait(self._shared.tasks, timeout=grace_s)
+        for connection in list(self._shared.connections):
             connection.cut()

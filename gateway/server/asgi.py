@@ -1,4 +1,4 @@
-"""The shapes of ASGI, as servers and applications pass them."""
+"""The types of ASGI."""
 
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any

@@ -1,8 +1,8 @@
 """One request of a client and the response to it, as the application sees them: `receive` and `send` of ASGI.
 
-1. The head leaves together with the first of the body: one write, and nothing is sent for an application that fails
-   before it has anything to say (ASGI asks for this order).
-2. `receive` suspends only where nothing has come, and `send` only while the client reads too slowly.
+1. The head is sent together with the first piece of the body, in one write. Nothing is sent for an application that
+   fails before that (ASGI requires this order).
+2. `receive` suspends only if nothing has arrived, and `send` only while the client reads too slowly.
 """
 
 import asyncio
@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
-from gateway.errors import GatewayError
+from gateway.protocol.errors import GatewayError
 from gateway.server.asgi import App, Message
+from gateway.server.response_writer import ResponseWriter
 
 _log = logging.getLogger(__name__)
 
@@ -31,67 +32,41 @@ _ZERO: Final = ord(b"0")
 _NINE: Final = ord(b"9")
 
 
-class Line(Protocol):
+class CycleConnection(Protocol):
     """The connection, as a cycle needs it."""
 
     @property
-    def is_writable(self) -> bool:
-        """False while the client reads too slowly."""
-        ...
-
-    @property
     def is_last(self) -> bool:
-        """Whether a response that begins at this moment has to be the last one."""
-        ...
-
-    def date_line(self) -> bytes:
-        """The header `date` of a response that begins now, as a line."""
+        """Whether a response that begins now must be the last one."""
         ...
 
     def wants_close(self, cycle: "Cycle") -> bool:
-        """Whether more of its body is to come than is read of one that nobody wants."""
-        ...
-
-    async def drained(self) -> None:
-        """Wait until it is writable, or lost."""
-        ...
-
-    def write(self, data: bytes) -> None: ...
-
-    def write_soon(self, data: bytes) -> None:
-        """Write with what comes in the same turn of the loop, and is there one turn later: under load that is several
-        events of a stream, and a send costs as much as all else that is done for one.
-        """
+        """Return whether the rest of the body of *cycle* is too long to be read for nothing."""
         ...
 
     def wants_body(self) -> None:
-        """All that came of the body has been taken: read on."""
+        """Read on: the application has taken everything that arrived of the body."""
         ...
 
     def completed(self, cycle: "Cycle") -> None:
-        """The response is out."""
+        """Continue after the response of *cycle*."""
         ...
 
     def cut(self) -> None:
-        """Close without having completed the response: that is how the client learns that it is not complete."""
+        """Close without completing the response, which shows the client that it is incomplete."""
         ...
 
-    def following(self) -> "asyncio.Future[Cycle] | None":
-        """The next request that the current task is to serve, as soon as there is one; cancelled if there will be none.
-
-        None: the task has to end.
-        """
+    def reuse_task(self) -> "asyncio.Future[Cycle] | None":
+        """Return the next request for the current task, cancelled if there will be none; None: the task has to end."""
         ...
 
 
 async def serve(cycle: "Cycle | None", app: App) -> None:
-    """Let *app* serve the request, and then those that follow; whatever it does, each gets an answer or a closed
-    connection.
-    """
+    """Let *app* serve the request and those after it; each gets an answer or a closed connection."""
     while cycle is not None:
         try:
             await app(cycle.scope, cycle.receive, cycle.send)
-        except Exception:  # noqa: BLE001  # whatever it was, the client gets an answer
+        except Exception:  # noqa: BLE001  # the client gets an answer after any failure
             _log.exception("the application failed")
             cycle.failed()
         except asyncio.CancelledError:  # the server stops, and its grace is over
@@ -99,25 +74,26 @@ async def serve(cycle: "Cycle | None", app: App) -> None:
             raise
         else:
             cycle.returned()
-        following = cycle.following()
-        cycle = None  # nothing of a request stays while its client has no other
-        if following is not None:
-            cycle = await following
+        next_cycle = cycle.reuse_task()
+        cycle = None  # keep nothing of a request while the client sends no other
+        if next_cycle is not None:
+            cycle = await next_cycle
 
 
 class Cycle:
-    """Made once the head of a request is complete. *is_persistent*: the client wants to go on afterwards."""
+    """One request, from its complete head on. *is_persistent*: the client wants to keep the connection."""
 
     __slots__ = (
+        "_connection",
         "_has_news",
         "_head",
         "_is_chunked",
         "_is_head",
-        "_line",
         "_loop",
         "_pieces",
         "_remaining",
         "_waiters",
+        "_writer",
         "body_complete",
         "disconnected",
         "expects_continue",
@@ -131,7 +107,8 @@ class Cycle:
     def __init__(
         self,
         scope: Message,
-        line: Line,
+        connection: CycleConnection,
+        writer: ResponseWriter,
         *,
         loop: asyncio.AbstractEventLoop,
         is_persistent: bool,
@@ -141,13 +118,14 @@ class Cycle:
         self.is_persistent = is_persistent
         self.body_complete = False
         self.unread_bytes = 0
-        """Of the body, held here because the application has not asked for them."""
+        """Bytes of the body that the application has not asked for."""
         self.expects_continue = expects_continue
-        """The client holds the body back until the application asks for it."""
+        """The client does not send the body before the application asks for it."""
         self.disconnected = False
         self.response_started = False
         self.response_complete = False
-        self._line = line
+        self._connection = connection
+        self._writer = writer
         self._loop = loop
         self._pieces: list[bytes] = []
         self._has_news = False
@@ -157,14 +135,14 @@ class Cycle:
         self._is_chunked = False
         self._remaining: int | None = None
 
-    # The application's end
+    # The end of the application
 
     def failed(self) -> None:
-        """Answer 500 where nothing has left yet; else only the end of the connection can tell."""
+        """Answer 500 if nothing has been sent; otherwise cut the connection."""
         if self.disconnected or self.response_complete:
             return
         if self.has_left:
-            self._line.cut()
+            self._connection.cut()
             return
         body = GatewayError("The gateway failed to serve this request").to_body()
         length = b"%d" % len(body)
@@ -173,22 +151,22 @@ class Cycle:
         self._write(body, last=True)
 
     def cancelled(self) -> None:
-        if not self.response_complete:  # else the line may serve the next
-            self._line.cut()
+        if not self.response_complete:  # otherwise the connection may serve the next request
+            self._connection.cut()
 
     def returned(self) -> None:
         if not self.response_complete and not self.disconnected:
             _log.error("the application ended without completing its response")
             self.failed()
 
-    def following(self) -> "asyncio.Future[Cycle] | None":
-        return self._line.following()
+    def reuse_task(self) -> "asyncio.Future[Cycle] | None":
+        return self._connection.reuse_task()
 
-    # The connection's side
+    # The side of the connection
 
     @property
     def has_left(self) -> bool:
-        """Whether the client has been sent some of the response."""
+        """Whether some of the response has been sent."""
         return self.response_started and not self._head
 
     def body_came(self, data: bytes) -> None:
@@ -211,16 +189,16 @@ class Cycle:
         self.disconnected = True
         self._wake()
 
-    # The application's side
+    # The side of the application
 
     async def receive(self) -> Message:
-        """The next of the body, or word that nobody listens any more."""
+        """Return the next piece of the body, or ``http.disconnect``."""
         while not (self._has_news or self.disconnected or self.response_complete):
             if self.expects_continue:
                 self.expects_continue = False
                 if not self.response_started:
-                    self._line.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._line.wants_body()
+                    self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._connection.wants_body()
             await self._news()
         if self.disconnected or self.response_complete:
             return _DISCONNECT
@@ -231,13 +209,13 @@ class Cycle:
         return {"type": "http.request", "body": body, "more_body": not self.body_complete}
 
     async def send(self, message: Message) -> None:
-        """Take one message of the response.
+        """Send one message of the response.
 
         Raises:
-            RuntimeError: it cannot stand here, or makes no HTTP.
+            RuntimeError: the message is out of order or not valid HTTP.
         """
-        if not self._line.is_writable and not self.disconnected:
-            await self._line.drained()
+        if not self._writer.is_writable and not self.disconnected:
+            await self._writer.drain()
         if self.disconnected:
             return
         kind = message["type"]
@@ -246,22 +224,22 @@ class Cycle:
         elif kind == "http.response.start" and not self.response_started:
             self._start(message["status"], message.get("headers", ()))
         else:
-            raise RuntimeError(f"{kind} cannot be sent here")
+            raise RuntimeError(f"{kind} cannot be sent at this point")
 
     def _start(self, status: int, headers: Iterable[Any]) -> None:
-        """Put the head together of pairs, names in lower case as ASGI has them. It tells how the body is framed."""
+        """Build the head and choose the framing of the body. Names of headers are in lower case, as ASGI requires."""
         pieces = [_STATUS_LINES.get(status) or _status_line(status)]
-        ends = 2
+        ends = 2  # lines
         length: int | None = None
-        is_persistent = self.is_persistent and not self._line.is_last
-        is_persistent = is_persistent and not self.expects_continue  # a body not asked for may come or not
-        if is_persistent and not self.body_complete and self._line.wants_close(self):
+        is_persistent = self.is_persistent and not self._connection.is_last
+        is_persistent = is_persistent and not self.expects_continue  # the client may send the body or not
+        if is_persistent and not self.body_complete and self._connection.wants_close(self):
             is_persistent = False
         for each in headers:
             header: tuple[Any, ...] = each if isinstance(each, tuple) else tuple(each)
             name: bytes = header[0]
             value: bytes = header[1]
-            size = len(name)  # compared sooner than the name
+            size = len(name)  # faster to compare than the name
             if size == _CONTENT_LENGTH and name == b"content-length":
                 length = _only_length(value, length)
             elif size == _TRANSFER_ENCODING and name == b"transfer-encoding":
@@ -269,7 +247,7 @@ class Cycle:
             elif size == _CONNECTION and name == b"connection" and b"close" in value.lower():
                 is_persistent = False
                 continue
-            elif size == _DATE and name == b"date":  # there is one already
+            elif size == _DATE and name == b"date":  # the server adds its own
                 continue
             pieces.append(name)
             pieces.append(b": ")
@@ -285,14 +263,14 @@ class Cycle:
                 pieces.append(b"transfer-encoding: chunked\r\n")
                 ends += 1
             else:
-                is_persistent = False  # to HTTP/1.0 a body of unknown length ends with the connection
+                is_persistent = False  # for HTTP/1.0, the end of the connection is the end of the body
         if not is_persistent:
             pieces.append(b"connection: close\r\n")
             ends += 1
         elif self.scope["http_version"] != "1.1":
             pieces.append(b"connection: keep-alive\r\n")
             ends += 1
-        pieces.append(self._line.date_line())
+        pieces.append(self._writer.date_line())
         pieces.append(b"\r\n")
         self._head = _checked(b"".join(pieces), ends + 1)
         self._is_chunked = is_chunked
@@ -305,31 +283,31 @@ class Cycle:
         if self._is_chunked:
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             if last:
-                self._line.write(b"".join((head, chunk, b"0\r\n\r\n")))
+                self._writer.write(b"".join((head, chunk, b"0\r\n\r\n")))
             else:
-                self._line.write_soon(head + chunk)
+                self._writer.write_soon(head + chunk)
         elif self._is_head:
-            self._line.write(head)
+            self._writer.write(head)
         else:
             self._write_counted(head, body, last=last)
         if last:
             self.response_complete = True
             if self._waiters:
                 self._wake()
-            self._line.completed(self)
+            self._connection.completed(self)
 
     def _write_counted(self, head: bytes, body: bytes, *, last: bool) -> None:
-        """Of a body whose length the head told, unless that is None: then the connection's end tells."""
+        """Write a body with a length in the head, or one that ends with the connection."""
         if self._remaining is not None:
             self._remaining -= len(body)
             if self._remaining < 0 or (last and self._remaining):
                 self._remaining = 0
-                raise RuntimeError("the body is not as long as content-length says")
+                raise RuntimeError("the length of the body differs from its content-length")
         if not head or len(body) <= _JOIN_UP_TO_BYTES:
-            self._line.write(head + body)
+            self._writer.write(head + body)
         else:
-            self._line.write(head)
-            self._line.write(body)
+            self._writer.write(head)
+            self._writer.write(body)
 
     async def _news(self) -> None:
         waiter = self._loop.create_future()
@@ -344,11 +322,11 @@ class Cycle:
 
 
 def _only_length(value: bytes, former: int | None) -> int:
-    """That *value* of content-length says; *former*: what another has said before."""
+    """Return the number in *value*, a ``content-length``; *former* is the number of another such header."""
     if former is not None or not value:
         raise _no_length()
     length = 0
-    for digit in value:  # a tenth of what int() takes, and it would take signs and spaces
+    for digit in value:  # ten times as fast as int(), which also accepts signs and spaces
         if not _ZERO <= digit <= _NINE:
             raise _no_length()
         length = 10 * length + digit - _ZERO
@@ -356,22 +334,22 @@ def _only_length(value: bytes, former: int | None) -> int:
 
 
 def _checked(head: bytes, ends: int) -> bytes:
-    """*head*, which is to have so many line ends: looked at as a whole, for that costs a tenth of looking at each line.
+    """Return *head* if it has exactly *ends* line ends. Checking the whole costs a tenth of checking each line.
 
     Raises:
-        RuntimeError: a name or a value has one as well, or a NUL, and would be taken for more than one header.
+        RuntimeError: a name or value contains a line end, which would start another header, or a NUL.
     """
     if head.count(b"\n") != ends or head.count(b"\r") != ends or _NUL in head:
-        raise RuntimeError("a header has a line end or a NUL in it")
+        raise RuntimeError("a header contains a line break or NUL")
     return head
 
 
 def _no_length() -> RuntimeError:
-    return RuntimeError("content-length has to be one number")
+    return RuntimeError("content-length must be one number")
 
 
 def _status_line(status: int) -> bytes:
-    """For a status without a phrase of its own."""
+    """Return the status line of a status without a phrase."""
     if not 200 <= status <= 999:
-        raise RuntimeError(f"{status} is not the status of a response")
+        raise RuntimeError(f"{status} is not a valid response status")
     return b"HTTP/1.1 %d \r\n" % status

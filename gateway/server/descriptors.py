@@ -1,8 +1,7 @@
-"""The files that this process may have open: every connection is one.
+"""The limit of open files of this process; every connection needs one.
 
-A connection that cannot be opened for want of a descriptor looks like a worker that is down, and a client that cannot
-be accepted hangs. So the limit is raised as far as it goes, and no more clients are let in than it suffices for; the
-others are told so (503).
+Without a free descriptor, a worker looks unavailable and a new client hangs. So the limit is raised to its maximum, and
+only as many clients are accepted as it allows; others get a 503.
 """
 
 import fcntl
@@ -12,16 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 
 PER_CLIENT = 2
-"""The client's own connection, and that to the worker which answers it."""
+"""One connection to the client and one to the worker."""
 SPARE = 512
-"""For all else: listeners, stores, health checks, subscriptions to KV events. A quarter where there are few."""
+"""Descriptors for listeners, stores, health checks and KV event subscriptions; at most a quarter of the limit."""
 
-MOST_ROOM = 65_536
-"""Descriptors for which there is room from the start: half a MiB of the kernel's memory."""
+MAX_TABLE_SIZE = 65_536
+"""Descriptors preallocated in the kernel's table: half a MiB of its memory."""
 
 
 def raise_limit() -> int | None:
-    """Raise the limit of this process to the most that it may be, and return that; None: there is no limit."""
+    """Raise the limit of this process to its maximum and return it; None: there is no limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -29,24 +28,23 @@ def raise_limit() -> int | None:
 
 
 def clients_within(limit: int | None, wanted: int) -> int:
-    """How many of *wanted* clients at once *limit* files suffice for, at least one."""
+    """Return how many of *wanted* clients a *limit* of open files allows, at least one."""
     if limit is None:
         return wanted
     return max(1, min(wanted, (limit - min(SPARE, limit // 4)) // PER_CLIENT))
 
 
-def room_for(clients: int, limit: int | None) -> int:
-    """For how many descriptors there should be room from the start: for *clients* and all else, within *limit*."""
-    wanted = min(PER_CLIENT * clients + SPARE, MOST_ROOM)
+def table_size(clients: int, limit: int | None) -> int:
+    """Return how many descriptors to preallocate for *clients*, within *limit*."""
+    wanted = min(PER_CLIENT * clients + SPARE, MAX_TABLE_SIZE)
     return wanted if limit is None else min(wanted, limit)
 
 
-def make_room(descriptors: int) -> None:
-    """Have the kernel's table hold so many *descriptors*, if they are within the limit.
+def preallocate(descriptors: int) -> None:
+    """Grow the kernel's table to *descriptors*, if the limit allows it. Costs 8 bytes for each.
 
-    Linux doubles a table that is full, and where the process has threads it waits then until every processor has done
-    something else (``expand_fdtable``: ``synchronize_rcu``). That held the event loop for 7 to 21 ms at 256
-    descriptors, 512, and so on. Costs 8 bytes for each.
+    Linux doubles a full table, and in a process with threads it waits until every processor has switched tasks
+    (``expand_fdtable``: ``synchronize_rcu``). That blocked the event loop for 7 to 21 ms at 256 descriptors, 512, ...
     """
     with suppress(OSError), Path(os.devnull).open("rb") as file:
         os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, descriptors - 1))

@@ -1,19 +1,19 @@
-"""The socket that the server listens on, bound before anything else starts."""
+"""The listening socket, bound before anything else starts."""
 
 import os
 import socket
 
-BACKLOG = 2048  # connections the kernel holds until they are accepted; uvicorn's own default
+BACKLOG = 2048  # connections that wait in the kernel to be accepted; uvicorn's default
 
 
 class ServerError(Exception):
-    """The server cannot start, or ended by itself; the message is one sentence for the operator."""
+    """The server cannot start, or has stopped by itself; the message is one sentence for the operator."""
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A socket bound to *host* and *port*, not yet listening.
+    """Return a socket bound to *host* and *port*, not yet listening.
 
-    *shared*: others of the same user that bind it so may listen there as well; the kernel deals clients out to them.
+    *shared*: other processes of the same user may bind the port too; the kernel distributes clients among them.
 
     Raises:
         ServerError: the port is taken, or the host is not an address of this machine.
@@ -37,5 +37,5 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def address_of(listener: socket.socket, host: str) -> str:
-    """The address to call, with *host* as it was configured and the real port."""
+    """Return the URL of *listener*, with *host* as configured and the actual port."""
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"

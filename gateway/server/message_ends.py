@@ -1,8 +1,7 @@
-"""Where heads and bodies of requests end in what a client sends.
+"""The ends of heads and bodies in the bytes of a client.
 
-The parser does not say where in a piece a request ends and the next one begins. With what is found here it is given
-each in a piece of its own. Only what is well formed is read rightly: the parser sees the same bytes, and refuses what
-is not before more is asked here.
+The parser does not report where in a piece a request ends and the next one begins, so the bytes are cut here. The
+result is right only for valid requests: the parser sees the same bytes and refuses others before the next call.
 """
 
 import re
@@ -10,7 +9,7 @@ from typing import Final
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _LINE_END: Final = 2  # bytes
-_MAX_LINE: Final = 64  # bytes kept of a line that is not complete; a size has 16 digits, but for zeros before them
+_MAX_LINE: Final = 64  # bytes kept of an incomplete line; a size has 16 digits at most, without leading zeros
 
 _LINE_REST: Final = rb"(?:;[^\r\n]*+)?+\r\n"
 _SMALL_CHUNKS: Final = re.compile(
@@ -18,30 +17,30 @@ _SMALL_CHUNKS: Final = re.compile(
     + b"|".join(rb"[%x%X]%b[\s\S]{%d}" % (size, size, _LINE_REST, size) for size in range(1, 16))
     + rb")\r\n)++"
 )
-"""As many as there are: in a loop 40,000 chunks of a byte would take 25 ms, and they come in one piece."""
+"""All small chunks at once: in a loop, 40,000 chunks of one byte, which may arrive in one piece, take 25 ms."""
 
 
 def past_empty_lines(data: bytes, at: int) -> int:
-    """Where in *data*, from *at* on, something else stands than the line ends that may come before a request."""
+    """Return the first place in *data*, from *at* on, that is not one of the line ends allowed before a request."""
     if data[at] not in b"\r\n":
         return at
     return len(data) - len(data[at:].lstrip(b"\r\n"))
 
 
 class MessageEnds:
-    """The ends of the heads and bodies of one connection, which come one after the other."""
+    """Ends of heads and bodies on one connection."""
 
     __slots__ = ("_is_chunked", "_is_trailer", "_left", "_line", "_tail")
 
     def __init__(self) -> None:
-        self._tail = b""  # of a head that is not complete: with it the end of the head may begin
+        self._tail = b""  # last bytes of an incomplete head: its end may begin with them
         self._is_chunked = False
-        self._left = 0  # bytes that are still to come: of a body with a length, or of a chunk and its line end
-        self._line = b""  # between chunks, that is not complete
+        self._left = 0  # bytes still to come of a body with a length, or of a chunk and its line end
+        self._line = b""  # incomplete line between chunks
         self._is_trailer = False
 
     def head_in(self, data: bytes, at: int) -> int:
-        """Where the head that goes on at *at* ends; the end of *data* where it does not."""
+        """Return the end of the head that continues at *at*; the end of *data* if the head is incomplete."""
         tail = self._tail
         if tail:
             found = (tail + data[at : at + len(_END_OF_HEAD) - 1]).find(_END_OF_HEAD)
@@ -56,14 +55,14 @@ class MessageEnds:
         return len(data)
 
     def expect_body(self, length: int, *, is_chunked: bool) -> None:
-        """A head ended; its body has so many bytes, or chunks."""
+        """Expect a body of *length* bytes, or in chunks, after a head."""
         self._left = 0 if is_chunked else length
         self._is_chunked = is_chunked
         self._is_trailer = False
         self._line = b""
 
     def body_in(self, data: bytes, at: int) -> int:
-        """Where the body that goes on at *at* ends, trailers and all; the end of *data* where it does not."""
+        """Return the end of the body that continues at *at*, with trailers; the end of *data* if it is incomplete."""
         if self._is_chunked:
             return self._chunks_in(data, at)
         size, end = len(data), at + self._left
@@ -97,7 +96,7 @@ class MessageEnds:
         return size
 
     def _keep(self, begun: bytes) -> None:
-        """The begin of a line. What is cut off says nothing: extensions of a chunk, the rest of a trailer."""
+        """Keep the start of a line; what is cut off is irrelevant: extensions of a chunk, the rest of a trailer."""
         line = self._line + begun
         self._line = (line if self._is_trailer else line.lstrip(b"0"))[:_MAX_LINE]
 
@@ -106,5 +105,5 @@ def _size_in(line: bytes) -> int:
     digits = line.rstrip(b"\r").partition(b";")[0]
     try:
         return int(digits, 16)
-    except ValueError:  # nothing but zeros, which were not kept; else the parser refuses it
+    except ValueError:  # only zeros, which were not kept; anything else is refused by the parser
         return 0

@@ -1,4 +1,4 @@
-"""What the program itself has to say, on stderr: lines of text for people, or of JSON for collectors of logs."""
+"""The log of the program, on stderr: lines of text for people, or of JSON for log collectors."""
 
 import logging
 import sys
@@ -15,14 +15,14 @@ _log = logging.getLogger(__name__)
 Format = Literal["text", "json"]
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_CHATTY = ("httpx", "httpcore")
-"""A line for every health check."""
+_NOISY = ("httpx", "httpcore")
+"""Loggers with a line for every health check."""
 
 
 class JsonLine(logging.Formatter):
-    """One object of JSON per record, on one line, whatever is in its text.
+    """Formatter with one JSON object for each record, always on one line.
 
-    ``time`` (RFC 3339, UTC) and ``event`` are called as in the lines of requests, where ``event`` is ``request``.
+    ``time`` (RFC 3339, UTC) and ``event`` have the same names as in the request log, where ``event`` is ``request``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -41,16 +41,16 @@ class JsonLine(logging.Formatter):
 
 
 def log_to_stderr(level: str, format: Format = "text") -> None:  # noqa: A002  # the name that the setting has
-    """Set logging up, unless that has been done already, by a program that this one is a part of.
+    """Configure logging, unless a program that embeds this one has done so.
 
-    As JSON it has everything: warnings of Python, and exceptions that nobody caught, in whichever thread.
+    The JSON log also contains warnings of Python and uncaught exceptions of all threads.
     """
     is_ours = not logging.root.handlers
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLine() if format == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
-    for chatty in _CHATTY:
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
     if is_ours and format == "json":
         logging.captureWarnings(True)
         sys.excepthook = _log_uncaught
@@ -60,7 +60,7 @@ def log_to_stderr(level: str, format: Format = "text") -> None:  # noqa: A002  #
 
 
 def say(sentence: str) -> None:
-    """Write *sentence*, the last words of a program, to stderr: as a line of its log if that is JSON, else as it is."""
+    """Write *sentence* to stderr: as a line of the log if that is JSON, otherwise as plain text."""
     if any(isinstance(handler.formatter, JsonLine) for handler in logging.root.handlers):
         _log.error(sentence)
     else:
@@ -68,7 +68,7 @@ def say(sentence: str) -> None:
 
 
 def event_line(event: str, **fields: str) -> str:
-    """Return an *event* of this moment with *fields* as a line of JSON, for stdout."""
+    """Return an *event* that happens now, with *fields*, as a line of JSON for stdout."""
     return msgspec.json.encode({"time": _moment(time.time()), "event": event, **fields}).decode()  # noqa: TID251
 
 

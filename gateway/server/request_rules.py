@@ -1,6 +1,6 @@
-"""What RFC 9112 asks of the head of a request, and the parser lets pass.
+"""Rules of RFC 9112 for the head of a request that the parser does not enforce.
 
-Each rule gives the sentence for the caller, None where nothing is wrong.
+Each `check_*` returns a message for the caller, or None if the rule holds.
 """
 
 import re
@@ -14,32 +14,34 @@ _SCHEMES: Final = (b"http", b"https")
 
 
 def check_host(value: bytes) -> str | None:
-    """Of the value of one header ``host``."""
-    return None if _HOST.fullmatch(value) else "The header host is not a host name or address, with or without a port."
+    """Check the *value* of one ``host`` header."""
+    if _HOST.fullmatch(value):
+        return None
+    return "The 'host' header must be a host name or an IP address, with or without a port."
 
 
 def check_head(version: str, *, hosts: int, is_coded: bool) -> str | None:
-    """Of a head with so many headers ``host``; *is_coded*: there is a transfer-encoding."""
+    """Check a head with *hosts* ``host`` headers; *is_coded*: it has a ``transfer-encoding``."""
     if hosts > 1:
-        return "There must be one header host, not several."
+        return "The request has more than one 'host' header. Send exactly one."
     if hosts == 0 and version == "1.1":
-        return "The header host is missing: HTTP/1.1 needs it."
+        return "The 'host' header is missing. HTTP/1.1 requires it."
     if is_coded and version != "1.1":
-        return "HTTP/1.0 has no transfer-encoding: send a content-length."
+        return "HTTP/1.0 does not support 'transfer-encoding'. Send 'content-length' instead."
     return None
 
 
 def check_line(method: bytes, target: bytes, version: str, head: bytes) -> str | None:
-    """Of the request line with which *head* begins."""
+    """Check the request line with which *head* begins."""
     if version not in _VERSIONS:
-        return "This is not a request of HTTP/1.1 or HTTP/1.0."
+        return "Only HTTP/1.1 and HTTP/1.0 are supported here."
     if head.startswith(method + b" " + target + b" HTTP/" + version.encode("ascii") + b"\r\n"):
         return None
-    return "The request line must be a method, a target and HTTP/1.1, with exactly one space between them."
+    return "The request line must be a method, a target and a version, separated by single spaces."
 
 
 def authority_of(parts: Any) -> bytes | None:
-    """Host and port of the absolute target that *parts* were parsed from; None where it is not one of HTTP."""
+    """Return host and port of the absolute target parsed into *parts*; None if it is not a valid HTTP URL."""
     if parts.schema is None or parts.schema.lower() not in _SCHEMES or not parts.host or parts.userinfo:
         return None
     host: bytes = b"[" + parts.host + b"]" if b":" in parts.host else parts.host
@@ -47,7 +49,7 @@ def authority_of(parts: Any) -> bytes | None:
 
 
 def announced_bytes(headers: Sequence[tuple[bytes, bytes]]) -> int:
-    """What content-length says, which the parser has checked; 0 where there is none."""
+    """Return the value of ``content-length``, which the parser has checked; 0 if absent."""
     for name, value in headers:
         if name == b"content-length":
             return int(value)

@@ -1,32 +1,33 @@
-"""Why an application did not start, as one sentence instead of a traceback."""
+"""The reason why an application did not start, in one sentence instead of a traceback."""
 
-from gateway.errors import GatewayError
+from gateway.protocol.errors import GatewayError
 from gateway.server.asgi import App, Message, Receive, Send
 from gateway.server.listener import ServerError
-from gateway.settings import SettingsError
 
 
-class Start:
-    """Keeps the fault with which a lifespan did not begin, if it is one that can be put into a sentence."""
+class StartWatcher:
+    """Keeps the error with which a lifespan failed to start, if it is an expected one."""
 
-    def __init__(self) -> None:
-        self._fault: GatewayError | SettingsError | None = None
+    def __init__(self, *sentences: type[Exception]) -> None:
+        """*sentences*: exceptions whose text is the sentence, beside GatewayError."""
+        self._kinds: tuple[type[Exception], ...] = (GatewayError, *sentences)
+        self._fault: Exception | None = None
 
-    def of(self, app: App) -> App:
-        """Return the lifespan of *app*: the traceback of such a fault does not reach the server, which would log it."""
+    def watch(self, app: App) -> App:
+        """Return the lifespan of *app* without tracebacks of expected errors, which the server would log."""
 
         async def lifespan(scope: Message, receive: Receive, send: Send) -> None:
             failed: list[Message] = []
 
             async def held(message: Message) -> None:
                 if message["type"] == "lifespan.startup.failed":
-                    failed.append(message)  # the fault comes next
+                    failed.append(message)  # the error follows
                 else:
                     await send(message)
 
             try:
                 await app(scope, receive, held)
-            except (GatewayError, SettingsError) as fault:
+            except self._kinds as fault:
                 self._fault = fault
                 failed = [{**message, "message": ""} for message in failed]
                 raise
@@ -37,7 +38,7 @@ class Start:
         return lifespan
 
     def fault(self, error: ServerError) -> Exception:
-        """Return what to raise in place of *error*, which the server raised because the start failed."""
+        """Return what to raise instead of *error*, which the server raised after the failed start."""
         if isinstance(self._fault, GatewayError):
             return ServerError(f"Warmgate cannot start: {self._fault.message}.")
         return self._fault or error

@@ -1,11 +1,10 @@
-"""What an operator can set: one YAML file, `WARMGATE_*` variables over it, and sentences for what is wrong.
+"""Settings of an operator: one YAML file, `WARMGATE_*` variables over it, and sentences about faults.
 
     names         what a setting is called
     rules         what a value, and what values together, must be
-    group         what every group of settings has in common
     disaggregation  the group for workers that share requests: prefill and decode
     discovery     the groups for workers that are found in Kubernetes or by DNS
-    engine_events where an engine tells of its cache
+    engine_events the group for the KV event stream of an engine
     dynamo        the groups for the workers behind a Dynamo frontend
     adapters      the groups for LoRA adapters
     rollout       the groups for names that stand for several models
@@ -20,12 +19,14 @@
     admin         the groups for the admin routes
     quota         the groups for how limits are counted and turns are given
     stores        the groups for what is kept, and what gateways share
+    advanced      the group for tuning
     schema        the settings as a whole: every group, and what must hold between them
     fields        the types of the settings
     table         the settings as a table
     faults        the sentences
     yaml_file     reading YAML
     removed       settings that were removed
+    renamed       settings that have another name or place now
     variables     reading variables
     source        file and environment, merged and checked
     workers_file  the workers of one model in a file of their own
@@ -62,7 +63,7 @@ from gateway.settings.stores import ReplicasSettings, StoreSettings
 from gateway.settings.table import SettingRow, describe
 from gateway.settings.teams import KeySettings, LimitSettings, TeamSettings
 from gateway.settings.tracing import DestinationSettings, TracingSettings
-from gateway.settings.workers_file import with_found, workers_in
+from gateway.settings.workers_file import workers_in
 
 __all__ = [
     "AdapterSettings",
@@ -118,6 +119,5 @@ __all__ = [
     "environment",
     "load",
     "masked",
-    "with_found",
     "workers_in",
 ]

@@ -4,23 +4,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gateway.settings.group import Group
-from gateway.settings.rules import (
-    Contradiction,
-    EntityName,
-    Secret,
-    Token,
-    VariableName,
-    unless_contradictory,
-)
+from gateway.protocol.contradictions import Contradiction
+from gateway.protocol.field_types import EntityName, Group, Token
+from gateway.settings.rules import Secret, VariableName, unless_contradictory
 
 
 class AdminKeySettings(Group):
     role: Literal["viewer", "operator", "owner"] = Field(
-        description="viewer reads; operator changes limits, blocks, drains; owner also makes teams and keys and rotates"
+        description="viewer: read; operator: also change limits, block, drain; owner: also manage teams and keys"
     )
     id: EntityName = Field(
-        default_factory=lambda fields: fields["role"], description="who it is, in the audit log; default: its role"
+        default_factory=lambda fields: fields["role"], description="name in the audit log; default: the role"
     )
     secret: Secret | None = Field(default=None, description="what callers send")
     secret_env: VariableName | None = Field(default=None, description="environment variable that holds the secret")
@@ -35,9 +29,9 @@ class AdminKeySettings(Group):
 
 class AdminSettings(Group):
     port: int | None = Field(
-        default=None, ge=0, le=65535, description="port of its own for /admin/v1; null: that of the gateway"
+        default=None, ge=0, le=65535, description="separate port for /admin/v1; null: the gateway's port"
     )
-    host: Token | None = Field(default=None, description="address of that port; null: server.host")
+    host: Token | None = Field(default=None, description="address of the admin port; null: server.host")
     keys: Annotated[tuple[AdminKeySettings, ...], Field(strict=False)] = Field(
-        default=(), description="who may use /admin/v1; none: nobody"
+        default=(), description="keys for /admin/v1 and /warmgate/explain; none: both are disabled"
     )

@@ -1,16 +1,16 @@
-"""What of changed settings can be applied to a gateway that runs."""
+"""Changes of settings that a running gateway can apply."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import BaseModel
 
-from gateway.settings.names import Place, dotted
+from gateway.protocol.field_names import Place, dotted
 from gateway.settings.schema import Settings
 
 FIXED: Final = (
     *("server", "routing", "index", "kv_events", "breaker", "retry", "drain", "logging", "kubernetes"),
-    *("admin", "store", "replicas", "quota", "queue", "tracing"),
+    *("admin", "store", "replicas", "quota", "queue", "tracing", "advanced"),
 )
 """Groups that count from the start on; not so `models`, `routes`, `adapters`, `teams`, `guardrails`, `timeouts`,
 `health` and `bedrock`.
@@ -20,13 +20,13 @@ FIXED: Final = (
 @dataclass(frozen=True, slots=True)
 class Change:
     settings: Settings
-    """To be in force."""
+    """The settings that are to be in force."""
     needs_restart: tuple[str, ...]
     """Names of settings that were changed and are not among them."""
 
 
 def applicable(running: Settings, wanted: Settings) -> Change:
-    """What comes of *wanted* while a gateway runs that was started with *running*."""
+    """Return the part of *wanted* that a gateway started with *running* can apply."""
     settings = _keeping(wanted, running, *FIXED)
     if settings.routing.lease_s < settings.timeouts.total_s:
         # The lease that is in force would end before the answers that are to be allowed.

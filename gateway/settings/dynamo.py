@@ -6,9 +6,10 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from gateway.protocol.contradictions import Contradiction, repeated
+from gateway.protocol.field_types import Group, Token
 from gateway.settings.engine_events import WorkerEventsSettings
-from gateway.settings.group import Group
-from gateway.settings.rules import TEXT_OR_NUMBER, Contradiction, Token, repeated, unless_contradictory
+from gateway.settings.rules import TEXT_OR_NUMBER, unless_contradictory
 
 _MOST = 2**64
 
@@ -29,31 +30,31 @@ InstanceId = Annotated[str, BeforeValidator(_as_text), AfterValidator(_check_ins
 
 
 class InstanceSettings(Group):
-    id: InstanceId = Field(description="instance id, as the frontend's /health has it; with quotes where Helm reads it")
+    id: InstanceId = Field(description="instance id, as in the frontend's /health; quote it in Helm values")
     kv_events: WorkerEventsSettings | None = Field(
-        default=None, description="where its engine tells of its cache; null: it is not listened to"
+        default=None, description="KV event stream of its engine; null: none"
     )
 
 
 class DynamoSettings(Group):
     instances: Annotated[tuple[InstanceSettings, ...], Field(strict=False)] = Field(
-        default=(), description="workers behind the frontend; empty: those that its /health lists, followed"
+        default=(), description="workers behind the frontend; empty: follow the list in its /health"
     )
-    namespace: Token | None = Field(default=None, description="of those that /health lists only these; null: any")
-    component: Token | None = Field(default=None, description="the same, e.g. backend, where there are several")
+    namespace: Token | None = Field(default=None, description="Dynamo namespace to select from /health; null: any")
+    component: Token | None = Field(default=None, description="Dynamo component to select, e.g. backend; null: any")
     kv_events_port: int | None = Field(
         default=None,
         ge=1,
         le=65535,
-        description="where the engine of each listed one publishes, on its own host; null: it is not listened to",
+        description="KV event port of each worker from /health, on its own host; null: none",
     )
     kv_replay_port: int | None = Field(
-        default=None, ge=1, le=65535, description="where it can be asked for what was missed; null: nowhere"
+        default=None, ge=1, le=65535, description="port for requesting missed events; null: none"
     )
 
     streams: Annotated[tuple[WorkerEventsSettings, ...], Field(strict=False)] = Field(
         default=(),
-        description="where engines publish that share a host: whose each is, is found out by a tiny completion",
+        description="KV event endpoints of engines on one host; a tiny completion finds the owner of each",
     )
 
     @model_validator(mode="after")

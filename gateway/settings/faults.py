@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in sentences.
+"""Faults of a configuration, in sentences.
 
 No sentence repeats a secret: neither a secret's value, nor the value of a key that is not known (it may be a misspelt
 secret), nor an address that holds credentials.
@@ -12,8 +12,9 @@ from typing import Any, Final
 from pydantic import SecretStr
 from pydantic_core import ErrorDetails
 
-from gateway.settings.fields import annotation_at, bare, entry_of, fields_of
-from gateway.settings.names import PREFIX, Place, did_you_mean, dotted, listed
+from gateway.protocol.field_names import Place, did_you_mean, dotted, listed
+from gateway.settings.fields import KIND, annotation_at, bare, entry_of, fields_of, groups_by_kind, split_kind
+from gateway.settings.names import PREFIX
 from gateway.settings.schema import Settings
 from gateway.settings.table import describe
 
@@ -37,6 +38,7 @@ _ALLOWED: Final[dict[str, str]] = {
     "string_type": "it must be text (write it in quotes)",
     "tuple_type": "it must be a list",
     "model_type": "it must be a mapping",
+    "model_attributes_type": "it must be a mapping",
     "dict_type": "it must be a mapping",
     "greater_than": "it must be greater than {gt:g}",
     "greater_than_equal": "it must be at least {ge:g}",
@@ -48,8 +50,8 @@ _ALLOWED: Final[dict[str, str]] = {
 
 
 def sentences_of(error: ErrorDetails, origins: Mapping[Place, str]) -> Iterator[str]:
-    """What *error* says; *origins* holds the variable of every place that one has set."""
-    place: Place = error["loc"]
+    """Return the sentences of *error*; *origins* holds the variable of every place that one has set."""
+    place, kind = split_kind(error["loc"])
     match error["type"]:
         case "default_factory_not_called":
             return  # follows from another fault, which has its own sentence
@@ -57,12 +59,19 @@ def sentences_of(error: ErrorDetails, origins: Mapping[Place, str]) -> Iterator[
             for found in error["ctx"]["contradictions"]:
                 end = f" {_named((*place, *found.other), origins)}" if found.other else ""
                 yield f"{_named((*place, *found.place), origins)} {found.text}{end}."
+        case "extra_forbidden" if kind is not None and (others := _kinds_with(place)):
+            yield f"{_named(place, origins)} is for kind: {' or '.join(others)}, and this one is {kind}."
         case "extra_forbidden" | "invalid_key":
             yield f"{_named(place, origins)} is not a setting{_nearest_setting(place)}."
         case "missing":
             yield f"{_named(place, origins)} is missing; it must be given."
-        case kind:
-            allowed = _ALLOWED[kind].format(**error.get("ctx", {})) if kind in _ALLOWED else error["msg"]
+        case "union_tag_not_found":
+            yield f"{_named((*place, KIND), origins)} is missing; it must be given."
+        case "union_tag_invalid":
+            tag, allowed = _cut(repr(error["ctx"]["tag"])), error["ctx"]["expected_tags"]
+            yield f"{_named((*place, KIND), origins)} is {tag}; allowed are {allowed}."
+        case rule:
+            allowed = _ALLOWED[rule].format(**error.get("ctx", {})) if rule in _ALLOWED else error["msg"]
             yield f"{_named(place, origins)} is {_shown(error, place)}; {allowed}."
 
 
@@ -72,7 +81,7 @@ def unknown_variable(variable: str) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What *value* is, without what it says."""
+    """Return the kind of *value*, without its content."""
     match value:
         case None:
             return "empty"
@@ -91,12 +100,15 @@ def _shown(error: ErrorDetails, place: Place) -> str:
         return kind_of(value)
     if error["type"] == "rule_on_private_value" or bare(annotation) is SecretStr or _holds_groups(annotation):
         return "not valid"
-    text = repr(value) if isinstance(value, str) else str(value)
+    return _cut(repr(value) if isinstance(value, str) else str(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
 def _holds_groups(annotation: Any) -> bool:
-    """Whether a group or a list of groups belongs there: a single value in its place may be the secret of one."""
+    """Whether a group or a list of groups is expected: a single value in its place may be a secret."""
     return bool(fields_of(annotation) or fields_of(entry_of(annotation)))
 
 
@@ -106,6 +118,12 @@ def _named(place: Place, origins: Mapping[Place, str]) -> str:
         if place[:depth] in origins:
             return f"{origins[place[:depth]]} ({dotted(place)})"
     return dotted(place)
+
+
+def _kinds_with(place: Place) -> list[str]:
+    """The kinds of the union at *place* whose groups have the setting."""
+    groups = groups_by_kind(annotation_at(place[:-1]))
+    return [kind for kind, group in groups.items() if place[-1] in group.model_fields]
 
 
 def _nearest_setting(place: Place) -> str:

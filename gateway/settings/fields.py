@@ -1,17 +1,21 @@
 """The types of the settings: which stands where, and what a group, a list, a text is."""
 
+from copy import copy
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from gateway.settings.names import Place
+from gateway.protocol.field_names import Place
 from gateway.settings.schema import Settings
+
+KIND: Final = "kind"
+"""The field by which the groups of a union differ."""
 
 
 def annotation_at(place: Place) -> Any:
-    """The type of the setting at *place*, None when there is none."""
+    """The type of the setting at *place*, None: there is no such setting."""
     annotation: Any = Settings
     for step in place:
         if isinstance(step, int):
@@ -27,13 +31,54 @@ def annotation_at(place: Place) -> Any:
 
 
 def fields_of(annotation: Any) -> dict[str, FieldInfo] | None:
-    group = group_of(annotation)
-    return group.model_fields if group is not None else None
+    """The fields of a group, or of all groups of a union; None for what is neither."""
+    groups = groups_of(annotation)
+    if len(groups) == 1:
+        return groups[0].model_fields
+    fields: dict[str, FieldInfo] = {}
+    for group in groups:
+        for name, field in group.model_fields.items():
+            fields[name] = _either(fields[name], field) if name in fields else field
+    return fields or None
 
 
-def group_of(annotation: Any) -> type[BaseModel] | None:
-    bare_type = bare(annotation)
-    return bare_type if isinstance(bare_type, type) and issubclass(bare_type, BaseModel) else None
+def _either(one: FieldInfo, other: FieldInfo) -> FieldInfo:
+    """*one*, with the choices of both where each is a choice."""
+    if get_origin(one.annotation) is not Literal or get_origin(other.annotation) is not Literal:
+        return one
+    both = copy(one)
+    both.annotation = Literal[tuple(dict.fromkeys((*get_args(one.annotation), *get_args(other.annotation))))]
+    return both
+
+
+def groups_of(annotation: Any) -> tuple[type[BaseModel], ...]:
+    """The groups that may stand there: one, several of a union, or none."""
+    if get_origin(annotation) is Annotated:
+        return groups_of(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return tuple(group for option in get_args(annotation) for group in groups_of(option))
+    return (annotation,) if isinstance(annotation, type) and issubclass(annotation, BaseModel) else ()
+
+
+def groups_by_kind(annotation: Any) -> dict[str, type[BaseModel]]:
+    """The groups of a union that differ by the field `KIND`; empty for anything else."""
+    groups = groups_of(annotation)
+    if len(groups) < 2:
+        return {}
+    return {kind: group for group in groups for kind in get_args(group.model_fields[KIND].annotation)}
+
+
+def split_kind(loc: Place) -> tuple[Place, str | None]:
+    """Return the place that pydantic means by *loc*, and the kind of the union's group there.
+
+    Pydantic puts the kind into the location, after the place of the union.
+    """
+    annotation: Any = Settings
+    for depth, step in enumerate(loc):
+        if step in groups_by_kind(annotation):
+            return (*loc[:depth], *loc[depth + 1 :]), str(step)
+        annotation = annotation_at(loc[: depth + 1])
+    return loc, None
 
 
 def entry_of(annotation: Any) -> Any:

@@ -7,18 +7,9 @@ from typing import Annotated, Literal, Protocol, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from gateway.settings.group import Group
-from gateway.settings.rules import (
-    Contradiction,
-    Count,
-    EntityName,
-    Positive,
-    Secret,
-    Token,
-    Url,
-    repeated,
-    unless_contradictory,
-)
+from gateway.protocol.contradictions import Contradiction, repeated
+from gateway.protocol.field_types import EntityName, Group, Token, Url
+from gateway.settings.rules import Count, Positive, Secret, unless_contradictory
 
 PERSONAL = ("email", "phone", "card", "iban")
 NATIONAL_IDS = (
@@ -34,24 +25,6 @@ NATIONAL_IDS = (
     "br_cpf",
 )
 SECRETS = ("private_key", "marked", "jwt", "named", "random")
-
-_OF_KIND = {
-    "detect": ("pii", "secrets"),
-    "phone_regions": ("pii",),
-    "words": ("words",),
-    "patterns": ("words",),
-    "allow": ("pii", "secrets", "words"),
-    "allow_patterns": ("pii", "secrets", "words"),
-    "replacement": ("pii", "secrets", "words"),
-    "guardrail_id": ("bedrock",),
-    "version": ("bedrock",),
-    "region": ("bedrock",),
-    "endpoint_url": ("bedrock",),
-    "url": ("http",),
-    "api_key": ("http",),
-    "most_at_once": ("bedrock", "http"),
-}
-"""Which fields belong to which kinds."""
 
 
 def _rule(allowed: str) -> PydanticCustomError:
@@ -83,71 +56,109 @@ GuardrailNames = Annotated[tuple[EntityName, ...], Field(strict=False)]
 Directions = Annotated[tuple[Literal["request", "response"], ...], Field(strict=False)]
 
 
-class GuardrailSettings(Group):
-    name: EntityName = Field(description="its name, by which models and teams have it; it stands in errors and metrics")
-    kind: Literal["pii", "secrets", "words", "bedrock", "http"] = Field(
-        description="what looks: detectors of pii or secrets, lists of words, a guardrail of bedrock, an http service"
-    )
+_DETECT = Field(
+    default=(),
+    description=f"pii: {', '.join(PERSONAL)}, and national ids (extra guardrails): {', '.join(NATIONAL_IDS)}; "
+    f"secrets: {', '.join(SECRETS)}; none: {', '.join(PERSONAL)}, or all secrets",
+)
+_MOST_AT_ONCE = Field(default=64, description="concurrent calls to the service; more wait, within timeout_s")
+_KIND = Field(
+    description="kind of check: pii or secrets detectors, word lists, a Bedrock guardrail, or an http service"
+)
+
+
+class _Guardrail(Group):
+    """Settings that every kind of guardrail has."""
+
+    name: EntityName = Field(description="name used by models and teams, in errors and in metrics")
+    kind: str
     action: Literal["redact", "block", "log"] = Field(
-        default="redact", description="with what it finds: redact it, block the request or answer, or only log that"
+        default="redact", description="action on a match: redact it, block the request or answer, or only log it"
     )
     directions: Directions = Field(default=("request", "response"), description="where it looks")
-    detect: Texts = Field(
-        default=(),
-        description=f"pii: {', '.join((*PERSONAL, *NATIONAL_IDS))}; secrets: {', '.join(SECRETS)}; "
-        f"none: {', '.join(PERSONAL)}, or all secrets",
-    )
-    phone_regions: Regions = Field(
-        default=(), description="countries whose phone numbers are known without their code, e.g. DE (extra guardrails)"
-    )
-    words: Terms = Field(default=(), description="words and phrases that are looked for, in upper or lower case")
-    patterns: Texts = Field(
-        default=(), description="regular expressions of RE2 that are looked for, each with a bound (extra guardrails)"
-    )
-    allow: Texts = Field(default=(), description="texts that are not meant, though they are found")
-    allow_patterns: Texts = Field(default=(), description="the same by regular expressions of RE2 (extra guardrails)")
-    replacement: Annotated[str, AfterValidator(_check_replacement)] | None = Field(
-        default=None, description="what stands in place of what is redacted; null: what it was, e.g. [EMAIL]"
-    )
-    guardrail_id: Token | None = Field(default=None, description="id or ARN of a guardrail of Amazon Bedrock")
-    version: Token = Field(default="DRAFT", description="its version: a number, or DRAFT")
-    region: Token | None = Field(default=None, description="its AWS region; null: bedrock.region")
-    endpoint_url: Url | None = Field(default=None, description="endpoint of the runtime; null: bedrock.endpoint_url")
-    url: Url | None = Field(default=None, description="address of a service that is asked for each request or answer")
-    api_key: Secret | None = Field(default=None, description="key sent to it as a bearer token")
     timeout_s: Positive = Field(
         default=2,
-        description="how long another service may take, or the detectors here for one request, in processor time",
+        description="time limit of the service, or processor time of local detectors per request",
     )
-    most_at_once: Count = Field(default=64, description="questions to it at once; more wait, within timeout_s")
-    when_away: Literal["closed", "open"] = Field(
-        default="closed", description="where it cannot say, or not in time: closed: refused; open: the text passes"
+    on_unavailable: Literal["fail_closed", "fail_open"] = Field(
+        default="fail_closed",
+        description="when the check fails or times out: fail_closed: refuse; fail_open: let the text pass",
     )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        return unless_contradictory(self, [*self._foreign(), *self._missing(), *self._unknown()])
+        empty = [] if self.directions else [Contradiction(("directions",), "is empty; it would look at nothing")]
+        return unless_contradictory(self, [*empty, *self._contradictions()])
 
-    def _foreign(self) -> Iterator[Contradiction]:
-        for name, kinds in _OF_KIND.items():
-            if name in self.model_fields_set and self.kind not in kinds:
-                yield Contradiction((name,), f"is for kind: {' or '.join(kinds)}, and this one is {self.kind}")
+    def _contradictions(self) -> Iterator[Contradiction]:
+        """Return what is wrong with the settings of this kind."""
+        yield from ()
 
-    def _missing(self) -> Iterator[Contradiction]:
-        if not self.directions:
-            yield Contradiction(("directions",), "is empty; it would look at nothing")
-        if self.kind == "words" and not self.words and not self.patterns:
+
+class _Scanning(_Guardrail):
+    """Settings of the kinds that look at texts themselves."""
+
+    allow: Texts = Field(default=(), description="texts to ignore even if they match")
+    allow_patterns: Texts = Field(default=(), description="RE2 patterns of texts to ignore (extra guardrails)")
+    replacement: Annotated[str, AfterValidator(_check_replacement)] | None = Field(
+        default=None, description="replacement for redacted text; null: its kind, e.g. [EMAIL]"
+    )
+
+
+class PiiGuardrail(_Scanning):
+    kind: Annotated[Literal["pii"], _KIND]
+    detect: Texts = _DETECT
+    phone_regions: Regions = Field(
+        default=(),
+        description="countries whose phone numbers are recognized without a country code, e.g. DE (extra guardrails)",
+    )
+
+    def _contradictions(self) -> Iterator[Contradiction]:
+        yield from _unknown_detectors(self.detect, (*PERSONAL, *NATIONAL_IDS))
+
+
+class SecretsGuardrail(_Scanning):
+    kind: Annotated[Literal["secrets"], _KIND]
+    detect: Texts = _DETECT
+
+    def _contradictions(self) -> Iterator[Contradiction]:
+        yield from _unknown_detectors(self.detect, SECRETS)
+
+
+class WordsGuardrail(_Scanning):
+    kind: Annotated[Literal["words"], _KIND]
+    words: Terms = Field(default=(), description="words and phrases to match, ignoring case")
+    patterns: Texts = Field(default=(), description="RE2 patterns to match, each of bounded length (extra guardrails)")
+
+    def _contradictions(self) -> Iterator[Contradiction]:
+        if not self.words and not self.patterns:
             yield Contradiction(("words",), "is needed, or patterns")
-        if self.kind == "bedrock" and self.guardrail_id is None:
-            yield Contradiction(("guardrail_id",), "is needed for kind: bedrock")
-        if self.kind == "http" and self.url is None:
-            yield Contradiction(("url",), "is needed for kind: http")
 
-    def _unknown(self) -> Iterator[Contradiction]:
-        known = {"pii": (*PERSONAL, *NATIONAL_IDS), "secrets": SECRETS}.get(self.kind, ())
-        for i, name in enumerate(self.detect):
-            if known and name not in known:
-                yield Contradiction(("detect", i), f"is not one of {', '.join(known)}")
+
+class BedrockGuardrail(_Guardrail):
+    kind: Annotated[Literal["bedrock"], _KIND]
+    guardrail_id: Token = Field(description="kind bedrock: id or ARN of a guardrail of Amazon Bedrock")
+    version: Token = Field(default="DRAFT", description="kind bedrock: version, a number or DRAFT")
+    region: Token | None = Field(default=None, description="its AWS region; null: bedrock.region")
+    endpoint_url: Url | None = Field(default=None, description="endpoint of the runtime; null: bedrock.endpoint_url")
+    max_at_once: Count = _MOST_AT_ONCE
+
+
+class HttpGuardrail(_Guardrail):
+    kind: Annotated[Literal["http"], _KIND]
+    url: Url = Field(description="kind http: address of the service that checks each request or answer")
+    api_key: Secret | None = Field(default=None, description="API key sent as a bearer token")
+    max_at_once: Count = _MOST_AT_ONCE
+
+
+ScanningGuardrail = PiiGuardrail | SecretsGuardrail | WordsGuardrail
+GuardrailSettings = Annotated[ScanningGuardrail | BedrockGuardrail | HttpGuardrail, Field(discriminator="kind")]
+
+
+def _unknown_detectors(names: Sequence[str], known: Sequence[str]) -> Iterator[Contradiction]:
+    for i, name in enumerate(names):
+        if name not in known:
+            yield Contradiction(("detect", i), f"is not one of {', '.join(known)}")
 
 
 class Guarded(Protocol):
@@ -164,7 +175,7 @@ def unknown_guardrails(
     *,
     region: str | None,
 ) -> list[Contradiction]:
-    """One contradiction for each name of a guardrail that there is not, or twice, or that has no AWS region."""
+    """Return a contradiction for each guardrail name that is unknown, duplicate or without an AWS region."""
     found = repeated([(("guardrails", i, "name"), each.name) for i, each in enumerate(guardrails)])
     known = [each.name for each in guardrails]
     for group, guarded in (("models", models), ("teams", teams)):

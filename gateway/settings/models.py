@@ -1,9 +1,13 @@
 """The groups for models and their workers."""
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gateway.protocol.contradictions import Contradiction, repeated
+from gateway.protocol.field_types import Alias, Group, ModelName, StrategyName, Token, WorkerUrl
+from gateway.protocol.worker_address import endpoint, id_of_address
 from gateway.settings.adapters import AdapterSettings
 from gateway.settings.disaggregation import DisaggregationSettings, RoleName, misplaced
 from gateway.settings.discovery import DnsSettings, PodsSettings, ServiceSettings
@@ -11,31 +15,11 @@ from gateway.settings.dynamo import DynamoSettings
 from gateway.settings.engine_events import WorkerEventsSettings
 from gateway.settings.fallbacks import (
     FallbackSettings,
-    ModelBedrockSettings,
     PriceSettings,
     SpillSettings,
 )
-from gateway.settings.group import Group
 from gateway.settings.guardrails import GuardrailNames
-from gateway.settings.rules import (
-    Alias,
-    Contradiction,
-    Count,
-    EngineField,
-    FileName,
-    HeaderName,
-    ModelName,
-    Positive,
-    Secret,
-    StrategyName,
-    Token,
-    WorkerUrl,
-    endpoint,
-    id_of_address,
-    repeated,
-    unless_contradictory,
-)
-from routing.strategies import NAMES
+from gateway.settings.rules import Count, EngineField, FileName, HeaderName, Positive, Secret, unless_contradictory
 
 
 class WorkerSettings(Group):
@@ -46,27 +30,25 @@ class WorkerSettings(Group):
     )
     api_key: Secret | None = Field(default=None, description="key sent to this worker as a bearer token")
     tier: int = Field(
-        default=0, ge=0, le=99, description="pool that it belongs to: those of tier 1 are asked when those of 0 cannot"
+        default=0, ge=0, le=99, description="priority group of the worker: tier 1 is used when tier 0 cannot serve"
     )
-    role: RoleName = Field(
-        default="both", description="what it does: whole requests (both), or the half named: prefill, decode"
-    )
+    role: RoleName = Field(default="both", description="part of a request that it computes: both, prefill or decode")
     bootstrap_port: int | None = Field(
-        default=None, ge=1, le=65535, description="where decode workers meet it, for SGLang; null: 8998"
+        default=None, ge=1, le=65535, description="port on which SGLang decode workers contact it; null: 8998"
     )
     draining: bool = Field(
-        default=False, description="it is to get no more requests, and long streams are handed over: it will go away"
+        default=False, description="drain: the worker gets no new requests, and its long streams move to other workers"
     )
     max_connections: Count | None = Field(
         default=None, description="connections to this worker at once; null: no limit"
     )
     kv_events: WorkerEventsSettings | None = Field(
         default=None,
-        description="where its engine tells of its cache; null: the engine is asked (vLLM from 0.31, SGLang)",
+        description="KV event stream of its engine; null: the engine is asked for it (vLLM from 0.31, SGLang)",
     )
-    zone: Token | None = Field(default=None, description="where it stands, e.g. us-east-1a; null: nobody knows")
+    zone: Token | None = Field(default=None, description="zone of the worker, e.g. us-east-1a; null: not known")
     uid: Token | None = Field(
-        default=None, description="its identity: with another one it is another worker, whatever its id and url"
+        default=None, description="identity of the worker: a new uid means a new worker, even with the same id and url"
     )
     ranks: int = Field(
         default=1,
@@ -76,38 +58,38 @@ class WorkerSettings(Group):
     )
     dynamo: DynamoSettings | None = Field(
         default=None,
-        description="it is a Dynamo frontend, and each worker behind it one of ours; null: it is one worker",
+        description="Dynamo frontend whose workers are routed to individually; null: a single worker",
     )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         found: list[Contradiction] = []
-        told = 1 if self.kv_events is None else self.kv_events.ranks
-        if self.ranks > 1 and told > 1 and self.ranks != told:
+        event_ranks = 1 if self.kv_events is None else self.kv_events.ranks
+        if self.ranks > 1 and event_ranks > 1 and self.ranks != event_ranks:
             found.append(Contradiction(("ranks",), "is another number than", ("kv_events", "ranks")))
         if self.dynamo is not None and self.kv_events is not None:
             found.append(Contradiction(("kv_events",), "cannot be beside dynamo, whose instances have their own"))
         if self.dynamo is not None and self.ranks == 0:
-            found.append(Contradiction(("ranks",), "must be said beside dynamo: a frontend does not tell it"))
+            found.append(Contradiction(("ranks",), "must be set beside dynamo: a frontend does not report it"))
         return unless_contradictory(self, found)
 
     @property
     def is_shared(self) -> bool:
-        """Whether several may stand behind its url."""
-        told = 1 if self.kv_events is None else self.kv_events.ranks
-        return self.dynamo is not None or self.ranks != 1 or told > 1
+        """Whether several workers may share its url."""
+        event_ranks = 1 if self.kv_events is None else self.kv_events.ranks
+        return self.dynamo is not None or self.ranks != 1 or event_ranks > 1
 
 
 class TokenizerSettings(Group):
     source: Literal["auto", "local", "engine", "none"] = Field(
         default="auto",
-        description="who tells the exact tokens: local (from path), engine (asked), auto (the first that can), none",
+        description="source of exact tokens: local (from path), engine (over HTTP), auto (the first that can), none",
     )
     path: FileName | None = Field(
         default=None,
         description="folder with tokenizer.json, tokenizer_config.json and chat template; needs warmgate[tokenizer]",
     )
-    budget_s: Positive = Field(default=0.05, description="longest wait for tokens; then text has to do")
+    budget_s: Positive = Field(default=0.05, description="longest wait for tokens; after it the text is used")
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -117,23 +99,20 @@ class TokenizerSettings(Group):
 
 
 class ModelSettings(Group):
-    name: ModelName = Field(description="name under which clients ask")
+    name: ModelName = Field(description="model name that clients use")
     aliases: Annotated[tuple[Alias, ...], Field(strict=False)] = Field(
-        default=(), description="more names; one that ends in * stands for every name that begins so, e.g. gpt-4*"
+        default=(), description="further names; a trailing * matches any ending, e.g. gpt-4*"
     )
-    strategy: StrategyName = Field(default="prefix_aware", description=f"how a worker is chosen: {', '.join(NAMES)}")
+    strategy: StrategyName = Field(default="prefix_aware", description="how a worker is chosen, see Strategies")
     strategy_header: bool = Field(
         default=False,
-        description="a request may name its strategy in the header x-warmgate-strategy; false: that is ignored",
+        description="allow the header x-warmgate-strategy to choose the strategy; false: ignore it",
     )
     upstream_model: ModelName = Field(
         default_factory=lambda fields: fields["name"], description="name sent to the workers; default: name"
     )
-    adapter_of: ModelName | None = Field(
-        default=None, description="upstream_model is a LoRA adapter of this model; null: it is a model of its own"
-    )
     adapter: AdapterSettings | None = Field(
-        default=None, description="the same with more to say of the adapter, in place of adapter_of; null: as that says"
+        default=None, description="LoRA adapter of another model; null: a separate model"
     )
     session_header: HeaderName = Field(
         default="x-session-id", description="request header that names the session, for the session strategy"
@@ -153,14 +132,14 @@ class ModelSettings(Group):
     dns: DnsSettings | None = Field(default=None, description="more workers: the addresses of a name; null: none")
     tokenizer: TokenizerSettings = Field(
         default=TokenizerSettings(),
-        description="exact tokens of prompts, which kv_aware compares with what engines tell",
+        description="exact tokens of prompts, which kv_aware compares with the KV events of engines",
     )
     disaggregation: DisaggregationSettings | None = Field(
         default=None, description="some workers compute prompts, others generate answers; null: each does both"
     )
     continuation: Literal["off", "tokens", "text"] = Field(
         default="off",
-        description="a stream whose worker dies goes on at another: tokens: where that is exact; text: else by text",
+        description="move streams of a dead worker to another: tokens: only if exact; text: otherwise as text",
     )
     context_tokens: Count | None = Field(
         default=None,
@@ -168,20 +147,15 @@ class ModelSettings(Group):
     )
     answer_model: Literal["asked", "backend"] = Field(
         default="asked",
-        description="the model's name in answers: asked: as the request has it; backend: as the backend says",
+        description="model name in answers: asked: as in the request; backend: as the backend reports it",
     )
     fallbacks: Annotated[tuple[FallbackSettings, ...], Field(strict=False)] = Field(
-        default=(), description="answer in this order when no worker can"
+        default=(), description="fallbacks, tried in this order when no worker can answer"
     )
-    bedrock: ModelBedrockSettings | None = Field(
-        default=None, description="one more fallback, after all others; null: none"
-    )
-    spill: SpillSettings = Field(default=SpillSettings(), description="what its fallbacks may cost, and when they help")
-    price: PriceSettings = Field(
-        default=PriceSettings(), description="what its tokens cost, for budgets and the ledger"
-    )
+    spill: SpillSettings = Field(default=SpillSettings(), description="cost limit and conditions of its fallbacks")
+    price: PriceSettings = Field(default=PriceSettings(), description="price of its tokens, for budgets and the ledger")
     max_output_tokens: Count | None = Field(
-        default=None, description="most tokens that an answer can have; what is reserved is no more than that"
+        default=None, description="maximum tokens of an answer; no more are reserved"
     )
     allowed_engine_fields: Annotated[tuple[EngineField, ...], Field(strict=False)] = Field(
         default=(),
@@ -189,10 +163,10 @@ class ModelSettings(Group):
     )
     allow_background: bool = Field(
         default=False,
-        description="teams may send background: true to /v1/responses; that is charged the longest possible answer",
+        description="allow background: true in /v1/responses; charged as the longest possible answer",
     )
     guardrails: GuardrailNames = Field(
-        default=(), description="names of guardrails that look at its requests and answers"
+        default=(), description="names of guardrails that check its requests and answers"
     )
 
     @model_validator(mode="after")
@@ -208,21 +182,19 @@ class ModelSettings(Group):
             if worker.id.rpartition("#")[0] in shared
         ]
         found += misplaced(self.workers, self.disaggregation, are_all=not self._is_found)
-        if not self.workers and not self._is_found and not self.fallbacks and self.bedrock is None:
+        if not self.workers and not self._is_found and not self.fallbacks:
             text = "is empty; a model needs at least one worker, or a workers_file, or a fallback"
             found.append(Contradiction(("workers",), text))
-        if self.adapter is not None and self.adapter_of not in {None, self.adapter.of}:
-            found.append(Contradiction(("adapter_of",), "is another model than", ("adapter", "of")))
         return unless_contradictory(self, found)
 
     @property
     def adapter_base(self) -> str | None:
-        """The model that it is a LoRA adapter of; None: it is none."""
-        return self.adapter_of if self.adapter is None else self.adapter.of
+        """Base model of the LoRA adapter; None: it is not an adapter."""
+        return None if self.adapter is None else self.adapter.of
 
     @property
     def adapter_name(self) -> str | None:
-        """What its workers call the adapter; None: it is none."""
+        """Name of the adapter at its workers; None: it is a model of its own."""
         if self.adapter is not None and self.adapter.name is not None:
             return self.adapter.name
         return None if self.adapter_base is None else self.upstream_model
@@ -234,5 +206,16 @@ class ModelSettings(Group):
 
     @property
     def _is_found(self) -> bool:
-        """Whether workers may come that are not listed."""
+        """Whether unlisted workers may appear."""
         return any(source is not None for source in (self.workers_file, self.service, self.pods, self.dns))
+
+
+def unpriced_fallbacks(models: Sequence[ModelSettings]) -> Iterator[str]:
+    """Return a sentence for each fallback without a price that a limit in dollars is to bound."""
+    for i, model in enumerate(models):
+        limit = model.spill.usd_per_hour
+        for j, fallback in enumerate(model.fallbacks if limit is not None else ()):
+            price = fallback.group.price or model.price
+            if type(price)() == price:
+                place = f"models[{i}].fallbacks[{j}].{fallback.kind}"
+                yield f"models[{i}].spill.usd_per_hour does not bound {place}, which has no price: set {place}.price."

@@ -1,26 +1,21 @@
-"""The groups for how limits are counted and turns are given."""
+"""The groups for the counting of limits and for fair-share scheduling."""
 
 from pydantic import Field
 
-from gateway.settings.group import Group
-from gateway.settings.rules import (
-    Burst,
-    Count,
-    NotNegative,
-    Positive,
-    Share,
-    TimeZone,
-)
+from gateway.protocol.field_types import Group
+from gateway.settings.rules import Burst, Count, NotNegative, Positive, Share, TimeZone
 
 
 class QuotaSettings(Group):
     burst: Burst = Field(default=0.1, description="share of a minute's limit that may be used at once")
     cached_weight: Share = Field(
-        default=0.1, description="what a cached prompt token weighs in limits of tokens, beside one that is computed"
+        default=0.1, description="weight of a cached prompt token in limits of tokens; a computed one weighs 1"
     )
-    time_zone: TimeZone = Field(default="UTC", description="whose days and months budgets have, e.g. Europe/Berlin")
+    time_zone: TimeZone = Field(
+        default="UTC", description="time zone of the days and months of budgets, e.g. Europe/Berlin"
+    )
     default_output_tokens: Count = Field(
-        default=512, description="reserved for an answer until a model's lengths are learnt, where a request sets none"
+        default=512, description="reserved for an answer until a model's lengths are learned, where a request sets none"
     )
     max_output_tokens: Count = Field(
         default=16_384, description="reserved of budgets for an answer that neither its request nor its model limits"
@@ -35,6 +30,8 @@ class QuotaSettings(Group):
 
 
 class QueueSettings(Group):
-    most_waiting_per_team: Count = Field(default=1024, description="requests of one team that are held; more get 503")
-    low_share: Share = Field(default=0.1, description="of a saturated fleet that lower priorities get at least")
-    starvation_s: Positive = Field(default=30, description="held for so long, a request counts as one class higher")
+    max_waiting_per_team: Count = Field(default=1024, description="waiting requests of one team; more are answered 503")
+    low_share: Share = Field(default=0.1, description="smallest share of a saturated fleet for lower priorities")
+    starvation_s: Positive = Field(
+        default=30, description="waiting time after which a request counts as one priority higher"
+    )

@@ -1,11 +1,12 @@
 """Settings that were removed: a value that says what is now always so is ignored with a warning, others are refused."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gateway.protocol.field_names import Place, dotted
 from gateway.settings.faults import LONGEST_VALUE, kind_of
-from gateway.settings.names import dotted, variable_of
+from gateway.settings.names import variable_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,17 +15,29 @@ class RemovedSetting:
 
     group: str
     name: str
-    ignored: str
+    ignored: str | None
     """The value that changes nothing."""
     reason: str
-    """Why other values have no meaning."""
+    """Reason, as a clause."""
+    is_secret: bool = False
+    """Whether messages omit the value."""
 
 
 REMOVED: Final = (
     RemovedSetting("server", "implementation", ignored="uvicorn", reason="the gateway serves with uvicorn only"),
+    RemovedSetting(
+        "server",
+        "admin_token",
+        ignored=None,
+        reason="/warmgate/explain takes admin.keys, and /admin/v1/workers replaces /warmgate/workers",
+        is_secret=True,
+    ),
 )
 REMOVED_VARIABLES: Final = frozenset(variable_of((each.group, each.name)) for each in REMOVED)
-"""Their variables."""
+"""Environment variables of the removed settings."""
+
+
+_FALLBACK_GPU_HOUR = "this setting was removed: a fallback is priced by its tokens. Remove it."
 
 
 def take_removed(data: dict[str, Any], environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
@@ -45,8 +58,33 @@ def take_removed(data: dict[str, Any], environ: Mapping[str, str]) -> tuple[list
             if value == removed.ignored:
                 warnings.append(f"{name} is deprecated and has no effect: {removed.reason}. Remove this setting.")
             else:
-                faults.append(f"{name} is {_shown(value)}; this setting was removed: {removed.reason}. Remove it.")
+                shown = "set" if removed.is_secret else _shown(value)
+                faults.append(f"{name} is {shown}; this setting was removed: {removed.reason}. Remove it.")
+    for at, price in _fallback_prices(data):
+        value = price.pop("gpu_hour_usd")
+        name = dotted((*at, "gpu_hour_usd"))
+        if value is None:
+            warnings.append(f"{name} is deprecated and has no effect: a fallback is priced by its tokens. Remove it.")
+        else:
+            faults.append(f"{name} is {_shown(value)}; {_FALLBACK_GPU_HOUR}")
     return warnings, faults
+
+
+def _fallback_prices(data: Mapping[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Yield the prices of fallbacks that name an hour of a worker, with their places."""
+    models = data.get("models")
+    for i, model in enumerate(models if isinstance(models, list) else ()):
+        if not isinstance(model, dict):
+            continue
+        fallbacks = model.get("fallbacks")
+        groups: list[tuple[Place, Any]] = [(("models", i, "bedrock"), model.get("bedrock"))]
+        for j, fallback in enumerate(fallbacks if isinstance(fallbacks, list) else ()):
+            if isinstance(fallback, dict):
+                groups += [(("models", i, "fallbacks", j, kind), group) for kind, group in fallback.items()]
+        for place, group in groups:
+            price = group.get("price") if isinstance(group, dict) else None
+            if isinstance(price, dict) and "gpu_hour_usd" in price:
+                yield (*place, "price"), price
 
 
 def _shown(value: Any) -> str:

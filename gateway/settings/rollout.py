@@ -5,46 +5,38 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gateway.settings.group import Group
-from gateway.settings.names import Place, did_you_mean
-from gateway.settings.rules import (
-    Alias,
-    Contradiction,
-    Count,
-    EntityName,
-    ModelName,
-    Names,
-    NotNegative,
-    repeated,
-    unless_contradictory,
-)
+from gateway.protocol.contradictions import Contradiction, repeated
+from gateway.protocol.field_names import Place, did_you_mean
+from gateway.protocol.field_types import Alias, EntityName, Group, ModelName
+from gateway.settings.rules import Count, Names, NotNegative, unless_contradictory
 
 Ability = Literal["images", "audio", "tools", "response_format", "reasoning"]
 
 
 class VariantSettings(Group):
     model: ModelName = Field(description="name of a configured model; no alias, and no route")
-    weight: NotNegative = Field(default=1, description="its share, beside those of the others; 0: it gets nothing")
+    weight: NotNegative = Field(default=1, description="share of requests, relative to the other models; 0: none")
 
 
 class RouteRuleSettings(Group):
-    model: ModelName = Field(description="name of the configured model that serves what all of this is true of")
-    name: EntityName | None = Field(default=None, description="in logs and metrics; null: the name of its model")
-    prompt_tokens_from: Count | None = Field(default=None, description="its prompt has so many tokens or more")
-    prompt_tokens_below: Count | None = Field(default=None, description="its prompt has fewer tokens")
-    max_tokens_from: Count | None = Field(default=None, description="it allows so many tokens of output or more")
-    asks: Annotated[tuple[Ability, ...], Field(strict=False)] = Field(
-        default=(), description="it needs all of these: images, audio, tools, response_format, reasoning"
+    model: ModelName = Field(description="configured model that serves requests which match all conditions")
+    name: EntityName | None = Field(default=None, description="rule name in logs and metrics; null: its model's name")
+    prompt_tokens_from: Count | None = Field(default=None, description="smallest number of prompt tokens")
+    prompt_tokens_below: Count | None = Field(default=None, description="prompt tokens, exclusive upper bound")
+    max_tokens_from: Count | None = Field(default=None, description="smallest output limit of the request, tokens")
+    requires: Annotated[tuple[Ability, ...], Field(strict=False)] = Field(
+        default=(),
+        description="features that it must use, all of them: images, audio, tools, response_format, reasoning",
     )
-    teams: Names | None = Field(default=None, description="it is of one of these teams; null: of anybody")
+    teams: Names | None = Field(default=None, description="teams that it may come from; null: any")
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         found = []
         if not self.model_fields_set & {
-            *("prompt_tokens_from", "prompt_tokens_below", "max_tokens_from", "asks", "teams")
+            *("prompt_tokens_from", "prompt_tokens_below", "max_tokens_from", "requires", "teams")
         }:
-            found.append(Contradiction((), "asks for nothing: it would be true of every request"))
+            found.append(Contradiction((), "has no condition: it would match every request"))
         least, below = self.prompt_tokens_from, self.prompt_tokens_below
         if least is not None and below is not None and below <= least:
             found.append(Contradiction(("prompt_tokens_below",), "leaves nothing beside", ("prompt_tokens_from",)))
@@ -52,24 +44,26 @@ class RouteRuleSettings(Group):
 
 
 class RouteSettings(Group):
-    name: ModelName = Field(description="name under which clients ask, as for a model")
+    name: ModelName = Field(description="route name that clients use, like a model name")
     aliases: Annotated[tuple[Alias, ...], Field(strict=False)] = Field(
-        default=(), description="more names, as those of a model"
+        default=(), description="further names, like a model's aliases"
     )
     to: Annotated[tuple[VariantSettings, ...], Field(strict=False)] = Field(
-        description="the models that it stands for, by weight"
+        description="models of the route, with weights"
     )
     sticky: Literal["none", "key", "user", "session"] = Field(
-        default="none", description="who keeps its variant: each key, end user or session; none: requests are dealt"
+        default="none",
+        description="unit that keeps its variant: key, end user or session; none: each request is assigned separately",
     )
     salt: str | None = Field(
-        default=None, description="another one deals those who keep their variant anew; null: the route's name"
+        default=None, description="salt of the assignment: a change reassigns all callers; null: the route's name"
     )
-    when_not_ready: Literal["next", "wait"] = Field(
-        default="next", description="where nobody could answer for its variant, a request goes to the next, or waits"
+    on_unavailable: Literal["next", "wait"] = Field(
+        default="next",
+        description="when neither workers nor fallbacks of its variant can answer: use the next variant, or wait",
     )
     rules: Annotated[tuple[RouteRuleSettings, ...], Field(strict=False)] = Field(
-        default=(), description="the first that is true of a request decides its model, before all weights"
+        default=(), description="the first rule that matches a request decides its model, before all weights"
     )
     count: Literal["estimated", "exact"] = Field(
         default="estimated",
@@ -77,7 +71,7 @@ class RouteSettings(Group):
     )
     variant_permits: bool = Field(
         default=False,
-        description="a key needs leave for the model that serves as well; false: leave for the route is enough",
+        description="a key needs permission for the serving model as well; false: permission for the route is enough",
     )
 
     @model_validator(mode="after")
@@ -90,7 +84,7 @@ class RouteSettings(Group):
         return unless_contradictory(self, found)
 
     def places(self) -> Iterator[tuple[Place, str]]:
-        """Every model that it names, with its place in the route."""
+        """Every model of the route, with its position."""
         for i, variant in enumerate(self.to):
             yield ("to", i, "model"), variant.model
         for i, rule in enumerate(self.rules):

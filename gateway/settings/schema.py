@@ -8,8 +8,12 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from gateway.protocol.contradictions import Contradiction, ambiguous, repeated
+from gateway.protocol.field_names import Place
+from gateway.protocol.field_types import Group
 from gateway.settings.adapters import AdaptersSettings
 from gateway.settings.admin import AdminSettings
+from gateway.settings.advanced import AdvancedSettings
 from gateway.settings.discovery import KubernetesSettings
 from gateway.settings.engine_events import WorkerEventsSettings
 from gateway.settings.failures import BreakerSettings, DrainSettings, HealthSettings, RetrySettings, TimeoutSettings
@@ -17,20 +21,12 @@ from gateway.settings.fallbacks import (
     BedrockSettings,
     ModelBedrockSettings,
 )
-from gateway.settings.group import Group
 from gateway.settings.guardrails import GuardrailSettings, unknown_guardrails
 from gateway.settings.models import ModelSettings
-from gateway.settings.names import Place
 from gateway.settings.quota import QueueSettings, QuotaSettings
 from gateway.settings.rollout import RouteSettings, unknown_models
 from gateway.settings.routing import IndexSettings, KvEventsSettings, RoutingSettings
-from gateway.settings.rules import (
-    Contradiction,
-    ambiguous,
-    is_local_zmq,
-    repeated,
-    unless_contradictory,
-)
+from gateway.settings.rules import is_local_zmq, unless_contradictory
 from gateway.settings.server import LoggingSettings, ServerSettings
 from gateway.settings.stores import ReplicasSettings, StoreSettings
 from gateway.settings.teams import TeamSettings
@@ -49,34 +45,33 @@ class Settings(Group):
     )
     adapters: AdaptersSettings = Field(default=AdaptersSettings(), description="LoRA adapters that workers load")
     routing: RoutingSettings = Field(default=RoutingSettings(), description="choice of a worker")
-    index: IndexSettings = Field(default=IndexSettings(), description="memory of who holds which prefix")
-    kv_events: KvEventsSettings = Field(
-        default=KvEventsSettings(), description="what engines tell of their caches, for kv_aware"
-    )
-    timeouts: TimeoutSettings = Field(default=TimeoutSettings(), description="patience with workers")
-    health: HealthSettings = Field(default=HealthSettings(), description="asking workers how they are")
-    breaker: BreakerSettings = Field(default=BreakerSettings(), description="leaving a failing worker alone")
-    retry: RetrySettings = Field(default=RetrySettings(), description="trying the next worker")
-    kubernetes: KubernetesSettings = Field(
-        default=KubernetesSettings(), description="asking Kubernetes for services and pods"
-    )
-    drain: DrainSettings = Field(default=DrainSettings(), description="workers that are to be empty")
-    logging: LoggingSettings = Field(default=LoggingSettings(), description="what is written")
-    tracing: TracingSettings = Field(default=TracingSettings(), description="who is told of requests, by OpenTelemetry")
+    index: IndexSettings = Field(default=IndexSettings(), description="memory for cached prefixes of workers")
+    kv_events: KvEventsSettings = Field(default=KvEventsSettings(), description="KV events of engines, for kv_aware")
+    timeouts: TimeoutSettings = Field(default=TimeoutSettings(), description="time limits for workers")
+    health: HealthSettings = Field(default=HealthSettings(), description="health checks of workers")
+    breaker: BreakerSettings = Field(default=BreakerSettings(), description="circuit breaker of a failing worker")
+    retry: RetrySettings = Field(default=RetrySettings(), description="retries on other workers")
+    kubernetes: KubernetesSettings = Field(default=KubernetesSettings(), description="discovery in Kubernetes")
+    drain: DrainSettings = Field(default=DrainSettings(), description="draining of workers")
+    logging: LoggingSettings = Field(default=LoggingSettings(), description="logs")
+    tracing: TracingSettings = Field(default=TracingSettings(), description="export of traces, by OpenTelemetry")
     bedrock: BedrockSettings = Field(default=BedrockSettings(), description="Amazon Bedrock, shared by all models")
     teams: Annotated[tuple[TeamSettings, ...], Field(strict=False)] = Field(
-        default=(), description="who may ask; none, and no store: everybody on this machine, and nobody else"
+        default=(), description="callers; none, and no store: programs on this machine only"
     )
     guardrails: Annotated[tuple[GuardrailSettings, ...], Field(strict=False)] = Field(
-        default=(), description="what looks at requests and answers, for models and teams that name it"
+        default=(), description="checks of requests and answers, for models and teams that name them"
     )
-    admin: AdminSettings = Field(default=AdminSettings(), description="the routes under /admin/v1")
-    store: StoreSettings = Field(default=StoreSettings(), description="where keys, quotas and the ledger are kept")
+    admin: AdminSettings = Field(default=AdminSettings(), description="admin API under /admin/v1")
+    store: StoreSettings = Field(default=StoreSettings(), description="storage of keys, quotas and the ledger")
     replicas: ReplicasSettings = Field(
         default=ReplicasSettings(), description="several gateways before the same workers, with a store in Redis"
     )
-    quota: QuotaSettings = Field(default=QuotaSettings(), description="how limits are counted")
-    queue: QueueSettings = Field(default=QueueSettings(), description="teams before a saturated fleet")
+    quota: QuotaSettings = Field(default=QuotaSettings(), description="counting of limits")
+    queue: QueueSettings = Field(default=QueueSettings(), description="fair-share scheduling of teams")
+    advanced: AdvancedSettings = Field(
+        default=AdvancedSettings(), description="tuning; few deployments have to change it"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -148,5 +143,3 @@ class Settings(Group):
             for j, fallback in enumerate(model.fallbacks):
                 if fallback.bedrock is not None:
                     yield ("models", i, "fallbacks", j, "bedrock"), fallback.bedrock
-            if model.bedrock is not None:
-                yield ("models", i, "bedrock"), model.bedrock

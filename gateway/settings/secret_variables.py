@@ -4,24 +4,25 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gateway.settings.names import PREFIX, Place, dotted
+from gateway.protocol.field_names import Place, dotted
+from gateway.settings.names import PREFIX
 
 COMMANDS = frozenset({"WARMGATE_ADMIN_KEY", "WARMGATE_ADMIN_URL"})
-"""Of the commands that ask a gateway; no settings, although they begin like them."""
+"""Variables of commands that call a gateway; they are not settings, although they begin like them."""
 _NAMING = re.compile(rf"{PREFIX}\w+__SECRET_ENV")
 _USUAL = re.compile(r"[A-Z_][A-Z0-9_]*")
 """Names of variables, and hardly any secret."""
 
 
 def reserved(data: Any, environ: Mapping[str, str]) -> frozenset[str]:
-    """Names that begin like variables of settings, and are none: *data* and *environ* say that secrets stand there."""
+    """Return names that begin like variables of settings and hold secrets, by *data* and *environ*."""
     named = {str(group["secret_env"]) for _, group in _naming(data)}
     named |= {value for name, value in environ.items() if _NAMING.fullmatch(name)}
     return COMMANDS | named
 
 
 def resolve(data: Any, environ: Mapping[str, str]) -> tuple[dict[Place, str], list[str]]:
-    """Put into *data* the secrets that it names.
+    """Insert the secrets that *data* names.
 
     Returns the variable of every place that was set, and a sentence for every secret that is not there.
     """
@@ -40,12 +41,12 @@ def resolve(data: Any, environ: Mapping[str, str]) -> tuple[dict[Place, str], li
 
 
 def _shown(variable: str) -> str:
-    """The name as a sentence may repeat it: whoever takes the setting for the secret's own has written that there."""
+    """Return the name as a message may repeat it: an operator may have put the secret itself there."""
     return variable if _USUAL.fullmatch(variable) else "a variable"
 
 
 def _naming(data: Any, place: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Every group that names a variable, and its place."""
+    """Every group that names a variable, with its path."""
     if isinstance(data, dict):
         if isinstance(data.get("secret_env"), str):
             yield place, data

@@ -1,34 +1,31 @@
-"""The groups for the process: where it listens, what it writes."""
+"""The groups for the process: its addresses, bounds and logs."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway.settings.group import Group
+from gateway.protocol.field_types import Group, Networks, Token
 from gateway.settings.rules import (
     Count,
     HeaderName,
-    Networks,
     NotNegative,
     Origin,
     Positive,
-    Secret,
-    Token,
 )
 
 
 class ServerSettings(Group):
     host: Token = Field(default="127.0.0.1", description="address to listen on; 0.0.0.0 for all of IPv4")
-    port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0: any free port")
     reuse_port: bool = Field(
         default=False,
-        description="several gateways of one machine may listen on port, and share its clients",
+        description="let several gateways on one machine listen on port and share its clients",
     )
     probes_port: int | None = Field(
         default=None,
         ge=1,
         le=65535,
-        description="one more for /livez, /readyz and /metrics, which answers when port has no room; null: none",
+        description="extra port for /livez, /readyz and /metrics, available when port is full; null: none",
     )
     max_body_bytes: Count = Field(
         default=8 * 2**20,
@@ -60,10 +57,10 @@ class ServerSettings(Group):
         default=None,
         description="whole answers of this size and more are compressed for clients that take zstd or gzip; null: none",
     )
-    max_connections: Count = Field(default=10_000, description="client connections open at once")
+    max_connections: Count = Field(default=10_000, description="maximum open client connections")
     max_connections_per_address: Count | None = Field(
         default=None,
-        description="of one address (IPv6: one /64), trusted_proxies apart; null: nine tenths of all",
+        description="maximum connections per address (IPv6: per /64), except trusted_proxies; null: 90 % of all",
     )
     max_header_bytes: int = Field(
         default=64 * 2**10, ge=8192, description="largest request line and headers together; more is answered 431"
@@ -72,37 +69,33 @@ class ServerSettings(Group):
     body_idle_s: Positive = Field(default=60, description="how long a client may pause while it sends a body")
     min_body_bytes_per_s: NotNegative = Field(
         default=500,
-        description="slowest body, after 20 s; a slower one is answered 408, 0: any rate will do",
+        description="slowest rate of a body after 20 s; a slower one is answered 408; 0: any rate",
     )
-    unread_s: Positive = Field(
-        default=300, description="how long a client may leave an answer unread, all buffers being full"
+    write_timeout_s: Positive = Field(
+        default=300, description="how long a client may leave an answer unread while all buffers are full"
     )
     sse_keep_alive_s: Positive | None = Field(
-        default=15, description="a stream that is silent for this long gets a comment; null: never"
+        default=15, description="silence after which a stream gets a comment; null: never"
     )
     stop_delay_s: NotNegative = Field(
-        default=0, description="after SIGTERM requests are still taken for so long, while /readyz says 503 already"
+        default=0, description="how long requests are still accepted after SIGTERM, while /readyz answers 503"
     )
-    shutdown_grace_s: int = Field(default=30, ge=0, description="how long running requests may take to end at a stop")
+    shutdown_grace_s: int = Field(default=30, ge=0, description="time for running requests to finish at a stop")
     open_mode: Literal["loopback", "network"] = Field(
         default="loopback",
-        description="who may ask where there are neither teams nor a store: this machine, or whoever reaches port",
+        description="callers that are served when neither teams nor a store are set: this machine, or all",
     )
     cors_origins: Annotated[tuple[Origin, ...], Field(strict=False)] = Field(
-        default=(), description="origins of web pages that may ask, such as https://chat.example.com; '*' for all"
+        default=(),
+        description="origins of web pages that may send requests, such as https://chat.example.com; '*' for all",
     )
-    admin_token: Secret | None = Field(
-        default=None, description="bearer token for the routes under /warmgate; null: they are closed"
-    )
-    zone: Token | None = Field(
-        default=None, description="where this gateway stands, as workers have it, e.g. us-east-1a; null: nobody knows"
-    )
+    zone: Token | None = Field(default=None, description="zone of this gateway, e.g. us-east-1a; null: not known")
     trusted_proxies: Networks = Field(
         default=(), description="addresses of proxies whose x-forwarded-for says where a request comes from"
     )
     hit_headers: Literal["own", "shared", "off"] = Field(
         default="own",
-        description="who sees x-warmgate-hit-*: own: who shares prefixes with no other team; shared: all; off: nobody",
+        description="teams that see x-warmgate-hit-*: own: those that share no prefixes; shared: all; off: none",
     )
     user_header: HeaderName = Field(
         default="x-end-user", description="request header that names the end user, before user in the body"
@@ -112,9 +105,9 @@ class ServerSettings(Group):
 class LoggingSettings(Group):
     requests: bool = Field(default=True, description="one line of JSON per request, without prompt and key")
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="least level that is written"
+        default="info", description="lowest log level that is written"
     )
     format: Literal["text", "json"] = Field(
         default="text",
-        description="of what the program says on stderr and at its start; lines of requests are always JSON",
+        description="format of the program's log on stderr; lines of requests are always JSON",
     )

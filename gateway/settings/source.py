@@ -1,6 +1,6 @@
-"""Where settings come from: one YAML file, and `WARMGATE_*` variables over it.
+"""Loading of settings: one YAML file, and `WARMGATE_*` variables over it.
 
-Only this module reads the environment; everybody else is handed plain values.
+Only this module reads the environment; all others get plain values.
 """
 
 import copy
@@ -14,9 +14,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from gateway.protocol.field_names import Place, dotted
 from gateway.settings.faults import SettingsError, kind_of, sentences_of
-from gateway.settings.names import Place, dotted
+from gateway.settings.models import unpriced_fallbacks
 from gateway.settings.removed import REMOVED_VARIABLES, take_removed
+from gateway.settings.renamed import take_renamed
 from gateway.settings.schema import Settings
 from gateway.settings.secret_variables import reserved, resolve
 from gateway.settings.variables import aws_defaults, cluster_default, overrides
@@ -31,7 +33,7 @@ def environment() -> Mapping[str, str]:
 def load(path: Path | None, environ: Mapping[str, str], *, warn: Callable[[str], object] | None = None) -> Settings:
     """The settings of the file at *path* (None: no file) with the `WARMGATE_*` variables of *environ* over them.
 
-    *warn* is called with a sentence for every deprecated setting.
+    *warn* is called with a sentence for every setting that is deprecated or has no effect.
 
     Raises:
         SettingsError: a sentence for every fault that was found.
@@ -44,7 +46,7 @@ def build(
 ) -> Settings:
     """The settings of *data*, laid out as the file is, with the `WARMGATE_*` variables of *environ* over them.
 
-    *warn* is called with a sentence for every deprecated setting.
+    *warn* is called with a sentence for every setting that is deprecated or has no effect.
 
     Raises:
         SettingsError: a sentence for every fault that was found.
@@ -52,6 +54,9 @@ def build(
     merged: dict[str, Any] = copy.deepcopy(dict(data))
     origins: dict[Place, str] = {}
     warnings, faults = take_removed(merged, environ)
+    environ, renamed, twice = take_renamed(merged, environ)
+    warnings += renamed
+    faults += twice
     ours, sentences = overrides(environ, reserved(merged, environ) | REMOVED_VARIABLES)
     sentences += faults
     for override in ours:
@@ -75,7 +80,7 @@ def build(
     if sentences:
         raise SettingsError(sentences)
     if warn is not None:
-        for warning in warnings:
+        for warning in (*warnings, *unpriced_fallbacks(settings.models)):
             warn(warning)
     return settings
 
@@ -90,7 +95,7 @@ def masked(settings: Settings) -> str:
 
 
 _password = re.compile(r"(?<=://)[^@/?]*(?=@)|(?<=password=)[^&]*")
-"""In an address of Redis: before its host, or as an option."""
+"""Password in an address of Redis: before its host, or as an option."""
 
 
 def _put(data: dict[str, Any], place: Place, value: Any) -> str | None:

@@ -1,15 +1,15 @@
-"""The settings as a table: rows for whoever documents them, and the section of the README that shows them."""
+"""The settings as a table: rows, and the section of the README that shows them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gateway.settings.fields import entry_of, group_of, type_name
-from gateway.settings.names import Place, dotted, variable_of
+from gateway.protocol.field_names import Place, dotted
+from gateway.settings.fields import entry_of, fields_of, type_name
+from gateway.settings.names import variable_of
 from gateway.settings.schema import Settings
 
 BEGIN: Final = "<!-- settings -->"
@@ -29,7 +29,7 @@ class SettingRow:
 
 def describe() -> list[SettingRow]:
     """Every setting, in the order of the file."""
-    return list(_rows(Settings, ()))
+    return list(_rows(Settings.model_fields, ()))
 
 
 def as_markdown() -> str:
@@ -52,13 +52,12 @@ def with_table(page: str) -> str:
     return f"{before}{BEGIN}\n{as_markdown()}\n{END}{after}"
 
 
-def _rows(group: type[BaseModel], above: Place) -> Iterator[SettingRow]:
-    for name, field in group.model_fields.items():
+def _rows(fields: Mapping[str, FieldInfo], above: Place) -> Iterator[SettingRow]:
+    for name, field in fields.items():
         place = (*above, name)
-        entry = entry_of(field.annotation)
-        if inner := group_of(field.annotation):
+        if inner := fields_of(field.annotation):
             yield from _rows(inner, place)
-        elif inner := group_of(entry):
+        elif inner := fields_of(entry_of(field.annotation)):
             yield from _rows(inner, (*place, 0))
         else:
             yield SettingRow(

@@ -1,4 +1,4 @@
-"""What the variables of an environment set: ours, and those of AWS that fill what nobody set."""
+"""Settings from the variables of an environment: ours, and those of AWS as defaults."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import yaml
 
+from gateway.protocol.field_names import Place
 from gateway.settings.faults import unknown_variable
 from gateway.settings.fields import annotation_at, is_optional, is_text, type_name
-from gateway.settings.names import PREFIX, Place, place_of
+from gateway.settings.names import PREFIX, place_of
 from gateway.settings.yaml_file import parse
 
 # Kubernetes puts the addresses of every Service of the namespace into each pod; a Service called warmgate or
@@ -34,7 +35,7 @@ class Override:
 
 
 def overrides(environ: Mapping[str, str], others: Collection[str] = frozenset()) -> tuple[list[Override], list[str]]:
-    """What our variables set, outer settings and low list indexes first, and a sentence for each that sets nothing.
+    """Return the settings of our variables, outer ones and low list indexes first, and a sentence for each fault.
 
     *others* begin like ours and are something else.
     """
@@ -56,7 +57,7 @@ def overrides(environ: Mapping[str, str], others: Collection[str] = frozenset())
 
 
 def aws_defaults(data: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
-    """What the variables that AWS's own tools honour set, where *data* leaves it open."""
+    """Return the settings of the variables that AWS's own tools read, where *data* has none."""
     found = []
     for (group, name), variables in _AWS.items():
         given = data.get(group)

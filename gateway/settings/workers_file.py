@@ -1,23 +1,19 @@
 """A file with the workers of one model: a list as `models[].workers` has it, in YAML or JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from gateway.settings.disaggregation import roles_in_vain
+from gateway.protocol.field_names import Place, dotted
 from gateway.settings.faults import SettingsError, kind_of, sentences_of
 from gateway.settings.models import ModelSettings, WorkerSettings
-from gateway.settings.names import Place, dotted
-from gateway.settings.rules import ambiguous, endpoint, repeated
-from gateway.settings.schema import Settings
 from gateway.settings.yaml_file import parse, where_and_why
 
 _PLACE: Place = ("models", 0)
-"""Where the settings have such a list; a sentence about the file leaves it out."""
+"""Place of such a list in the settings; a sentence about the file leaves it out."""
 
 
 def workers_in(content: bytes, path: Path) -> tuple[WorkerSettings, ...]:
@@ -31,7 +27,7 @@ def workers_in(content: bytes, path: Path) -> tuple[WorkerSettings, ...]:
         raise SettingsError([f"{path} must hold a list of workers (`- url: ...`; `[]` for none), not {kind_of(data)}."])
     try:
         # The name of a file spares the list from having to hold something.
-        # Whether the model that they are for divides its requests is for `with_found` to see.
+        # Whether the model that they are for divides its requests is checked when they are put in force.
         divides = {"flow": "sglang"}
         model = ModelSettings.model_validate(
             {"name": "any", "workers": data, "workers_file": str(path), "disaggregation": divides}
@@ -44,30 +40,6 @@ def workers_in(content: bytes, path: Path) -> tuple[WorkerSettings, ...]:
         ]
         raise SettingsError([f"{path}: {sentence}" for sentence in sentences]) from None
     return model.workers
-
-
-def with_found(settings: Settings, found: Mapping[str, Sequence[WorkerSettings]]) -> Settings:
-    """*settings* in which each model has, behind the workers that it lists, those that were *found* for it by name.
-
-    Raises:
-        SettingsError: two of them contradict each other.
-    """
-    models, urls, ids, everybody, roles = [], [], [], [], []
-    for i, model in enumerate(settings.models):
-        more = found.get(model.name, ())
-        placed = [(("models", i, "workers", j), worker) for j, worker in enumerate(model.workers)]
-        where = "workers_file" if (model.service or model.pods or model.dns) is None else "found"
-        placed += [(("models", i, where, j), worker) for j, worker in enumerate(more)]
-        urls += repeated([((*place, "url"), endpoint(worker.url)) for place, worker in placed])
-        ids += repeated([((*place, "id"), worker.id) for place, worker in placed])
-        everybody += [(place, worker.id, worker.url) for place, worker in placed]
-        roles += roles_in_vain(placed, model.disaggregation)
-        models.append(model.model_copy(update={"workers": (*model.workers, *more)}))
-    contradictions = urls or ids or ambiguous(everybody) or roles
-    if contradictions:
-        told = [f"{dotted(each.place)} {each.text} {dotted(each.other)}".rstrip() for each in contradictions]
-        raise SettingsError([f"{sentence}." for sentence in told])
-    return settings.model_copy(update={"models": tuple(models)})
 
 
 def _data(content: bytes, path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""YAML as operators write it: what cannot be read is told with its line and column, and without what may be a key."""
+"""YAML as operators write it: faults are reported with line and column, without the text of possible secrets."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A file that one process at a time may work with, as long as it lives."""
+"""A lock that lets one process at a time use a file."""
 
 import fcntl
 import os
@@ -6,15 +6,15 @@ from pathlib import Path
 
 
 class FileTaken(Exception):
-    """Another process has it."""
+    """Another process holds the lock."""
 
 
 class FileLock:
-    """Held from its making on, by a lock file beside *path*; the system lets it go however the process ends.
+    """A lock file beside *path*, locked while the object exists; the kernel releases it when the process ends.
 
     Raises:
         FileTaken: another process holds it.
-        OSError: the lock file cannot be made.
+        OSError: the lock file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,5 +26,5 @@ class FileLock:
             raise FileTaken(path.name) from None
 
     def release(self) -> None:
-        """To be called once."""
+        """Release the lock. Call it once."""
         os.close(self._descriptor)

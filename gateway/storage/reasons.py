@@ -1,6 +1,6 @@
-"""Reasons why Redis does not do what it is asked, in words of a closed set.
+"""Reasons why Redis failed, from a closed set of texts.
 
-The texts of its errors are not passed on: they may hold addresses, passwords, or what was asked.
+The texts of its own errors are not used, because they may contain addresses, passwords or arguments of commands.
 """
 
 import errno
@@ -20,9 +20,9 @@ from redis.exceptions import (
 )
 from redis.exceptions import TimeoutError as RedisTimeout
 
-_AWAY: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
+_UNAVAILABLE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     ((AuthenticationError, AuthorizationError), "wrong user or password"),
-    (BusyLoadingError, "it still loads its data"),
+    (BusyLoadingError, "it is still loading its data"),
 )
 _REFUSALS: tuple[tuple[type[ResponseError], str], ...] = (
     (ReadOnlyError, "it is a read-only replica"),
@@ -33,18 +33,18 @@ _CODES = {"MISCONF": "it cannot write to its disk"}
 
 
 def reason_of(fault: BaseException, timeout_s: float) -> str:
-    """Return why no answer came within *timeout_s*."""
+    """Return the reason why no answer arrived within *timeout_s*."""
     if isinstance(fault, (TimeoutError, RedisTimeout)):
         return f"no answer within {timeout_s:g} s (store.timeout_s)"
-    for kind, words in _AWAY:
+    for kind, words in _UNAVAILABLE:
         if isinstance(fault, kind):
             return words
     causes = list(_chain(fault))
-    return next(filter(None, map(_of_system, causes)), None) or _of_text(fault) or type(fault).__name__
+    return next(filter(None, map(_system_reason, causes)), None) or _text_reason(fault) or type(fault).__name__
 
 
 def refusal_of(fault: ResponseError) -> str:
-    """Return why it answered with the error *fault*."""
+    """Return the reason for the error *fault* that Redis answered."""
     for kind, words in _REFUSALS:
         if isinstance(fault, kind):
             return words
@@ -52,7 +52,7 @@ def refusal_of(fault: ResponseError) -> str:
     return _CODES.get(code, f"{type(fault).__name__} {code}")
 
 
-def _of_system(fault: BaseException) -> str | None:
+def _system_reason(fault: BaseException) -> str | None:
     if isinstance(fault, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted, {fault.verify_message}"
     if isinstance(fault, ssl.SSLError):
@@ -64,12 +64,12 @@ def _of_system(fault: BaseException) -> str | None:
     return None
 
 
-def _of_text(fault: BaseException) -> str | None:
+def _text_reason(fault: BaseException) -> str | None:
     return "it closed the connection" if "closed" in str(fault).lower() else None
 
 
 def _chain(fault: BaseException) -> Iterator[BaseException]:
-    """*fault*, and what led to it."""
+    """Return *fault* and its causes."""
     each: BaseException | None = fault
     while each is not None:
         yield each

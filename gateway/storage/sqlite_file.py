@@ -1,41 +1,48 @@
-"""One SQLite file in WAL mode, used by one thread of its own: the event loop never waits for a disk."""
+"""One SQLite file in WAL mode, used by its own thread, so the event loop never waits for a disk.
+
+Its schema version is ``PRAGMA user_version`` (https://www.sqlite.org/pragma.html#pragma_user_version), written in the
+same transaction as the tables. 0 is a new file, or a file of a release without versions.
+"""
 
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from gateway.errors import StoreAway
-from gateway.storage.unfit import lost, replaced
+from gateway.protocol.errors import StoreUnavailable
+from gateway.storage.unfit import StoreUnfit, lost, replaced
 
 T = TypeVar("T")
 
 MEMORY = Path(":memory:")
 
+Migration = Callable[[sqlite3.Connection], None]
+"""Brings a file from one schema version to the next, inside the open transaction."""
+
 BUSY_S = 5.0
-"""How long another process may hold the file, such as a command that makes a key."""
+"""Time for which another process may lock the file, such as a command that creates a key."""
 ATTEMPTS = 100
-"""In that time, where SQLite itself does not wait."""
+"""Attempts in that time for operations for which SQLite itself does not wait."""
 FREE_SHARE = 0.25
-"""Of the pages of a file that may be free: the next days will fill them again."""
+"""Share of the pages of a file that may be free: the next days fill them again."""
 KEPT_PAGES = 1000
-"""That may be free in any case, 4 MB."""
+"""Pages that may be free in any case, 4 MB."""
 
 
-_OF_THE_FILE = (sqlite3.OperationalError, sqlite3.DatabaseError)
-"""Locked, full, read-only, no database, malformed. Others of their kind are faults of whoever asked."""
+_FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
+"""Errors of the file: locked, full, read-only, not a database, malformed. Their subclasses are errors of the caller."""
 
 
 class SqliteFile:
-    """Runs functions of a connection one after the other. What was committed survives a kill of the process.
+    """Runs functions with a connection one after the other. Commits survive a kill of the process.
 
-    A file that it makes may be read by its owner alone: it holds digests of keys. `MEMORY` is lost with the object.
+    A new file is readable by its owner only, because it contains digests of keys. `MEMORY` is lost with the object.
 
-    ``synchronous=NORMAL``: after a loss of power the last commits may be missing, but the file is whole
+    ``synchronous=NORMAL``: after a power failure the last commits may be missing, but the file is consistent
     (https://www.sqlite.org/pragma.html#pragma_synchronous).
     """
 
@@ -44,37 +51,37 @@ class SqliteFile:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite")
         self._connection: sqlite3.Connection | None = None
         self._place: tuple[int, int] | None = None
-        """Device and inode of the file that is open."""
+        """Device and inode of the open file."""
 
     @property
     def path(self) -> Path:
         return self._path
 
     async def run(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """What *act* returns, in a transaction of its own: all that it writes, or, if it raises, nothing.
+        """Return the result of *act*, which runs in its own transaction; if it raises, nothing is written.
 
-        Whoever is cancelled meanwhile hears no answer; it may be carried out all the same.
+        A cancelled caller gets no result, but *act* may still be executed.
 
         Raises:
-            StoreAway: the file cannot be used.
+            StoreUnavailable: the file cannot be used.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._act, act)
 
     async def compact(self) -> bool:
-        """Write the file anew if it cannot give back free pages piece by piece, and much of it is free; whether it did.
+        """Rewrite the file if much of it is free and it cannot release pages in steps; return whether it was rewritten.
 
-        It is locked meanwhile, some seconds for each GB: for the time before requests are served.
+        The file is locked meanwhile, some seconds for each GB, so call this before requests are served.
 
         Raises:
-            StoreAway: the file cannot be used, or its disk has no room for a second one.
+            StoreUnavailable: the file cannot be used, or its disk has no space for a copy.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._compact)
 
     def check_place(self) -> None:
-        """Check that the file which is open is still the one at its path; for functions that `run` runs.
+        """Check that the open file is still the one at its path; for functions that `run` executes.
 
         Raises:
-            StoreUnfit: it was removed, or another file was put in its place.
+            StoreUnfit: the file was removed or replaced.
         """
         if self._place is not None and self._place != (found := _place_of(self._path)):
             raise lost() if found is None else replaced()
@@ -91,12 +98,12 @@ class SqliteFile:
                 result = act(connection)
                 connection.execute("COMMIT")
             finally:
-                if connection.in_transaction:  # some faults, such as a full disk, have ended it already
+                if connection.in_transaction:  # some errors, such as a full disk, have ended it already
                     connection.execute("ROLLBACK")
         except sqlite3.DatabaseError as fault:
-            if type(fault) not in _OF_THE_FILE:
+            if type(fault) not in _FILE_ERRORS:
                 raise
-            raise StoreAway(f"The file {self._path.name} cannot be used: {fault}") from None
+            raise StoreUnavailable(f"The file {self._path.name} cannot be used: {fault}") from None
         return result
 
     def _compact(self) -> bool:
@@ -107,20 +114,20 @@ class SqliteFile:
                 return False
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             connection.execute("VACUUM")
-        except _OF_THE_FILE as fault:
-            raise StoreAway(f"The file {self._path.name} cannot be used: {fault}") from None
+        except _FILE_ERRORS as fault:
+            raise StoreUnavailable(f"The file {self._path.name} cannot be used: {fault}") from None
         return True
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            with suppress(OSError):  # SQLite says it better
+            with suppress(OSError):  # SQLite reports it better
                 if self._path != MEMORY:
-                    self._path.touch(0o600)  # what SQLite puts beside it gets the same rights
+                    self._path.touch(0o600)  # the files that SQLite adds get the same permissions
             connection = sqlite3.connect(
                 self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=512
             )
             try:
-                # Of effect before there is a table: pages that are free later can be given back piece by piece.
+                # Has an effect only before the first table exists: free pages can later be released in steps.
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
                 _into_wal(connection)
                 connection.execute("PRAGMA synchronous=NORMAL")
@@ -137,17 +144,42 @@ class SqliteFile:
             self._connection = None
 
 
-def give_back(connection: sqlite3.Connection, *, most: int) -> bool:
-    """Give back up to *most* free pages to the disk; whether there are so many left that it is worth going on.
+def release_pages(connection: sqlite3.Connection, *, limit: int) -> bool:
+    """Release up to *limit* free pages to the disk; return whether enough are left to continue.
 
-    Files of earlier versions give back nothing; see `SqliteFile.compact`.
+    Files of earlier releases cannot do this, see `SqliteFile.compact`.
     """
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     if mode == 0 or not _is_mostly_free(connection):
         return False
-    for _ in range(most):  # Python steps once through a statement without columns, and SQLite frees a page each step
+    for _ in range(
+        limit
+    ):  # Python makes one step of a statement without columns, and SQLite releases one page each step
         connection.execute("PRAGMA incremental_vacuum(1)")
     return _is_mostly_free(connection)
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    assert isinstance(version, int)
+    return version
+
+
+def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> int:
+    """Run the *migrations* that the file has not seen, and return its former version.
+
+    Raises:
+        StoreUnfit: the file was written by a later release of Warmgate. Nothing is changed.
+    """
+    former, known = schema_version(connection), len(migrations)
+    if former > known:
+        text = f"The file has schema {former}, and this version of Warmgate knows only {known}. Use a later version"
+        raise StoreUnfit(text, state="newer")
+    for migration in migrations[former:]:
+        migration(connection)
+    if former < known:
+        connection.execute(f"PRAGMA user_version = {known}")
+    return former
 
 
 def _is_mostly_free(connection: sqlite3.Connection) -> bool:
@@ -165,7 +197,7 @@ def _place_of(path: Path) -> tuple[int, int] | None:
 
 
 def _into_wal(connection: sqlite3.Connection) -> None:
-    """A file is put into WAL mode once, and while another process is about it SQLite does not wait, as it does else."""
+    """Switch to WAL mode, once for each file. SQLite does not wait while another process does the same."""
     for attempt in range(ATTEMPTS):
         try:
             connection.execute("PRAGMA journal_mode=WAL")

@@ -1,19 +1,19 @@
-"""Faults of a store that answers and must not be used."""
+"""Errors of a store that answers but must not be used."""
 
 from typing import Literal
 
-from gateway.errors import StoreAway
+from gateway.protocol.errors import StoreUnavailable
 
 UnfitState = Literal["uninitialized", "lost", "replaced", "pepper_missing", "pepper_differs", "newer"]
-"""Why a store that answers cannot be used."""
+"""State of a store that must not be used."""
 
 
 WITHOUT_DATA: frozenset[UnfitState] = frozenset({"uninitialized", "lost"})
-"""States in which what the store counted is gone, or was never there: limits that it counts would begin at zero."""
+"""States without counts: the limits that the store enforces would start at zero."""
 
 
-class StoreUnfit(StoreAway):
-    """The store answers, and must not be used: waiting does not help, somebody has to act."""
+class StoreUnfit(StoreUnavailable):
+    """The store answers but must not be used until an operator acts; waiting does not help."""
 
     def __init__(self, message: str, *, state: UnfitState) -> None:
         super().__init__(message, retry_after_s=5.0)
@@ -21,12 +21,14 @@ class StoreUnfit(StoreAway):
 
 
 def lost() -> StoreUnfit:
-    """Return the fault of a store that was in use and has no identity any more."""
-    text = "The store lost its data: restore a backup, or run 'warmgate store init' and restart all gateways"
+    """Return the error of a store that was in use and has lost its identity."""
+    text = "The store lost its data. Restore a backup, or run 'warmgate store init' and restart all gateways"
     return StoreUnfit(text, state="lost")
 
 
 def replaced() -> StoreUnfit:
-    """Return the fault of a store that has another identity than when it was first used."""
-    text = "The store is another one than at the start of this gateway: restart it, or restore the backup of the former"
+    """Return the error of a store whose identity has changed since it was first used."""
+    text = (
+        "The store is not the one that this gateway started with. Restart it, or restore a backup of the former store"
+    )
     return StoreUnfit(text, state="replaced")

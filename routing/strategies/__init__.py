@@ -14,16 +14,21 @@ from routing.strategy import Strategy
 
 
 class Make(Protocol):
-    """*ties*: how replicas of the gateway choose alike among equals; None: at random, by *rng*."""
+    """A class of strategies. *ties* is how replicas of the gateway choose alike among equals. None: at random."""
+
+    is_late_bound: bool
+    needs_events: bool
 
     def __call__(self, rng: random.Random, ties: Rendezvous | None = None, /) -> Strategy: ...
 
 
 STRATEGIES: Mapping[str, Make] = {
-    "round_robin": lambda _, __=None: RoundRobin(),
+    "round_robin": RoundRobin,
     "least_loaded": LeastLoaded,
     "session": Session,
     "prefix_aware": PrefixAware,
     "kv_aware": KvAware,
 }
 NAMES = tuple(STRATEGIES)
+WITHOUT_EVENTS = "prefix_aware"
+"""Name of the strategy whose order a strategy that needs events has while no engine reports its cache."""

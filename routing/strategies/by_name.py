@@ -1,14 +1,15 @@
-"""The strategies among which the requests of one model may choose."""
+"""The strategies that requests of one model may choose from."""
 
 from collections.abc import Callable
 
+from routing.request import Request
 from routing.strategy import Strategy
 
 
 class StrategiesByName:
-    """Each strategy is made when it is first asked for, and kept: it has turns of its own.
+    """Makes each strategy at its first use and keeps it, because strategies have state.
 
-    *default* names the one for requests that ask for none.
+    *default* names the strategy of requests that do not choose one.
     """
 
     def __init__(self, default: str, make: Callable[[str], Strategy]) -> None:
@@ -21,3 +22,7 @@ class StrategiesByName:
         if strategy is None:
             strategy = self._made[name] = self._make(name)
         return strategy
+
+    def chosen_by(self, request: Request) -> Strategy:
+        """Return the strategy that *request* names, or else the default."""
+        return self.named(request.strategy or self.default)

@@ -1,7 +1,8 @@
-"""The cost of prefix_aware, on what engines tell of their caches; its requests are bound late."""
+"""The cost of prefix_aware with hits that engines report; its requests are bound late."""
 
 import random
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -13,11 +14,16 @@ from routing.strategy import Ranking
 
 
 class KvAware:
-    """Lowest cost first, as `PrefixAware` counts it.
+    """Lowest cost first, computed as in `PrefixAware`.
 
-    What makes the difference is where hits are known from, and when a request is released: see `Fleet` and
-    `LateBinding`. Where no engine tells, the order is that of prefix_aware, and `explain` says so.
+    The difference is the source of the hits and the time of release: see `CacheView` and `LateBinding`. Where no engine
+    reports its cache, the order is that of prefix_aware, and `explain` says so.
     """
+
+    is_late_bound: ClassVar[bool] = True
+    ranks_by_cost: ClassVar[bool] = True
+    accepts_any_worker: ClassVar[bool] = False
+    needs_events: ClassVar[bool] = True
 
     def __init__(self, rng: random.Random, ties: Rendezvous | None = None) -> None:
         self._by_cost = PrefixAware(rng, ties)
@@ -27,6 +33,6 @@ class KvAware:
 
     def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
         ranking = self._by_cost.explain(request, candidates)
-        if ranking.effective != "prefix_aware" or all(c.source == "shadow" for c in candidates):
+        if ranking.effective != "prefix_aware" or all(c.source == "predicted" for c in candidates):
             return ranking
         return msgspec.structs.replace(ranking, effective="kv_aware")

@@ -1,8 +1,9 @@
-"""Whoever has the fewest requests in flight."""
+"""The worker with the fewest requests in flight."""
 
 import copy
 import random
 from collections.abc import Sequence
+from typing import ClassVar
 
 from routing.candidate import Candidate
 from routing.rendezvous import Rendezvous
@@ -11,7 +12,12 @@ from routing.strategy import Ranking
 
 
 class LeastLoaded:
-    """Fewest requests in flight first, ties at random; of the fewest, as *ties* has them."""
+    """Fewest requests in flight first. Ties are broken at random or, among the fewest, by *ties*."""
+
+    is_late_bound: ClassVar[bool] = False
+    ranks_by_cost: ClassVar[bool] = False
+    accepts_any_worker: ClassVar[bool] = True
+    needs_events: ClassVar[bool] = False
 
     def __init__(self, rng: random.Random, ties: Rendezvous | None = None) -> None:
         self._rng = rng

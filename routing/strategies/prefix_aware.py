@@ -1,36 +1,41 @@
-"""The worker that costs least, in seconds: its backlog, the prompt left to compute, the decodes it would slow.
+"""The worker with the lowest cost in seconds: its backlog, the prompt left to compute, the decodes it would slow.
 
-What has to leave its cache for the prompt, and will be computed again, counts as well.
+Blocks that have to leave its cache for the prompt, and will be computed again, count as well.
 """
 
 import copy
 import random
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from routing.candidate import Candidate
 from routing.rendezvous import Rendezvous
 from routing.request import Request
-from routing.strategy import Effective, Ranking
+from routing.strategy import Ranking
 
 EXTERNALITY_LIMIT: Final = 4.0
-"""Highest price of a second of prefill for those who come after, in seconds."""
+"""Highest price, in seconds, of a second of prefill for the requests that come after."""
 DECODE_PRICE: Final = 0.02
 """Seconds of time to first token that a second of slower generation is worth.
 
-With 0.4 ms per token and neighbour and 250 tokens of answer it makes 2 ms per running request, the figure that did best
-when real traces were replayed.
+With 0.4 ms per token and running request, and 250 tokens of answer, it is 2 ms per running request. That value did best
+in replays of real traces.
 """
 
 
 class PrefixAware:
-    """Lowest cost first, ties at random, or as *ties* has them: so that replicas of the gateway choose alike.
+    """Lowest cost first. Ties are broken at random, or by *ties* so that replicas of the gateway choose alike.
 
-    Uncached work is dearer the busier the fleet is: it delays those who come after. At a busy share rho of the prefill
-    servers each second of it costs rho / (1 - rho) seconds more. On an idle fleet it costs nothing more, and so a hot
-    prefix spreads; on a busy one the cache decides. What leaves a cache and will be asked for again is uncached work
-    too, only later: so a session begins where there is room, or where what has to leave is of no use any more.
+    Uncached work costs more on a busy fleet, because it delays the requests that come after. At a busy share rho of the
+    prefill servers, each second of it costs rho / (1 - rho) seconds more. On an idle fleet it costs nothing more, and a
+    hot prefix spreads; on a busy one the cache decides. Blocks that leave a cache and will be needed again are uncached
+    work too, only later. So a session begins where there is room, or where the blocks that leave are no longer used.
     """
+
+    is_late_bound: ClassVar[bool] = False
+    ranks_by_cost: ClassVar[bool] = True
+    accepts_any_worker: ClassVar[bool] = False
+    needs_events: ClassVar[bool] = False
 
     def __init__(self, rng: random.Random, ties: Rendezvous | None = None) -> None:
         self._rng = rng
@@ -64,23 +69,23 @@ class PrefixAware:
 
 
 def externality(busy_shares: Sequence[float]) -> float:
-    """Seconds that a second of prefill costs those who come after, by how busy each worker is."""
+    """Return the seconds that a second of prefill costs the requests that come after."""
     busy = sum(busy_shares) / max(1, len(busy_shares))
     return min(EXTERNALITY_LIMIT, busy / max(1e-9, 1.0 - busy))
 
 
 def cost_s(request: Request, candidate: Candidate, price: float) -> float:
-    """Seconds that *request* costs on *candidate*, where a second of prefill counts *price* times."""
+    """Return the cost of *request* on *candidate* in seconds. A second of prefill counts *price* times."""
     load = candidate.load
     # An engine computes the last token of a prompt even if it has cached all of it.
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
     prefill_s = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token
     slower_s = load.decode_s_per_token * load.in_flight * request.output_tokens
     computed_s = prefill_s + candidate.load_s + candidate.evicts_s
-    return load.backlog_s + computed_s * price + slower_s * DECODE_PRICE + candidate.way_s
+    return load.backlog_s + computed_s * price + slower_s * DECODE_PRICE + candidate.zone_penalty_s
 
 
-def _effective(candidates: Sequence[Candidate], costs_s: set[float]) -> Effective:
+def _effective(candidates: Sequence[Candidate], costs_s: set[float]) -> str:
     if len(costs_s) < 2:
         return "random"
     hits = {candidate.hit_tokens for candidate in candidates}

@@ -1,8 +1,11 @@
-"""Each in turn."""
+"""Each worker in turn."""
 
+import random
 from collections.abc import Sequence
+from typing import ClassVar
 
 from routing.candidate import Candidate
+from routing.rendezvous import Rendezvous
 from routing.request import Request
 from routing.strategy import Ranking
 
@@ -10,7 +13,12 @@ from routing.strategy import Ranking
 class RoundRobin:
     """The first choice moves on by one with each request; the others follow in the same circle."""
 
-    def __init__(self) -> None:
+    is_late_bound: ClassVar[bool] = False
+    ranks_by_cost: ClassVar[bool] = False
+    accepts_any_worker: ClassVar[bool] = True
+    needs_events: ClassVar[bool] = False
+
+    def __init__(self, rng: random.Random | None = None, ties: Rendezvous | None = None) -> None:  # noqa: ARG002  # nothing is random
         self._turn = 0
 
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:  # noqa: ARG002

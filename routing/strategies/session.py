@@ -1,8 +1,9 @@
-"""What belongs together goes to the same worker, whatever its load."""
+"""Requests of one session go to the same worker, whatever its load."""
 
 import hashlib
 import random
 from collections.abc import Sequence
+from typing import ClassVar
 
 from cache_index import WorkerId
 from routing.candidate import Candidate
@@ -13,10 +14,15 @@ from routing.strategy import Ranking
 
 
 class Session:
-    """Rendezvous hashing of the session over the workers: one that leaves moves only its own sessions.
+    """Rendezvous hashing of the session over the workers: a worker that leaves moves only its own sessions.
 
     A request without a session goes to the least loaded worker.
     """
+
+    is_late_bound: ClassVar[bool] = False
+    ranks_by_cost: ClassVar[bool] = False
+    accepts_any_worker: ClassVar[bool] = False
+    needs_events: ClassVar[bool] = False
 
     def __init__(self, rng: random.Random, ties: Rendezvous | None = None) -> None:
         self._without = LeastLoaded(rng, ties)
@@ -34,5 +40,5 @@ class Session:
 
 
 def _weight(session: str, worker: WorkerId) -> bytes:
-    """The same in every process, so that replicas of the gateway agree."""
+    """A hash that is the same in every process, so that replicas of the gateway agree."""
     return hashlib.blake2b(f"{session}\0{worker}".encode("utf-8", "surrogatepass"), digest_size=8).digest()

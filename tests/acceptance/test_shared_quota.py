@@ -21,10 +21,10 @@ import httpx
 import pytest
 
 from benchmarks.processes import Child, Processes, free_port, start_gateway
-from gateway.ledger.record import UsageRecord
-from gateway.ledger.redis_usage import RedisUsage
-from gateway.ledger.usage_store import Period, RecordQuery, SumQuery
 from gateway.storage.redis_link import redis_link
+from gateway.tenancy.ledger.record import UsageRecord
+from gateway.tenancy.ledger.redis_usage import RedisUsage
+from gateway.tenancy.ledger.usage_store import Period, RecordQuery, SumQuery
 from tests.storage import RedisServer, RedisServers
 
 pytestmark = pytest.mark.redis
@@ -50,15 +50,12 @@ class Gateway:
 
 @dataclass
 class Seen:
-    """What clients saw."""
-
     completed: dict[str, int] = field(default_factory=dict)
-    """By request id: tokens, as the usage chunk said."""
     cut: set[str] = field(default_factory=set)
-    """Requests that ended in the middle, or without an answer: what became of them is for the ledger to say."""
+    """Requests that ended in the middle, or without an answer: the outcome of them is for the ledger to say."""
     statuses: Counter[int] = field(default_factory=Counter)
     waits_s: list[float] = field(default_factory=list)
-    """That were told with a 429."""
+    """Requests that were answered with a 429."""
 
 
 class Field:
@@ -79,7 +76,7 @@ class Field:
             "teams": [
                 {
                     "name": "blue",
-                    "limits": {"concurrent": 10 * CLIENTS, "tokens_per_day": 10**9},
+                    "limits": {"max_concurrent_requests": 10 * CLIENTS, "tokens_per_day": 10**9},
                     "keys": [
                         {"id": "ci", "secret_env": "BLUE_KEY", "limits": {"tokens_per_minute": TOKENS_PER_MINUTE}}
                     ],
@@ -89,9 +86,9 @@ class Field:
             "store": {
                 "url": self.redis.url,
                 "replicas": GATEWAYS,
-                "away_requests": "closed",
-                "away_tokens": "closed",
-                "away_concurrent": "closed",
+                "on_unavailable_requests": "fail_closed",
+                "on_unavailable_tokens": "fail_closed",
+                "on_unavailable_concurrent": "fail_closed",
                 "lease_s": LEASE_S,
             },
             "quota": {"cached_weight": 1.0},  # tokens of the limit are tokens of the ledger
@@ -162,7 +159,6 @@ async def ask_again_and_again(
 
 
 async def ask(http: httpx.AsyncClient, gateway: Gateway, seen: Seen, rng: random.Random, request_id: str) -> float:
-    """How long to wait before the next one, in seconds."""
     words = " ".join(f"{rng.getrandbits(32):08x}" for _ in range(rng.randrange(2, 30)))
     body = {
         "model": "tiny",
@@ -194,7 +190,7 @@ async def nothing_is_held(stage: Field) -> None:
             await asyncio.sleep(0.1)
 
 
-def told(run: str, seen: Seen, used: int, granted: float, records: list[UsageRecord]) -> None:
+def reported(run: str, seen: Seen, used: int, granted: float, records: list[UsageRecord]) -> None:
     outcomes = dict(Counter(record.outcome for record in records))
     sys.stdout.write(
         f"\n{run}: {used} tokens used of {granted:.0f} ({100 * used / granted - 100:+.2f} %), ledger {outcomes}, "
@@ -212,7 +208,7 @@ async def test_what_is_used_is_burst_and_rate_times_time(stage: Field) -> None:
     await nothing_is_held(stage)
     records = await stage.records()
     used, granted = tokens_of(records), BURST + TOKENS_PER_MINUTE / 60 * LENGTH_S
-    told("steady", seen, used, granted, records)
+    reported("steady", seen, used, granted, records)
 
     assert {200, 429} == set(seen.statuses)
     assert {record.request_id: record.prompt_tokens + record.completion_tokens for record in records} == seen.completed
@@ -222,7 +218,6 @@ async def test_what_is_used_is_burst_and_rate_times_time(stage: Field) -> None:
 
 @pytest.mark.timeout(LENGTH_S + 300)
 async def test_kills_in_the_middle_change_nothing_of_that(stage: Field) -> None:
-    """Of a gateway, and of Redis. What the dead one held is booked as lost; a minute later nothing is stuck."""
     seen = Seen()
     begun = time.monotonic()
     async with asyncio.TaskGroup() as run:
@@ -240,7 +235,7 @@ async def test_kills_in_the_middle_change_nothing_of_that(stage: Field) -> None:
     records = await stage.records()
     lost = [record for record in records if record.outcome == "lost"]
     used, granted = tokens_of(records), BURST + TOKENS_PER_MINUTE / 60 * LENGTH_S
-    told("kills", seen, used, granted, records)
+    reported("kills", seen, used, granted, records)
 
     by_id = {record.request_id: record for record in records}
     assert len(by_id) == len(records)

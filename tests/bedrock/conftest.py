@@ -25,7 +25,6 @@ FALLBACKS: dict[str, dict[str, Any]] = {
     "gpt-oss": {"model_id": GPT_OSS, "wire": "openai"},
     "profile": {"model_id": ARN, "family": "claude"},
 }
-"""By the gateway's name of the model."""
 
 FAILING: dict[str, dict[str, Any]] = {
     "refusing": {"model_id": "deepseek.v3.2"},
@@ -70,12 +69,12 @@ def served() -> Iterator[Served]:
 
 
 def settings(bedrock: str) -> dict[str, Any]:
-    """Those of a gateway that has a worker of each model, at an address where nobody is."""
-    nobody = f"http://127.0.0.1:{free_port()}"
+    """Those of a gateway that has a worker of each model, at an address where no one is."""
+    unreachable = f"http://127.0.0.1:{free_port()}"
     return {
         "server": {"port": 0},
         "models": [
-            {"name": name, "workers": [{"id": f"gone-{name}", "url": nobody}], "bedrock": fallback}
+            {"name": name, "workers": [{"id": f"gone-{name}", "url": unreachable}], "bedrock": fallback}
             for name, fallback in (FALLBACKS | FAILING).items()
         ],
         "retry": {"wait_s": 0.1},

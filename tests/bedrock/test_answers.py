@@ -1,4 +1,4 @@
-"""Complete answers for OpenAI's SDK, from a Bedrock that nobody here wrote, when no worker is left."""
+"""Complete answers for OpenAI's SDK, from a Bedrock that no one here wrote, when no worker is left."""
 
 import json
 from typing import Any
@@ -62,8 +62,7 @@ def test_text_comes_whole(openai: OpenAI, model: str, *, streams: bool) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_usage_is_told(openai: OpenAI, *, streams: bool) -> None:
-    """As Bedrock counts it."""
+def test_usage_is_reported(openai: OpenAI, *, streams: bool) -> None:
     usage = answered(openai, "qwen", "say hello", streams=streams).usage
 
     assert usage is not None
@@ -79,7 +78,7 @@ def test_the_answer_says_who_gave_it(openai: OpenAI, model: str, answers: str) -
 
 
 def test_an_arn_is_addressed(openai: OpenAI, served: Served) -> None:
-    """Its slashes and colons are read as they were meant, and its account is not told to callers."""
+    """Its slashes and colons are read as they were meant, and its account is not reported to callers."""
     reply = openai.chat.completions.with_raw_response.create(model="profile", messages=user("say hello"))
 
     assert ARN == unquote(served.last_asked()["path"].split("/")[2])
@@ -88,7 +87,7 @@ def test_an_arn_is_addressed(openai: OpenAI, served: Served) -> None:
 
 @pytest.mark.parametrize("model", ["qwen", "nova", "gpt-oss"])
 @pytest.mark.parametrize("streams", [False, True])
-def test_thoughts_are_told_apart(openai: OpenAI, model: str, *, streams: bool) -> None:
+def test_thoughts_are_distinguished(openai: OpenAI, model: str, *, streams: bool) -> None:
     """In a field of their own, and not in the answer."""
     message = answered(openai, model, "think first", streams=streams).choices[0].message
 
@@ -162,7 +161,7 @@ def test_tools_make_the_round_trip(openai: OpenAI, served: Served, model: str, *
 )
 @pytest.mark.parametrize("streams", [False, True])
 def test_json_of_a_schema_is_the_content(openai: OpenAI, model: str, text: str, *, streams: bool) -> None:
-    """Whether the model knows schemas, is told in words, or is made to call a tool."""
+    """Whether the model knows schemas, is reported in words, or is made to call a tool."""
     schema = {"type": "json_schema", "json_schema": {"name": "city", "schema": CITY, "strict": True}}
 
     found = answered(openai, model, text, streams=streams, response_format=schema)

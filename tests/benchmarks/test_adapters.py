@@ -17,7 +17,7 @@ from benchmarks.adapters import (
     tell,
 )
 from benchmarks.report import Circumstances, Report
-from gateway.simulator.tokens import TokenSequence
+from simulator.tokens import TokenSequence
 
 STREAM = 'data: {"choices":[{"index":0,"text":"t"}]}\n\ndata: [DONE]\n\n'
 METRICS = """# TYPE warmgate_adapter_loads_total counter
@@ -77,7 +77,7 @@ async def test_requests_are_sent_at_their_times_and_measured() -> None:
     assert all(b'"model":"adapter-%d"' % number in body for number, body in enumerate(asked))
 
 
-async def test_an_answer_that_is_none_ends_the_run() -> None:
+async def test_an_answer_that_is_not_one_ends_the_run() -> None:
     """It would be the fastest of all."""
     gateway = httpx.MockTransport(lambda _: httpx.Response(200, text=""))
     async with httpx.AsyncClient(transport=gateway) as client:

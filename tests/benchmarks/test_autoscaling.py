@@ -45,7 +45,7 @@ def circumstances() -> Circumstances:
     return Circumstances.observe(seed=None, packages=())
 
 
-def looks(*, gateways: int = 3, told: float | None = 460.0) -> list[Look]:
+def looks(*, gateways: int = 3, reported: float | None = 460.0) -> list[Look]:
     """A run in which everything is as it should be, but for what is said."""
     keys = ("warmgate requests", "vllm-llama-70b requests", "vllm-llama-70b kv-usage", "vllm-llama-70b backlog")
 
@@ -57,7 +57,7 @@ def looks(*, gateways: int = 3, told: float | None = 460.0) -> list[Look]:
     return [
         look("before", 0, 0.0, gateways=2, engines=1),
         look("some", 100, 100.0, gateways=2, engines=3),
-        look("many", 460, told, gateways=gateways, engines=8),
+        look("many", 460, reported, gateways=gateways, engines=8),
         look("after", 0, 0.0, gateways=2, engines=1),
     ]
 
@@ -107,8 +107,8 @@ def test_a_run_as_it_should_be_meets_the_bars() -> None:
     ("run", "missed"),
     [
         (looks(gateways=2), "gateways under much load"),
-        (looks(told=None), "queries that Prometheus had no answer to"),
-        (looks(told=430.0), "open streams as the query tells"),
+        (looks(reported=None), "queries that Prometheus had no answer to"),
+        (looks(reported=430.0), "open streams by the query"),
     ],
 )
 def test_a_bar_is_missed_where_a_query_says_something_else(run: list[Look], missed: str) -> None:

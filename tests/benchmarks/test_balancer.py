@@ -23,7 +23,7 @@ def test_gateways_take_turns_and_are_asked_how_they_are() -> None:
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 @pytest.mark.e2e
 def test_a_redis_is_fresh_and_answers() -> None:
-    """On a port of its own, which nobody else has."""
+    """On a port of its own, which no one else has."""
     with Processes() as processes:
         first, second = start_redis(processes), start_redis(processes)
 
@@ -50,7 +50,7 @@ def test_a_redis_that_is_kept_comes_back_as_it_was() -> None:
 @pytest.mark.skipif(shutil.which("haproxy", path=balancer.HAPROXY_PLACES) is None, reason="haproxy is not installed")
 @pytest.mark.e2e
 def test_a_balancer_without_gateways_says_so() -> None:
-    """It listens, and answers 503 where nobody does."""
+    """It listens, and answers 503 where no one does."""
     with Processes() as processes:
         url = start_haproxy(processes, ["http://127.0.0.1:1"])
         with pytest.raises(urllib.request.HTTPError) as refused:

@@ -17,7 +17,7 @@ def record(kind: str = "right", *, took_s: float = 2.5, ttft_s: float | None = 0
     return Record("chaos-1", 0.0, ttft_s, took_s, verdict, pause_s)
 
 
-def told(chaos: Sequence[Record], *arguments: str, continued: float | None = 3.0) -> Report:
+def reported(chaos: Sequence[Record], *arguments: str, continued: float | None = 3.0) -> Report:
     report = Report("chaos", "Chaos", Circumstances.observe(seed=1, packages=()))
     outcome = Outcome(
         Phase("no faults", [record()], 1.0),
@@ -36,30 +36,29 @@ def verdicts(report: Report) -> list[bool]:
 
 def test_a_run_without_a_failure_is_met() -> None:
     """No answer is wrong, no client saw an error, and some streams went on elsewhere."""
-    assert [True, True, True, True] == verdicts(told([record(), record()]))
-    assert [True, True, True, False] == verdicts(told([record()], continued=0.0))
-    assert [True, True, True] == verdicts(told([record()], continued=None))
+    assert [True, True, True, True] == verdicts(reported([record(), record()]))
+    assert [True, True, True, False] == verdicts(reported([record()], continued=0.0))
+    assert [True, True, True] == verdicts(reported([record()], continued=None))
 
 
-def test_wrong_answers_and_errors_are_told_apart() -> None:
+def test_wrong_answers_and_errors_are_distinguished() -> None:
     """Each has a bar."""
-    assert [False, True] == verdicts(told([record("wrong text")]))[:2]
-    assert [True, False] == verdicts(told([record("cut")]))[:2]
-    assert [True, False] == verdicts(told([record("status 503", took_s=11.0)]))[:2]
+    assert [False, True] == verdicts(reported([record("wrong text")]))[:2]
+    assert [True, False] == verdicts(reported([record("cut")]))[:2]
+    assert [True, False] == verdicts(reported([record("status 503", took_s=11.0)]))[:2]
 
 
 def test_with_all_down_a_503_is_right_after_the_wait() -> None:
-    """Or an error event, for what had begun; only then, and nothing else."""
-    assert [True, True] == verdicts(told([record("status 503", pause_s=10.0)], "--all-down"))[:2]
-    assert [True, True] == verdicts(told([record("error event x", pause_s=10.0)], "--all-down"))[:2]
-    assert [True, False] == verdicts(told([record("status 503", pause_s=9.0)], "--all-down"))[:2]
-    assert [True, False] == verdicts(told([record("error event x", took_s=20.0)], "--all-down"))[:2]
-    assert [True, False] == verdicts(told([record("status 502", pause_s=11.0)], "--all-down"))[:2]
+    assert [True, True] == verdicts(reported([record("status 503", pause_s=10.0)], "--all-down"))[:2]
+    assert [True, True] == verdicts(reported([record("error event x", pause_s=10.0)], "--all-down"))[:2]
+    assert [True, False] == verdicts(reported([record("status 503", pause_s=9.0)], "--all-down"))[:2]
+    assert [True, False] == verdicts(reported([record("error event x", took_s=20.0)], "--all-down"))[:2]
+    assert [True, False] == verdicts(reported([record("status 502", pause_s=11.0)], "--all-down"))[:2]
 
 
 def test_the_report_counts_and_compares() -> None:
     """Latency is that of right answers; what failed is shown with its reason."""
-    page = told([record(took_s=3.5), record("cut", took_s=99.0)]).markdown()
+    page = reported([record(took_s=3.5), record("cut", took_s=99.0)]).markdown()
 
     assert "| cut | 0 | 1 |" in page
     assert "| whole answer p50 s | 2.5 | 3.5 | 1 |" in page
@@ -68,7 +67,6 @@ def test_the_report_counts_and_compares() -> None:
 
 
 def test_percentiles() -> None:
-    """Of nothing there is none."""
     assert [None, 7.0, 50.0, 99.0] == [
         percentile([], 50),
         percentile([7.0], 99),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks.chaos_clients import CHAT, COMPLETION, Client, Question, Received, Verdict, parse_arguments, run
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
+from simulator.options import SimulatorOptions
+from simulator.server import serving
 from tests.benchmarks.listening import listening
 
 QUESTION = Question.of("1", tokens=3, is_chat=True)
@@ -28,8 +28,8 @@ def choice(delta: dict[str, Any], *, reason: str | None = None, **more: Any) -> 
 ROLE = choice({"role": "assistant", "content": ""})
 WORDS = [choice({"content": QUESTION.text[at : at + 4]}) for at in (0, 4)]
 LAST = choice({"content": QUESTION.text[8:]}, reason="length")
-TOLD = HEAD | {"choices": [], "usage": USAGE}
-WHOLE: list[Any] = [ROLE, *WORDS, LAST, TOLD, None]
+REPORTED = HEAD | {"choices": [], "usage": USAGE}
+WHOLE: list[Any] = [ROLE, *WORDS, LAST, REPORTED, None]
 
 
 def stream(events: list[Any]) -> bytes:
@@ -50,25 +50,25 @@ def test_a_right_answer_is_right() -> None:
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        ([ROLE, WORDS[0], LAST, TOLD, None], "wrong text"),
-        ([ROLE, *WORDS, WORDS[1], LAST, TOLD, None], "wrong text"),
-        ([ROLE, *WORDS, ROLE, LAST, TOLD, None], "wrong roles"),
-        ([*WORDS, LAST, TOLD, None], "wrong roles"),
-        ([ROLE, *WORDS, LAST | {"id": "b"}, TOLD, None], "wrong head"),
-        ([ROLE, *WORDS, LAST | {"created": 8}, TOLD, None], "wrong head"),
-        ([ROLE, *WORDS, choice({"content": QUESTION.text[8:]}), TOLD, None], "wrong end"),
-        ([ROLE, *WORDS, LAST, choice({}, reason="length"), TOLD, None], "wrong end"),
-        ([ROLE, *WORDS, LAST, choice({}), TOLD, None], "wrong end"),
+        ([ROLE, WORDS[0], LAST, REPORTED, None], "wrong text"),
+        ([ROLE, *WORDS, WORDS[1], LAST, REPORTED, None], "wrong text"),
+        ([ROLE, *WORDS, ROLE, LAST, REPORTED, None], "wrong roles"),
+        ([*WORDS, LAST, REPORTED, None], "wrong roles"),
+        ([ROLE, *WORDS, LAST | {"id": "b"}, REPORTED, None], "wrong head"),
+        ([ROLE, *WORDS, LAST | {"created": 8}, REPORTED, None], "wrong head"),
+        ([ROLE, *WORDS, choice({"content": QUESTION.text[8:]}), REPORTED, None], "wrong end"),
+        ([ROLE, *WORDS, LAST, choice({}, reason="length"), REPORTED, None], "wrong end"),
+        ([ROLE, *WORDS, LAST, choice({}), REPORTED, None], "wrong end"),
         ([ROLE, *WORDS, LAST, None], "wrong usage"),
-        ([ROLE, *WORDS, LAST, TOLD, TOLD, None], "wrong usage"),
-        ([ROLE, *WORDS, LAST, TOLD | {"usage": USAGE | {"completion_tokens": 2}}, None], "wrong usage"),
-        ([ROLE, *WORDS, LAST, TOLD], "cut"),
+        ([ROLE, *WORDS, LAST, REPORTED, REPORTED, None], "wrong usage"),
+        ([ROLE, *WORDS, LAST, REPORTED | {"usage": USAGE | {"completion_tokens": 2}}, None], "wrong usage"),
+        ([ROLE, *WORDS, LAST, REPORTED], "cut"),
         ([ROLE, *WORDS], "cut"),
         ([], "cut"),
         ([ROLE, {"error": {"code": "upstream_broken", "message": "it broke"}}], "error event upstream_broken"),
     ],
 )
-def test_what_is_not_right_is_told_by_its_kind(events: list[Any], expected: str) -> None:
+def test_what_is_not_right_is_reported_by_its_kind(events: list[Any], expected: str) -> None:
     """Wrong is only what ends as if all were well."""
     verdict = QUESTION.judge(stream(events))
 
@@ -77,13 +77,13 @@ def test_what_is_not_right_is_told_by_its_kind(events: list[Any], expected: str)
     assert not verdict.is_right
 
 
-def test_ids_that_nobody_asked_for_are_wrong() -> None:
+def test_ids_that_no_one_asked_for_are_wrong() -> None:
     """They are between the gateway and the worker; a null is what vLLM writes."""
     with_ids = LAST | {"choices": [LAST["choices"][0] | {"token_ids": [1]}]}
     with_null = LAST | {"choices": [LAST["choices"][0] | {"token_ids": None}]}
 
-    assert "wrong ids" == kind([ROLE, *WORDS, with_ids, TOLD, None])
-    assert "right" == kind([ROLE, *WORDS, with_null, TOLD, None])
+    assert "wrong ids" == kind([ROLE, *WORDS, with_ids, REPORTED, None])
+    assert "right" == kind([ROLE, *WORDS, with_null, REPORTED, None])
 
 
 def test_what_is_no_event_is_wrong() -> None:
@@ -95,13 +95,12 @@ def test_what_is_no_event_is_wrong() -> None:
 def test_a_difference_is_shown_where_it_begins() -> None:
     """With what should be there, and what is."""
     other = choice({"content": "x" + QUESTION.text[5:8]})
-    verdict = QUESTION.judge(stream([ROLE, WORDS[0], other, LAST, TOLD, None]))
+    verdict = QUESTION.judge(stream([ROLE, WORDS[0], other, LAST, REPORTED, None]))
 
     assert verdict.detail.startswith("12 of 12 characters, differs at 4: ")
 
 
 def test_questions_differ_and_answers_too() -> None:
-    """By name; the same name is the same question."""
     names = [Question.of(str(number), tokens=16, is_chat=number % 2 > 0) for number in range(50)]
 
     assert 50 == len({question.text for question in names})
@@ -146,12 +145,12 @@ STREAM_HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
         (STREAM_HEAD + b'1c\r\ndata: {"error":{"code":5}}\n\n\r\n', "error event 5"),
     ],
 )
-async def test_a_failure_is_told_as_the_client_saw_it(answer: bytes, expected: str) -> None:
+async def test_a_failure_is_reported_as_the_client_saw_it(answer: bytes, expected: str) -> None:
     """What was cut is no whole answer, whatever it says of itself."""
     assert expected == (await ask(answer)).kind
 
 
-async def test_nobody_listens() -> None:
+async def test_no_one_listens() -> None:
     """Not the client's end."""
     record = await Client("http://127.0.0.1:1", 0, tokens=3, rng=random.Random(1)).ask("1")
 
@@ -171,7 +170,6 @@ async def test_the_longest_pause_counts() -> None:
 
 
 async def test_an_answer_that_does_not_come_is_not_waited_for_for_ever() -> None:
-    """What has come by then is judged."""
     received = Received(asyncio.get_running_loop().create_future(), 0.0)
 
     assert "no answer" == received.judge(QUESTION).kind

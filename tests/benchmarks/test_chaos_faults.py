@@ -46,7 +46,7 @@ class Sufferer:
 
 @dataclass
 class Operator:
-    """Calls ready all but those it was told not to, and those that are drained."""
+    """Calls ready all but those it was asked not to, and those that are drained."""
 
     workers: list[Sufferer]
     drained: set[str] = field(default_factory=set)
@@ -104,7 +104,6 @@ def test_every_fault_is_taken_back() -> None:
 
 
 def test_who_is_not_ready_is_left_alone() -> None:
-    """And with two that are ready, everybody is."""
     operator = fleet()
     operator.unready = {"http://w0", "http://w1"}
     chaos = mischief(operator)
@@ -115,7 +114,7 @@ def test_who_is_not_ready_is_left_alone() -> None:
     assert 99 == chaos.passed_over
 
 
-def test_who_is_behind_a_breaker_is_none_of_the_two() -> None:
+def test_who_is_behind_a_breaker_is_not_one_of_the_two() -> None:
     """It may be hurt itself, with two others left; but those two may not."""
     operator = fleet()
     operator.broken, operator.unready = {"http://w0"}, {"http://w1"}
@@ -126,7 +125,7 @@ def test_who_is_behind_a_breaker_is_none_of_the_two() -> None:
     assert {"http://w0"} == {url for fault in chaos.inflicted for url in fault.workers}
 
 
-def test_who_has_begun_anew_is_left_alone_until_it_is_there() -> None:
+def test_who_has_begun_again_is_left_alone_until_it_is_there() -> None:
     """The gateway may not have noticed that it was gone."""
     operator = fleet(3)
     for worker in operator.workers:
@@ -149,7 +148,7 @@ def test_who_has_begun_anew_is_left_alone_until_it_is_there() -> None:
 
 
 def test_all_are_taken_down_together_once_all_are_well() -> None:
-    """Nobody is hurt for himself while it waits for that; afterwards all begin anew."""
+    """No one is hurt for himself while it waits for that; afterwards all begin again."""
     operator = fleet()
     chaos = mischief(operator, all_down_every_s=30.0)
     for tick in range(3000):
@@ -198,7 +197,7 @@ async def answers(client: httpx.AsyncClient) -> None:
 
 
 async def cut(how: Callable[[], None], client: httpx.AsyncClient) -> None:
-    """Do what is told in the midst of a stream, which must break off."""
+    """Do so in the middle of a stream, which must break off."""
     body = {"prompt": "Hello", "max_tokens": 1000, "ignore_eos": True, "stream": True}
     async with client.stream("POST", "/v1/completions", json=body) as reply:
         pieces = reply.aiter_bytes()

@@ -17,7 +17,7 @@ def test_bodies_differ_and_share_their_system_prompt() -> None:
 
 
 def test_the_same_seed_gives_the_same_bodies() -> None:
-    """A run can be repeated; only ``stream`` tells the two kinds of load apart."""
+    """A run can be repeated; only ``stream`` reports the two kinds of load apart."""
     plain, streamed = bodies("requests", random.Random(1))[0], bodies("streams", random.Random(1))[0]
 
     assert bodies("requests", random.Random(1))[0] == plain
@@ -26,7 +26,6 @@ def test_the_same_seed_gives_the_same_bodies() -> None:
 
 @pytest.mark.parametrize(("number", "least", "most"), [(0, 1_100, 1_300), (1, 19_500, 20_500), (2, 215_000, 225_000)])
 def test_a_size_is_what_its_name_says(number: int, least: int, most: int) -> None:
-    """Of the whole body, to within some per cent; one prompt in place of 64 keeps this short."""
     size = SIZES[number]
     text = one_body("requests", random.Random(1), size)
 

@@ -13,7 +13,7 @@ def found(turn_us: float, *, wrong: int = 0) -> Mapping[str, Any]:
     return {"decision_us": times, "packed_us": times, "parts_us": {"hash": 10.0}, "wrong": wrong}
 
 
-def told(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Report:
+def reported(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Report:
     report = Report("decision", "A decision", circumstances())
     tell(report, Sides([ours], [theirs]), "64 workers")
     return report
@@ -22,17 +22,17 @@ def told(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Report:
 def test_every_kind_of_prompt_has_to_be_twice_as_fast() -> None:
     """The bar is held against the worst of them, whichever it is."""
     theirs = {**found(400.0), "decision_us": {"turn": 400.0, "system": 900.0, "new": 200.0}}
-    report = told(found(150.0), theirs)
+    report = reported(found(150.0), theirs)
 
     assert [2.0] == [bar.value for bar in report.bars if "worst" in bar.what]
     assert report.is_met
-    assert not told(found(210.0), theirs).is_met
+    assert not reported(found(210.0), theirs).is_met
 
 
 def test_a_wrong_decision_of_either_misses_a_bar() -> None:
-    """Speed for wrong decisions is none."""
+    """Speed for wrong decisions is not one."""
     theirs = {**found(400.0), "decision_us": dict.fromkeys(("turn", "system", "new"), 900.0)}
-    report = told(found(100.0, wrong=1), theirs)
+    report = reported(found(100.0, wrong=1), theirs)
 
     assert ["decisions for a worker that has less of the prompt than another"] == [
         bar.what for bar in report.bars if not bar.is_met
@@ -40,7 +40,7 @@ def test_a_wrong_decision_of_either_misses_a_bar() -> None:
 
 
 def test_the_parts_of_ours_have_a_table() -> None:
-    """Whoever wants it faster looks there first."""
-    parts = told(found(100.0), found(400.0)).tables[1]
+    """Anyone who wants it faster looks there first."""
+    parts = reported(found(100.0), found(400.0)).tables[1]
 
     assert ["hash"] == [name for name, _ in parts.rows]

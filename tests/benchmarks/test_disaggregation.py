@@ -17,7 +17,7 @@ from benchmarks.disaggregation import (
     tell,
 )
 from benchmarks.report import Circumstances, Report
-from gateway.simulator.tokens import TokenSequence
+from simulator.tokens import TokenSequence
 
 EVENT = 'data: {"choices":[{"index":0,"text":"t"}]}\n\n'
 
@@ -61,7 +61,7 @@ async def test_times_are_those_of_the_workers() -> None:
 
 
 @pytest.mark.parametrize("text", ["", EVENT, 'data: {"error":{"message":"no"}}\n\n'])
-async def test_an_answer_that_is_none_ends_the_run(text: str) -> None:
+async def test_an_answer_that_is_not_one_ends_the_run(text: str) -> None:
     """It would be the fastest of all."""
     gateway = httpx.MockTransport(lambda _: httpx.Response(200, text=text))
     async with httpx.AsyncClient(transport=gateway) as client:
@@ -89,8 +89,8 @@ def test_answers_are_summed_up() -> None:
 
 def test_remote_prefills_are_read_from_metrics() -> None:
     exposition = (
-        '# TYPE warmgate_prefills_total counter\nwarmgate_prefills_total{model="tiny",where="remote"} 12.0\n'
-        'warmgate_prefills_total{model="tiny",where="here"} 3.0\n'
+        '# TYPE warmgate_prefills_total counter\nwarmgate_prefills_total{model="tiny",location="remote"} 12.0\n'
+        'warmgate_prefills_total{model="tiny",location="here"} 3.0\n'
     )
 
     assert 12 == remote_prefills(exposition)

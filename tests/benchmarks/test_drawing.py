@@ -16,7 +16,6 @@ def texts_of(chart: Chart) -> list[str]:
 
 @pytest.mark.parametrize("chart", [LINES, BARS])
 def test_the_same_figures_give_the_same_bytes(chart: Chart) -> None:
-    """So a chart that is made again differs only where the figures do."""
     assert svg(chart) == svg(chart)
 
 

@@ -16,7 +16,7 @@ def record(kind: str = "right", *, at: float = 0.0, took_s: float = 1.0, ttft_s:
     return Record("chaos-1", at, ttft_s, took_s, RIGHT if kind == "right" else Verdict(kind, "why"), 0.3)
 
 
-def told(*last: Record, first: Sequence[Record] = ()) -> list[bool]:
+def reported(*last: Record, first: Sequence[Record] = ()) -> list[bool]:
     report = Report("drill", "Drill", Circumstances.observe(seed=1, packages=()))
     tell(report, [(Seen.of(CALM, first, 1.0), first), (Seen.of(NO_NOTICE, last, 1.0), last)])
     return [bar.is_met for bar in report.bars]
@@ -31,11 +31,11 @@ def test_a_request_belongs_to_the_step_in_which_it_ended() -> None:
 
 def test_nothing_may_fail_but_what_a_dead_gateway_had_begun() -> None:
     """In the step that kills one, and nowhere else."""
-    assert [True, True, True] == told(record(), record("cut"))
-    assert [False, True, True] == told(record("cut", ttft_s=None))
-    assert [False, True, True] == told(record("status 503"))
-    assert [False, True, True] == told(first=[record("cut")])
-    assert [True, False, True] == told(record("wrong text"))
+    assert [True, True, True] == reported(record(), record("cut"))
+    assert [False, True, True] == reported(record("cut", ttft_s=None))
+    assert [False, True, True] == reported(record("status 503"))
+    assert [False, True, True] == reported(first=[record("cut")])
+    assert [True, False, True] == reported(record("wrong text"))
 
 
 def test_a_stream_is_cut_that_had_begun() -> None:

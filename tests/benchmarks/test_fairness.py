@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.fairness import OUTPUT_TOKENS, Clients, Found, Side, Summary, parse_arguments, sides, tell
 from benchmarks.report import Circumstances, Report
-from gateway.simulator.tokens import TokenSequence
+from simulator.tokens import TokenSequence
 
 STREAM = """data: {"choices":[{"index":0,"text":"t"}]}
 
@@ -51,7 +51,7 @@ async def test_a_time_to_first_token_is_that_of_the_workers() -> None:
 
 
 @pytest.mark.parametrize("text", ["", 'data: {"error":{"message":"no"}}\n\n'])
-async def test_an_answer_that_is_none_ends_the_run(text: str) -> None:
+async def test_an_answer_that_is_not_one_ends_the_run(text: str) -> None:
     """It would be the fastest of all."""
     gateway = httpx.MockTransport(lambda _: httpx.Response(200, text=text))
     async with httpx.AsyncClient(transport=gateway) as client:
@@ -78,7 +78,6 @@ async def test_the_sparse_team_does_not_wait_for_answers() -> None:
 
 
 def test_a_summary_has_the_slow_ones() -> None:
-    """Of a hundred the last but one is the 99th percentile."""
     summary = Summary.of("alone", [float(i) for i in reversed(range(100))])
 
     assert (100, 50.0, 90.0, 99.0, 99.0) == (

@@ -11,7 +11,7 @@ PATH = "/v1/chat/completions"
 STREAM = b'POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 15\r\n\r\n{"stream":true}'
 
 
-async def told(client: httpx.AsyncClient) -> list[int]:
+async def reported(client: httpx.AsyncClient) -> list[int]:
     sent: list[int] = (await client.get("/sent")).json()
     return sent
 
@@ -52,10 +52,10 @@ async def test_a_reader_that_stops_holds_the_worker_back() -> None:
         reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=1_024)
         writer.write(STREAM)
         await reader.read(1)
-        before, now = [-1], await told(client)
+        before, now = [-1], await reported(client)
         while now != before:
             await asyncio.sleep(0.2)
-            before, now = now, await told(client)
+            before, now = now, await reported(client)
         writer.transport.abort()
 
     assert 0 < now[0] < size

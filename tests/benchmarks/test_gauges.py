@@ -33,7 +33,7 @@ async def telling(pages: Iterator[bytes]) -> AsyncIterator[str]:
         yield url
 
 
-async def test_gauges_are_told_with_their_labels() -> None:
+async def test_gauges_are_reported_with_their_labels() -> None:
     """Every reading of every gauge, and no counter."""
     async with telling(iter([GAUGES])) as url:
         found = await gauges(url)

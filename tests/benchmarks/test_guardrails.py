@@ -1,4 +1,4 @@
-"""The labelled set is what it says, and the figures are made of it as told."""
+"""The labelled set is what it says, and the figures are made of it as reported."""
 
 import argparse
 import random
@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import guardrails as benchmark
 from benchmarks.guardrails import Labelled, leaks, place, prose, read_texts, run, scan_for, scored, streamed
-from gateway.guardrails.redactor import matches
+from gateway.proxy.guardrails.redactor import matches
 
 TEXTS = read_texts()
 KNOWN = {"private_key", "secret", "email", "phone", "card", "iban", "us_ssn", "uk_nino", "de_steuer_id", "fr_nir"} | {
@@ -77,7 +77,7 @@ def test_a_place_is_where_a_span_stands() -> None:
     assert (3, 5) == place("ab cd", "cd")
 
 
-def test_a_run_tells_precision_recall_leaks_and_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_reports_precision_recall_leaks_and_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "read_texts", lambda: TEXTS[::20])
     report = run(argparse.Namespace(seed=1, seconds=0.001))
 

@@ -35,12 +35,12 @@ def test_a_figure_is_found_by_where_it_stands() -> None:
     ],
 )
 def test_a_figure_that_is_not_there_is_no_figure(pick: Pick) -> None:
-    """Nothing is told for it, and nothing else in its place."""
+    """Nothing is reported for it, and nothing else in its place."""
     with pytest.raises(LookupError, match=r"tried|100 conv"):
         pick(a_report())
 
 
-def test_the_table_tells_each_headline_with_its_report() -> None:
+def test_the_table_reports_each_headline_with_its_report() -> None:
     """Those whose report is not there are left out."""
     headlines = (
         Headline("How many hits?", "{:.0%} of {:.1f}", "tried", (bar("hits"), cell("100", "ours", "TTFT s"))),

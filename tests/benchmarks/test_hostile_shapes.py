@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks.hostile_shapes import SHAPES
-from gateway.endpoints.table import ENDPOINTS
+from gateway.protocol.endpoints.table import ENDPOINTS
 
 
 @pytest.mark.parametrize("name", SHAPES)

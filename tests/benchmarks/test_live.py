@@ -12,7 +12,6 @@ data: [DONE]
 
 
 async def test_every_turn_of_a_conversation_names_the_same_session() -> None:
-    """And no other conversation has that name."""
     sessions: dict[str, set[str]] = {}
 
     def gateway(request: httpx.Request) -> httpx.Response:

@@ -1,6 +1,6 @@
 """The load test for everybody's own deployment: what it reads and says, and one run of locust against the demo.
 
-In this process locust must not replace the standard library by gevent's, so it is told not to before it is imported.
+In this process locust must not replace the standard library by gevent's, so that is turned off before it is imported.
 """
 
 import contextlib
@@ -37,8 +37,8 @@ class Stream(io.BytesIO):
     """A response of these events, as geventhttpclient hands it out."""
 
     def __init__(self, *events: dict[str, Any] | str) -> None:
-        told = [event if isinstance(event, str) else json.dumps(event) for event in events]
-        super().__init__("".join(f"data: {event}\n\n" for event in told).encode())
+        reported = [event if isinstance(event, str) else json.dumps(event) for event in events]
+        super().__init__("".join(f"data: {event}\n\n" for event in reported).encode())
 
     def readline(self, sep: bytes = b"\n") -> bytes:  # type: ignore[override]
         assert b"\n" == sep
@@ -102,7 +102,7 @@ def test_a_stream_without_its_end_has_failed(locustfile: ModuleType) -> None:
 
 
 def test_an_error_inside_a_stream_is_named_by_its_code(locustfile: ModuleType) -> None:
-    """Its message, which may quote the prompt, is not told. A text about errors is no error."""
+    """Its message, which may quote the prompt, is not reported. A text about errors is no error."""
     error = {"error": {"message": "secret prompt", "type": "server_error", "code": "gateway_stopping"}}
 
     assert "in the stream: gateway_stopping" == read(locustfile, delta(content="a"), error, "[DONE]").failure
@@ -123,8 +123,8 @@ def test_a_refusal_is_named_by_code_or_type(locustfile: ModuleType, body: object
 
 
 def talk(locustfile: ModuleType, seed: int = 1, **sizes: int) -> list[Any]:
-    told = {"prompt_tokens": 100, "shared_tokens": 60, "contexts": 3, "output_tokens": 7, "turns": 2, **sizes}
-    return list(locustfile.Sizes(**told).talk(locustfile.words)(random.Random(seed)))
+    reported = {"prompt_tokens": 100, "shared_tokens": 60, "contexts": 3, "output_tokens": 7, "turns": 2, **sizes}
+    return list(locustfile.Sizes(**reported).talk(locustfile.words)(random.Random(seed)))
 
 
 def test_made_up_prompts_are_as_long_as_asked_for(locustfile: ModuleType) -> None:
@@ -138,7 +138,6 @@ def test_made_up_prompts_are_as_long_as_asked_for(locustfile: ModuleType) -> Non
 
 
 def test_contexts_are_shared_and_questions_are_not(locustfile: ModuleType) -> None:
-    """Of 60 conversations about three contexts."""
     opened = [talk(locustfile, seed)[0].messages for seed in range(60)]
 
     assert 3 == len({system["content"] for system, _ in opened})
@@ -187,7 +186,7 @@ def test_a_trace_of_hashes_repeats_where_they_do(locustfile: ModuleType, tmp_pat
     assert texts[0][2_000:] != texts[1][2_000:]
 
 
-def test_a_prompt_is_one_request_and_other_lines_are_none(locustfile: ModuleType, tmp_path: Path) -> None:
+def test_a_prompt_is_one_request_and_other_lines_are_not(locustfile: ModuleType, tmp_path: Path) -> None:
     (turn,) = turns_of(locustfile, tmp_path, {"prompt": "hello"}, output_tokens=9)
 
     assert ([{"role": "user", "content": "hello"}], 9) == (turn.messages, turn.output_tokens)
@@ -230,7 +229,7 @@ def demo() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.e2e
 def test_a_run_against_the_demo(demo: tuple[str, str], tmp_path: Path) -> None:
-    """Two users of team `good` are answered, one of team `bad` is refused; no key is told."""
+    """Two users of team `good` are answered, one of team `bad` is refused; no key is reported."""
     url, key = demo
     (tmp_path / "keys").write_text(f"good {key}\n# a comment\nbad wrong-key\ngood {key}\n")
     done = locust(

@@ -158,21 +158,21 @@ def test_only_what_comes_while_all_are_open_counts() -> None:
 
 def test_what_the_gateway_adds_is_held_against_the_bar() -> None:
     """1 ms of 7.5 is there without it."""
-    told = report()
+    reported = report()
 
-    tell(told, [found(DIRECT), found(OURS, p99_ms=7.5)], unsettled=0)
+    tell(reported, [found(DIRECT), found(OURS, p99_ms=7.5)], unsettled=0)
 
-    assert 6.5 == told.bars[2].value
-    assert told.is_met
+    assert 6.5 == reported.bars[2].value
+    assert reported.is_met
 
 
-def test_failures_are_told() -> None:
+def test_failures_are_reported() -> None:
     """Streams that broke, that were not all open, that came late, and gauges that stay."""
-    told = report()
+    reported = report()
 
-    tell(told, [found(DIRECT), found(OURS, failed=1, in_flight=4.0, p99_ms=12.0)], unsettled=1)
+    tell(reported, [found(DIRECT), found(OURS, failed=1, in_flight=4.0, p99_ms=12.0)], unsettled=1)
 
-    assert [False] * 4 == [bar.is_met for bar in told.bars]
+    assert [False] * 4 == [bar.is_met for bar in reported.bars]
 
 
 def test_streams_last_until_the_watching_is_over() -> None:

@@ -122,5 +122,5 @@ def test_another_outcome_than_expected_is_counted() -> None:
 
 
 def test_the_kinds_make_a_hundred() -> None:
-    """The mix is told in parts of a hundred."""
+    """The mix is reported in parts of a hundred."""
     assert 100 == sum(kind.per_hundred for kind in KINDS.values())

@@ -45,7 +45,7 @@ def test_the_report_has_a_table_per_load_and_one_of_packets() -> None:
     assert "| stub | 101 | 99 |" in text
 
 
-def test_an_nginx_that_was_not_busy_is_told() -> None:
+def test_an_nginx_that_was_not_busy_is_reported() -> None:
     """Where stub worker and load were the limit, the reader hears that the ratio flatters."""
     found = [measured(name, 900.0, load=load, cpu=0.8) for load in LOADS for name in ("stub", "nginx")]
 
@@ -54,7 +54,7 @@ def test_an_nginx_that_was_not_busy_is_told() -> None:
     assert [True, True] == ["nginx used 80% of its core, at 100% of the rate" in note for note in notes]
 
 
-def test_a_machine_that_was_not_quiet_is_told() -> None:
+def test_a_machine_that_was_not_quiet_is_reported() -> None:
     """Where other processes used the cores, the reader hears that and nothing finer."""
     found = [measured(name, 900.0, load=load, cpu=0.5, noise=0.4) for load in LOADS for name in ("stub", "nginx")]
 
@@ -71,7 +71,6 @@ def test_a_quiet_machine_with_a_busy_nginx_needs_no_note() -> None:
 
 
 def test_with_the_keys_only_the_report_is_of_requests() -> None:
-    """And the bar of keys holds answers per processor second against those without keys, round by round."""
     report = Report("overhead", "Overhead", Circumstances.observe(seed=1, packages=()))
     rates = {"stub": 2_000.0, "nginx": 1_000.0, "gateway": 600.0, f"gateway{WITH_KEYS}": 400.0}
     found = [measured(target, per_s, load="requests", cpu=0.8) for target, per_s in rates.items()]

@@ -58,7 +58,7 @@ def test_leaving_the_block_ends_the_children_and_removes_their_logs() -> None:
 
 
 def test_what_a_child_started_ends_with_it() -> None:
-    """A worker process does not outlive its parent, though nobody told it to end."""
+    """A worker process does not outlive its parent, though nothing ends it."""
     with Processes() as processes:
         child = processes.start("two", [sys.executable, "-c", HAS_A_WORKER])
         child.wait_for_ready_line()
@@ -91,7 +91,7 @@ def test_a_child_dies_with_a_benchmark_that_was_killed(tmp_path: Path) -> None:
     assert not is_alive(pid)
 
 
-def test_a_benchmark_that_is_told_to_end_leaves_nothing() -> None:
+def test_a_benchmark_that_is_asked_to_end_leaves_nothing() -> None:
     """SIGTERM ends the children and removes their logs, as leaving the block does."""
     program = (
         "import signal\n"

@@ -47,7 +47,7 @@ fn=(3)
 INNER = (Phase("serve", "serve"), Phase("admit", "admit|admit_helper", "serve"))
 
 
-def test_what_a_function_does_itself_is_told_from_what_it_calls() -> None:
+def test_what_a_function_does_itself_is_reported_from_what_it_calls() -> None:
     profile = Profile.read(WRITTEN.splitlines(keepends=True))
 
     assert {"serve": 420, "admit": 250, "log": 120} == profile.own
@@ -73,7 +73,7 @@ def test_a_phase_is_what_was_called_into_it_without_the_phases_within() -> None:
     assert {"serve": 45, "admit": 45, OTHER: 10} == by_phase(profile, INNER)
 
 
-def test_what_goes_on_without_requests_is_none_of_theirs() -> None:
+def test_what_goes_on_without_requests_is_not_one_of_theirs() -> None:
     busy = Profile(own=Counter({"loop": 500, "serve": 1000}), calls=Counter({("loop", "serve"): 1000}))
     idle = Profile(own=Counter({"loop": 300}))
 
@@ -85,7 +85,6 @@ def test_what_goes_on_without_requests_is_none_of_theirs() -> None:
 
 
 def test_a_loop_that_has_work_idles_less() -> None:
-    """By what only idling does: here half as much of it, so half of all that idling did."""
     busy = Profile(own=Counter({"loop": 650, "look": 100}))
     idle = Profile(own=Counter({"loop": 300, "look": 200}))
 
@@ -121,7 +120,7 @@ async def test_every_request_is_answered_before_the_counting_ends() -> None:
         await ask(f"http://{host}:{port}", bodies("requests", random.Random(1)), 100)
 
 
-async def test_an_answer_that_is_none_ends_it() -> None:
+async def test_an_answer_that_is_not_one_ends_it() -> None:
     """A profile of refusals would be fast, and wrong."""
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

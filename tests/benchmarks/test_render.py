@@ -34,7 +34,6 @@ def test_what_was_stored_gives_the_same_page_and_its_charts(tmp_path: Path) -> N
 
 
 def test_only_what_differs_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And `--check` writes nothing, but says so by its exit status."""
     page = a_report().write(tmp_path)
     readme = tmp_path / "README.md"
     readme.write_text("# Title\n" + MARKS.format("old") + "\nmore\n")
@@ -51,7 +50,6 @@ def test_only_what_differs_is_written(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_guide_has_the_first_table_of_the_drill() -> None:
-    """And says where it is from."""
     guide = with_drill("a\n<!-- drill -->\nold\n<!-- /drill -->\nz", {DRILL: a_report()})
 
     assert guide.startswith("a\n<!-- drill -->\n|")

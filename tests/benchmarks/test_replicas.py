@@ -31,19 +31,18 @@ def a_run(setup: Setup, hits: float, *, late: float = 0.9, stuck_s: float | None
     return Run("tau", "prefix_aware", setup.name, 100, {}, hits, late, 0.1, 0.2, stuck_s)
 
 
-def told(*runs: Run) -> Report:
+def reported(*runs: Run) -> Report:
     report = Report("replicas", "any", Circumstances.observe(seed=1, packages=[]))
     tell(report, runs)
     return report
 
 
 def test_hits_are_the_cached_share_of_all_prompts() -> None:
-    """Of all workers together; of nothing there is none."""
     assert 0.75 == hit_rate([Work(1, 100, 100, 5), Work(1, 300, 200, 5)])
     assert math.isnan(hit_rate([Work(0, 0, 0, 0)]))
 
 
-def test_a_run_is_told_in_seconds_of_the_workers() -> None:
+def test_a_run_is_reported_in_seconds_of_the_workers() -> None:
     """Those that failed have no time to a first token, and are counted by why."""
     answers = [Answer(0.1, 1.0, 0.0, None), Answer(0.3, 1.0, 0.0, None), Answer(9.0, 9.0, 0.0, "cut")]
     run = Run.of("tau", "kv_aware", TWO, answers, [Work(3, 100, 80, 1)], [Work(1, 50, 45, 1)], stuck_s=None, speed=10.0)
@@ -53,8 +52,10 @@ def test_a_run_is_told_in_seconds_of_the_workers() -> None:
 
 
 def test_two_that_agree_meet_the_bars() -> None:
-    """Without Redis there is none."""
-    report = told(a_run(ONE, 0.90), a_run(TWO, 0.89), a_run(APART, 0.5), a_run(KILLED, 0.85, late=0.88, stuck_s=3.5))
+    """Without Redis there is not one."""
+    report = reported(
+        a_run(ONE, 0.90), a_run(TWO, 0.89), a_run(APART, 0.5), a_run(KILLED, 0.85, late=0.88, stuck_s=3.5)
+    )
 
     assert [0.89 / 0.90, 3.5, 0.88 / 0.9] == [bar.value for bar in report.bars]
     assert report.is_met
@@ -71,7 +72,7 @@ def test_two_that_agree_meet_the_bars() -> None:
 )
 def test_what_is_lost_is_a_missed_bar(runs: list[Run]) -> None:
     """Each by itself."""
-    assert not told(*runs).is_met
+    assert not reported(*runs).is_met
 
 
 @pytest.mark.parametrize("store", [None, "redis://127.0.0.1:1/0"])
@@ -81,7 +82,7 @@ def test_gateways_get_settings_that_can_be(store: str | None) -> None:
     one, other = (build(sharing(base, store, 2.0), {}) for _ in range(2))
 
     assert one.server.port != other.server.port
-    assert (store, 0.01) == (one.store.url, one.replicas.tie_s)
+    assert (store, 0.01) == (one.store.url, one.advanced.replica_tie_s)
     assert ["bench"] == [team.name for team in one.teams]
 
 
@@ -106,6 +107,5 @@ def test_a_slice_takes_as_long_as_its_longest_session() -> None:
 
 
 def test_load_of_others_is_read_from_the_exposition() -> None:
-    """As it stands there; none where nothing is shared."""
     assert 7.0 == bookings_in("# TYPE warmgate_replica_bookings gauge\nwarmgate_replica_bookings 7.0\n")
     assert 0.0 == bookings_in("# TYPE warmgate_replica_bookings gauge\n")

@@ -108,7 +108,7 @@ def test_the_json_has_every_figure() -> None:
     assert [0.5, 0.25, 0.125] == found["circumstances"]["load_average"]
 
 
-def test_no_place_on_this_machine_is_told(tmp_path: Path) -> None:
+def test_no_place_on_this_machine_is_reported(tmp_path: Path) -> None:
     """Neither the folders of the machine nor its host name get into a report made here."""
     here = Circumstances.observe(seed=None, packages=("uvloop", "there-is-no-such-package"))
     report = Report("overhead", "Overhead", here)
@@ -121,7 +121,7 @@ def test_no_place_on_this_machine_is_told(tmp_path: Path) -> None:
     assert not {f'"{socket.gethostname()}"', f" {socket.gethostname()} "} & set(text.split("\n"))
 
 
-def test_a_command_is_told_as_typed_in_the_checkout() -> None:
+def test_a_command_is_reported_as_typed_in_the_checkout() -> None:
     """The interpreter is ``python``, paths in the checkout are relative, other paths are names."""
     arguments = ["/opt/x/bin/python3.11", "-m", "benchmarks.memory", f"--trace={ROOT}/benchmarks/traces/a.jsonl"]
 
@@ -166,7 +166,6 @@ def test_a_fault_of_the_benchmark_is_not_hidden(tmp_path: Path) -> None:
 
 
 def test_every_benchmark_takes_a_seed_and_a_folder() -> None:
-    """By default 1, and the folder of the results for the record."""
     parser = argument_parser("overhead", "What it costs.\n\nAnd more.")
 
     assert (1, RESULTS) == (parser.parse_args([]).seed, parser.parse_args([]).results)

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.report import Circumstances, Report
 from benchmarks.rollout import CANARY, LARGE, SIZES, STABLE, AskedInVainError, Clients, Found, found_of, routes, tell
 from gateway.settings import build
-from gateway.simulator.tokens import TokenSequence
+from simulator.tokens import TokenSequence
 
 
 def a_found(*, dealt: float = 5.0, moved_again: int = 0, moved_back: int = 0, missent: int = 0) -> Found:
@@ -25,9 +25,7 @@ def test_the_routes_are_ones_that_a_gateway_takes() -> None:
     ]
 
 
-async def test_a_request_tells_the_model_that_served_it() -> None:
-    """Or ends the run: what was not answered went nowhere."""
-
+async def test_a_request_reports_the_model_that_served_it() -> None:
     def gateway(request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
         known = body.get("user") == "ann"
@@ -42,7 +40,6 @@ async def test_a_request_tells_the_model_that_served_it() -> None:
 
 
 async def test_prompts_are_as_long_as_they_should_be() -> None:
-    """As the workers count; and of nearly as many bytes per token, whatever their length."""
     asked: list[str] = []
 
     def gateway(request: httpx.Request) -> httpx.Response:

@@ -61,7 +61,6 @@ def test_the_trigger_that_wants_most_decides() -> None:
 
 
 def test_there_are_never_fewer_or_more_than_allowed() -> None:
-    """Whatever is asked for."""
     assert 1 == ENGINES.replicas(4, {"requests": 0.0, "kv-usage": 0.0})
     assert 8 == ENGINES.replicas(4, {"requests": 5_000.0, "kv-usage": 0.0})
 

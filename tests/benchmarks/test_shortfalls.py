@@ -1,11 +1,11 @@
-"""Where others are better is told, and nothing else."""
+"""Where others are better is reported, and nothing else."""
 
 from benchmarks.report import Bar, Table
 from benchmarks.shortfalls import table
 from tests.benchmarks.test_headlines import a_report
 
 
-def test_a_missed_bar_is_told_with_its_report() -> None:
+def test_a_missed_bar_is_reported_with_its_report() -> None:
     """One that was met is not."""
     report = a_report()
     report.bars = [Bar("hits", 0.5, ">=", 0.4), Bar("requests per s, of theirs", 0.75, ">=", 1.0)]
@@ -16,7 +16,7 @@ def test_a_missed_bar_is_told_with_its_report() -> None:
     ) == table({"tried": report})
 
 
-def test_whoever_routes_better_is_named() -> None:
+def test_anyone_who_routes_better_is_named() -> None:
     report = a_report()
     title, columns = "Where kv_aware is worse than the best other", ("figure", "kv_aware", "the best other", "which")
     report.tables.append(Table(title, columns, [("imbalance", 1.25, 1.02, "smg")]))

@@ -23,7 +23,7 @@ from benchmarks.stalls import (
 )
 from benchmarks.stub_worker import serve, write_script
 from benchmarks.watched_gateway import PATH, Turns
-from gateway.body import parse_chat
+from gateway.protocol.body import parse_chat
 from gateway.settings import build
 
 TEXTS = ["Where is my seat?", "It is 12A, by the window \u2013 as before.", "Thank you."]
@@ -78,13 +78,13 @@ def _events(batch: bytes) -> list[dict[str, list[int]]]:
 
 
 def test_the_settings_are_those_of_a_gateway(tmp_path: Path) -> None:
-    """Each worker has an engine that tells."""
+    """Each worker has an engine that reports."""
     urls, ports = ["http://127.0.0.1:1", "http://127.0.0.1:2"], [11, 12]
     settings = build(settings_of(tmp_path, urls, ports, port=1234), {})
 
     (model,) = settings.models
-    told = [worker.kv_events.endpoint for worker in model.workers if worker.kv_events is not None]
-    assert ["tcp://127.0.0.1:11", "tcp://127.0.0.1:12"] == told
+    reported = [worker.kv_events.endpoint for worker in model.workers if worker.kv_events is not None]
+    assert ["tcp://127.0.0.1:11", "tcp://127.0.0.1:12"] == reported
     assert ("kv_aware", 1234) == (model.strategy, settings.server.port)
 
 
@@ -111,8 +111,7 @@ def test_neither_what_the_machine_does_by_itself_nor_reading_megabytes_is_judged
     assert "KV events" in report.bars[0].what
 
 
-def test_long_turns_and_tokens_that_nobody_made_are_told(report: Report) -> None:
-    """By either clock; where no tokens are made there is nothing to hold the loop."""
+def test_long_turns_and_tokens_that_no_one_made_are_reported(report: Report) -> None:
     tell(report, cases(longest_ms=2.6, longest_cpu_ms=2.5), exact=4)
 
     assert [False, False, False] == [bar.is_met for bar in report.bars]
@@ -122,14 +121,14 @@ async def test_a_case_is_what_the_loop_did_meanwhile() -> None:
     """What was before is asked for and forgotten."""
     answers = [Turns(longest_ms=50.0), Turns(longest_ms=1.5, turns=7)]
 
-    def told(request: httpx.Request) -> httpx.Response:
+    def reported(request: httpx.Request) -> httpx.Response:
         assert PATH == request.url.path
         return httpx.Response(200, content=msgspec.json.encode(answers.pop(0)))
 
     async def deed() -> int:
         return 4
 
-    async with httpx.AsyncClient(transport=httpx.MockTransport(told)) as client:
+    async with httpx.AsyncClient(transport=httpx.MockTransport(reported)) as client:
         case = await Bench("http://gateway", client).watch("four", deed)
 
     assert ("four", Turns(longest_ms=1.5, turns=7), 4) == (case.name, case.turns, case.requests)
@@ -150,7 +149,6 @@ async def test_requests_that_are_not_answered_stop_the_run() -> None:
 
 
 async def test_a_metric_is_the_sum_of_its_lines() -> None:
-    """Of those with the labels that are asked for."""
     text = 'warmgate_kv_blocks_total{kind="stored",worker="a"} 3.0\nwarmgate_kv_blocks_total{kind="removed"} 9.0\n'
     text += 'warmgate_kv_blocks_total{worker="b",kind="stored"} 4.0\n'
 

@@ -92,7 +92,7 @@ async def test_a_stream_that_is_refused_stops_the_run() -> None:
             await open_streams(url, REQUESTS[:1])
 
 
-async def test_a_slow_reader_reads_nothing_until_told_to() -> None:
+async def test_a_slow_reader_reads_nothing_until_asked_to() -> None:
     """It has the first events, and all of them once it has read on."""
     flood = Flood(write_script("tiny"), stream_bytes=16 * MIB)
     async with listening(flood.serve) as url:
@@ -123,7 +123,7 @@ def test_the_cost_of_a_stream_is_the_slope() -> None:
     assert found.is_met
 
 
-def test_streams_that_were_not_all_open_are_told() -> None:
+def test_streams_that_were_not_all_open_are_reported() -> None:
     """Neither memory of fewer streams, nor broken ones, nor gauges that stay pass for a result."""
     found = report()
     readings = [
@@ -151,7 +151,7 @@ def test_a_slow_readers_share_is_held_against_the_buffers() -> None:
     assert found.is_met
 
 
-def test_a_gateway_that_reads_on_for_a_slow_reader_is_told() -> None:
+def test_a_gateway_that_reads_on_for_a_slow_reader_is_reported() -> None:
     """The worker was never held back, memory took the stream, and the reader did not get it."""
     found = report()
     hold = Hold(highest_rss_bytes=134 * MIB, sent_bytes=[int(64 * MIB * (MAX_SENT_SHARE + 0.1))], still_s=0.5)

@@ -143,7 +143,7 @@ async def test_pages_are_answered(url: str, path: str, status: int) -> None:
 
 @pytest.mark.e2e
 async def test_a_pace_delays_the_first_byte() -> None:
-    """A paced worker answers no sooner than it was told to."""
+    """A paced worker answers no sooner than its pace allows."""
     server = await serve(write_script("tiny"), pace=Pace(first_byte_s=0.05))
     reader, writer = await connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     began = time.monotonic()
@@ -184,8 +184,6 @@ def test_it_serves_under_uvloop() -> None:
 
 
 async def test_equal_beginnings_of_prompts_have_equal_tokens(url: str) -> None:
-    """As a router needs it that asks for them; in vLLM's form."""
-
     def asked(question: str) -> dict[str, Any]:
         return {"messages": [{"role": "system", "content": "x" * 32}, {"role": "user", "content": question}]}
 

@@ -19,7 +19,6 @@ def counting(calls: list[str], name: str, *, times: int) -> Callable[[], bool]:
 
 
 def test_each_stream_has_one_turn_per_interval_until_it_is_done() -> None:
-    """And they are spread over the interval, in whatever order they came."""
     wheel = Wheel(turns=5)
     calls: list[str] = []
     for name, times in (("a", 1), ("b", 2), ("c", 3)):
@@ -36,7 +35,6 @@ def test_each_stream_has_one_turn_per_interval_until_it_is_done() -> None:
 
 
 def test_streams_that_begin_together_have_turns_of_their_own() -> None:
-    """As many turns as streams: none has two."""
     wheel = Wheel(turns=500)
     calls: list[str] = []
     for name in map(str, range(500)):

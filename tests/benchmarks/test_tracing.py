@@ -28,7 +28,7 @@ def test_there_is_a_row_for_each_gateway() -> None:
     assert ["one look takes 50 ns" in note for note in report.notes] == [True]
 
 
-def test_a_machine_that_was_not_quiet_is_told() -> None:
+def test_a_machine_that_was_not_quiet_is_reported() -> None:
     assert "The machine was not quiet" in filled(960.0, noise=0.5).notes[1]
 
 

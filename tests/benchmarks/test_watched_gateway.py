@@ -5,7 +5,7 @@ import httpx
 import pytest
 
 from benchmarks.watched_gateway import PATH, Turns, Watch, watched
-from gateway.server import Message, Receive, Send
+from gateway.server.asgi import Message, Receive, Send
 
 
 class Clocks:
@@ -22,7 +22,7 @@ class Clocks:
         return round(self.cpu_ms * 1e6)
 
 
-def test_the_longest_turn_is_told_by_both_clocks() -> None:
+def test_the_longest_turn_is_reported_by_both_clocks() -> None:
     """Four turns: one that waited, one that worked, and those of 2 ms and more are counted."""
     clocks = Clocks()
     watch = Watch(clock=clocks.clock, cpu=clocks.cpu)

@@ -21,7 +21,7 @@ def hold(tree: BlockTree, letters: str, *, worker: int = A, tier: int = GPU, at:
 
 
 def last(tree: BlockTree, letters: str) -> tuple[Node, int]:
-    """What follows *letters*."""
+    """Nodes that follow *letters*."""
     node, shared = tree.path(keys(letters))[-1]
     return node, shared
 
@@ -102,7 +102,7 @@ def test_a_run_grows_while_it_is_its_workers_alone() -> None:
 
 
 def test_who_holds_some_of_a_run_does_not_hold_what_it_grows_by() -> None:
-    """On the GPU or elsewhere."""
+    """This holds on the GPU and in slower tiers."""
     tree = BlockTree()
     hold(tree, "ab")
     hold(tree, "ab", worker=B, tier=CPU)
@@ -140,7 +140,7 @@ def test_what_lies_behind_a_hole_is_found() -> None:
 
 
 def test_tiers_are_kept_apart() -> None:
-    """Nothing is left of a tier in which nobody holds anything."""
+    """Nothing is left of a tier without holdings."""
     tree = BlockTree()
     hold(tree, "abcd")
     hold(tree, "ab", tier=CPU)
@@ -188,7 +188,7 @@ def test_a_node_goes_with_its_last_holder_and_takes_those_above_along() -> None:
     tree.check({})
 
 
-def test_a_split_leaves_no_tail_that_nobody_holds() -> None:
+def test_a_split_leaves_no_tail_that_no_one_holds() -> None:
     """Its last blocks were evicted before another sequence parted from the run."""
     tree = BlockTree()
     hold(tree, "abcd")
@@ -201,7 +201,7 @@ def test_a_split_leaves_no_tail_that_nobody_holds() -> None:
 
 
 def test_all_nodes_of_a_worker_are_found_by_the_places_of_its_blocks() -> None:
-    """Also those that were part of another when the places were told."""
+    """It also finds nodes that were part of another one when the places were recorded."""
     tree = BlockTree()
     hold(tree, "abcdef")
     node = tree.path(keys("abcdef"))[0][0]

@@ -7,7 +7,7 @@ ROOT = np.array([7], dtype=U64)
 
 
 def test_equal_keys_give_equal_numbers() -> None:
-    """And each part of a key counts."""
+    """Each part of a key counts."""
     assert keyed_generator(1, 2).integers(2**63) == keyed_generator(1, 2).integers(2**63)
     assert keyed_generator(1, 2).integers(2**63) != keyed_generator(1, 3).integers(2**63)
 

@@ -39,7 +39,7 @@ def packed(numbers: list[int]) -> bytes:
 @pytest.mark.parametrize("blocks", [0, 1, 5])
 @pytest.mark.parametrize("after", [0, -1, 2**63 - 1, -(2**63)])
 def test_a_chain_is_a_running_sum_modulo_2_to_the_64(is_of_pairs: bool, words: int, blocks: int, after: int) -> None:
-    """Of what each block's words come to, times the factor of its position. A block that is not full has no hash."""
+    """Sum over all blocks of the block's own hash times the factor of its position. A partial block has no hash."""
     rng = random.Random(f"{words} {blocks}")
     word_bytes = 8 if is_of_pairs else 4
     tokens = rng.randbytes(blocks * words * word_bytes) + b"\xff" * (word_bytes - 1)

@@ -30,8 +30,8 @@ def stored(letters: str, tier: Tier = Tier.GPU) -> Stored:
     return Stored(hashes, None, ids_of(letters), BLOCK_TOKENS, tier)
 
 
-def test_what_an_engine_tells_counts() -> None:
-    """For itself, and for as long as it says nothing else."""
+def test_what_an_engine_reports_counts() -> None:
+    """Reported blocks count for that worker until it reports their removal."""
     index = confirmed()
     index.apply(A, stored("abc"), model="tiny")
 
@@ -53,7 +53,7 @@ def test_a_prediction_counts_until_its_time_is_over() -> None:
 
 
 def test_a_prediction_that_is_made_again_lives_on() -> None:
-    """What it does not repeat ends in its own time."""
+    """A prediction that is not repeated ends in its own time."""
     index = confirmed()
     index.predict(A, prefix("abcd"), 10.0)
 
@@ -72,8 +72,8 @@ def test_predictions_of_one_moment_end_together() -> None:
     assert {} == index.match(prefix("abcdefghij"), 15.05)
 
 
-def test_of_what_was_told_and_what_is_predicted_the_longer_counts() -> None:
-    """They are kept apart: the end of a prediction takes nothing of what was told."""
+def test_of_what_was_reported_and_what_is_predicted_the_longer_counts() -> None:
+    """They are kept apart: the end of a prediction takes nothing of what was reported."""
     index = confirmed()
     index.apply(A, stored("ab"), model="tiny")
     index.apply(B, stored("abc", Tier.CPU), model="tiny")
@@ -95,7 +95,7 @@ def test_a_prediction_can_be_taken_back() -> None:
 
 
 def test_a_worker_that_is_dropped_has_nothing() -> None:
-    """Neither told nor predicted; the others keep theirs."""
+    """Its reports and predictions are forgotten; those of others stay."""
     index = confirmed()
     for worker in (A, B):
         index.apply(worker, stored("ab"), model="tiny")
@@ -107,7 +107,7 @@ def test_a_worker_that_is_dropped_has_nothing() -> None:
 
 
 def test_a_shared_tier_is_for_all_workers_that_joined_its_model() -> None:
-    """A told of it, b can load it."""
+    """Worker a reported it, and b can load it."""
     index = confirmed()
     index.join(B, model="tiny")
     index.apply(A, stored("ab", Tier.SHARED), model="tiny")
@@ -116,14 +116,14 @@ def test_a_shared_tier_is_for_all_workers_that_joined_its_model() -> None:
 
 
 def test_its_memory_is_that_of_both_parts() -> None:
-    """And what was odd is counted."""
+    """Anomalies are counted."""
     index = confirmed()
     assert 0 == index.size_bytes
 
     index.apply(A, stored("ab"), model="tiny")
-    told_bytes = index.size_bytes
+    reported_bytes = index.size_bytes
     index.predict(A, prefix("abc"), 10.0)
     index.apply(A, stored("ab"), model="tiny")
 
-    assert 0 < told_bytes < index.size_bytes
+    assert 0 < reported_bytes < index.size_bytes
     assert 2 == index.counts.announced_again

@@ -4,8 +4,8 @@ from cache_index.engine import REMEMBERED, Engine
 from cache_index.event import Tier
 
 
-class Told:
-    """An engine that told of one run of blocks with the hashes 1, 2, 3 and so on."""
+class Reports:
+    """An engine that reported one run of blocks with the hashes 1, 2, 3 and so on."""
 
     def __init__(self, blocks: int) -> None:
         self.tree = BlockTree()
@@ -25,79 +25,79 @@ class Told:
 
 
 def test_a_block_is_found_in_any_tier() -> None:
-    """By the same hash."""
-    told = Told(2)
-    told.copy(2, Tier.SHARED)
-    told.engine.gpu.clear()
+    """The copy in the other tier has the same hash."""
+    reported = Reports(2)
+    reported.copy(2, Tier.SHARED)
+    reported.engine.gpu.clear()
 
-    assert (None, 1) == (told.offset(1), told.offset(2))
+    assert (None, 1) == (reported.offset(1), reported.offset(2))
 
 
 def test_an_engine_with_one_tier_forgets_what_it_removes() -> None:
-    """Nobody will refer to it."""
-    told = Told(2)
+    """No later report will refer to it."""
+    reported = Reports(2)
 
-    assert told.engine.remove(2, Tier.GPU)
-    assert not told.engine.remove(2, Tier.GPU)
-    assert told.offset(2) is None
+    assert reported.engine.remove(2, Tier.GPU)
+    assert not reported.engine.remove(2, Tier.GPU)
+    assert reported.offset(2) is None
 
 
 def test_an_engine_with_more_tiers_remembers_what_it_removed_for_some_time() -> None:
     """The last 2048 blocks."""
-    told = Told(REMEMBERED + 5)
-    told.copy(1, Tier.CPU)
+    reported = Reports(REMEMBERED + 5)
+    reported.copy(1, Tier.CPU)
     for i in range(2, REMEMBERED + 4):
-        assert told.engine.remove(i, Tier.GPU)
+        assert reported.engine.remove(i, Tier.GPU)
 
-    assert [0, None, None, 3] == [told.offset(i) for i in (1, 2, 3, 4)]
-    assert not told.engine.remove(2, Tier.GPU)
+    assert [0, None, None, 3] == [reported.offset(i) for i in (1, 2, 3, 4)]
+    assert not reported.engine.remove(2, Tier.GPU)
 
 
 def test_a_block_removed_twice_is_remembered_until_the_second_time_is_long_ago() -> None:
     """It came back in between."""
-    told = Told(REMEMBERED + 5)
-    told.copy(1, Tier.CPU)
-    told.engine.remove(2, Tier.GPU)
-    told.copy(2, Tier.GPU)
+    reported = Reports(REMEMBERED + 5)
+    reported.copy(1, Tier.CPU)
+    reported.engine.remove(2, Tier.GPU)
+    reported.copy(2, Tier.GPU)
     for i in range(3, REMEMBERED):
-        told.engine.remove(i, Tier.GPU)
-    told.engine.remove(2, Tier.GPU)
+        reported.engine.remove(i, Tier.GPU)
+    reported.engine.remove(2, Tier.GPU)
     for i in range(REMEMBERED, REMEMBERED + 4):
-        told.engine.remove(i, Tier.GPU)
+        reported.engine.remove(i, Tier.GPU)
 
-    assert 1 == told.offset(2)
+    assert 1 == reported.offset(2)
 
 
-def test_a_place_that_nobody_keeps_cannot_be_remembered() -> None:
+def test_a_place_that_no_one_keeps_cannot_be_remembered() -> None:
     """It leads nowhere."""
-    told = Told(2)
-    place = told.engine.gpu.place(2)
+    reported = Reports(2)
+    place = reported.engine.gpu.place(2)
     assert place is not None
-    told.engine.gpu.clear()
-    told.engine.remember(2, place)
+    reported.engine.gpu.clear()
+    reported.engine.remember(2, place)
 
-    assert told.offset(2) is None
-    assert {} == told.engine.check()
+    assert reported.offset(2) is None
+    assert {} == reported.engine.check()
 
 
 def test_clearing_leaves_what_is_shared() -> None:
     """It is not in the worker's own memory."""
-    told = Told(3)
-    told.copy(1, Tier.SHARED)
-    told.copy(2, Tier.CPU)
-    told.engine.remove(3, Tier.GPU)
-    told.engine.clear()
+    reported = Reports(3)
+    reported.copy(1, Tier.SHARED)
+    reported.copy(2, Tier.CPU)
+    reported.engine.remove(3, Tier.GPU)
+    reported.engine.clear()
 
-    assert [0, None, None] == [told.offset(i) for i in (1, 2, 3)]
-    assert 1 == len(told.engine.pool(Tier.SHARED))
-    assert LATELY not in {tier for _, tier, _ in told.engine.check()}
+    assert [0, None, None] == [reported.offset(i) for i in (1, 2, 3)]
+    assert 1 == len(reported.engine.pool(Tier.SHARED))
+    assert LATELY not in {tier for _, tier, _ in reported.engine.check()}
 
 
 def test_block_sizes_are_counted_in_blocks() -> None:
-    """Most tell what the engine's is."""
-    told = Told(1)
-    told.engine.learn_block_size(16, 3)
-    told.engine.learn_block_size(16, 1)
-    told.engine.learn_block_size(7, 1)
+    """The most frequent size is the engine's."""
+    reported = Reports(1)
+    reported.engine.learn_block_size(16, 3)
+    reported.engine.learn_block_size(16, 1)
+    reported.engine.learn_block_size(7, 1)
 
-    assert {16: 4, 7: 1} == told.engine.block_sizes
+    assert {16: 4, 7: 1} == reported.engine.block_sizes

@@ -3,18 +3,18 @@ from cache_index.holdings import Holdings
 WHOLE = 0b1111
 
 
-def test_a_worker_holds_what_it_was_told_to_hold() -> None:
+def test_a_worker_holds_what_it_was_reported_to_hold() -> None:
     """It answers what of it was held before."""
     holdings = Holdings()
 
     assert 0 == holdings.hold(3, 0b0011, WHOLE)
     assert 0b0010 == holdings.hold(3, 0b0110, WHOLE)
-    assert 0b0111 == holdings.of(3, WHOLE)
-    assert 0 == holdings.of(4, WHOLE)
+    assert 0b0111 == holdings.held_by(3, WHOLE)
+    assert 0 == holdings.held_by(4, WHOLE)
 
 
 def test_a_worker_with_the_whole_run_is_a_bit_in_full() -> None:
-    """As soon as the last block comes, and until the first goes."""
+    """It is full from the last block that comes to the first that goes."""
     holdings = Holdings()
     holdings.hold(3, 0b0111, WHOLE)
     holdings.hold(5, WHOLE, WHOLE)
@@ -46,15 +46,15 @@ def test_nothing_is_left_of_a_worker_without_blocks() -> None:
     assert holdings.partial is None
 
 
-def test_nobody_holds_what_a_run_is_lengthened_by() -> None:
-    """Who held all of it holds what it was."""
+def test_no_one_holds_what_a_run_is_lengthened_by() -> None:
+    """A worker that held all of it holds its former blocks."""
     holdings = Holdings()
     holdings.hold(3, WHOLE, WHOLE)
     holdings.hold(5, 0b0100, WHOLE)
     holdings.lengthened(WHOLE)
 
     assert 0 == holdings.full
-    assert (WHOLE, 0b0100) == (holdings.of(3, 0b11111), holdings.of(5, 0b11111))
+    assert (WHOLE, 0b0100) == (holdings.held_by(3, 0b11111), holdings.held_by(5, 0b11111))
 
 
 def test_a_split_gives_each_part_its_blocks() -> None:

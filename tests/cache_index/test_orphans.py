@@ -2,7 +2,7 @@ import pytest
 
 from cache_index.counts import Counts
 from cache_index.event import Tier
-from cache_index.orphans import Orphans, Run
+from cache_index.orphans import OrphanRun, Orphans
 
 A, B = 0, 1
 
@@ -12,12 +12,12 @@ def orphans(max_bytes: int = 100_000) -> tuple[Orphans, Counts]:
     return Orphans(max_bytes=max_bytes, counts=counts), counts
 
 
-def run(awaited: int, *hashes: int, worker: int = A, tier: Tier = Tier.GPU) -> Run:
-    return Run(worker, awaited, list(hashes), tier, bytes(4 * len(hashes)), 1)
+def run(awaited: int, *hashes: int, worker: int = A, tier: Tier = Tier.GPU) -> OrphanRun:
+    return OrphanRun(worker, awaited, list(hashes), tier, bytes(4 * len(hashes)), 1)
 
 
-def by_hash(engine_hash: int, tier: Tier = Tier.CPU) -> Run:
-    return Run(A, engine_hash, [engine_hash], tier)
+def by_hash(engine_hash: int, tier: Tier = Tier.CPU) -> OrphanRun:
+    return OrphanRun(A, engine_hash, [engine_hash], tier)
 
 
 def test_a_run_waits_for_its_parent() -> None:
@@ -53,7 +53,7 @@ def test_a_removed_block_is_marked_in_the_run_that_it_waits_in() -> None:
 
 
 def test_a_run_without_blocks_goes_unless_something_waits_for_it() -> None:
-    """What waits below it needs its tokens."""
+    """The runs that wait below it need its tokens."""
     waiting, _ = orphans()
     waiting.park(run(1, 2))
     waiting.park(run(2, 3))
@@ -66,7 +66,7 @@ def test_a_run_without_blocks_goes_unless_something_waits_for_it() -> None:
     waiting.check()
 
 
-def test_what_was_told_by_hash_alone_goes_when_it_is_removed() -> None:
+def test_what_was_reported_by_hash_alone_goes_when_it_is_removed() -> None:
     """Nothing can be below it."""
     waiting, _ = orphans()
     waiting.park(by_hash(2))
@@ -89,7 +89,7 @@ def test_the_oldest_runs_make_room() -> None:
 
 
 def test_a_run_with_one_hash_for_two_blocks_is_refused() -> None:
-    """Nobody could say which of them is removed."""
+    """A removal would be ambiguous."""
     waiting, counts = orphans()
     waiting.park(run(1, 2, 2))
 

@@ -1,18 +1,18 @@
-"""Besides literal facts, random calls are compared with a dict."""
+"""Literal facts, and random calls compared with a dict."""
 
 import random
 
 import pytest
 
-from cache_index.column import MOST_ROWS
+from cache_index.column import MAX_ROWS
 from cache_index.places import Places
 
-MANY = 5 * MOST_ROWS
+MANY = 5 * MAX_ROWS
 """Blocks that take several columns."""
 
 
 def filled(blocks: int, *, first: int = 1000, run: int = 40) -> Places:
-    """Hash *i* stands at *first* + *i*; told in runs, so that some are sorted in and some wait."""
+    """Hash *i* stands at *first* + *i*; reported in runs, so that some are sorted in and some wait."""
     places = Places()
     for begin in range(0, blocks, run):
         places.put(list(range(begin, min(begin + run, blocks))), first + begin)
@@ -91,7 +91,7 @@ def test_the_oldest_are_those_with_the_lowest_places() -> None:
 
 @pytest.mark.parametrize("again", [[3], list(range(20))])
 def test_a_hash_that_comes_again_loses_its_place(again: list[int]) -> None:
-    """At once, or when it is sorted in."""
+    """The former place is lost at once or when the block is sorted."""
     places = filled(2000)
     places.put(again, 5000)
     for i in range(60):
@@ -117,7 +117,7 @@ def is_merging(places: Places) -> bool:
 
 
 def test_many_blocks_are_in_several_columns() -> None:
-    """And found there, at both ends of each, as long as they are not taken out."""
+    """Blocks are found at both ends of each column, until they are removed."""
     places = filled(MANY, run=1000)
     bounds = places._bounds
 
@@ -130,7 +130,7 @@ def test_many_blocks_are_in_several_columns() -> None:
 
 
 def test_one_column_is_merged_with_each_put() -> None:
-    """So none takes long; what is not merged yet is found, taken out, and counted."""
+    """No call takes long; blocks that are not merged yet can be found, removed and counted."""
     rng = random.Random(1)
     places = Places()
     hashes = [rng.getrandbits(64) for _ in range(MANY)]
@@ -219,18 +219,18 @@ def test_random_calls_do_what_a_dict_does_in_several_columns() -> None:
     """A hundred thousand hashes come and go, and some come again with another place."""
     rng = random.Random(4)
     places, expected = Places(), dict[int, int]()
-    told: list[int] = []
+    reported: list[int] = []
     first = 1
     for _ in range(800):
         hashes = [rng.getrandbits(64) for _ in range(rng.choice([1, 100, 300]))]
-        some = rng.sample(told, min(len(told), 8))
+        some = rng.sample(reported, min(len(reported), 8))
         for gone in some[:6]:
             # Which place a hash leads to that came again is known when all is sorted in.
             assert (expected.pop(gone, None) is None) == (places.pop(gone) is None)
         hashes += [again for again in some[6:] if again not in expected]
         places.put(hashes, first)
         expected |= zip(hashes, range(first, first + len(hashes)), strict=True)
-        told += hashes
+        reported += hashes
         first += len(hashes)
         assert len(expected) == len(places)
 

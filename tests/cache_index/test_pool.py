@@ -18,8 +18,8 @@ class Worker:
         self.pool.put(hashes, self.tree.grow(self.tree.root, 0, keys, 0), copies=copies)
         self.check()
 
-    def take(self, engine_hash: int) -> bool:
-        taken = self.pool.take(engine_hash)
+    def remove(self, engine_hash: int) -> bool:
+        taken = self.pool.remove(engine_hash)
         self.check()
         return taken
 
@@ -27,29 +27,29 @@ class Worker:
         self.tree.check({(number, GPU, 0): held for number, held in self.pool.check().items()})
 
     def held(self, letters: str) -> list[bool]:
-        """Of each block of a sequence, whether it is held."""
+        """Whether each block of a sequence is held."""
         keys = b"".join(letters[: end + 1].encode().rjust(8)[-8:] for end in range(len(letters)))
         path = self.tree.path(keys)
         return [bool(node.held(GPU, 0) >> i & 1) for node, shared in path for i in range(shared)]
 
 
 def test_a_block_is_held_from_put_to_take() -> None:
-    """In whatever order they are taken."""
+    """The order of removal makes no difference."""
     worker = Worker()
     worker.put([1, 2, 3], "abc")
 
     assert 3 == len(worker.pool)
-    assert worker.take(2)
+    assert worker.remove(2)
     assert [True, False, True] == worker.held("abc")
-    assert not worker.take(2)
-    assert worker.take(1)
-    assert worker.take(3)
+    assert not worker.remove(2)
+    assert worker.remove(1)
+    assert worker.remove(3)
     assert [] == worker.held("abc")
     assert 0 == worker.tree.size_bytes
 
 
 def test_a_block_has_a_place_as_long_as_it_is_held() -> None:
-    """By it the next run finds where it goes on."""
+    """The next run continues from it."""
     worker = Worker()
     worker.put([1, 2], "ab")
     place = worker.pool.place(2)
@@ -59,7 +59,7 @@ def test_a_block_has_a_place_as_long_as_it_is_held() -> None:
     assert found is not None
     assert (0, 1) == (found[0].start, found[1])
 
-    worker.take(2)
+    worker.remove(2)
 
     assert worker.pool.place(2) is None
 
@@ -72,31 +72,31 @@ def test_each_copy_has_to_be_taken() -> None:
     worker.pool.put([2], [(worker.tree.path(b"       a      ab")[0][0], 1, 1)], copies=True)
 
     assert 2 == worker.counts.repeated
-    assert [True] * 3 == [worker.take(2) for _ in range(3)]
+    assert [True] * 3 == [worker.remove(2) for _ in range(3)]
     assert [True, False] == worker.held("ab")
-    assert not worker.take(2)
+    assert not worker.remove(2)
 
 
 def test_a_run_may_bring_copies_and_blocks_that_were_missing() -> None:
     """The first block was taken, the second is there still."""
     worker = Worker()
     worker.put([1, 2], "ab")
-    worker.take(1)
+    worker.remove(1)
     worker.put([1, 2], "ab")
 
     assert [True, True] == worker.held("ab")
     assert 1 == worker.counts.repeated
-    assert [True] * 3 == [worker.take(engine_hash) for engine_hash in (2, 1, 2)]
+    assert [True] * 3 == [worker.remove(engine_hash) for engine_hash in (2, 1, 2)]
 
 
 def test_what_is_no_copy_is_only_counted() -> None:
-    """A prefix that is told again."""
+    """A prefix that is reported again."""
     worker = Worker()
     worker.put([1, 2], "ab")
     worker.put([1, 2, 3], "abc", copies=False)
 
     assert (2, 0) == (worker.counts.announced_again, worker.counts.repeated)
-    assert worker.take(2)
+    assert worker.remove(2)
     assert [True, False, True] == worker.held("abc")
 
 
@@ -109,9 +109,9 @@ def test_a_block_with_two_hashes_is_held_as_long_as_either() -> None:
     worker.put([2], "a")
 
     assert 3 == len(worker.pool)
-    assert [True] * 3 == [worker.take(engine_hash) for engine_hash in (2, 1, 2)]
+    assert [True] * 3 == [worker.remove(engine_hash) for engine_hash in (2, 1, 2)]
     assert [True] == worker.held("a")
-    assert worker.take(3)
+    assert worker.remove(3)
     assert [] == worker.held("a")
 
 
@@ -134,7 +134,7 @@ def test_a_hash_that_comes_to_stand_for_another_block_leaves_the_first() -> None
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_oldest_blocks_can_be_forgotten(count: int) -> None:
-    """With all their copies."""
+    """Their copies are forgotten as well."""
     worker = Worker()
     for i in range(5):
         worker.put([i], "abcde"[i])
@@ -147,7 +147,7 @@ def test_the_oldest_blocks_can_be_forgotten(count: int) -> None:
 
 
 def test_nothing_is_left_of_a_pool_that_was_cleared() -> None:
-    """Neither copies nor aliases; what comes afterwards counts from one."""
+    """No copies or aliases are left; later blocks count from one."""
     worker = Worker()
     worker.put([1, 2], "ab")
     worker.put([3], "a")
@@ -159,6 +159,6 @@ def test_nothing_is_left_of_a_pool_that_was_cleared() -> None:
     assert (0, 0) == (len(worker.pool), worker.tree.size_bytes)
 
     worker.put([1], "a")
-    worker.take(1)
+    worker.remove(1)
 
     assert [] == worker.held("a")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache_index import Hasher
-from cache_index.prefix import LONGEST_REMEMBERED
+from cache_index.prefix import MAX_CACHED_BYTES
 
 KEY = bytes(range(32))
 
@@ -43,7 +43,7 @@ def test_scopes_never_share_a_hash() -> None:
 
 
 def test_another_key_gives_other_hashes() -> None:
-    """Nobody without the key can compute a collision."""
+    """No one without the key can compute a collision."""
     one = Hasher(KEY, block_bytes=16).prefix(b"a" * 32)
     other = Hasher(bytes(32), block_bytes=16).prefix(b"a" * 32)
 
@@ -102,7 +102,7 @@ def test_the_hashes_are_the_same_compiled_or_not(text: bytes, scope: bytes, word
 
 @pytest.mark.parametrize("size", [32_767, 32_768, 32_769, 40_000])
 def test_a_long_text_and_a_short_one_meet_where_they_begin_alike(size: int) -> None:
-    """Also where one is hashed by the loop and the other by numpy."""
+    """This holds if one is hashed by the loop and the other by numpy."""
     hasher = Hasher(KEY, block_bytes=64, is_compiled=True)
     text = random.Random(size).randbytes(40_000)
 
@@ -114,7 +114,7 @@ def _hashes(hashes: bytes) -> list[bytes]:
 
 
 def test_under_another_key_everything_has_another_hash() -> None:
-    """As if it had been made with that; and under the former key all are as they were."""
+    """The hasher behaves as if made with that key, and the former key gives the former hashes again."""
     hasher, other = Hasher(KEY, block_bytes=16), Hasher(KEY[::-1], block_bytes=16)
     text = bytes(range(100)) * 400
     before = hasher.prefix(text, b"scope")
@@ -137,9 +137,9 @@ def test_two_processes_with_one_key_come_to_the_same_hashes() -> None:
 
 
 def test_a_long_scope_is_a_scope_like_any_other() -> None:
-    """Though its seed is not remembered."""
+    """Its seed is not cached."""
     hasher = Hasher(bytes(32), block_bytes=8)
-    long, longer = (hasher.prefix(b"x" * 8, b"s" * length) for length in (LONGEST_REMEMBERED + 1, 2**16))
+    long, longer = (hasher.prefix(b"x" * 8, b"s" * length) for length in (MAX_CACHED_BYTES + 1, 2**16))
 
-    assert long == hasher.prefix(b"x" * 8, b"s" * (LONGEST_REMEMBERED + 1))
-    assert 3 == len({long, longer, hasher.prefix(b"x" * 8, b"s" * LONGEST_REMEMBERED)})
+    assert long == hasher.prefix(b"x" * 8, b"s" * (MAX_CACHED_BYTES + 1))
+    assert 3 == len({long, longer, hasher.prefix(b"x" * 8, b"s" * MAX_CACHED_BYTES)})

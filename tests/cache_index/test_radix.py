@@ -1,4 +1,4 @@
-"""Besides literal facts, random operations are compared with two oracles: a plain LRU per worker, and `pygtrie`."""
+"""Literal facts, and random operations compared with two oracles: a plain LRU per worker, and `pygtrie`."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ def tree(capacity: int = 100, max_bytes: int = 1_000_000) -> RadixTree:
 
 
 def test_an_empty_tree_matches_nothing() -> None:
-    """Nobody holds anything."""
+    """No worker holds any block."""
     assert {} == tree().match(prefix("abc"))
 
 
@@ -63,8 +63,8 @@ def test_a_shorter_prompt_hits_inside_a_run() -> None:
     assert {A: 2} == index.match(prefix("ab"))
 
 
-def test_record_tells_how_many_blocks_were_missing() -> None:
-    """What is there already is not counted again."""
+def test_record_reports_how_many_blocks_were_missing() -> None:
+    """Blocks that are there already are not counted again."""
     index = tree()
 
     assert 3 == index.record(A, prefix("abc"))
@@ -141,7 +141,7 @@ def test_a_prompt_larger_than_the_cache_leaves_its_head() -> None:
 
 
 def test_resize_evicts_what_exceeds_the_real_capacity() -> None:
-    """A worker's metrics tell its size after the first requests."""
+    """A worker's metrics report its size after the first requests."""
     index = tree()
     index.record(A, prefix("abcdef"))
     index.resize(A, 4)
@@ -213,7 +213,7 @@ def test_a_dropped_worker_is_forgotten_and_its_slot_used_again() -> None:
 
 
 def test_an_index_with_no_holders_takes_no_bytes() -> None:
-    """Whatever was added is taken away again."""
+    """All blocks that were added are removed again."""
     index = tree(capacity=4)
     for letters in ("abcd", "abxy", "ab", "q"):
         index.record(A, prefix(letters), output_blocks=1)
@@ -246,7 +246,7 @@ def test_a_budget_too_small_for_one_run_leaves_nothing() -> None:
 
 
 def test_what_was_not_used_since_a_use_can_be_evicted() -> None:
-    """What a later prompt shares stays with it; other workers' uses count as well."""
+    """Blocks that a later prompt shares stay with it; other workers' uses count as well."""
     index = tree()
     index.record(A, prefix("abcd"))
     index.record(B, prefix("xy"))
@@ -295,7 +295,7 @@ def test_room_is_what_fits_before_anything_is_evicted() -> None:
 
 
 def test_the_oldest_of_a_worker_without_any_is_of_no_use() -> None:
-    """Nobody asks for nothing."""
+    """An empty prompt is never looked up."""
     index = tree()
     index.record(A, prefix("abc"))
     index.resize(A, 0)
@@ -304,7 +304,7 @@ def test_the_oldest_of_a_worker_without_any_is_of_no_use() -> None:
 
 
 def test_what_is_always_asked_for_again_will_be() -> None:
-    """By all workers' habits: b holds something else, as old as what a was asked for every third time."""
+    """All workers contribute: b holds another prompt, as old as the one that a uses again every third time."""
     index = tree()
     for _ in range(30):
         index.record(A, prefix("abc"))
@@ -315,7 +315,7 @@ def test_what_is_always_asked_for_again_will_be() -> None:
 
 
 def test_what_goes_unasked_is_worth_nothing() -> None:
-    """A cache of two blocks, and prompts that nobody asks for again."""
+    """A cache of two blocks, and prompts that are not used again."""
     index = tree(capacity=2)
     for number in range(70):
         index.record(A, HASHER.prefix(f"{number:08}{number:08}".encode()))
@@ -324,7 +324,7 @@ def test_what_goes_unasked_is_worth_nothing() -> None:
 
 
 def test_half_of_what_lies_is_asked_for_again() -> None:
-    """Of two blocks brought, one comes back three uses later, and then both go unasked."""
+    """One of two new blocks is used again three uses later, and then both are evicted unused."""
     index = tree(capacity=6)
     for number in range(40):
         one, other = f"{number:08}".encode(), f"x{number:07}".encode()

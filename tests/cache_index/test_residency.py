@@ -1,4 +1,4 @@
-"""Besides literal facts, random events are compared with engines that keep whole sequences of tokens in plain dicts."""
+"""Literal facts, and random events compared with engines that keep whole sequences of tokens in plain dicts."""
 
 import hashlib
 import random
@@ -51,7 +51,7 @@ def by_hash(hashes: Sequence[int], tier: Tier) -> Stored:
 
 
 def test_an_empty_index_matches_nothing() -> None:
-    """Nobody told of anything."""
+    """There were no reports."""
     residency = index()
 
     assert {} == residency.match(prefix("abc"))
@@ -150,7 +150,7 @@ def test_a_worker_that_lost_the_beginning_has_no_hit_however_much_it_has_left() 
 
 
 def test_two_copies_need_two_removals() -> None:
-    """vLLM keeps equal blocks of two requests apart, and tells of both."""
+    """vLLM keeps equal blocks of two requests apart, and reports both."""
     residency = index()
     residency.apply(A, stored([1], None, "a"))
     residency.apply(A, stored([2], 1, "b"))
@@ -165,8 +165,8 @@ def test_two_copies_need_two_removals() -> None:
     assert 1 == residency.counts.repeated
 
 
-def test_a_prefix_told_again_from_its_first_block_is_no_copy() -> None:
-    """vLLM's `kv_cache_report_mode: full` tells of every reused prefix; one removal is enough."""
+def test_a_prefix_reported_again_from_its_first_block_is_no_copy() -> None:
+    """vLLM's `kv_cache_report_mode: full` reports every reused prefix; one removal is enough."""
     residency = index()
     residency.apply(A, stored([1, 2], None, "ab"))
     residency.apply(A, stored([1, 2], None, "ab"))
@@ -179,7 +179,7 @@ def test_a_prefix_told_again_from_its_first_block_is_no_copy() -> None:
 
 
 def test_two_hashes_of_an_engine_may_stand_for_one_block() -> None:
-    """Its hash covers the path of an adapter, of which it tells only the name."""
+    """Its hash covers the path of an adapter, of which it reports only the name."""
     residency = index()
     residency.apply(A, stored([1], None, "a"))
     residency.apply(A, stored([11], None, "a"))
@@ -209,7 +209,7 @@ def test_adapter_salt_and_model_keep_prompts_apart() -> None:
 
 
 def test_images_keep_equal_tokens_apart() -> None:
-    """vLLM's tokens of two images are equal; their identity is told beside them."""
+    """vLLM's tokens of two images are equal; their identity is reported beside them."""
     residency = index()
     residency.apply(A, Stored([1, 2], None, tokens("ab"), 2, extras=[None, b"cat"]))
     ids, scope = pack(tokens("ab")), scope_of("")
@@ -219,7 +219,7 @@ def test_images_keep_equal_tokens_apart() -> None:
     assert {A: Hit(1)} == residency.match(HASHER.prefix(ids, block_size=2, scope=scope))
 
 
-def test_block_sizes_are_learnt_from_what_is_told() -> None:
+def test_block_sizes_are_learned_from_what_is_reported() -> None:
     """Most blocks have four tokens; LMCache's, in the same stream, have more."""
     residency = index()
     residency.apply(A, Stored([1, 2], None, [1, 2, 3, 4, 5, 6, 7, 8], 4))
@@ -316,7 +316,7 @@ def test_a_hash_cannot_mean_two_blocks_of_a_run(blocks: int) -> None:
 
 
 def test_a_slower_tier_keeps_what_the_gpu_evicts() -> None:
-    """The copy in CPU memory is told by hash alone, as vLLM's offloading does."""
+    """The copy in CPU memory is reported by hash alone, as vLLM's offloading does."""
     residency = index()
     residency.apply(A, stored([1, 2, 3], None, "abc"))
     residency.apply(A, by_hash([2, 3], Tier.CPU))
@@ -332,8 +332,8 @@ def test_a_slower_tier_keeps_what_the_gpu_evicts() -> None:
     assert {A: Hit(2, cpu=1)} == residency.match(prefix("abcd"))
 
 
-def test_a_copy_may_be_told_of_after_the_block_was_evicted() -> None:
-    """Within a step vLLM tells of evictions first and of offloaded blocks last."""
+def test_a_copy_may_be_reported_after_the_block_was_evicted() -> None:
+    """Within a step, vLLM reports evictions first and offloaded blocks last."""
     residency = index()
     residency.apply(A, stored([1, 2], None, "ab"))
     residency.apply(A, by_hash([1], Tier.CPU))
@@ -362,7 +362,7 @@ def test_the_nearest_tier_counts() -> None:
 
 
 def test_blocks_in_a_shared_tier_count_for_every_worker_of_the_model() -> None:
-    """b has told of one block, c serves another model, and d joined without telling of anything."""
+    """b has reported one block, c serves another model, and d joined without any report."""
     residency, d = index(), WorkerId("d")
     residency.apply(A, stored([1, 2, 3], None, "abc", Tier.SHARED), model="big")
     residency.apply(B, stored([7], None, "a"), model="big")
@@ -386,7 +386,7 @@ def test_blocks_in_a_shared_tier_count_for_every_worker_of_the_model() -> None:
 
 
 def test_a_worker_may_come_to_serve_another_model() -> None:
-    """What it told before is of the model before, and what others share of that is not for it any more."""
+    """Its earlier reports belong to the former model, whose shared blocks it can no longer use."""
     residency = index()
     residency.apply(A, stored([1], None, "a", Tier.SHARED), model="big")
     residency.join(B, model="big")
@@ -397,7 +397,7 @@ def test_a_worker_may_come_to_serve_another_model() -> None:
 
 
 def test_a_cleared_worker_holds_nothing_and_others_keep_theirs() -> None:
-    """Also what waited for its parent is gone."""
+    """Blocks that waited for their parent are gone as well."""
     residency = index()
     residency.apply(A, stored([1, 2], None, "ab"))
     residency.apply(A, stored([9], 8, "z"))
@@ -458,7 +458,7 @@ def test_what_is_removed_while_it_waits_does_not_come_back() -> None:
 
 
 def test_a_run_that_is_removed_while_it_waits_leaves_nothing() -> None:
-    """Only what waits for it needs to know what it was."""
+    """Only the runs that wait for it need its tokens."""
     residency = index()
     residency.join(A, model="")
     empty = residency.size_bytes
@@ -513,7 +513,7 @@ def test_a_full_index_takes_in_nothing_until_something_goes() -> None:
 
 
 def test_blocks_of_slower_tiers_make_room_for_others() -> None:
-    """LMCache tells of what it stores and never of what it removes: the oldest go."""
+    """LMCache reports stored blocks but never removals: the oldest are dropped."""
     residency = index(max_bytes=30_000)
     for i in range(200):
         residency.apply(A, stored([i], None, chr(1000 + i), Tier.CPU))
@@ -544,7 +544,7 @@ def test_what_waits_for_its_parent_may_find_the_index_full() -> None:
 
 
 def test_the_estimate_of_memory_holds() -> None:
-    """Of 40 workers with 400 blocks each, in runs, single blocks and shared prompts."""
+    """There are 40 workers with 400 blocks each, in runs, single blocks and shared prompts."""
     residency = index()
     rng = random.Random(1)
     workers = [WorkerId(f"http://10.0.0.{i}:8000") for i in range(40)]
@@ -572,9 +572,9 @@ def test_stored_runs_may_come_in_any_order(seed: int) -> None:
     """Parents after their children, copies by hash before what they copy: the end is the same."""
     rng = random.Random(seed)
     events, contents = family(rng)
-    expected = told(events)
+    expected = reported(events)
     rng.shuffle(events)
-    found = told(events)
+    found = reported(events)
 
     assert 0 == found.waiting
     assert [expected.match(prompt("", one)) for one in contents] == [found.match(prompt("", one)) for one in contents]
@@ -584,7 +584,7 @@ def test_stored_runs_may_come_in_any_order(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_stored_runs_may_come_late_while_others_are_removed(seed: int) -> None:
-    """A run that is late comes before any of its blocks is removed; until then all that is told below it waits."""
+    """A run that is late comes before any of its blocks is removed; until then all that is reported below it waits."""
     rng = random.Random(seed)
     stores, contents = family(rng)
     events: list[Event] = list(stores)
@@ -592,12 +592,12 @@ def test_stored_runs_may_come_late_while_others_are_removed(seed: int) -> None:
     for tier, engine_hash in rng.sample(copies, len(copies) // 2):
         after = max(i for i, event in enumerate(events) if isinstance(event, Stored) and needs(event, engine_hash))
         events.insert(rng.randint(after + 1, len(events)), Removed([engine_hash], tier))
-    expected = told(events)
+    expected = reported(events)
     for event in rng.sample(stores, len(stores) // 2):
         at = events.index(event)
         before = next((i for i, one in enumerate(events) if removes_need_of(one, event)), len(events))
         events.insert(rng.randint(at, before - 1), events.pop(at))
-    found = told(events)
+    found = reported(events)
 
     assert 0 == found.waiting
     assert 0 == found.counts.unknown_removals
@@ -623,7 +623,7 @@ def family(rng: random.Random) -> tuple[list[Stored], list[Content]]:
     return events, list(engine.contents.values())
 
 
-def told(events: Iterable[Event]) -> Residency:
+def reported(events: Iterable[Event]) -> Residency:
     residency = index()
     for event in events:
         residency.apply(A, event)
@@ -648,7 +648,7 @@ class FakeEngine:
         self.is_tiered = False
 
     def hashes(self, before: Content, blocks: Sequence[Block], variant: int) -> list[int]:
-        """Of *blocks* after *before*; *variant* is what they cover and nobody is told."""
+        """Hashes of *blocks* after *before*; *variant* is content that they cover and that is not reported."""
         adapter, salt, block_size, head = before
         ends = range(1, len(blocks) + 1)
         return [self._hash((adapter, salt, block_size, (*head, *blocks[:end])), variant) for end in ends]
@@ -680,7 +680,7 @@ class FakeEngine:
 
 
 def oracle(engines: dict[WorkerId, FakeEngine], model: str, content: Content) -> dict[WorkerId, Hit]:
-    """What a prompt should find."""
+    """Expected hit of a prompt."""
     serving = {worker: engine for worker, engine in engines.items() if MODELS[worker] == model}
     hits = {}
     for worker, engine in serving.items():
@@ -749,7 +749,7 @@ class ResidencyAgainstEngines(RuleBasedStateMachine):
             self.residency.join(worker, model=MODELS[worker])
         return self.engines[worker]
 
-    def tell(self, worker: WorkerId, event: Event) -> None:
+    def report(self, worker: WorkerId, event: Event) -> None:
         self.residency.apply(worker, event, model=MODELS[worker])
 
     @rule(
@@ -793,7 +793,7 @@ class ResidencyAgainstEngines(RuleBasedStateMachine):
         engine = self.engine(worker)
         hashes = engine.hashes(before, blocks, variant)
         engine.store(hashes, tier, copies=parent is not None)
-        self.tell(worker, event_of(hashes, parent, before, blocks, tier))
+        self.report(worker, event_of(hashes, parent, before, blocks, tier))
 
     def _held(self, worker: WorkerId) -> list[tuple[Tier, int]]:
         return sorted(self.engine(worker).copies, key=lambda one: (one[0].value, one[1]))
@@ -803,13 +803,13 @@ class ResidencyAgainstEngines(RuleBasedStateMachine):
         """The same block after the same one before it, in the same tier."""
         engine, held = self.engine(worker), self._held(worker)
         contents = {engine.contents[engine_hash]: engine_hash for _, engine_hash in held}
-        told = [(tier, h, (*engine.contents[h][:3], engine.contents[h][3][:-1])) for tier, h in held]
-        told = [one for one in told if one[2] in contents]
-        if told:
-            tier, engine_hash, before = told[pick % len(told)]
+        reported = [(tier, h, (*engine.contents[h][:3], engine.contents[h][3][:-1])) for tier, h in held]
+        reported = [one for one in reported if one[2] in contents]
+        if reported:
+            tier, engine_hash, before = reported[pick % len(reported)]
             engine.store([engine_hash], tier, copies=True)
             block = engine.contents[engine_hash][3][-1]
-            self.tell(worker, event_of([engine_hash], contents[before], before, [block], tier))
+            self.report(worker, event_of([engine_hash], contents[before], before, [block], tier))
 
     @rule(worker=WORKERS, pick=PICKS, tier=st.sampled_from([Tier.CPU, Tier.DISK, Tier.SHARED]))
     def copy(self, worker: WorkerId, pick: int, tier: Tier) -> None:
@@ -817,7 +817,7 @@ class ResidencyAgainstEngines(RuleBasedStateMachine):
         if held:
             _, engine_hash = held[pick % len(held)]
             self.engine(worker).store([engine_hash], tier, copies=True)
-            self.tell(worker, by_hash([engine_hash], tier))
+            self.report(worker, by_hash([engine_hash], tier))
 
     @rule(worker=WORKERS, pick=PICKS, count=st.integers(1, 6))
     def remove(self, worker: WorkerId, pick: int, count: int) -> None:
@@ -826,23 +826,23 @@ class ResidencyAgainstEngines(RuleBasedStateMachine):
             if held:
                 tier, engine_hash = held[(pick + i * 7) % len(held)]
                 self.engine(worker).remove(tier, engine_hash)
-                self.tell(worker, Removed([engine_hash], tier))
+                self.report(worker, Removed([engine_hash], tier))
 
     @rule(worker=WORKERS, pick=PICKS)
     def move(self, worker: WorkerId, pick: int) -> None:
-        """Removed first, then told of in CPU memory."""
+        """Removed first, then reported in CPU memory."""
         engine, held = self.engine(worker), self._held(worker)
         if held and engine.is_tiered:
             tier, engine_hash = held[pick % len(held)]
             engine.remove(tier, engine_hash)
             engine.store([engine_hash], Tier.CPU, copies=True)
-            self.tell(worker, Removed([engine_hash], tier))
-            self.tell(worker, by_hash([engine_hash], Tier.CPU))
+            self.report(worker, Removed([engine_hash], tier))
+            self.report(worker, by_hash([engine_hash], Tier.CPU))
 
     @rule(worker=WORKERS)
     def clear(self, worker: WorkerId) -> None:
         self.engine(worker).clear()
-        self.tell(worker, Cleared())
+        self.report(worker, Cleared())
 
     @rule(worker=WORKERS)
     def drop(self, worker: WorkerId) -> None:

@@ -1,4 +1,4 @@
-"""How likely blocks are asked for again, in hand-computed cases and beside the same sum done with fractions."""
+"""Chances of reuse, in hand-computed cases and compared with the same sum in fractions."""
 
 from fractions import Fraction
 
@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from cache_index.reuse import Reuse
 
 BLOCKS = st.dictionaries(st.integers(0, 7), st.integers(1, 50))
-"""By the exponent of a power of two, an age."""
+"""Ages by the exponent of a power of two."""
 
 
-def learnt(*, asked: dict[int, int], evicted: dict[int, int]) -> Reuse:
+def learned(*, asked: dict[int, int], evicted: dict[int, int]) -> Reuse:
     """Both are blocks by age."""
     reuse = Reuse()
     for age, blocks in asked.items():
@@ -23,8 +23,8 @@ def learnt(*, asked: dict[int, int], evicted: dict[int, int]) -> Reuse:
     return reuse
 
 
-def test_nothing_is_likely_before_anything_is_learnt() -> None:
-    """What was told counts from the next `learn` on."""
+def test_nothing_is_likely_before_anything_is_learned() -> None:
+    """Evidence counts from the next `learn` on."""
     reuse = Reuse()
     reuse.asked(4, 10)
 
@@ -32,8 +32,8 @@ def test_nothing_is_likely_before_anything_is_learnt() -> None:
 
 
 def test_the_chance_is_the_share_that_is_asked_for_again() -> None:
-    """Of 40 blocks that lay for 4 uses, 30 are asked for then, and the others never."""
-    reuse = learnt(asked={4: 30}, evicted={8: 10})
+    """40 blocks reach the age of 4 uses; 30 are used again then, and the others never."""
+    reuse = learned(asked={4: 30}, evicted={8: 10})
 
     assert 0.75 == pytest.approx(reuse.chance(4))
     assert 0.75 == pytest.approx(reuse.chance(1))
@@ -41,8 +41,8 @@ def test_the_chance_is_the_share_that_is_asked_for_again() -> None:
 
 
 def test_what_was_evicted_may_have_been_asked_for_later() -> None:
-    """The 20 that went at 4 tell nothing of 8, where half of the others are asked for. At 2 60 of 100 are."""
-    reuse = learnt(asked={2: 60, 8: 10}, evicted={4: 20, 16: 10})
+    """The 20 blocks evicted at 4 say nothing about 8, where half of the others are used again. At 2, 60 of 100 are."""
+    reuse = learned(asked={2: 60, 8: 10}, evicted={4: 20, 16: 10})
 
     assert 0.5 == pytest.approx(reuse.chance(8))
     assert 0.5 == pytest.approx(reuse.chance(4))
@@ -53,7 +53,7 @@ def test_what_was_evicted_may_have_been_asked_for_later() -> None:
 @pytest.mark.parametrize(("age", "until"), [(1, 1), (2, 2), (3, 3), (4, 5), (6, 7), (8, 11), (12, 15), (96, 127)])
 def test_ages_of_half_an_octave_are_one(age: int, until: int) -> None:
     """The chance is the same in all of it, and gone behind it."""
-    reuse = learnt(asked={age: 1}, evicted={age: 1})
+    reuse = learned(asked={age: 1}, evicted={age: 1})
 
     assert [0.5, 0.5, 0.0] == [reuse.chance(age), reuse.chance(until), reuse.chance(until + 1)]
     assert 0.5 == reuse.chance(0)
@@ -61,14 +61,14 @@ def test_ages_of_half_an_octave_are_one(age: int, until: int) -> None:
 
 def test_no_age_is_too_high() -> None:
     """Those beyond all places are one."""
-    reuse = learnt(asked={2**70: 1}, evicted={2**80: 3})
+    reuse = learned(asked={2**70: 1}, evicted={2**80: 3})
 
     assert 0.25 == reuse.chance(2**75)
 
 
 def test_habits_change() -> None:
-    """What everybody asked for again is asked for no more: an hour later hardly anything is left of it."""
-    reuse = learnt(asked={4: 100}, evicted={})
+    """All blocks were used again, and then none: an hour later the chance is almost 0."""
+    reuse = learned(asked={4: 100}, evicted={})
     assert 1.0 == reuse.chance(4)
     chances = []
     for _ in range(100):
@@ -83,7 +83,7 @@ def test_habits_change() -> None:
 
 def test_learning_nothing_new_changes_nothing() -> None:
     """Old blocks count less, all of them alike."""
-    reuse = learnt(asked={4: 30}, evicted={8: 10})
+    reuse = learned(asked={4: 30}, evicted={8: 10})
     reuse.learn()
 
     assert 0.75 == pytest.approx(reuse.chance(4))
@@ -92,7 +92,7 @@ def test_learning_nothing_new_changes_nothing() -> None:
 @given(BLOCKS, BLOCKS)
 def test_it_is_the_estimate_of_kaplan_and_meier(asked: dict[int, int], evicted: dict[int, int]) -> None:
     """1 less the product, over all ages from here on, of the shares that are not asked for at that age."""
-    reuse = learnt(
+    reuse = learned(
         asked={2**exponent: blocks for exponent, blocks in asked.items()},
         evicted={2**exponent: blocks for exponent, blocks in evicted.items()},
     )

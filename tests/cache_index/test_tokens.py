@@ -28,9 +28,9 @@ def test_wide_ids_are_folded() -> None:
 
 
 @pytest.mark.parametrize("token", [-1, 2**64])
-def test_ids_that_are_none_are_refused(token: int) -> None:
-    """The caller says what becomes of the event or the prompt; the error does not hold the id."""
-    with pytest.raises(ValueError, match=r"^a token id is negative or beyond 64 bits$"):
+def test_invalid_ids_are_refused(token: int) -> None:
+    """The caller decides about the event or the prompt; the error does not contain the id."""
+    with pytest.raises(ValueError, match=r"^a token id must not be negative or exceed 64 bits$"):
         pack([5, token])
 
 
@@ -53,7 +53,7 @@ def test_hashes_are_equal_exactly_as_far_as_the_tokens_are(one: list[int], other
 
 @given(IDS, st.integers(1, 5), st.integers(1, 40), st.booleans())
 def test_a_chain_does_not_depend_on_where_it_is_cut(ids: list[int], size: int, cut: int, with_extras: bool) -> None:
-    """Engines tell runs cut anywhere, and single blocks."""
+    """Engines report runs cut anywhere, and single blocks."""
     blocks = len(ids) // size
     cut = min(cut, blocks)
     extras = [b"image" if i % 3 == 0 else None for i in range(blocks)] if with_extras else None
@@ -68,7 +68,7 @@ def test_a_chain_does_not_depend_on_where_it_is_cut(ids: list[int], size: int, c
 
 @given(IDS, st.integers(1, 5), st.integers(0, 2000), st.integers(0, 2**64 - 1))
 def test_the_compiled_core_makes_the_same_chain(ids: list[int], size: int, position: int, after: int) -> None:
-    """In a loop of its own instead of numpy's."""
+    """The core uses a loop of its own instead of numpy."""
     by_numpy, by_loop = TokenHasher(KEY, is_compiled=False), TokenHasher(KEY, is_compiled=True)
     extras = [b"image"] * len(ids)
 
@@ -80,7 +80,7 @@ def test_the_compiled_core_makes_the_same_chain(ids: list[int], size: int, posit
 
 @pytest.mark.parametrize("blocks", [1, 511, 512, 513, 600])
 def test_the_compiled_core_makes_the_same_long_chain(blocks: int) -> None:
-    """In its loop, and as numpy where that is faster."""
+    """Short prompts use its loop, long ones numpy."""
     by_numpy, by_loop = TokenHasher(KEY, is_compiled=False), TokenHasher(KEY, is_compiled=True)
     ids = pack(range(4 * blocks))
 
@@ -114,7 +114,7 @@ def test_what_a_block_holds_beside_its_tokens_is_hashed_with_it() -> None:
 
 
 def test_different_scopes_are_written_differently() -> None:
-    """Also where one name ends as another begins, or is empty instead of missing."""
+    """This includes names that end as others begin, and empty instead of missing names."""
     scopes = [
         scope_of("model"),
         scope_of("model", "", ""),
@@ -130,7 +130,7 @@ def test_different_scopes_are_written_differently() -> None:
 
 
 def test_under_another_key_every_block_has_another_hash() -> None:
-    """As if it had been made with that."""
+    """The hasher behaves as if made with that key."""
     hasher, other = TokenHasher(KEY), TokenHasher(KEY[::-1])
     ids = pack(list(range(64)))
     before = hasher.prefix(ids, block_size=16, scope=b"scope")

@@ -10,8 +10,8 @@ import httpx
 
 from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
 from gateway.backends.bedrock.backend import BedrockBackend
-from gateway.backends.bedrock.endpoint import Timeouts
-from tests.contracts.harness import Answers, AnswersStatus, Behaviour, BreaksAfter, HangsAfter, Refuses, Stage, Streams
+from gateway.backends.bedrock.endpoint import BedrockTimeouts
+from tests.contracts.harness import Answers, AnswersStatus, Behavior, BreaksAfter, HangsAfter, Refuses, Stage, Streams
 from tests.fakes import bedrock
 from tests.fakes.bedrock import Cut, FakeBedrock, KeyHolder
 
@@ -43,12 +43,12 @@ class BedrockHarness:
 
     @asynccontextmanager
     async def stage(
-        self, behaviour: Behaviour, *, first_byte_s: float | None = None, idle_s: float | None = None
+        self, behavior: Behavior, *, first_byte_s: float | None = None, idle_s: float | None = None
     ) -> AsyncIterator[Stage]:
         waits = first_byte_s or 60.0
-        timeouts = Timeouts(first_event_s=waits, whole_answer_s=waits, idle_s=idle_s or 60.0)
+        timeouts = BedrockTimeouts(first_event_s=waits, whole_answer_s=waits, idle_s=idle_s or 60.0)
         async with (
-            FakeBedrock(self._scenario(behaviour)).serving() as fake,
+            FakeBedrock(self._scenario(behavior)).serving() as fake,
             httpx.AsyncClient(trust_env=False) as client,
         ):
             backend = BedrockBackend(
@@ -56,15 +56,15 @@ class BedrockHarness:
                 region=bedrock.REGION,
                 client=client,
                 signer=SigV4Signer(region=bedrock.REGION, credentials=CredentialChain(new_session=KeyHolder)),
-                endpoint_url=_nobody() if behaviour == Refuses() else fake.base_url,
+                endpoint_url=_no_one() if behavior == Refuses() else fake.base_url,
                 timeouts=timeouts,
                 wire=self._wire,
             )
             yield BedrockStage(backend, fake)
             assert [] == fake.rejections
 
-    def _scenario(self, behaviour: Behaviour) -> bedrock.Scenario:
-        match behaviour:
+    def _scenario(self, behavior: Behavior) -> bedrock.Scenario:
+        match behavior:
             case Answers(text):
                 return bedrock.Says((text,))
             case Streams(words):
@@ -87,7 +87,7 @@ class BedrockHarness:
         return bedrock.Streams((*announced_and_said, cut), content_type="text/event-stream")
 
 
-def _nobody() -> str:
-    """An address of the loopback at which nobody listens."""
+def _no_one() -> str:
+    """An address of the loopback at which no one listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.ledger.entry import Entry
-from gateway.ledger.record import UsageRecord
-from gateway.quota.embedded_store import EmbeddedQuotaStore
 from gateway.storage.sqlite_file import SqliteFile
+from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.ledger.record import UsageRecord
+from gateway.tenancy.quota.embedded_store import EmbeddedQuotaStore
 from tests.contracts.quota_stage import LEASE_S, NOW, PATIENCE_S, QuotaStage, cancelled
 
 
@@ -29,7 +29,7 @@ def book(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
 
 def booked(connection: sqlite3.Connection) -> list[Entry]:
     rows = connection.execute("SELECT entry FROM booked").fetchall()
-    return [Entry.of(*msgspec.json.decode(entry, type=tuple[str, UsageRecord])) for (entry,) in rows]
+    return [Entry.from_record(*msgspec.json.decode(entry, type=tuple[str, UsageRecord])) for (entry,) in rows]
 
 
 class EmbeddedStage:
@@ -51,7 +51,7 @@ class EmbeddedStage:
 
     async def advance(self, seconds: float) -> None:
         self.now += seconds
-        self.store.sweep()
+        self.store.in_memory.sweep()
 
     async def carried_out(self) -> None:
         """Limits are settled at once."""

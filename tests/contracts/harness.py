@@ -1,6 +1,6 @@
 """What the `Backend` contract suite needs from the far side of a backend.
 
-A harness stages one behaviour of the remote side (a worker, or a stand-in for Bedrock) and hands out a backend that
+A harness stages one behavior of the remote side (a worker, or a stand-in for Bedrock) and hands out a backend that
 talks to it over a real socket. What the remote side says is given as words; putting them on the wire in its own form is
 the harness's business. What comes out of the backend is the same for all: JSON or server-sent events in OpenAI's shape.
 """
@@ -35,7 +35,7 @@ class AnswersStatus:
 
 @dataclass(frozen=True, slots=True)
 class Refuses:
-    """Nobody listens at the address."""
+    """No one listens at the address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class BreaksAfter:
     words: tuple[str, ...] = ()
 
 
-Behaviour = Answers | Streams | AnswersStatus | Refuses | HangsAfter | BreaksAfter
+Behavior = Answers | Streams | AnswersStatus | Refuses | HangsAfter | BreaksAfter
 
 
 class Stage(Protocol):
@@ -80,7 +80,7 @@ class Harness(Protocol):
         ...
 
     def stage(
-        self, behaviour: Behaviour, *, first_byte_s: float | None = None, idle_s: float | None = None
+        self, behavior: Behavior, *, first_byte_s: float | None = None, idle_s: float | None = None
     ) -> AbstractAsyncContextManager[Stage]:
         """Start the remote side and a backend with these timeouts (None: the backend's default, longer than any test).
 

@@ -1,53 +1,53 @@
-"""What the `QuotaStore` contract suite needs to know of a store beside the seam: its clock, its ledger, and its end."""
+"""Stage of the `QuotaStore` contract suite: the clock of a store, its ledger, and its end."""
 
 import asyncio
 from typing import Protocol
 
-from gateway.ledger.entry import Entry
-from gateway.ledger.record import UsageRecord
-from gateway.quota.quota_store import QuotaStore
+from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.ledger.record import UsageRecord
+from gateway.tenancy.quota.quota_store import QuotaStore
 
 NOW = 1_795_000_000.0
 """When a stage begins: 2026-11-18 around noon, UTC, in seconds since 1970."""
 
 LEASE_S = 2100.0
-"""Of its reservations."""
+"""Lease of reservations."""
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 class QuotaStage(Protocol):
-    """One gateway's store whose `run` is running, on data that outlives the gateway."""
+    """The store of a running gateway, on data that outlives it."""
 
     @property
     def store(self) -> QuotaStore: ...
 
     books_lost: bool
-    """Whether what a gateway that died had reserved comes into the ledger."""
+    """Whether the ledger gets the reservations of a gateway that died."""
 
     async def advance(self, seconds: float) -> None:
-        """Let the store's clock go on. Leases that ended by it are then looked for: at once or at the next call."""
+        """Advance the store's clock. Ended leases are then settled at once or by the next call."""
         ...
 
     async def carried_out(self) -> None:
-        """Wait until what was settled so far is so for limits."""
+        """Wait until limits contain everything that was settled."""
         ...
 
     async def booked(self) -> list[Entry]:
-        """The ledger, once all that was told the store so far is in it; in any order."""
+        """The ledger, once all entries so far are in it; in any order."""
         ...
 
     async def end(self) -> None:
-        """The gateway ends in peace: its `run` is cancelled. From then on `store` is that of another one."""
+        """End the gateway cleanly, by cancelling `run`. `store` is then that of another gateway."""
         ...
 
     async def die(self) -> None:
-        """The gateway is killed, its last leases are over, and were looked for. `store` is that of another one."""
+        """Kill the gateway, and let its leases end. `store` is then that of another gateway."""
         ...
 
 
 def entry(request_id: str, *, outcome: str = "ok", tokens: int = 0, team: str = "blue") -> Entry:
-    """A line of the ledger that can be told from others by *request_id*."""
+    """A line of the ledger that can be distinguished from others by *request_id*."""
     record = UsageRecord(
         time="2026-11-18T12:00:00.000Z",
         request_id=request_id,
@@ -69,7 +69,7 @@ def entry(request_id: str, *, outcome: str = "ok", tokens: int = 0, team: str = 
         ttft_ms=None,
         duration_ms=1.0,
     )
-    return Entry.of("2026-11-18", record)
+    return Entry.from_record("2026-11-18", record)
 
 
 async def cancelled(task: "asyncio.Task[None]") -> None:

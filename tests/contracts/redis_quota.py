@@ -8,14 +8,14 @@ from typing import TypeVar
 import pytest
 from redis.asyncio import Redis
 
-from gateway.errors import StoreAway
-from gateway.ledger.entry import Entry
-from gateway.ledger.redis_usage import RedisUsage
-from gateway.ledger.usage_store import Period, RecordQuery
-from gateway.quota.redis_meters import RedisMeters
-from gateway.quota.redis_store import RedisQuotaStore
-from gateway.quota.share import Policy
+from gateway.protocol.errors import StoreUnavailable
 from gateway.storage.redis_link import RedisLink, redis_client
+from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.ledger.redis_usage import RedisUsage
+from gateway.tenancy.ledger.usage_store import Period, RecordQuery
+from gateway.tenancy.quota.redis_meters import RedisMeters
+from gateway.tenancy.quota.redis_store import RedisQuotaStore
+from gateway.tenancy.quota.share import Policy
 from tests.contracts.quota_stage import NOW, PATIENCE_S, QuotaStage, cancelled, killed
 from tests.storage import RedisServer
 
@@ -27,7 +27,7 @@ CLOSED = Policy(requests="closed", tokens="closed", concurrent="closed", budget=
 LEASE_S = 30.0
 
 DAY = Period("2026-11-18", "2026-11-18")
-"""Of all entries of the suite."""
+"""Day of all entries of the suite."""
 
 
 class CutLink(RedisLink):
@@ -35,7 +35,7 @@ class CutLink(RedisLink):
 
     is_cut = False
     asked = 0
-    """Questions, also those that nobody answered."""
+    """Questions, also those that no one answered."""
 
     def wait_no_longer_than(self, timeout_s: float) -> None:
         """From now on."""
@@ -44,7 +44,7 @@ class CutLink(RedisLink):
     async def ask(self, question: Callable[["Redis"], Awaitable[T]]) -> T:
         self.asked += 1
         if self.is_cut:
-            raise StoreAway("The gateway is dead")
+            raise StoreUnavailable("The gateway is dead")
         return await super().ask(question)
 
 
@@ -66,7 +66,7 @@ class RedisStage:
         self._running = asyncio.create_task(self.store.run())
 
     async def advance(self, seconds: float) -> None:
-        """As in the field, where some gateway comes every third of a lease."""
+        """Call the store every third of a lease, like a running gateway."""
         others = RedisMeters(self._link, lease_s=LEASE_S, writer="others", now=lambda: self.now)
         until = self.now + seconds
         self.now = max(self.now, until - 3 * LEASE_S)
@@ -83,14 +83,14 @@ class RedisStage:
     async def booked(self) -> list[Entry]:
         await self.carried_out()
         page = await RedisUsage(self._link).records(RecordQuery(period=DAY), most=10_000)
-        return [Entry.of(DAY.first_day, record) for record in page.items]
+        return [Entry.from_record(DAY.first_day, record) for record in page.items]
 
     async def end(self) -> None:
         await self.close()
         await self.begin()
 
     async def die(self) -> None:
-        """What it would say at its end reaches nobody."""
+        """What it would say at its end reaches no one."""
         self._link.is_cut = True
         await killed(self._running)
         await self._link.aclose()

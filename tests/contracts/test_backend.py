@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.backends.backend import Call, Reply
-from gateway.errors import ConnectFailed, ReplyBroken, UpstreamError, UpstreamTimeout
+from gateway.protocol.errors import ConnectFailed, ReplyBroken, UpstreamError, UpstreamTimeout
 from tests.contracts.bedrock_harness import BedrockHarness
 from tests.contracts.harness import Answers, AnswersStatus, BreaksAfter, HangsAfter, Harness, Refuses, Streams
 from tests.contracts.worker_harness import DynamoHarness, OpenAIEndpointHarness, RankHarness, WorkerHarness
@@ -158,7 +158,7 @@ async def test_an_error_status_is_a_reply(harness: Harness, status: int, *, stre
     assert 1 == stage.calls_seen
 
 
-async def test_a_refused_connection_is_told_apart(harness: Harness) -> None:
+async def test_a_refused_connection_is_distinguished(harness: Harness) -> None:
     """Nothing was sent, so the next in the order may be asked without a second thought."""
     async with harness.stage(Refuses()) as stage:
         with pytest.raises(ConnectFailed):

@@ -30,7 +30,7 @@ async def claims(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         await link.aclose()
 
 
-async def test_what_nobody_took_is_not_there(claims: Claims) -> None:
+async def test_what_no_one_took_is_not_there(claims: Claims) -> None:
     assert await claims.find("a") is None
 
 

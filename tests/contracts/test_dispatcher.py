@@ -1,4 +1,4 @@
-"""What the proxy expects of any `Dispatcher`."""
+"""The contract that the proxy expects of any `Dispatcher`."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -7,9 +7,9 @@ import pytest
 
 from cache_index import RadixTree
 from routing.dispatcher import Dispatch, Dispatcher, Immediate, Refusal
-from routing.fair_queue import Fairness
 from routing.fleet import Fleet
-from routing.late_binding import LateBinding
+from routing.queueing.fair_queue import Fairness
+from routing.queueing.late_binding import LateBinding
 from routing.request import Request
 from routing.strategies import NAMES, STRATEGIES
 from routing.strategies.by_name import StrategiesByName
@@ -63,7 +63,7 @@ def test_requests_that_come_one_by_one_are_all_released(make: Make) -> None:
         assert request is released.request
 
 
-def test_an_idle_fleet_keeps_nobody_waiting(make: Make) -> None:
+def test_an_idle_fleet_keeps_no_one_waiting(make: Make) -> None:
     """The first poll releases the request."""
     fleet = a_fleet(A)
     dispatcher = make(fleet)
@@ -73,7 +73,6 @@ def test_an_idle_fleet_keeps_nobody_waiting(make: Make) -> None:
 
 
 def test_all_who_wait_are_of_some_team(make: Make) -> None:
-    """As many as there are; and none when nobody waits."""
     fleet = a_fleet(A)
     dispatcher = make(fleet, "kv_aware")
     for team in ("blue", "blue", "red"):
@@ -225,7 +224,7 @@ def test_an_explanation_is_what_the_request_gets(make: Make, strategy: str) -> N
 
 @pytest.mark.parametrize("strategy", NAMES)
 def test_explaining_changes_nothing(make: Make, strategy: str) -> None:
-    """Of two gateways with the same traffic, one is asked to explain all the time: turns, ties, loads, what was learnt,
+    """Two gateways get the same traffic, and one explains all the time: turns, ties, loads, what was learned,
     breakers' probes and what full caches evict are the same in both.
     """
     silent, asked = (Traffic(make, strategy) for _ in range(2))
@@ -261,14 +260,14 @@ def test_an_explanation_leaves_no_worker_out(make: Make) -> None:
     assert "only_candidate" == explained.effective
 
 
-def test_an_explanation_of_nobody(make: Make) -> None:
+def test_an_explanation_of_no_one(make: Make) -> None:
     """There is nothing to choose from."""
     explained = make(a_fleet()).explain(a_request("abc"), 0.0)
 
     assert ([], [], "none", "none") == (explained.places, explained.excluded, explained.reason, explained.effective)
 
 
-def test_what_goes_on_at_once_waits_for_nobody(make: Make) -> None:
+def test_what_goes_on_at_once_waits_for_no_one(make: Make) -> None:
     """Every worker is busy and others wait: it is booked on the first of its order, and they wait on."""
     fleet = a_fleet(A, B)
     dispatcher = make(fleet, "kv_aware")
@@ -299,8 +298,8 @@ def test_what_goes_on_at_once_is_never_refused(make: Make) -> None:
     assert [] == dispatcher.refused()
 
 
-def test_what_goes_on_at_once_finds_nobody_where_nobody_is(make: Make) -> None:
-    """It is told so."""
+def test_what_goes_on_at_once_finds_no_one_where_no_one_is(make: Make) -> None:
+    """It is reported so."""
     released = make(a_fleet()).at_once(a_request("abc"), 0.0)
 
     assert ([], None, "none") == (released.order, released.booking, released.reason)
@@ -310,7 +309,7 @@ def test_what_goes_on_at_once_finds_nobody_where_nobody_is(make: Make) -> None:
 def test_pools_are_tried_in_their_order(make: Make, strategy: str) -> None:
     """Whatever the strategy: workers of the first pool, then the reserves, each once; an explanation says the same."""
     fleet = a_fleet(A, B, C)
-    fleet.set_tiers({A: 2, B: 1})
+    fleet.members.set_tiers({A: 2, B: 1})
     dispatcher = make(fleet, strategy)
     request = a_request("abc", session="bob")
     explained = [place.candidate.worker for place in dispatcher.explain(request, 0.0).places]
@@ -323,9 +322,8 @@ def test_pools_are_tried_in_their_order(make: Make, strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", NAMES)
 def test_the_next_pool_is_used_where_the_first_is_too_busy(make: Make, strategy: str) -> None:
-    """By whoever comes when all of the first pool have nine seconds to do, and by nobody before."""
     fleet = a_fleet(A, B, C)
-    fleet.set_tiers({C: 1})
+    fleet.members.set_tiers({C: 1})
     dispatcher = make(fleet, strategy)
     used = []
     for number, letter in enumerate("pqrstuvw"):
@@ -353,7 +351,7 @@ def test_who_may_go_elsewhere_does_so_where_all_are_too_busy(make: Make, strateg
 
 
 @pytest.mark.parametrize("strategy", NAMES)
-def test_who_may_go_elsewhere_is_served_by_whoever_has_time(make: Make, strategy: str) -> None:
+def test_who_may_go_elsewhere_is_served_by_anyone_who_has_time(make: Make, strategy: str) -> None:
     """However long its own prefill is believed to take: nine seconds, and it wants its first token in two."""
     fleet = a_fleet(A, B)
     teach(fleet)
@@ -365,7 +363,7 @@ def test_who_may_go_elsewhere_is_served_by_whoever_has_time(make: Make, strategy
 
 
 def test_what_one_worker_keeps_is_waited_for(make: Make) -> None:
-    """Nobody else can go on with it, so it is not refused for being late."""
+    """No one else can go on with it, so it is not refused for being late."""
     fleet = a_fleet(A, B)
     teach(fleet)
     book(fleet, a_request("x" * 500), 10.0, A)
@@ -378,12 +376,12 @@ def teach(fleet: Fleet) -> None:
     """Each worker computed a prompt as fast as was believed."""
     for worker in fleet:
         booking = book(fleet, a_request("t" * 100), 0.0, worker.id)
-        fleet.first_byte(booking, booking.work_s)
-        fleet.release(booking, ANSWERED, booking.work_s)
+        fleet.bookings.first_byte(booking, booking.work_s)
+        fleet.bookings.release(booking, ANSWERED, booking.work_s)
 
 
 def ended(dispatcher: Dispatcher, *requests: Request, until: float) -> list[Refusal]:
-    """Who is refused of *requests*, which come at 10.0, when the dispatcher is polled as often as it asks for."""
+    """Refused requests among *requests*, which come at 10.0, if the dispatcher is polled as often as it asks for."""
     for request in requests:
         dispatcher.submit(request, 10.0)
     now: float | None = 10.0
@@ -417,8 +415,8 @@ class Traffic:
         if step % 4:
             booking = self._running.pop(0).booking
             assert booking is not None
-            self.fleet.first_byte(booking, self.now)
-            self.fleet.release(booking, FAILED if booking.worker == A and step < 100 else ANSWERED, self.now)
+            self.fleet.bookings.first_byte(booking, self.now)
+            self.fleet.bookings.release(booking, FAILED if booking.worker == A and step < 100 else ANSWERED, self.now)
 
     @property
     def state(self) -> list[object]:
@@ -446,7 +444,7 @@ def drain(dispatcher: Dispatcher, fleet: Fleet, now: float = 0.0) -> list[Dispat
         for each in batch:
             assert each.booking is not None
             now += 0.01
-            fleet.first_byte(each.booking, now)
-            fleet.release(each.booking, (ANSWERED, FAILED, ABORTED)[len(released) % 3], now)
+            fleet.bookings.first_byte(each.booking, now)
+            fleet.bookings.release(each.booking, (ANSWERED, FAILED, ABORTED)[len(released) % 3], now)
             released.append(each)
     return released

@@ -1,4 +1,4 @@
-"""What every filter of guardrails must do, whoever looks."""
+"""Facts about every filter of guardrails."""
 
 import json
 from collections.abc import Callable
@@ -8,57 +8,57 @@ import httpx
 import pytest
 
 from gateway.backends.bedrock.bearer import BearerSigner
-from gateway.backends.bedrock.endpoint import Endpoint, Timeouts
-from gateway.guardrails.bedrock_filter import BedrockFilter
-from gateway.guardrails.filter import Action, Filter, Question, Text
-from gateway.guardrails.http_filter import HttpFilter
-from gateway.guardrails.patience import Patience, Patient
-from gateway.guardrails.scanning import ScanFilter
+from gateway.backends.bedrock.endpoint import BedrockEndpoint, BedrockTimeouts
+from gateway.proxy.guardrails.bedrock_filter import BedrockFilter
+from gateway.proxy.guardrails.filter import Action, FilterRequest, GuardrailFilter, Text
+from gateway.proxy.guardrails.http_filter import HttpFilter
+from gateway.proxy.guardrails.scanning import ScanFilter
+from gateway.proxy.guardrails.service_caller import ServiceCaller, ServiceLimits
 from tests.gateway.examples import Clock
-from tests.gateway.guardrails.examples import a_scan
+from tests.gateway.proxy.guardrails.examples import a_scan
 
 MAIL = "jane.doe@example.org"
-Make = Callable[[Action], Filter]
+Make = Callable[[Action], GuardrailFilter]
 
 
 def _without(text: str) -> str:
     return text.replace(MAIL, "[EMAIL]")
 
 
-def _scanning(action: Action) -> Filter:
+def _scanning(action: Action) -> GuardrailFilter:
     return ScanFilter("it", a_scan(), action)
 
 
-def _by_http(action: Action) -> Filter:
+def _by_http(action: Action) -> GuardrailFilter:
     def answer(request: httpx.Request) -> httpx.Response:
         texts = json.loads(request.content)["texts"]
-        told: dict[str, Any] = {"action": "redact", "texts": [_without(text) for text in texts]}
-        return httpx.Response(200, json=told if any(MAIL in text for text in texts) else {"action": "pass"})
+        said: dict[str, Any] = {"action": "redact", "texts": [_without(text) for text in texts]}
+        return httpx.Response(200, json=said if any(MAIL in text for text in texts) else {"action": "pass"})
 
     client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    patient = Patient("it", Patience(), clock=Clock())
-    return HttpFilter("it", "http://judge/", api_key=None, action=action, client=client, patient=patient)
+    service = ServiceCaller("it", ServiceLimits(), clock=Clock())
+    return HttpFilter("it", "http://judge/", api_key=None, action=action, client=client, service=service)
 
 
-def _bedrock(action: Action) -> Filter:
+def _bedrock(action: Action) -> GuardrailFilter:
     def answer(request: httpx.Request) -> httpx.Response:
         text = json.loads(request.content)["content"][0]["text"]["text"]
         if MAIL not in text:
             return httpx.Response(200, json={"action": "NONE", "outputs": [], "assessments": []})
         policy = {"sensitiveInformationPolicy": {"piiEntities": [{"type": "EMAIL", "action": "ANONYMIZED"}]}}
-        told = {"action": "GUARDRAIL_INTERVENED", "outputs": [{"text": _without(text)}], "assessments": [policy]}
-        return httpx.Response(200, json=told)
+        said = {"action": "GUARDRAIL_INTERVENED", "outputs": [{"text": _without(text)}], "assessments": [policy]}
+        return httpx.Response(200, json=said)
 
     client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    endpoint = Endpoint(
+    endpoint = BedrockEndpoint(
         region="eu-west-1",
         client=client,
         signer=BearerSigner(token="t"),
         endpoint_url="http://aws",
-        timeouts=Timeouts(),
+        timeouts=BedrockTimeouts(),
     )
-    patient = Patient("it", Patience(), clock=Clock())
-    return BedrockFilter("it", "g", "1", endpoint=endpoint, action=action, patient=patient)
+    service = ServiceCaller("it", ServiceLimits(), clock=Clock())
+    return BedrockFilter("it", "g", "1", endpoint=endpoint, action=action, service=service)
 
 
 @pytest.fixture(params=[_scanning, _by_http, _bedrock])
@@ -67,8 +67,8 @@ def make(request: pytest.FixtureRequest) -> Make:
     return made
 
 
-def question(*texts: str) -> Question:
-    return Question("request", tuple(map(Text, texts)), "blue", "tiny")
+def question(*texts: str) -> FilterRequest:
+    return FilterRequest("request", tuple(map(Text, texts)), "blue", "tiny")
 
 
 def test_it_has_the_name_that_it_was_given(make: Make) -> None:
@@ -86,7 +86,7 @@ async def test_a_redacted_text_comes_back_in_its_place_and_the_others_as_they_we
     assert ("redact", ("hello", "to [EMAIL]!", "world")) == (verdict.outcome, verdict.texts)
 
 
-async def test_blocking_blocks_and_logging_only_tells(make: Make) -> None:
+async def test_blocking_blocks_and_logging_only_reports(make: Make) -> None:
     assert "block" == (await make("block").verdict(question(MAIL))).outcome
     assert "log" == (await make("log").verdict(question(MAIL))).outcome
 

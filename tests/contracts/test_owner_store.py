@@ -1,4 +1,4 @@
-"""What the gateway expects of any `OwnerStore`."""
+"""Facts about what the gateway expects of any `OwnerStore`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from cache_index import WorkerId
-from gateway.redis_owners import RedisOwners
-from gateway.response_owners import Owner, OwnerStore
-from gateway.sqlite_owners import SqliteOwners
+from gateway.models.response_affinity.owners import OwnerStore, ResponseOwner
+from gateway.models.response_affinity.redis_owners import RedisOwners
+from gateway.models.response_affinity.sqlite_owners import SqliteOwners
 from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import SqliteFile
 from tests.gateway.examples import Clock
 from tests.storage import PATIENCE_S, RedisServer
 
-BLUE = Owner("tiny", WorkerId("http://a"), "blue", "nickname")
-RED = Owner("tiny", WorkerId("http://b"), "red")
+BLUE = ResponseOwner("tiny", WorkerId("http://a"), "blue", "nickname")
+RED = ResponseOwner("tiny", WorkerId("http://b"), "red")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.redis)])
@@ -31,7 +31,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         await link.aclose()
 
 
-async def test_what_nobody_kept_is_not_there(store: OwnerStore) -> None:
+async def test_what_no_one_kept_is_not_there(store: OwnerStore) -> None:
     assert await store.find("a") is None
 
 
@@ -41,7 +41,6 @@ async def test_what_was_kept_is_found(store: OwnerStore) -> None:
 
 
 async def test_who_comes_second_gets_the_first_owner(store: OwnerStore) -> None:
-    """And what was nobody's is kept beside it."""
     await store.keep({"a": BLUE})
 
     assert {"a": BLUE} == await store.keep({"a": RED, "b": RED})

@@ -1,7 +1,6 @@
-"""What the gateway expects of any `QuotaStore`: all or nothing, true waits, and each reservation settled once."""
+"""Contract of every `QuotaStore`: all or nothing, sufficient waits, and each reservation settled once."""
 
 import asyncio
-import math
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -9,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from gateway.ledger.entry import Entry
-from gateway.quota.limit import Charge, Granted, Limit, Refused
-from gateway.quota.meters import Meters
+from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.quota.limit import Charge, Granted, Limit, Refused
+from gateway.tenancy.quota.meters import Meters
 from tests.contracts.embedded_quota import embedded
 from tests.contracts.quota_stage import LEASE_S, NOW, QuotaStage, entry
 from tests.contracts.redis_quota import redis
@@ -41,7 +40,7 @@ def usd(units: float, *, day: int = 18, left_s: float = DAY_S / 2) -> Charge:
 
 
 class Numbers:
-    """Reserves under ids of its own, and without caring for what is lost."""
+    """Reserves under its own ids, and ignores lost entries."""
 
     def __init__(self, stage: QuotaStage, team: str = "blue") -> None:
         self._stage = stage
@@ -57,51 +56,20 @@ class Numbers:
 
 
 async def settle(stage: QuotaStage, reservation: str, *charges: Charge, team: str = "blue") -> None:
-    """And wait until that is done."""
+    """Settle, and wait until it is done."""
     stage.store.settle(team, reservation, charges, partial(entry, reservation, team=team))
     await stage.carried_out()
 
 
 async def remaining(stage: QuotaStage, limit: Limit) -> float:
-    """What is there of a rate; asking takes nothing."""
+    """Return what is left of a rate. This takes nothing."""
     answer = await Numbers(stage, "blue")(Charge(limit, 0.0))
     assert isinstance(answer, Granted)
     return answer.levels[0].remaining
 
 
-async def test_a_full_bucket_grants_its_burst_at_once(stage: QuotaStage) -> None:
-    reserve = Numbers(stage)
-
-    first = await reserve(Charge(TOKENS, 40.0))
-    second = await reserve(Charge(TOKENS, 20.0))
-
-    assert isinstance(first, Granted)
-    assert 20.0 == pytest.approx(first.levels[0].remaining, abs=0.001)
-    assert 4.0 == pytest.approx(first.levels[0].reset_s, abs=0.0001)
-    assert isinstance(second, Granted)
-    assert 0.0 == pytest.approx(second.levels[0].remaining, abs=0.001)
-    assert 6.0 == pytest.approx(second.levels[0].reset_s, abs=0.0001)
-
-
-async def test_an_empty_bucket_tells_when_there_is_room(stage: QuotaStage) -> None:
-    """After that wait it grants, and a moment before it does not."""
-    reserve = Numbers(stage)
-    await reserve(Charge(TOKENS, 60.0))
-
-    refused = await reserve(Charge(TOKENS, 25.0))
-    assert isinstance(refused, Refused)
-    assert 0 == refused.binding
-    assert 2.5 == pytest.approx(refused.wait_s, abs=0.0001)
-    assert 0.0 == pytest.approx(refused.levels[0].remaining, abs=0.001)
-
-    await stage.advance(2.49)
-    assert isinstance(await reserve(Charge(TOKENS, 25.0)), Refused)
-    await stage.advance(0.01)
-    assert isinstance(await reserve(Charge(TOKENS, 25.0)), Granted)
-
-
-async def test_what_is_refused_is_not_charged(stage: QuotaStage) -> None:
-    """All limits or none, in whichever order they come."""
+async def test_a_refusal_charges_nothing(stage: QuotaStage) -> None:
+    """This holds for any order of the charges."""
     reserve = Numbers(stage)
     await reserve(Charge(SLOTS, 1.0))
     await reserve(Charge(SLOTS, 1.0))
@@ -125,63 +93,6 @@ async def test_the_limit_that_takes_longest_binds(stage: QuotaStage) -> None:
     assert [0.0, 0.0, 1.0] == pytest.approx([level.remaining for level in refused.levels], abs=0.001)
 
 
-async def test_more_than_the_burst_passes_a_full_bucket_and_leaves_a_debt(stage: QuotaStage) -> None:
-    reserve = Numbers(stage)
-
-    granted = await reserve(Charge(TOKENS, 600.0))
-    assert isinstance(granted, Granted)
-    assert 0.0 == granted.levels[0].remaining
-    assert 60.0 == pytest.approx(granted.levels[0].reset_s, abs=0.0001)
-
-    refused = await reserve(Charge(TOKENS, 10.0))
-    assert isinstance(refused, Refused)
-    assert 55.0 == pytest.approx(refused.wait_s, abs=0.0001)
-
-    await stage.advance(59.0)
-    large = await reserve(Charge(TOKENS, 61.0))
-    assert isinstance(large, Refused)
-    assert 1.0 == pytest.approx(large.wait_s, abs=0.0001)
-
-
-@pytest.mark.parametrize(
-    "charge",
-    [
-        Charge(TOKENS, 601.0),
-        Charge(Limit("team:blue/usd_per_day", "period", 1.0), 1.01, "2026-11-18", 3600.0),
-    ],
-    ids=["rate", "period"],
-)
-async def test_what_is_larger_than_the_limit_never_fits(stage: QuotaStage, charge: Charge) -> None:
-    refused = await Numbers(stage)(Charge(SLOTS, 1.0), charge)
-
-    assert isinstance(refused, Refused)
-    assert 1 == refused.binding
-    assert math.inf == refused.wait_s
-
-
-async def test_what_takes_nothing_is_always_granted(stage: QuotaStage) -> None:
-    """Even of a bucket that is deep in debt, or of a budget that was overspent."""
-    reserve = Numbers(stage)
-    await reserve(Charge(TOKENS, 600.0), usd(1.0))
-    await settle(stage, reserve.last, Charge(TOKENS, 900.0), usd(1.5))
-
-    granted = await reserve(Charge(TOKENS, 0.0), usd(0.0))
-
-    assert isinstance(granted, Granted)
-    assert [0.0, 0.0] == [level.remaining for level in granted.levels]
-
-
-async def test_what_was_not_used_comes_back(stage: QuotaStage) -> None:
-    reserve = Numbers(stage)
-    await reserve(Charge(TOKENS, 60.0), usd(0.9))
-    await settle(stage, reserve.last, Charge(TOKENS, 10.0), usd(0.2))
-
-    granted = await reserve(Charge(TOKENS, 50.0), usd(0.8))
-
-    assert isinstance(granted, Granted)
-    assert [0.0, 0.0] == pytest.approx([level.remaining for level in granted.levels], abs=0.001)
-
-
 async def test_a_refund_never_fills_beyond_the_burst(stage: QuotaStage) -> None:
     reserve = Numbers(stage)
     await reserve(Charge(TOKENS, 60.0))
@@ -191,20 +102,6 @@ async def test_a_refund_never_fills_beyond_the_burst(stage: QuotaStage) -> None:
     assert 60.0 == pytest.approx(await remaining(stage, TOKENS), abs=0.001)
     assert isinstance(await reserve(Charge(TOKENS, 60.0)), Granted)
     assert isinstance(await reserve(Charge(TOKENS, 1.0)), Refused)
-
-
-async def test_what_was_used_beyond_the_estimate_is_charged(stage: QuotaStage) -> None:
-    reserve = Numbers(stage)
-    await reserve(Charge(TOKENS, 10.0), usd(0.1))
-    await settle(stage, reserve.last, Charge(TOKENS, 110.0), usd(0.95))
-
-    tokens, budget = await reserve(Charge(TOKENS, 10.0)), await reserve(usd(0.1, left_s=3600.0))
-
-    assert isinstance(tokens, Refused)
-    assert 6.0 == pytest.approx(tokens.wait_s, abs=0.0001)
-    assert isinstance(budget, Refused)
-    assert 3600.0 == pytest.approx(budget.wait_s, abs=0.001)
-    assert 0.05 == pytest.approx(budget.levels[0].remaining)
 
 
 async def test_a_reservation_is_settled_and_booked_once(stage: QuotaStage) -> None:
@@ -227,34 +124,22 @@ async def test_a_reservation_is_settled_and_booked_once(stage: QuotaStage) -> No
 async def test_the_entry_is_booked_as_it_was_given(stage: QuotaStage) -> None:
     reserve = Numbers(stage)
     await reserve(Charge(TOKENS, 50.0))
-    told = entry("request-1", tokens=17)
-    stage.store.settle("blue", reserve.last, [Charge(TOKENS, 17.0)], lambda: told)
+    given = entry("request-1", tokens=17)
+    stage.store.settle("blue", reserve.last, [Charge(TOKENS, 17.0)], lambda: given)
     await stage.carried_out()
 
-    assert [told] == await stage.booked()
+    assert [given] == await stage.booked()
 
 
-async def test_what_was_never_reserved_is_booked_too(stage: QuotaStage) -> None:
+async def test_a_request_without_reservation_is_booked_too(stage: QuotaStage) -> None:
     entries = [entry(f"request-{i}") for i in range(3)]
     for each in entries:
-        stage.store.book("blue", partial(Entry.of, each.day, each.record))
+        stage.store.book("blue", partial(Entry.from_record, each.day, each.record))
     waiting = stage.store.waiting_entries
     await stage.carried_out()
 
     assert entries == sorted(await stage.booked(), key=lambda each: each.record.request_id)
     assert (3, 0, 0) == (waiting, stage.store.waiting_entries, stage.store.dropped_entries)
-
-
-async def test_what_is_granted_or_refused_at_once_is_so_for_good(stage: QuotaStage) -> None:
-    """And where the store does not say at once, nothing was charged: asked again, it says the same."""
-    decisions = []
-    for number, units in enumerate((40.0, 30.0, 20.0, 1.0)):
-        asked = ("blue", f"r-{number}", [Charge(TOKENS, units)], partial(entry, f"lost-{number}", outcome="lost"))
-        decision = stage.store.reserve_at_once(*asked)
-        decisions.append(await stage.store.reserve(*asked) if decision is None else decision)
-
-    assert [True, False, True, False] == [isinstance(each, Granted) for each in decisions]
-    assert 0.0 == pytest.approx(decisions[2].levels[0].remaining, abs=0.001)
 
 
 async def test_a_request_without_charges_is_granted_and_booked(stage: QuotaStage) -> None:
@@ -266,44 +151,8 @@ async def test_a_request_without_charges_is_granted_and_booked(stage: QuotaStage
     assert [reserve.last] == [each.record.request_id for each in await stage.booked()]
 
 
-async def test_no_more_run_at_once_than_the_limit_is(stage: QuotaStage) -> None:
-    """Whatever units they are settled with, the place is free."""
-    reserve = Numbers(stage)
-    first = await reserve(Charge(SLOTS, 1.0))
-    running = reserve.last
-    second = await reserve(Charge(SLOTS, 1.0))
-    refused = await reserve(Charge(SLOTS, 1.0))
-    await settle(stage, running, Charge(SLOTS, 1.0))
-    third = await reserve(Charge(SLOTS, 1.0))
-
-    assert isinstance(first, Granted)
-    assert 1.0 == first.levels[0].remaining
-    assert 0.0 == first.levels[0].reset_s
-    assert isinstance(second, Granted)
-    assert isinstance(refused, Refused)
-    assert 1.0 == refused.wait_s
-    assert isinstance(third, Granted)
-
-
-async def test_a_budget_is_spent_until_its_period_ends(stage: QuotaStage) -> None:
-    reserve = Numbers(stage)
-    await reserve(usd(0.75))
-
-    refused = await reserve(usd(0.5))
-    assert isinstance(refused, Refused)
-    assert DAY_S / 2 == pytest.approx(refused.wait_s, abs=0.001)
-    assert 0.25 == pytest.approx(refused.levels[0].remaining)
-    assert isinstance(await reserve(usd(0.25)), Granted)
-
-    await stage.advance(DAY_S / 2)
-    begun = await reserve(usd(0.5, day=19, left_s=DAY_S))
-    assert isinstance(begun, Granted)
-    assert 0.5 == pytest.approx(begun.levels[0].remaining)
-    assert DAY_S == pytest.approx(begun.levels[0].reset_s, abs=0.001)
-
-
-async def test_a_calendar_that_is_behind_begins_nothing_anew(stage: QuotaStage) -> None:
-    """Two gateways need not see midnight in the same moment: the period is the store's."""
+async def test_a_calendar_that_is_behind_starts_no_period(stage: QuotaStage) -> None:
+    """Gateways may see midnight at different moments: the period is that of the store."""
     reserve = Numbers(stage)
     await reserve(usd(0.5, left_s=1.0))
     await stage.advance(1.0)
@@ -313,7 +162,7 @@ async def test_a_calendar_that_is_behind_begins_nothing_anew(stage: QuotaStage) 
     assert isinstance(await reserve(usd(0.5, day=19, left_s=DAY_S)), Refused)
 
 
-async def test_what_is_settled_late_changes_nothing_of_the_next_period(stage: QuotaStage) -> None:
+async def test_a_late_settlement_does_not_change_the_next_period(stage: QuotaStage) -> None:
     reserve = Numbers(stage)
     await reserve(usd(0.5, left_s=1.0))
     more = reserve.last
@@ -339,7 +188,7 @@ async def test_teams_do_not_share_what_has_the_same_name(stage: QuotaStage) -> N
 
 
 async def test_a_limit_that_changes_keeps_what_was_used(stage: QuotaStage) -> None:
-    """The debt of a bucket is one of time: a higher rate is in force at once."""
+    """The debt of a bucket is time, so a higher rate applies at once."""
     reserve = Numbers(stage)
     await reserve(Charge(TOKENS, 60.0), usd(0.75))
     faster = Limit(TOKENS.id, "rate", 6000.0, burst=600.0)
@@ -367,8 +216,8 @@ async def test_many_at_once_get_no_more_than_there_is(stage: QuotaStage) -> None
     assert 8 == sum(granted)
 
 
-async def test_one_that_went_away_while_it_reserved_takes_nothing_for_long(stage: QuotaStage) -> None:
-    """Its caller has hung up, and nobody will settle it: if it was granted all the same, its lease ends."""
+async def test_a_client_that_left_while_it_reserved_takes_nothing_for_long(stage: QuotaStage) -> None:
+    """The caller has left and no one settles the reservation. If it was granted, its lease ends."""
     reserving = [asyncio.create_task(Numbers(stage, "blue")(Charge(SLOTS, 1.0)))]
     await asyncio.sleep(0)
     for task in reserving:
@@ -383,7 +232,7 @@ async def test_one_that_went_away_while_it_reserved_takes_nothing_for_long(stage
 
 
 async def test_a_gateway_that_ends_leaves_everything_written(stage: QuotaStage) -> None:
-    """The next one goes on exactly where it was, and what was booked last is in the ledger."""
+    """The next gateway continues with the same state, and the last bookings are in the ledger."""
     reserve = Numbers(stage)
     await reserve(Charge(TOKENS, 50.0), usd(0.5))
     stage.store.settle("blue", reserve.last, [Charge(TOKENS, 30.0), usd(0.25)], partial(entry, reserve.last))
@@ -396,8 +245,8 @@ async def test_a_gateway_that_ends_leaves_everything_written(stage: QuotaStage) 
     assert [reserve.last] == [each.record.request_id for each in await stage.booked()]
 
 
-async def test_what_is_spent_is_told_beyond_the_limit_too(stage: QuotaStage) -> None:
-    """Used and reserved; asking takes nothing."""
+async def test_use_beyond_the_limit_is_reported(stage: QuotaStage) -> None:
+    """This includes reservations. The call takes nothing."""
     reserve = Numbers(stage)
     await reserve(usd(0.25))
     await settle(stage, reserve.last, usd(1.5))
@@ -408,31 +257,18 @@ async def test_what_is_spent_is_told_beyond_the_limit_too(stage: QuotaStage) -> 
     assert [] == await stage.store.spent("blue", [])
 
 
-async def test_what_is_given_back_can_be_used_again(stage: QuotaStage) -> None:
-    """No more than was used, and of this period only."""
+async def test_the_next_gateway_knows_a_refund(stage: QuotaStage) -> None:
     reserve = Numbers(stage)
     await reserve(usd(0.75))
     await settle(stage, reserve.last, usd(0.75))
-    await stage.store.give("blue", [usd(0.5)])
-
-    assert [0.25] == await stage.store.spent("blue", [usd(0.0)])
-    assert isinstance(await reserve(usd(0.75)), Granted)
-    await stage.store.give("blue", [usd(9.0)])
-    assert [0.0] == await stage.store.spent("blue", [usd(0.0)])
-
-
-async def test_what_was_given_back_is_so_for_the_next_gateway(stage: QuotaStage) -> None:
-    reserve = Numbers(stage)
-    await reserve(usd(0.75))
-    await settle(stage, reserve.last, usd(0.75))
-    await stage.store.give("blue", [usd(0.5)])
+    await stage.store.refund("blue", [usd(0.5)])
     await stage.end()
 
     assert [0.25] == pytest.approx(await stage.store.spent("blue", [usd(0.0)]))
 
 
-async def test_what_is_lost_is_charged_as_was_likely(stage: QuotaStage) -> None:
-    """A budget reserves the most that is possible; a gateway that died has not used that of all its requests."""
+async def test_a_lost_request_is_charged_its_likely_use(stage: QuotaStage) -> None:
+    """A budget reserves the most that a request can use, and few lost requests have used that."""
     reserve = Numbers(stage)
     most = Charge(BUDGET, 0.75, "2026-11-18", DAY_S, 0.25)
     assert isinstance(await reserve(most), Granted)
@@ -445,8 +281,7 @@ async def test_what_is_lost_is_charged_as_was_likely(stage: QuotaStage) -> None:
     assert 0.0 == pytest.approx(granted.levels[0].remaining, abs=1e-6)
 
 
-async def test_what_a_gateway_that_died_had_reserved_stays_charged(stage: QuotaStage) -> None:
-    """And its places are free. It can be settled no more."""
+async def test_reservations_of_a_dead_gateway_stay_charged(stage: QuotaStage) -> None:
     reserve = Numbers(stage)
     slow = Limit(TOKENS.id, "rate", 0.01, burst=0.01)
     await reserve(Charge(slow, 0.01), Charge(SLOTS, 1.0), usd(0.75, left_s=DAY_S))
@@ -478,7 +313,7 @@ SCOPES = (
 
 
 def charges_of(rng: random.Random, now: float) -> list[Charge]:
-    """Of some of the limits, in their order."""
+    """Return charges of some of the limits, in their order."""
     charges = []
     for limit in SCOPES:
         if rng.random() < 0.3:
@@ -495,7 +330,7 @@ def charges_of(rng: random.Random, now: float) -> list[Charge]:
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_any_sequence_is_decided_as_the_meters_decide_it(stage: QuotaStage, seed: int) -> None:
-    """Reservations, settlements, and time, in any order, beside the state machine that has no store."""
+    """Random reservations, settlements and times have the same results as in `Meters`."""
     rng = random.Random(seed)
     meters, now = Meters(), NOW
     live: list[tuple[str, list[Charge]]] = []
@@ -510,7 +345,7 @@ async def test_any_sequence_is_decided_as_the_meters_decide_it(stage: QuotaStage
             if isinstance(answer, Granted):
                 live.append((f"r{step}", charges))
             continue
-        # No lease ends in between: long times pass only when all is settled.
+        # No lease ends in between: long times pass only when everything is settled.
         seconds = 0.0 if action < 0.8 else rng.choice([0.01, 0.3, 2.0, 30.0, 7200.0]) * (1 + rng.random())
         ending = len(live) if seconds > 10.0 else min(1, len(live)) if seconds == 0.0 else 0
         for _ in range(ending):

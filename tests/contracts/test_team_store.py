@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import Conflict, GatewayError, InvalidField, UnknownEntity
-from gateway.ledger.audit import AuditEntry
+from gateway.protocol.errors import Conflict, GatewayError, InvalidField, UnknownEntity
 from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import SqliteFile
 from gateway.storage.unfit import StoreUnfit
-from gateway.teams.added_worker import AddedWorker
-from gateway.teams.key import Key
-from gateway.teams.limits import Limits
-from gateway.teams.outcome import outcome_of
-from gateway.teams.redis_teams import RedisTeamStore
-from gateway.teams.secret import fingerprint
-from gateway.teams.sqlite_teams import SqliteTeamStore
-from gateway.teams.team import Team
-from gateway.teams.team_store import (
+from gateway.tenancy.ledger.audit import AuditEntry
+from gateway.tenancy.teams.added_worker import AddedWorker
+from gateway.tenancy.teams.change_result import change_result
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.redis_teams import RedisTeamStore
+from gateway.tenancy.teams.secret import fingerprint
+from gateway.tenancy.teams.sqlite_teams import SqliteTeamStore
+from gateway.tenancy.teams.team import Team
+from gateway.tenancy.teams.team_store import (
     Change,
     DeleteKey,
     DeleteTeam,
@@ -34,7 +34,7 @@ from gateway.teams.team_store import (
 )
 from tests.storage import RedisServer
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 Open = Callable[[], AbstractAsyncContextManager[TeamStore]]
 """Each time another object of the same store, as another gateway has it."""
@@ -104,7 +104,7 @@ async def test_a_store_begins_empty(opened: Open) -> None:
         assert [] == await logged(store)
 
 
-async def test_what_one_writes_another_reads(opened: Open) -> None:
+async def test_one_store_reads_what_another_writes(opened: Open) -> None:
     async with opened() as one, opened() as other:
         await other.load()
         written = await put(one, BLUE, CI)
@@ -112,8 +112,7 @@ async def test_what_one_writes_another_reads(opened: Open) -> None:
         assert Snapshot(2, {"blue": BLUE}, {"ci": CI}) == written == await other.load() == await one.load()
 
 
-async def test_what_did_not_change_stays_the_same_object(opened: Open) -> None:
-    """So that nobody works it out anew."""
+async def test_unchanged_rows_stay_the_same_objects(opened: Open) -> None:
     async with opened() as one, opened() as other:
         await put(one, BLUE)
         before = await other.load()
@@ -134,7 +133,7 @@ async def test_a_change_replaces_what_was_there(opened: Open) -> None:
         assert {"ci": blocked} == (await store.load()).keys
 
 
-async def test_of_two_who_change_the_same_the_second_is_told(opened: Open) -> None:
+async def test_the_second_of_two_concurrent_changes_gets_a_conflict(opened: Open) -> None:
     """No update is lost, and what is refused is not logged."""
     heavy, light = Team("blue", weight=2.0), Team("blue", weight=0.5)
     async with opened() as one, opened() as other:
@@ -149,7 +148,7 @@ async def test_of_two_who_change_the_same_the_second_is_told(opened: Open) -> No
 
 
 async def test_deletions_take_what_is_there(opened: Open) -> None:
-    """Also if it has changed since whoever deletes it looked."""
+    """Also if it has changed since anyone who deletes it looked."""
     async with opened() as one, opened() as other:
         await put(one, BLUE, CI, Key("dev", "blue", "e" * 64))
         await other.load()
@@ -190,7 +189,7 @@ async def test_deletions_of_what_was_read_take_nothing_else(opened: Open) -> Non
         (DeleteKey("x"), UnknownEntity),
     ],
 )
-async def test_what_is_refused_changes_nothing(opened: Open, change: Change, error: type[GatewayError]) -> None:
+async def test_a_refused_change_changes_nothing(opened: Open, change: Change, error: type[GatewayError]) -> None:
     async with opened() as store:
         before = await put(store, BLUE, CI)
         with pytest.raises(error):
@@ -225,7 +224,6 @@ async def test_listeners_hear_at_once_and_after_each_change(opened: Open) -> Non
 
 
 async def test_added_workers_are_kept_and_heard_of(opened: Open) -> None:
-    """As teams and keys are: by every object of the store, and after it was opened again."""
     worker = AddedWorker("modèle 1", "http://10.0.0.7:8000", "w7", created_at=5.0)
     async with opened() as one, opened() as other, aclosing(other.changes()) as heard:
         await next_of(heard)
@@ -262,7 +260,6 @@ async def test_a_note_in_the_log_is_no_change(opened: Open) -> None:
 
 
 async def test_the_pepper_is_made_once(opened: Open) -> None:
-    """Of several gateways that begin at the same moment each gets the same."""
     async with opened() as one, opened() as other:
         peppers = await asyncio.gather(*(store.initialize(None) for store in (one, other, one, other)))
 
@@ -271,7 +268,7 @@ async def test_the_pepper_is_made_once(opened: Open) -> None:
 
 
 async def test_a_store_that_was_never_initialized_is_refused(opened: Open) -> None:
-    """It is not told from one that lost everything, and nothing is made in it."""
+    """It looks like one that lost everything, and nothing is made in it."""
     async with opened() as store:
         for _ in range(2):
             with pytest.raises(StoreUnfit, match="warmgate store init") as refused:
@@ -290,7 +287,7 @@ async def test_the_identity_is_written_once(opened: Open) -> None:
 
 
 async def test_a_given_pepper_is_known_by_its_fingerprint(opened: Open) -> None:
-    """It is not kept. Without it, and with another one, the store is refused: keys would be made that nobody knows."""
+    """It is not kept. Without it, and with another one, the store is refused: keys would be made that no one knows."""
     async with opened() as store:
         assert b"given" == await store.initialize(b"given")
         for given, state in ((None, "pepper_missing"), (b"another", "pepper_differs")):
@@ -303,7 +300,6 @@ async def test_a_given_pepper_is_known_by_its_fingerprint(opened: Open) -> None:
 
 
 async def test_keys_without_any_pepper_are_not_given_a_new_one(opened: Open) -> None:
-    """As a store has them that is from before there were identities, and was used with a pepper of the settings."""
     async with opened() as store:
         await put(store, BLUE, CI)
         with pytest.raises(StoreUnfit) as refused:
@@ -360,7 +356,7 @@ async def test_a_walk_through_the_log_sees_each_entry_once_while_others_come(ope
 
 @pytest.mark.parametrize("cursor", ["", "x", "!", "W10", "Wy0xXQ", "WzEsMSwxXQ", "WzFlNDAsMWU0MF0", "WzFlNDBd"])
 async def test_a_cursor_of_nowhere_is_refused(opened: Open, cursor: str) -> None:
-    """Whoever asks may have written it: it is their mistake, not the store's."""
+    """Anyone who asks may have written it: it is their mistake, not the store's."""
     async with opened() as store:
         await store.initialize(None)
         await store.note(entry("e"))
@@ -377,7 +373,7 @@ async def test_whatever_is_done_the_store_is_as_the_changes_say(opened: Open) ->
             change = _random_change(rng, expected)
             store = rng.choice((one, other))
             try:
-                outcome = outcome_of(change, expected)
+                outcome = change_result(change, expected)
             except GatewayError as fault:
                 with pytest.raises(type(fault)):
                     await store.write(change, entry(str(step)))

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as trials
 from hypothesis import strategies as st
 
-from gateway.errors import InvalidField
-from gateway.ledger.cursor import cursor_of
-from gateway.ledger.entry import Entry
-from gateway.ledger.record import UsageRecord
-from gateway.ledger.usage_store import (
+from gateway.protocol.errors import InvalidField
+from gateway.tenancy.ledger.cursor import cursor_of
+from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.ledger.record import UsageRecord
+from gateway.tenancy.ledger.usage_store import (
     NEW_USERS_PER_DAY,
     OTHER_USERS,
     Dimension,
@@ -29,7 +29,7 @@ from gateway.ledger.usage_store import (
     UsageStore,
     UsageSum,
 )
-from tests.gateway.ledger.examples import Ledger, a_record, an_entry, redis_ledger, sqlite_ledger
+from tests.gateway.tenancy.ledger.examples import Ledger, a_record, an_entry, redis_ledger, sqlite_ledger
 from tests.storage import RedisServer
 
 NOVEMBER = Period.month("2026-11")
@@ -100,7 +100,6 @@ async def test_nothing_booked_is_one_sum_of_nothing(ledger: Ledger) -> None:
 
 
 async def test_a_sum_has_every_measure(ledger: Ledger) -> None:
-    """How requests ended, their tokens, what they cost, and what of that was for Bedrock."""
     await ledger.book([an_entry(), an_entry(outcome="failed", prompt_tokens=0, cached_tokens=0, completion_tokens=0)])
     await ledger.book([an_entry(outcome="aborted"), an_entry(outcome="lost")])
     await ledger.book([an_entry(backend="bedrock", fell_back=True, cached_tokens=0, cost_usd=0.25, saved_usd=0.0)])
@@ -133,7 +132,7 @@ async def test_money_adds_up_to_the_nano_dollar(ledger: Ledger) -> None:
     assert (1e-6, 3e-6) == (total.cost_usd, total.saved_usd)
 
 
-async def test_what_is_not_there_is_grouped_as_none(ledger: Ledger) -> None:
+async def test_missing_values_are_grouped_as_none(ledger: Ledger) -> None:
     await ledger.book([an_entry(project="web"), an_entry(backend=None, outcome="failed")])
 
     sums = await ledger.usage.sums(SumQuery(period=NOVEMBER, by=("project", "backend")))
@@ -171,7 +170,7 @@ async def test_teams_are_remembered_in_order(ledger: Ledger) -> None:
 
 async def test_a_record_comes_back_as_it_was_booked(ledger: Ledger) -> None:
     plain = a_record(project="web", user="ünï '\"\x00,;", ttft_ms=None, fell_back=True)
-    await ledger.book([Entry.of("2026-11-21", plain)])
+    await ledger.book([Entry.from_record("2026-11-21", plain)])
 
     assert [plain] == await all_records(ledger.usage, RecordQuery(period=NOVEMBER))
 
@@ -185,7 +184,6 @@ async def test_records_come_latest_day_first_and_then_latest_booked(ledger: Ledg
 
 
 async def test_records_of_all_teams_are_in_one_row(ledger: Ledger) -> None:
-    """By day, and of each team those that were booked last first."""
     for number in range(30):
         await ledger.book([an_entry(f"2026-11-{20 + number % 2}", team="abc"[number % 3], request_id=f"{number:02d}")])
 
@@ -248,7 +246,7 @@ async def test_a_request_is_found_among_those_of_every_team(ledger: Ledger) -> N
 @pytest.mark.parametrize(
     "cursor", ["", "%%%", "AAAA", cursor_of("2026-11-21"), cursor_of("2026-11-21", -1), cursor_of("a", 2**64, 0, "b")]
 )
-async def test_a_cursor_that_is_none_is_refused(ledger: Ledger, cursor: str) -> None:
+async def test_a_cursor_that_is_not_one_is_refused(ledger: Ledger, cursor: str) -> None:
     with pytest.raises(InvalidField) as refused:
         await ledger.usage.records(RecordQuery(period=NOVEMBER), cursor=cursor)
 
@@ -304,7 +302,7 @@ async def test_every_record_comes_once_while_more_are_booked(ledger: Ledger) -> 
 
 
 async def test_end_users_come_by_what_they_cost(ledger: Ledger) -> None:
-    """Then by how much they asked. Requests of nobody in particular are not among them."""
+    """Then by how much they asked. Requests of no one in particular are not among them."""
     await ledger.book([an_entry(user="ann", cost_usd=0.1), an_entry(user="bob", cost_usd=0.5), an_entry()])
     await ledger.book([an_entry("2026-11-30", user="ann", cost_usd=0.1), an_entry(user="cem", cost_usd=0.2)])
     await ledger.book([an_entry("2026-12-01", user="ann", cost_usd=9.0), an_entry(team="red", user="ann")])
@@ -319,7 +317,7 @@ async def test_end_users_come_by_what_they_cost(ledger: Ledger) -> None:
 
 
 async def test_a_flood_of_end_users_is_one_of_others(ledger: Ledger) -> None:
-    """What a day brings beyond its room is added up; who is known stays told apart, and the next day has room again."""
+    """What a day brings beyond its room is added up; who is known stays apart, and the next day has room again."""
     await ledger.book([an_entry(user="ann")])
     await ledger.book([an_entry(user=f"u{number}") for number in range(NEW_USERS_PER_DAY + 9)])
     await ledger.book([an_entry(user="ann"), an_entry("2026-11-22", user="bob")])
@@ -459,8 +457,6 @@ BATCHES = st.lists(st.lists(entries(), max_size=12), max_size=5)
 @given(BATCHES)
 @trials(max_examples=25)
 def test_sums_in_sqlite_are_those_of_the_entries(batches: list[list[Entry]]) -> None:
-    """By every grouping, whatever was booked in whatever batches."""
-
     async def check() -> None:
         async with sqlite_ledger() as ledger:
             await check_against_the_oracle(ledger, batches)
@@ -472,8 +468,6 @@ def test_sums_in_sqlite_are_those_of_the_entries(batches: list[list[Entry]]) -> 
 @given(batches=BATCHES)
 @trials(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_sums_in_redis_are_those_of_the_entries(redis_server: RedisServer, batches: list[list[Entry]]) -> None:
-    """As above."""
-
     async def check() -> None:
         with redis_server.client() as client:
             client.flushall()

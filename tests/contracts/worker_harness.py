@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from gateway.backends.openai_endpoint import OpenAIEndpoint
+from gateway.backends.upstream.timeouts import Timeouts
 from gateway.backends.worker import HttpWorker
-from gateway.dynamo.pinned_worker import PinnedWorker
-from gateway.ranks.place import Place
-from gateway.ranks.placed_worker import PlacedWorker, SharedAddress
-from gateway.upstream.timeouts import Timeouts
-from tests.contracts.harness import Answers, AnswersStatus, Behaviour, BreaksAfter, HangsAfter, Refuses, Stage, Streams
-from tests.gateway.upstream.peer import Peer, Request, Script, Wire, free_port, serving
+from gateway.workers.dynamo.pinned_worker import PinnedWorker
+from gateway.workers.shared_address.placed_worker import PlacedWorker, SharedAddress
+from gateway.workers.worker_place import WorkerPlace
+from tests.contracts.harness import Answers, AnswersStatus, Behavior, BreaksAfter, HangsAfter, Refuses, Stage, Streams
+from tests.gateway.backends.upstream.peer import Peer, Request, Script, Wire, free_port, serving
 
 Reached = HttpWorker | OpenAIEndpoint | PlacedWorker
 """Backends that are reached over HTTP by the one client."""
@@ -44,13 +44,13 @@ class WorkerHarness:
 
     @asynccontextmanager
     async def stage(
-        self, behaviour: Behaviour, *, first_byte_s: float | None = None, idle_s: float | None = None
+        self, behavior: Behavior, *, first_byte_s: float | None = None, idle_s: float | None = None
     ) -> AsyncIterator[Stage]:
         timeouts = Timeouts(first_byte_s=first_byte_s or 60.0, idle_s=idle_s or 60.0)
-        if behaviour == Refuses():
+        if behavior == Refuses():
             yield WorkerStage(self._backend(f"http://127.0.0.1:{free_port()}", timeouts), None)
             return
-        async with serving(_script(behaviour)) as peer:
+        async with serving(_script(behavior)) as peer:
             backend = self._backend(peer.url, timeouts)
             yield WorkerStage(backend, peer)
             await backend.aclose()
@@ -74,7 +74,9 @@ class RankHarness(WorkerHarness):
     name = "rank"
 
     def _backend(self, url: str, timeouts: Timeouts) -> Reached:
-        return PlacedWorker("w1#3", Place(3), SharedAddress(HttpWorker("w1", url, timeouts=timeouts, sweep_s=0.02)))
+        return PlacedWorker(
+            "w1#3", WorkerPlace(3), SharedAddress(HttpWorker("w1", url, timeouts=timeouts, sweep_s=0.02))
+        )
 
 
 class DynamoHarness(WorkerHarness):
@@ -84,12 +86,12 @@ class DynamoHarness(WorkerHarness):
 
     def _backend(self, url: str, timeouts: Timeouts) -> Reached:
         http = HttpWorker("w1", url, timeouts=timeouts, sweep_s=0.02)
-        return PinnedWorker("w1#7", Place(instance="7"), SharedAddress(http))
+        return PinnedWorker("w1#7", WorkerPlace(instance="7"), SharedAddress(http))
 
 
-def _script(behaviour: Behaviour) -> Script:
+def _script(behavior: Behavior) -> Script:
     async def script(request: Request, wire: Wire) -> None:
-        match behaviour:
+        match behavior:
             case Answers(text):
                 await wire.send(_json_answer(b"200 OK", _completion(request, text)))
             case AnswersStatus(status):

@@ -11,7 +11,7 @@ import httpx
 import yaml
 from helm_python import Chart
 
-from gateway.app import create_app
+from gateway.app.application import create_app
 from gateway.settings import Settings, build
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +28,6 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What `helm install` would send."""
-
     manifests: tuple[Manifest, ...]
     notes: str
 
@@ -57,7 +55,6 @@ class Release:
 
     @property
     def variables(self) -> dict[str, str]:
-        """As the process would see them, with stand-ins for what Secrets hold."""
         found: dict[str, str] = {}
         for each in self.container["env"]:
             text = each["value"] if "value" in each else STAND_INS.get(each["name"], "stand-in")
@@ -73,7 +70,6 @@ class Release:
 
     @property
     def settings(self) -> Settings:
-        """As the gateway itself reads them. Raises `SettingsError`."""
         return build(self.config, self.variables)
 
 

@@ -22,7 +22,6 @@ RATE_S = 30
 
 
 def dashboards() -> dict[str, Json]:
-    """By name, as the files have them."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 
 
@@ -32,7 +31,6 @@ def panels(dashboard: Json) -> list[Json]:
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """Of every target of every panel: where it stands, and what it asks, with all that can be chosen chosen."""
     for name, dashboard in dashboards().items():
         for panel in panels(dashboard):
             for target in panel["targets"]:
@@ -46,10 +44,9 @@ def chosen(text: str) -> str:
 
 
 def faults(checked: Mapping[str, Json], types: str = NEWEST) -> list[tuple[str, str]]:
-    """Of dashboards by name, by the package *types* of npm; skips where node is missing."""
     if not (NODE_PROJECT / "node_modules" / types).is_dir():
         missing(types)
-    told = subprocess.run(
+    reported = subprocess.run(
         [tool("node"), "--input-type=module", "--eval", SCRIPT.read_text(encoding="utf-8")],
         cwd=NODE_PROJECT,
         input=json.dumps({"types": types, "dashboards": dict(checked)}),
@@ -57,5 +54,5 @@ def faults(checked: Mapping[str, Json], types: str = NEWEST) -> list[tuple[str, 
         check=False,
         text=True,
     )
-    assert 0 == told.returncode, told.stderr
-    return [(name, sentence) for name, sentence in json.loads(told.stdout)]
+    assert 0 == reported.returncode, reported.stderr
+    return [(name, sentence) for name, sentence in json.loads(reported.stdout)]

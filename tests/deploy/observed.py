@@ -1,6 +1,6 @@
 """A run as it would be in a cluster, with everything that dashboards and alerts speak of, and Prometheus beside it.
 
-Gateways in processes of their own share a Redis; behind them simulated engines that tell of their caches, one of
+Gateways in processes of their own share a Redis; behind them simulated engines that reports their caches, one of
 SGLang's kind, one that DNS finds, one that is gone, and a stand-in for Bedrock. Callers of two teams keep asking.
 """
 
@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from gateway.simulator.event_options import EventOptions
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
-from gateway.simulator.tokenizer_folder import write_tokenizer
+from simulator.event_options import EventOptions
+from simulator.options import SimulatorOptions
+from simulator.server import serving
+from simulator.tokenizer_folder import write_tokenizer
 from tests.deploy.prometheus import Job, Prometheus, prometheus
 from tests.deploy.recorded import exporting
 from tests.deploy.shaping import Shaping, shaping
@@ -40,7 +40,7 @@ ASK_S = 0.1
 
 
 class TellingWorker:
-    """An engine that tells of its cache, through ports that can be closed while it lives."""
+    """An engine that reports its cache, through ports that can be closed while it lives."""
 
     def __init__(self) -> None:
         self._ports = free_port(), free_port()
@@ -59,7 +59,6 @@ class TellingWorker:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """As settings have it."""
         endpoint, replay = (proxy.url.replace("http", "tcp") for proxy in self._proxies)
         return {
             "id": self.worker.url,
@@ -68,7 +67,7 @@ class TellingWorker:
         }
 
     async def fall_silent(self) -> None:
-        """Nobody reaches the ports of its events any more."""
+        """No one reaches the ports of its events any more."""
         for proxy in self._proxies:
             await proxy.refuse()
 
@@ -90,7 +89,6 @@ class Run:
 
 @asynccontextmanager
 async def observed(folder: Path, redis: RedisServer, *, gateways: int) -> AsyncIterator[Run]:
-    """So many *gateways*, in a *folder* for their files. Bedrock's canary is asked at every look, each half minute."""
     write_tokenizer(folder / "tokenizer")
     async with AsyncExitStack() as exits:
         tellers = [await exits.enter_async_context(TellingWorker().living()) for _ in range(2)]
@@ -181,7 +179,7 @@ def _settings(
 
 @asynccontextmanager
 async def _asking(gateways: list[GatewayProcess], shaped: Shaping) -> AsyncIterator[None]:
-    """While inside, somebody asks for everything, again and again; what becomes of it is for Prometheus to see."""
+    """While inside, somebody asks for everything, again and again; the outcome of it is for Prometheus to see."""
     async with asyncio.TaskGroup() as tasks:
         asking = [tasks.create_task(_ask_for_ever(gateway, number, shaped)) for number, gateway in enumerate(gateways)]
         yield

@@ -24,8 +24,6 @@ PATIENCE_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is scraped under one name."""
-
     name: str
     targets: Sequence[str]
     """Hosts with ports."""
@@ -44,16 +42,14 @@ class Prometheus:
         return [(each["metric"], float(each["value"][1])) for each in found["result"]]
 
     async def numbers(self, query: str) -> int:
-        """Series of *query* that have a number: 0/0 is none, and draws nothing."""
+        """Series of *query* that have a number: 0/0 is not one, and draws nothing."""
         return sum(math.isfinite(value) for _, value in await self.ask(query))
 
     async def values(self, label: str, series: str) -> list[str]:
-        """Of *label*, in what the selector *series* finds; what Grafana asks for `label_values`."""
         found: list[str] = await self._get(f"label/{label}/values", **{"match[]": series})
         return found
 
     async def rules(self) -> dict[str, dict[str, Any]]:
-        """By the names of their alerts."""
         found = await self._get("rules")
         return {rule["name"]: rule for group in found["groups"] for rule in group["rules"]}
 

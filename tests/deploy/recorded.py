@@ -9,7 +9,7 @@ from pathlib import Path
 RECORDED = {
     path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "expositions").glob("*.prom")
 }
-"""In Prometheus's text format, by who tells it; each file says where its names are from."""
+"""In Prometheus's text format, by who reports it; each file says where its names are from."""
 
 
 def grown(text: str, times: int) -> str:
@@ -21,14 +21,14 @@ def grown(text: str, times: int) -> str:
             case ["#", "TYPE", name, "counter" | "histogram"]:
                 counted.add(name)
             case [sample, value] if sample.startswith(tuple(f"{name}_" for name in counted)):
-                line = f"{sample} {float(value) * times}"  # noqa: PLW2901  # the line as it is told
+                line = f"{sample} {float(value) * times}"  # noqa: PLW2901  # the line as it is reported
         lines.append(line)
     return "\n".join(lines) + "\n"
 
 
 @contextlib.contextmanager
 def exporting() -> Iterator[dict[str, str]]:
-    """While inside, each is served as if it lived. Where, by who tells it: the host and port of its `/metrics`."""
+    """While inside, each is served as if it lived. Where, by who reports it: the host and port of its `/metrics`."""
     with contextlib.ExitStack() as exits:
         yield {name: exits.enter_context(_served(text)) for name, text in RECORDED.items()}
 

@@ -17,13 +17,11 @@ _METRIC = r"\b((?:warmgate|process)_\w+)"
 
 @cache
 def groups() -> list[dict[str, Any]]:
-    """As the file has them."""
     found: list[dict[str, Any]] = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
     return found
 
 
 def alerts() -> dict[str, Rule]:
-    """By name."""
     return {rule["alert"]: rule for group in groups() for rule in group["rules"]}
 
 

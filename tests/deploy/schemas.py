@@ -15,13 +15,12 @@ from tests.deploy.environment import NODE_PROJECT
 Manifest = dict[str, Any]
 
 VERSIONS = ("1.30", "1.32", "1.34", "1.37")
-"""Of Kubernetes: the oldest that the chart takes, the newest whose schemas there are, and some between."""
 SCRIPT = Path(__file__).parent / "schemas.mjs"
 OF_KUBERNETES = frozenset(
     {"v1", "apps", "autoscaling", "batch", "networking.k8s.io", "policy", "rbac.authorization.k8s.io"}
 )
 WITHOUT_SCHEMA = frozenset({"eks.amazonaws.com", "leaderworkerset.x-k8s.io", "nvidia.com", "ray.io"})
-"""Groups whose schemas nobody offers in a registry of packages: looked at by tests of their own."""
+"""Groups whose schemas no one offers in a registry of packages: looked at by tests of their own."""
 
 
 class Refused(AssertionError):
@@ -55,7 +54,7 @@ def check_others(manifests: Sequence[Manifest]) -> None:
     node = shutil.which("node")
     if node is None or not (NODE_PROJECT / "node_modules").is_dir():
         pytest.skip("node or npm is missing")
-    told = subprocess.run(
+    reported = subprocess.run(
         [node, "--input-type=module", "--eval", SCRIPT.read_text(encoding="utf-8")],
         cwd=NODE_PROJECT,
         input=json.dumps(others),
@@ -63,7 +62,7 @@ def check_others(manifests: Sequence[Manifest]) -> None:
         check=False,
         text=True,
     )
-    if told.returncode:
-        raise Refused(told.stderr)
-    if faults := json.loads(told.stdout):
+    if reported.returncode:
+        raise Refused(reported.stderr)
+    if faults := json.loads(reported.stdout):
         raise Refused("\n".join(f"{what}: {why}" for what, why in faults))

@@ -5,13 +5,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.simulator.roles import HalfOptions
-from gateway.simulator.server import serving
+from simulator.roles import HalfOptions
+from simulator.server import serving
 from tests.e2e.stack import quick
 from tests.storage import free_port
 
 MAIL = "Write to ada.lovelace@example.com, please. "
-"""What a guardrail finds."""
 LONG = " ".join(f"word {number}" for number in range(600))
 """Worth to be computed elsewhere."""
 
@@ -31,7 +30,7 @@ class Shaping:
 async def shaping(*variants: str) -> AsyncIterator[Shaping]:
     """A route to *variants*, which are models; a LoRA adapter; a model of two halves; guardrails; traces.
 
-    One guardrail, and who is told of traces, are away: of these it is seen that they are.
+    One guardrail, and who learns of traces, are away: of these it is seen that they are.
     """
     async with AsyncExitStack() as exits:
         lora = await exits.enter_async_context(serving(quick(lora_load_ms=20)))
@@ -49,7 +48,7 @@ async def shaping(*variants: str) -> AsyncIterator[Shaping]:
                     "name": "halves",
                     "upstream_model": "tiny",
                     "workers": halves,
-                    "disaggregation": {"flow": "nixl", "least_uncached_tokens": 64},
+                    "disaggregation": {"flow": "nixl", "min_uncached_tokens": 64},
                 },
             ],
             groups={
@@ -66,7 +65,7 @@ async def shaping(*variants: str) -> AsyncIterator[Shaping]:
                         "kind": "http",
                         "url": f"http://127.0.0.1:{free_port()}",
                         "timeout_s": 0.5,
-                        "when_away": "open",
+                        "on_unavailable": "fail_open",
                     },
                 ],
                 "tracing": {"endpoint": f"http://127.0.0.1:{free_port()}"},

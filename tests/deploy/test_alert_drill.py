@@ -54,7 +54,7 @@ async def run(tmp_path: Path, durable_redis_server: RedisServer) -> AsyncIterato
         yield running
 
 
-async def test_each_fault_is_told_and_so_is_its_end(run: Run) -> None:
+async def test_each_fault_is_reported_and_so_is_its_end(run: Run) -> None:
     """One after the other, in one run: Bedrock's canary is asked each half minute only, so it begins and ends all."""
     first, second = run.tellers
     refused_at = time.monotonic()

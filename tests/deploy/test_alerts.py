@@ -1,4 +1,4 @@
-"""The alerts fire for what they say, and not otherwise; whoever is woken by one finds what to do."""
+"""The alerts fire for what they say, and not otherwise; anyone who is woken by one finds what to do."""
 
 import re
 import subprocess
@@ -22,7 +22,6 @@ each_alert = pytest.mark.parametrize("name", alerts())
 
 
 def promtool(*arguments: str | Path, folder: Path) -> str:
-    """What it says, having nothing against anything."""
     ran = subprocess.run([tool("promtool"), *arguments], cwd=folder, capture_output=True, check=False, text=True)
     assert 0 == ran.returncode, ran.stderr + ran.stdout
     return ran.stdout
@@ -63,7 +62,7 @@ def test_a_case_has_it_fire_and_not_fire(name: str) -> None:
 
 
 def test_what_an_alert_says_is_filled_in(tmp_path: Path) -> None:
-    """With its labels and its value, as whoever is woken reads it."""
+    """With its labels and its value, as anyone who is woken reads it."""
     buckets = {"10.0": "0+0x40", "20.0": "0+9x40", "+Inf": "0+9x40"}
     case = {
         "rule_files": [str(ALERTS)],
@@ -71,7 +70,10 @@ def test_what_an_alert_says_is_filled_in(tmp_path: Path) -> None:
             {
                 "interval": "1m",
                 "input_series": [
-                    {"series": f'warmgate_ttft_seconds_bucket{{job="g",model="llama",le="{bound}"}}', "values": values}
+                    {
+                        "series": f'warmgate_time_to_first_token_seconds_bucket{{job="g",model="llama",le="{bound}"}}',
+                        "values": values,
+                    }
                     for bound, values in buckets.items()
                 ],
                 "alert_rule_test": [
@@ -122,7 +124,6 @@ def test_no_paragraph_is_of_an_alert_that_is_gone() -> None:
 
 @each_alert
 def test_it_asks_for_metrics_that_there_are(name: str) -> None:
-    """By the table in README.md."""
     asked = {re.sub(r"_(bucket|sum|count)$", "", metric) for metric in metrics_of(alerts()[name]["expr"])}
 
     assert asked

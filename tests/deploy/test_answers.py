@@ -12,7 +12,7 @@ KEY = "the-key-of-team-blue"
 TEAMS = [{"name": "blue", "keys": [{"id": "a", "secret": KEY}]}]
 
 
-async def told(gateway: Stack, **variables: str) -> tuple[int | None, str]:
+async def reported(gateway: Stack, **variables: str) -> tuple[int | None, str]:
     """Exit code and output of the script."""
     script = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -38,7 +38,7 @@ async def told(gateway: Stack, **variables: str) -> tuple[int | None, str]:
 async def test_a_release_that_answers_is_good(variables: dict[str, str], code: int, said: str) -> None:
     """With a key by a completion; without one by its refusal. No key is written down."""
     async with stack(1, teams=TEAMS) as gateway:
-        exit_code, output = await told(gateway, **variables)
+        exit_code, output = await reported(gateway, **variables)
 
     assert code == exit_code
     assert said in output
@@ -46,9 +46,9 @@ async def test_a_release_that_answers_is_good(variables: dict[str, str], code: i
 
 
 async def test_a_gateway_that_lets_everybody_in_is_not_good() -> None:
-    """Nobody wants that of a release, though a pod would not do so: only the gateway's own machine is let in."""
+    """No one wants that of a release, though a pod would not do so: only the gateway's own machine is let in."""
     async with stack(1) as gateway:
-        exit_code, output = await told(gateway)
+        exit_code, output = await reported(gateway)
 
     assert (1, True) == (exit_code, "/v1/chat/completions 200" in output)
 
@@ -56,6 +56,6 @@ async def test_a_gateway_that_lets_everybody_in_is_not_good() -> None:
 async def test_a_gateway_without_workers_is_not_good() -> None:
     """It is not ready, and says why."""
     async with stack(0, model={"workers_file": "nowhere.yaml"}, teams=TEAMS) as gateway:
-        exit_code, output = await told(gateway, KEY=KEY)
+        exit_code, output = await reported(gateway, KEY=KEY)
 
     assert (1, True) == (exit_code, "/readyz 503" in output)

@@ -23,7 +23,6 @@ def document(name: str) -> dict[str, Any]:
 
 
 def keda_queries(whom: str) -> dict[str, str]:
-    """By trigger."""
     return {trigger.name: trigger.query for trigger in Scaler.of(document(f"keda-{whom}.yaml")).triggers}
 
 
@@ -53,7 +52,6 @@ def all_queries() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", all_queries())
 def test_queries_ask_for_metrics_that_there_are(name: str) -> None:
-    """By the table in README.md, which tests hold against what the gateway exposes."""
     asked = set(re.findall(r"warmgate_\w+", all_queries()[name]))
 
     assert asked
@@ -61,7 +59,6 @@ def test_queries_ask_for_metrics_that_there_are(name: str) -> None:
 
 
 def test_prometheus_understands_all_queries(tmp_path: Path) -> None:
-    """As recording rules, which promtool checks."""
     rules = [{"record": f"q:{i}", "expr": query} for i, query in enumerate(all_queries().values())]
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
@@ -74,7 +71,6 @@ def test_prometheus_understands_all_queries(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("whom", WHOM)
 def test_keda_takes_its_objects(whom: str) -> None:
-    """By the schema of ScaledObject."""
     schemas.check_others([document(f"keda-{whom}.yaml")])
 
 
@@ -87,7 +83,7 @@ def test_kubernetes_takes_the_autoscalers(whom: str, version: str) -> None:
 
 @pytest.mark.parametrize("whom", WHOM)
 def test_both_ways_scale_the_same_within_the_same_bounds(whom: str) -> None:
-    """Whoever changes from one to the other changes nothing else."""
+    """Anyone who changes from one to the other changes nothing else."""
     keda, hpa = document(f"keda-{whom}.yaml")["spec"], document(f"hpa-{whom}.yaml")["spec"]
 
     assert keda["scaleTargetRef"] == hpa["scaleTargetRef"]
@@ -96,7 +92,6 @@ def test_both_ways_scale_the_same_within_the_same_bounds(whom: str) -> None:
 
 
 def test_engines_are_scaled_by_the_same_questions_in_both_ways() -> None:
-    """And by the same numbers."""
     keda = {trigger.query: trigger.target for trigger in Scaler.of(document("keda-engines.yaml")).triggers}
     hpa = {}
     for metric in document("hpa-engines.yaml")["spec"]["metrics"]:

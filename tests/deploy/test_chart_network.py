@@ -1,17 +1,17 @@
 """The chart's network policies let through what the settings need, and nothing else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, get_args, get_origin
 from urllib.parse import urlsplit
 
 import pytest
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from gateway.protocol import field_types
+from gateway.protocol.field_names import dotted
 from gateway.settings import ModelSettings, Settings
 from gateway.settings import rules as rules_of_settings
-from gateway.settings.fields import entry_of, group_of
-from gateway.settings.names import dotted
+from gateway.settings.fields import entry_of, fields_of
 from tests.deploy.chart import VALUES, Manifest, Release, install, tiny, values_of
 
 RELEASES = {path.stem: install(values_of(path)) for path in VALUES}
@@ -61,7 +61,7 @@ def _of_fallbacks(model: ModelSettings) -> Iterator[int]:
     for fallback in model.fallbacks:
         if fallback.openai is not None:
             yield _port(fallback.openai.url)
-    if model.bedrock is not None or any(fallback.bedrock is not None for fallback in model.fallbacks):
+    if any(fallback.bedrock is not None for fallback in model.fallbacks):
         yield from (443, 80)  # Bedrock and STS; the agent of Pod Identity
 
 
@@ -91,7 +91,6 @@ def test_a_store_on_a_port_of_its_own_is_reached() -> None:
 
 
 def test_nothing_else_is_let_through() -> None:
-    """Of a gateway with two workers: their ports, and names."""
     workers = [{"url": "http://10.0.0.5:8000"}, {"url": "http://10.0.0.6:8001"}]
     release = install(tiny(networkPolicy={"enabled": True}, config={"models": [{"name": "a", "workers": workers}]}))
 
@@ -100,7 +99,6 @@ def test_nothing_else_is_let_through() -> None:
 
 
 def test_the_admin_port_is_open_to_whom_the_values_name() -> None:
-    """And to nobody where they name nobody."""
     ops = [{"namespaceSelector": {"matchLabels": {"team": "ops"}}}]
     config = {"admin": {"port": 8081}}
     closed = install(tiny(config=config, networkPolicy={"enabled": True})).one("NetworkPolicy")
@@ -114,7 +112,7 @@ EVENTS = {"bind": "tcp://*:5557", "allowed_cidrs": ["10.1.0.0/16", "10.2.0.9", "
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_engines_that_dial_in_are_let_in_and_nobody_else(enabled: bool) -> None:
+def test_engines_that_dial_in_are_let_in_and_no_one_else(enabled: bool) -> None:
     """On the port of `kv_events.bind`: the addresses that the settings allow, also where no other policy is wanted."""
     policy = install(tiny(config={"kv_events": EVENTS}, replicas=1, networkPolicy={"enabled": enabled})).one(
         "NetworkPolicy"
@@ -192,10 +190,6 @@ DESTINATIONS: dict[str, tuple[dict[str, Any], set[int]]] = {
         model(fallbacks=[{"bedrock": {"model_id": "m", "region": "r", "endpoint_url": "http://vpce:8443"}}]),
         {8443, 443, 80},
     ),
-    "models[].bedrock.endpoint_url": (
-        model(bedrock={"model_id": "m", "region": "r", "endpoint_url": "http://vpce:8444"}),
-        {8444, 443, 80},
-    ),
     "bedrock.endpoint_url": (model() | {"bedrock": {"endpoint_url": "http://vpce:8445"}}, {8445}),
     "guardrails[].url": (
         model() | {"guardrails": [{"name": "g", "kind": "http", "url": "http://guard:8090/x"}]},
@@ -224,22 +218,23 @@ DESTINATIONS: dict[str, tuple[dict[str, Any], set[int]]] = {
 LISTENED = {"kv_events.bind"}
 """Settings of the same types that name where the gateway listens."""
 ADDRESSES: tuple[Any, ...] = (
-    rules_of_settings.Url,
-    rules_of_settings.WorkerUrl,
+    field_types.Url,
+    field_types.WorkerUrl,
     rules_of_settings.ZmqAddress,
     rules_of_settings.StoreUrl,
     rules_of_settings.HostName,
 )
 
 
-def addresses(group: type[BaseModel] = Settings, above: tuple[str | int, ...] = ()) -> Iterator[str]:
+def addresses(
+    fields: Mapping[str, FieldInfo] = Settings.model_fields, above: tuple[str | int, ...] = ()
+) -> Iterator[str]:
     """Every setting that holds an address, by the type of its field."""
-    for name, field in group.model_fields.items():
+    for name, field in fields.items():
         place = (*above, name)
-        entry = entry_of(field.annotation)
-        if inner := group_of(field.annotation):
+        if inner := fields_of(field.annotation):
             yield from addresses(inner, place)
-        elif inner := group_of(entry):
+        elif inner := fields_of(entry_of(field.annotation)):
             yield from addresses(inner, (*place, 0))
         elif _is_address(field):
             yield dotted(place).replace("[0]", "[]")

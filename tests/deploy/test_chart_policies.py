@@ -39,7 +39,6 @@ def test_a_pod_has_time_for_its_end(release: Release) -> None:
 
 @each_release
 def test_a_rollout_takes_no_pod_away_before_its_successor_is_ready(release: Release) -> None:
-    """But where two would write one file: there the former goes first."""
     strategy = release.one("Deployment")["spec"]["strategy"]
     has_file = any("persistentVolumeClaim" in volume for volume in release.pod["volumes"])
 
@@ -64,7 +63,6 @@ def test_probes_are_routes_of_the_gateway() -> None:
 
 @each_release
 def test_every_port_that_is_named_exists(release: Release) -> None:
-    """By probes, Services and monitors."""
     names = set(release.ports)
     asked = [release.container[name]["httpGet"]["port"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
     own = [each for each in release.of("Service") if not each["metadata"]["name"].endswith("-valkey")]
@@ -131,7 +129,6 @@ def test_rights_follow_from_how_workers_are_found(model: Manifest, namespaces: l
 
 
 def test_the_namespace_of_the_settings_counts_where_a_service_names_none() -> None:
-    """As it does for the gateway."""
     config = {"kubernetes": {"namespace": "models"}, "models": [with_service()]}
 
     assert "models" == install(tiny(config=config)).one("Role")["metadata"]["namespace"]
@@ -139,7 +136,6 @@ def test_the_namespace_of_the_settings_counts_where_a_service_names_none() -> No
 
 @each_release
 def test_roles_are_bound_to_the_account_that_the_pod_uses(release: Release) -> None:
-    """And to no other."""
     account = {"kind": "ServiceAccount", "name": release.pod["serviceAccountName"], "namespace": NAMESPACE}
     for binding in [*release.of("RoleBinding"), *release.of("ClusterRoleBinding")]:
         assert [account] == binding["subjects"]
@@ -169,13 +165,12 @@ def test_no_secret_stands_in_plain_text(release: Release) -> None:
 
 
 def test_each_secret_reaches_its_setting() -> None:
-    """By the variable that the gateway reads."""
     config = {"admin": {"keys": [{"role": "owner", "secret_env": "OPS"}]}}
-    references = dict.fromkeys(("storeUrl", "storePepper", "adminToken", "bedrockToken"), SECRET)
+    references = dict.fromkeys(("storeUrl", "storePepper", "bedrockToken"), SECRET)
     settings = install(tiny(config=config, secrets={**references, "env": {"OPS": SECRET}})).settings
 
-    found = (settings.store.pepper, settings.server.admin_token, settings.bedrock.bearer_token)
-    assert ["stand-in"] * 3 == [each and each.get_secret_value() for each in found]
+    found = (settings.store.pepper, settings.bedrock.bearer_token)
+    assert ["stand-in"] * 2 == [each and each.get_secret_value() for each in found]
     assert "rediss://:secret@store:6379/0" == settings.store.url
     assert settings.admin.keys[0].secret is not None
 
@@ -213,7 +208,7 @@ def test_the_valkey_of_the_chart_takes_a_password_of_a_secret() -> None:
 
 
 def test_a_password_that_was_made_is_kept() -> None:
-    """The template looks for it before it makes one. Only a cluster can show the rest: there is none here."""
+    """The template looks for it before it makes one. Only a cluster can show the rest: there is not one here."""
     template = (CHART / "templates" / "valkey.yaml").read_text(encoding="utf-8")
 
     assert 'lookup "v1" "Secret" .Release.Namespace $name' in template
@@ -231,7 +226,6 @@ def test_variables_of_services_do_not_come_near_the_settings() -> None:
 
 @each_release
 def test_pods_run_restricted(release: Release) -> None:
-    """By the standard of that name: no root, no privilege to gain, nothing written but where a volume is."""
     pods = [release.pod, *(pod["spec"] for pod in release.of("Pod"))]
     pods += [each["spec"]["template"]["spec"] for each in release.of("StatefulSet")]
     for pod in pods:
@@ -258,7 +252,6 @@ def test_what_the_image_writes_to_is_a_volume(release: Release) -> None:
 
 
 def test_it_stays_off_nodes_with_gpus() -> None:
-    """By the labels of the GPU operator, of Karpenter and of Auto Mode."""
     terms = install(tiny()).pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     keys = {each["key"] for each in terms["nodeSelectorTerms"][0]["matchExpressions"]}
 
@@ -312,7 +305,6 @@ def test_every_selector_finds_pods_of_its_component_only(release: Release) -> No
 
 @each_release
 def test_one_scaler_at_most_sets_the_number(release: Release) -> None:
-    """And where there is one, the Deployment does not."""
     name = release.one("Deployment")["metadata"]["name"]
     scalers = [*release.of("HorizontalPodAutoscaler"), *release.of("ScaledObject")]
     ours = [each for each in scalers if ("Deployment", name) == _target(each)]
@@ -327,7 +319,7 @@ def _target(scaler: Manifest) -> tuple[str, str]:
 
 
 @each_release
-def test_nobody_shrinks_in_a_hurry(release: Release) -> None:
+def test_no_one_shrinks_in_a_hurry(release: Release) -> None:
     """Each pod carries an index and open streams: five quiet minutes at least."""
     behaviors = [each["spec"]["behavior"] for each in release.of("HorizontalPodAutoscaler")]
     behaviors += [
@@ -339,7 +331,7 @@ def test_nobody_shrinks_in_a_hurry(release: Release) -> None:
 
 @each_release
 def test_a_disruption_budget_never_forbids_a_drain(release: Release) -> None:
-    """With one replica there is none; with more, one may go."""
+    """With one replica there is not one; with more, one may go."""
     count = release.one("Deployment")["spec"].get("replicas")
     budgets = release.of("PodDisruptionBudget")
 
@@ -407,7 +399,6 @@ def test_an_nginx_passes_streams_and_bodies_as_they_are() -> None:
 
 
 def test_an_nginx_follows_the_settings() -> None:
-    """And an annotation of the values comes before the chart's."""
     config = {"server": {"host": "0.0.0.0", "max_body_bytes": 50_000_000}, "timeouts": {"total_s": 90.5}}
     own = {"nginx.ingress.kubernetes.io/proxy-send-timeout": "5"}
     release = install(tiny(config=config, ingress={"enabled": True, "preset": "nginx", "annotations": own}))
@@ -449,7 +440,7 @@ def metric_names() -> set[str]:
 
 @each_release
 def test_metrics_in_queries_are_those_of_the_gateway(release: Release, metric_names: set[str]) -> None:
-    """A query for another name would never answer, and nobody would be told."""
+    """A query for another name would never answer, and no one would notice."""
     queries = [
         trigger["metadata"]["query"]
         for scaled in release.of("ScaledObject")

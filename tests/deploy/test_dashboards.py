@@ -30,7 +30,6 @@ SHOWN_BY_SIMULATORS = {
     *("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:cache_hit_rate", "sglang:prompt_tokens_total"),
     *("sglang:cached_tokens_total", "sglang:generation_tokens_total", "sglang:time_to_first_token_seconds"),
 }
-"""Of engines; `test_observed.py` finds them there."""
 
 
 def asked(text: str) -> set[str]:
@@ -40,12 +39,11 @@ def asked(text: str) -> set[str]:
 
 
 def test_the_files_are_as_they_are_written() -> None:
-    """Whoever changes one by hand has to change what writes it: `python -m deploy.grafana`."""
+    """Anyone who changes one by hand has to change what writes it: `python -m deploy.grafana`."""
     assert files() == {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
 
 
 def test_prometheus_understands_all_that_panels_ask(tmp_path: Path) -> None:
-    """As recording rules, which promtool checks."""
     rules = [{"record": f"q:{place}", "expr": expr} for place, (_, expr) in enumerate(expressions())]
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
@@ -58,9 +56,8 @@ def test_prometheus_understands_all_that_panels_ask(tmp_path: Path) -> None:
 
 
 def test_panels_ask_for_metrics_that_there_are() -> None:
-    """By the table in README.md; of engines and GPUs by what simulators show, or what was written down of them."""
-    told = {family.name for text in RECORDED.values() for family in text_string_to_metric_families(text)}
-    known = documented().keys() | SHOWN_BY_SIMULATORS | told
+    reported = {family.name for text in RECORDED.values() for family in text_string_to_metric_families(text)}
+    known = documented().keys() | SHOWN_BY_SIMULATORS | reported
 
     unknown = {(place, name) for place, expr in expressions() for name in asked(expr) - known}
 
@@ -102,7 +99,6 @@ def test_panels_have_room_names_and_words(name: str) -> None:
 
 @each_dashboard
 def test_what_is_chosen_at_the_top_is_used(name: str) -> None:
-    """And nothing else is: a variable that is not there would be sent to Prometheus as it stands."""
     dashboard = dashboards()[name]
     choices = {choice["name"] for choice in dashboard["templating"]["list"]} - {"datasource"}
     texts = [target["expr"] for panel in panels(dashboard) for target in panel["targets"]]
@@ -114,12 +110,11 @@ def test_what_is_chosen_at_the_top_is_used(name: str) -> None:
 
 @pytest.mark.parametrize("version", TYPES)
 def test_grafana_takes_them(version: str) -> None:
-    """By its own types: no field of a dashboard, a panel or its options is unknown, or of another kind."""
     assert [] == faults(dashboards(), TYPES[version])
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         (lambda panel: panel["gridPos"].update(width=3), "width"),
         (lambda panel: panel["options"]["tooltip"].update(mode="many"), '"many"'),
@@ -128,17 +123,17 @@ def test_grafana_takes_them(version: str) -> None:
         (lambda panel: panel.pop("type"), "no types for a panel"),
     ],
 )
-def test_grafanas_types_refuse_something(change: object, told: str) -> None:
+def test_grafanas_types_refuse_something(change: object, reported: str) -> None:
     """A field that there is not, and a value of another kind."""
     dashboard = copy.deepcopy(dashboards()["overview"])
     panel: Json = next(panel for panel in panels(dashboard) if panel["type"] == "timeseries")
     change(panel)  # type: ignore[operator]
 
     if "type" not in panel:
-        with pytest.raises(AssertionError, match=told):
+        with pytest.raises(AssertionError, match=reported):
             faults({"overview": dashboard})
     else:
-        assert told in str(faults({"overview": dashboard}))
+        assert reported in str(faults({"overview": dashboard}))
 
 
 def test_the_chart_ships_each_as_a_config_map() -> None:

@@ -72,7 +72,7 @@ def test_hadolint_has_nothing_against_it() -> None:
 
 @each_lock
 def test_a_lock_has_the_versions_of_the_constraints(name: str) -> None:
-    """`python deploy/lock.py` makes it anew; what is tested is what is shipped."""
+    """`python deploy/lock.py` makes it again; what is tested is what is shipped."""
     versions = constraints()
 
     assert {package: version for package, version, _ in locked(name)} == {
@@ -91,7 +91,7 @@ def test_every_package_has_digests_and_no_address(name: str) -> None:
     ]
 
 
-def test_the_image_has_what_a_gateway_can_be_told_to_use() -> None:
+def test_the_image_has_what_a_gateway_can_be_asked_to_use() -> None:
     """Bedrock and exact tokens too."""
     wanted = asked_for() | asked_for("bedrock") | asked_for("tokenizer")
 
@@ -137,7 +137,6 @@ class Ran:
     said: str
     outputs: dict[str, str]
     docker: list[str]
-    """What docker was asked to do."""
 
 
 def run_step(folder: Path, step: dict[str, Any], answer: str, **variables: str) -> Ran:
@@ -157,8 +156,8 @@ def run_step(folder: Path, step: dict[str, Any], answer: str, **variables: str) 
         text=True,
     )
     lines = outputs.read_text(encoding="utf-8").splitlines()
-    told = dict(line.split("=", 1) for line in lines)
-    return Ran(ran.returncode, ran.stderr, told, asked.read_text(encoding="utf-8").splitlines())
+    reported = dict(line.split("=", 1) for line in lines)
+    return Ran(ran.returncode, ran.stderr, reported, asked.read_text(encoding="utf-8").splitlines())
 
 
 def base_images() -> dict[str, str]:
@@ -167,7 +166,6 @@ def base_images() -> dict[str, str]:
 
 
 def test_a_release_looks_up_the_digest_of_each_base_image(tmp_path: Path) -> None:
-    """Of both that the Dockerfile begins with."""
     ran = run_step(tmp_path, release_steps()[0], f'"{DIGEST}"')
 
     assert {"RUN_IMAGE", "BUILD_IMAGE"} == base_images().keys()
@@ -220,7 +218,6 @@ def test_the_locks_are_for_the_python_of_the_base() -> None:
 
 
 def test_it_runs_as_somebody_who_is_not_root() -> None:
-    """By number, so that Kubernetes can tell (`runAsNonRoot`)."""
     assert ["10001:10001"] == re.findall(r"^USER (.+)$", final_stage(), re.MULTILINE)
 
 

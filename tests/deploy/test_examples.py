@@ -66,7 +66,6 @@ def said(container: Manifest) -> str:
 
 @each_folder
 def test_the_gateway_reads_the_values(folder: Path) -> None:
-    """By its own loader; and Kubernetes takes what the chart makes of them."""
     release = installed(folder)
 
     assert release.settings.models
@@ -136,7 +135,7 @@ def test_streams_have_time_to_end(folder: Path) -> None:
         assert ("vllm serve" in said(container)) == (drain is not None)
 
 
-def told_events(container: Manifest) -> dict[str, Any] | None:
+def reported_events(container: Manifest) -> dict[str, Any] | None:
     found = re.search(r"--kv-events-config='?(\{[^}]*\})", said(container))
     return None if found is None else dict(json.loads(found[1]))
 
@@ -151,7 +150,7 @@ def test_events_are_where_gateways_can_listen(folder: Path) -> None:
         for port in range(span["from"], span["to"] + 1)
     }
     for _, container in serving(folder):
-        events = told_events(container)
+        events = reported_events(container)
         assert (model.strategy == "kv_aware") == (events is not None)
         if events is None:
             continue
@@ -163,7 +162,6 @@ def test_events_are_where_gateways_can_listen(folder: Path) -> None:
 
 
 def test_every_example_is_in_the_table() -> None:
-    """And says where its facts are from."""
     page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
 
     assert [] == [folder.name for folder in FOLDERS if f"[{folder.name}]({folder.name})" not in page]

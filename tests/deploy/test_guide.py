@@ -37,8 +37,7 @@ def _headings(page: Path) -> set[str]:
 
 
 def test_every_setting_and_value_that_the_guide_names_exists() -> None:
-    """By its dotted name: of the gateway's settings, or of the chart's values."""
-    settings = {row.path for row in describe()} | {"limits.concurrent"}  # of a team
+    settings = {row.path for row in describe()} | {"limits.max_concurrent_requests"}  # of a team
     roots = {name.split(".")[0].removesuffix("[]") for name in settings}
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     named = {name for name in in_backticks(PAGES[0]) if re.fullmatch(r"[a-zA-Z_]+(\[\])?(\.[a-zA-Z_\[\]]+)+", name)}
@@ -63,7 +62,7 @@ def _has(values: object, name: str) -> bool:
 
 
 def test_every_metric_that_the_guide_names_exists() -> None:
-    """Whoever alarms on one is told of what it says."""
+    """An alert on one says what is wrong."""
     known = metric_families(install(tiny()).settings)
     named = {name.removesuffix("_total") for name in in_backticks(PAGES[0]) if name.startswith("warmgate_")}
 
@@ -80,8 +79,7 @@ def test_hyperpods_strategies_are_mapped_to_ours() -> None:
     assert set(rows.values()) <= set(NAMES)
 
 
-def test_the_times_that_the_guide_tells_are_those_of_the_values() -> None:
-    """Of a pod's end, and the memory of the sum."""
+def test_the_times_that_the_guide_reports_are_those_of_the_values() -> None:
     text = PAGES[0].read_text(encoding="utf-8")
     release = install(tiny())
     server = release.settings.server
@@ -92,7 +90,7 @@ def test_the_times_that_the_guide_tells_are_those_of_the_values() -> None:
         server.shutdown_grace_s,
     )
     assert all(
-        told in text
-        for told in ("(`preStopSleepSeconds`, 5)", "(`server.stop_delay_s`, 15)", "`server.shutdown_grace_s` (120)")
+        reported in text
+        for reported in ("(`preStopSleepSeconds`, 5)", "(`server.stop_delay_s`, 15)", "`server.shutdown_grace_s` (120)")
     )
     assert "2Gi" == release.container["resources"]["limits"]["memory"]

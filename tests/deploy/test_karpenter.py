@@ -11,7 +11,6 @@ from tests.deploy import schemas
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "eks" / "karpenter"
 FLAVOURS = {"self-managed": "karpenter.k8s.aws", "auto-mode": "eks.amazonaws.com"}
-"""By folder, the group of its node classes."""
 VALUES = {"CLUSTER_NAME": "prod", "NODE_ROLE": "prod-node", "BOTTLEROCKET_VERSION": "v1.44.0"}
 
 # Of Auto Mode's NodeClass there is no schema to be had. These are the fields of "Create a Node Class for Amazon EKS" in
@@ -54,7 +53,6 @@ cpu_files = pytest.mark.parametrize("path", [f"{flavour}/cpu.yaml" for flavour i
 
 @files
 def test_karpenter_takes_them(path: str) -> None:
-    """By the schemas of its resources; that of Auto Mode's NodeClass is not to be had."""
     schemas.check_others(resources(path))
 
 
@@ -69,7 +67,6 @@ def test_a_wrong_field_would_be_noticed() -> None:
 
 @pytest.mark.parametrize("kind", ["gpu", "cpu"])
 def test_auto_modes_node_class_has_the_fields_of_the_user_guide(kind: str) -> None:
-    """And values of the kinds that it names."""
     found = node_class(f"auto-mode/{kind}.yaml")
 
     assert ("eks.amazonaws.com/v1", "NodeClass") == (found["apiVersion"], found["kind"])
@@ -81,7 +78,6 @@ def test_auto_modes_node_class_has_the_fields_of_the_user_guide(kind: str) -> No
 
 @files
 def test_a_pool_names_the_node_class_beside_it(path: str) -> None:
-    """By group, kind and name."""
     (kind,) = (each for each in resources(path) if each["kind"] != "NodePool")
     reference = pool(path)["spec"]["template"]["spec"]["nodeClassRef"]
     flavour = path.partition("/")[0]

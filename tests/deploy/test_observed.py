@@ -31,8 +31,6 @@ async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
 
 
 async def unanswered(run: Run, queries: dict[str, str]) -> dict[str, str]:
-    """Of *queries* by place, those that have no number; waits until there is none."""
-
     async def ask() -> dict[str, str]:
         return {place: query for place, query in queries.items() if not await run.prometheus.numbers(query)}
 
@@ -92,7 +90,7 @@ async def test_prometheus_can_evaluate_all_alerts(run: Run) -> None:
     assert not {"WarmgateAbsent", "WarmgateConfigRefused", "WarmgateReplicasDisagree"} & await run.prometheus.firing()
 
 
-async def test_what_a_caller_was_told_is_what_prometheus_counts(run: Run) -> None:
+async def test_what_a_caller_was_reported_is_what_prometheus_counts(run: Run) -> None:
     """The gateway's own count of a status and Prometheus's, of a model whose requests all fail."""
     asked = await run.prometheus.ask('sum by (status) (warmgate_requests_total{model="gone"})')
 

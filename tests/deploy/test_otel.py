@@ -34,7 +34,6 @@ def test_kubernetes_takes_it(version: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_pipeline_is_of_parts_that_are_there(name: str) -> None:
-    """And every part is in a pipeline: what is in none does nothing."""
     parts = config(name)
     pipelines = parts["service"]["pipelines"].values()
     for kind in ("receivers", "processors", "exporters"):
@@ -60,7 +59,6 @@ def test_traces_find_their_way() -> None:
 
 
 def test_metrics_are_those_of_the_gateway() -> None:
-    """By the table in README.md, each with labels that it has; scraped where the chart serves them."""
     table = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Metrics\n")[2].partition("\n## ")[0]
     labels = dict(re.findall(r"^\| `(warmgate_\w+)` \| \w+ \| ([^|]*?) ?\|", table, re.MULTILINE))
     declared = config("gateway.yaml")["exporters"]["awsemf"]["metric_declarations"]

@@ -16,7 +16,6 @@ b{c="d"} 7
 
 
 def test_counts_grow_and_gauges_stay() -> None:
-    """So that rates have a number, and shares of rates too."""
     lines = grown(TEXT, 3).splitlines()
 
     assert ['a_seconds_bucket{le="+Inf"} 6.0', "a_seconds_count 6.0", "a_seconds_sum 1.5"] == lines[1:4]
@@ -28,9 +27,9 @@ def test_each_is_served_in_the_format_of_prometheus() -> None:
     with exporting() as places:
         for name, place in places.items():
             with urllib.request.urlopen(f"http://{place}/metrics", timeout=10) as answer:
-                told = answer.read().decode()
+                reported = answer.read().decode()
 
             assert [family.name for family in text_string_to_metric_families(RECORDED[name])] == [
-                family.name for family in text_string_to_metric_families(told)
+                family.name for family in text_string_to_metric_families(reported)
             ]
     assert {"dcgm", "vllm"} == set(RECORDED)

@@ -22,7 +22,7 @@ def test_an_unknown_field_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "told"),
+    ("manifest", "reported"),
     [
         (
             {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "spec": {"triggers": []}},
@@ -36,7 +36,6 @@ def test_an_unknown_field_is_refused() -> None:
         ({"apiVersion": "example.com/v1", "kind": "Thing"}, "no schema for example.com/v1"),
     ],
 )
-def test_what_operators_would_refuse_is_refused(manifest: dict[str, Any], told: str) -> None:
-    """And a group that is not known is no success."""
-    with pytest.raises(schemas.Refused, match=told):
+def test_what_operators_would_refuse_is_refused(manifest: dict[str, Any], reported: str) -> None:
+    with pytest.raises(schemas.Refused, match=reported):
         schemas.check_others([{"metadata": {"name": "a"}, **manifest}])

@@ -57,7 +57,7 @@ pytestmark = pytest.mark.timeout(300)  # a plan takes seconds, on a busy machine
 
 
 class Terraform:
-    """The module in a folder of its own, initialised from a mirror."""
+    """The module in a folder of its own, initialized from a mirror."""
 
     def __init__(self, folder: Path, mirror: Path) -> None:
         self._folder = folder
@@ -95,7 +95,6 @@ class Terraform:
         return Plan(json.loads(self.run("show", "-json", "plan")))
 
     def refused(self, variables: Mapping[str, Any]) -> str:
-        """Why there is no plan for *variables*, in one line."""
         self._write(variables)
         ran = self.try_to("plan", "-refresh=false", "-input=false", "-lock=false")
         assert 0 != ran.returncode
@@ -106,8 +105,6 @@ class Terraform:
 
 
 class Plan:
-    """What would be made."""
-
     def __init__(self, shown: Mapping[str, Any]) -> None:
         self._shown = shown
 
@@ -128,7 +125,6 @@ class Plan:
         return [problem["message"] for check in checks for problem in check.get("problems", [])]
 
     def statements(self, address: str, field: str) -> dict[str, dict[str, Any]]:
-        """Of the policy in *field* of the resource at *address*, by their Sid."""
         (policy,) = (each["values"][field] for each in self._resources() if each["address"] == address)
         return {statement.get("Sid", ""): statement for statement in json.loads(policy)["Statement"]}
 
@@ -165,7 +161,6 @@ def as_list(value: Any) -> list[Any]:
 
 
 def test_files_have_terraforms_form(terraform: Terraform) -> None:
-    """As `terraform fmt` writes them."""
     ran = terraform.try_to("fmt", "-check", "-diff", str(MODULE))
 
     assert "" == ran.stdout
@@ -173,12 +168,10 @@ def test_files_have_terraforms_form(terraform: Terraform) -> None:
 
 
 def test_the_module_is_valid(terraform: Terraform) -> None:
-    """By the schemas of the provider."""
     assert json.loads(terraform.run("validate", "-json"))["valid"]
 
 
 def test_only_pods_of_the_gateway_get_its_role(existing: Plan) -> None:
-    """By Pod Identity, in one cluster, one namespace, under one service account."""
     (statement,) = existing.statements("aws_iam_role.gateway", "assume_role_policy").values()
 
     assert {"Service": "pods.eks.amazonaws.com"} == statement["Principal"]
@@ -265,7 +258,6 @@ def varied(terraform: Terraform) -> Plan:
 
 
 def test_models_without_a_profile_are_called_in_this_region_only(varied: Plan) -> None:
-    """By their own id."""
     statement = varied.statements("aws_iam_role_policy.gateway[0]", "policy")["CallModelsHere"]
 
     assert "arn:aws:bedrock:eu-central-1::foundation-model/openai.gpt-oss-120b-1:0" == statement["Resource"]
@@ -284,7 +276,6 @@ def test_profiles_of_ones_own_lead_to_the_models_that_are_named(varied: Plan) ->
 
 
 def test_a_guardrail_can_be_applied(varied: Plan) -> None:
-    """That one."""
     statement = varied.statements("aws_iam_role_policy.gateway[0]", "policy")["ApplyGuardrail"]
 
     assert ("bedrock:ApplyGuardrail", GUARDRAIL) == (statement["Action"], statement["Resource"])
@@ -346,7 +337,6 @@ def test_the_cache_evicts_nothing_and_speaks_tls_only(existing: Plan) -> None:
 
 
 def test_only_the_cluster_reaches_the_cache(existing: Plan) -> None:
-    """By its security group, on one port; and the cache reaches nobody."""
     rule = existing.one("aws_vpc_security_group_ingress_rule")
 
     assert ("sg-1", None, 6379, 6379, "tcp") == tuple(
@@ -398,7 +388,6 @@ def test_a_new_cluster_runs_auto_mode(new: Plan) -> None:
 
 
 def test_a_new_network_has_a_way_out_in_every_zone(new: Plan) -> None:
-    """And subnets that do not overlap."""
     private = {
         each["availability_zone"]: each["cidr_block"]
         for each in new.all("aws_subnet").values()
@@ -430,7 +419,6 @@ def test_a_cache_need_not_be_made(cheap: Plan) -> None:
 
 
 def test_bedrock_is_reached_without_the_internet(new: Plan) -> None:
-    """So are Pod Identity, STS and S3."""
     services = {
         each["service_name"].rpartition(".")[2]: each["vpc_endpoint_type"]
         for each in new.all("aws_vpc_endpoint").values()
@@ -454,7 +442,6 @@ def test_nodes_of_ones_own_node_class_may_join(new: Plan) -> None:
 
 
 def test_karpenter_hears_of_interruptions_from_events_only(new: Plan) -> None:
-    """Of four kinds; the policy's queue is not known before it is made."""
     patterns = [json.loads(each["event_pattern"]) for each in new.all("aws_cloudwatch_event_rule").values()]
 
     assert {

@@ -1,4 +1,4 @@
-"""The programs that files of deploy/ are checked with, and what becomes of a test where one is missing.
+"""The programs that files of deploy/ are checked with, and the outcome of a test where one is missing.
 
 hadolint is in the environment of `tests/deploy/environment.py`; promtool comes with Debian's Prometheus. Terraform and
 a local mirror of its AWS provider are taken where they are. A test that misses one of them is skipped, or fails where

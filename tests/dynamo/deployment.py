@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from benchmarks.processes import Child, Processes, free_port, start_gateway
-from gateway.simulator.tokenizer_folder import write_tokenizer
-from gateway.simulator.vocabulary import MARKS, mark_id
+from simulator.tokenizer_folder import write_tokenizer
+from simulator.vocabulary import MARKS, mark_id
 from tests.dynamo.environment import PYTHON, is_installed
 
 MODEL = "tiny"
@@ -36,7 +36,6 @@ class Mocker:
     child: Child
 
     def in_settings(self) -> dict[str, Any]:
-        """As `dynamo.instances` has it."""
         events = {
             "endpoint": f"tcp://127.0.0.1:{self.events_port}",
             "replay_endpoint": f"tcp://127.0.0.1:{self.replay_port}",
@@ -55,12 +54,11 @@ class Deployment:
     mockers: list[Mocker] = field(default_factory=list)
 
     def instances(self) -> set[str]:
-        """Whom the frontend lists at this moment; it may still be starting."""
         try:
-            told = httpx.get(f"{self.url}/health", timeout=5, trust_env=False).json()["instances"]
+            reported = httpx.get(f"{self.url}/health", timeout=5, trust_env=False).json()["instances"]
         except (httpx.HTTPError, ValueError, KeyError):
             return set()
-        return {str(each["instance_id"]) for each in told if each["endpoint"] == "generate"}
+        return {str(each["instance_id"]) for each in reported if each["endpoint"] == "generate"}
 
     def _serves(self) -> bool:
         """Whether the frontend knows the model: that takes a moment longer."""
@@ -98,9 +96,7 @@ class Deployment:
 @dataclass(frozen=True, slots=True)
 class Answer:
     worker: str
-    """By the gateway's header."""
     instance: str
-    """By Dynamo's own account."""
     rank: int
     predicted: int
     cached: int
@@ -138,17 +134,17 @@ class Site:
         found = self.metric("warmgate_worker_up")
         return {re.findall(r'worker="([^"]*)"', labels)[0] for labels, value in found.items() if value}
 
-    def wait_until_told(self, workers: int) -> None:
+    def wait_until_reported(self, workers: int) -> None:
         """Until what so many engines tell is relied on, and the checks of the start are over."""
         until(
-            lambda: sum(self.metric("warmgate_worker_cache_told").values()) == workers,
+            lambda: sum(self.metric("warmgate_worker_kv_events_live").values()) == workers,
             "the engines' events",
             lambda: self.metric("warmgate_kv_stream_state"),
         )
         self.wait_until_quiet()
 
     def wait_until_quiet(self) -> None:
-        """Until nothing has been told for a while."""
+        """Until nothing has been reported for a while."""
         before = None
         while before != (now := self.metric("warmgate_kv_stream_sequence")):
             before = now
@@ -157,7 +153,7 @@ class Site:
 
 @contextmanager
 def deployed(processes: Processes, folder: Path) -> Iterator[Deployment]:
-    """A frontend that nobody stands behind yet. Its parts find each other through files in *folder*."""
+    """A frontend that no one stands behind yet. Its parts find each other through files in *folder*."""
     if not is_installed():
         pytest.exit("Dynamo is not installed here: python -m tests.dynamo.environment", returncode=2)
     model = folder / "model"

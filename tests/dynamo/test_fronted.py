@@ -57,7 +57,7 @@ def test_what_their_engines_tell_is_predicted_to_the_token(deployment: Deploymen
     """The second request with a prefix goes where the first went, with the hit that Dynamo then reports."""
     listed = [mocker.in_settings() for mocker in deployment.mockers]
     with fronted(deployment, {"dynamo": {"instances": listed}}, strategy="kv_aware", name="kv-aware") as site:
-        site.wait_until_told(len(listed))
+        site.wait_until_reported(len(listed))
         firsts = [site.ask(f"Conversation {i}: {TEXT}") for i in range(8)]
         site.wait_until_quiet()
         seconds = [site.ask(f"Conversation {i}: {TEXT}") for i in range(8)]
@@ -69,7 +69,7 @@ def test_what_their_engines_tell_is_predicted_to_the_token(deployment: Deploymen
 
 
 def test_workers_are_those_that_the_frontend_lists(deployment: Deployment) -> None:
-    """One comes, one is killed; nobody who asks meanwhile gets an error."""
+    """One comes, one is killed; no one who asks meanwhile gets an error."""
     with fronted(deployment, {"dynamo": {}}, name="listed") as site:
         names = {f"dynamo#{mocker.id}" for mocker in deployment.mockers}
         until(lambda: site.up() == names, "the workers of the start")
@@ -91,10 +91,10 @@ def test_workers_are_those_that_the_frontend_lists(deployment: Deployment) -> No
 
 
 def test_whose_streams_are_whose_is_found_out_where_they_share_a_host(deployment: Deployment) -> None:
-    """Nobody has said which instance publishes where."""
+    """No one has said which instance publishes where."""
     streams = [mocker.in_settings()["kv_events"] for mocker in reversed(deployment.mockers)]
     with fronted(deployment, {"dynamo": {"streams": streams}}, strategy="kv_aware", name="streams") as site:
-        site.wait_until_told(len(streams))
+        site.wait_until_reported(len(streams))
         firsts = [site.ask(f"Who tells {i}: {TEXT}") for i in range(4)]
         site.wait_until_quiet()
         seconds = [site.ask(f"Who tells {i}: {TEXT}") for i in range(4)]
@@ -104,13 +104,13 @@ def test_whose_streams_are_whose_is_found_out_where_they_share_a_host(deployment
 
 
 def test_ranks_of_a_worker_are_workers_too(deployment: Deployment) -> None:
-    """Each has a cache, and a port for what it tells of that."""
+    """Each has a cache, and a port for what it reports that."""
     wide = deployment.start(ranks=2)
     entry = {"ranks": 2, "dynamo": {"instances": [wide.in_settings()]}}
     with fronted(deployment, entry, name="ranks") as site:
         answers = [site.ask(f"{i} {TEXT}") for i in range(4)]
     with fronted(deployment, entry, strategy="kv_aware", name="ranks-kv-aware") as site:
-        site.wait_until_told(2)
+        site.wait_until_reported(2)
         seconds = [site.ask(f"{i} {TEXT}") for i in range(4)]
 
     assert [answer.worker for answer in answers] == [f"dynamo#{wide.id}.{answer.rank}" for answer in answers]

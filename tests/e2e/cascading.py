@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import httpx
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
+from simulator.options import SimulatorOptions
+from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess
 from tests.e2e.governed import OWNER, bearer
 from tests.e2e.stack import called_by_its_url, quick
@@ -25,7 +25,6 @@ T = TypeVar("T")
 
 CHAT = "/v1/chat/completions"
 KEYS = {name: f"wg-{name}-5d0c1a6f4b7e49b2" for name in ("open", "own", "hurried")}
-"""Of each team, by its name."""
 TEAMS: list[dict[str, Any]] = [
     {"name": "open"},
     {"name": "own", "fallback": False},
@@ -39,7 +38,6 @@ PROMPTLY: Mapping[str, Any] = {
     "health": {"interval_s": 0.2, "timeout_s": 10, "metrics_interval_s": 0.5},
     "retry": {"wait_s": 0.2},
 }
-"""Who has died is noticed soon, and waited for shortly."""
 
 
 def chat(model: str, text: str = "hi", **more: Any) -> dict[str, Any]:
@@ -58,7 +56,6 @@ def on_openai(url: str, **more: Any) -> dict[str, Any]:
 
 
 def served_as_tiny(models: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """As settings have them: the simulated workers know one model. A worker may be only an address."""
     return [
         {
             "upstream_model": "tiny",
@@ -71,7 +68,7 @@ def served_as_tiny(models: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 @dataclass
 class MortalWorker:
-    """A simulated worker on the loop of the test; what kills it cuts its connections, and nobody listens any more."""
+    """A simulated worker on the loop of the test; what kills it cuts its connections, and no one listens any more."""
 
     options: SimulatorOptions = field(default_factory=quick)
     url: str = ""
@@ -142,7 +139,7 @@ class Cascading:
 
 
 @dataclass(frozen=True)
-class Told:
+class Returned:
     """A whole answer."""
 
     status: int
@@ -150,7 +147,7 @@ class Told:
     body: Any
 
 
-async def post_once(url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Told:
+async def post_once(url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Returned:
     """Ask on a connection of its own: the pool of a client is slow where hundreds ask at once."""
     place, data = urlsplit(url), json.dumps(body).encode()
     own = {"host": place.netloc, "content-type": "application/json", "connection": "close"}
@@ -160,11 +157,11 @@ async def post_once(url: str, body: Mapping[str, Any], headers: Mapping[str, str
         try:
             writer.write(f"POST {CHAT} HTTP/1.1\r\n{head}\r\n".encode() + data)
             first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
-            told = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-            answer = await reader.readexactly(int(told["content-length"]))
+            reported = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            answer = await reader.readexactly(int(reported["content-length"]))
         finally:
             writer.close()
-    return Told(int(first.split()[1]), told, json.loads(answer))
+    return Returned(int(first.split()[1]), reported, json.loads(answer))
 
 
 def sdk(url: str, key: str) -> AsyncOpenAI:
@@ -174,7 +171,6 @@ def sdk(url: str, key: str) -> AsyncOpenAI:
 
 
 async def until(ask: Callable[[], Awaitable[T]], reached: Callable[[T], bool], *, within_s: float = 20) -> T:
-    """What *ask* gives, once it is such."""
     async with asyncio.timeout(within_s):
         while not reached(found := await ask()):
             await asyncio.sleep(0.02)
@@ -188,7 +184,7 @@ async def all_up(gateway: Cascading, models: Iterable[str]) -> None:
 
 
 def measured(sentence: str) -> None:
-    """For whoever runs the tests with ``-s``."""
+    """For anyone who runs the tests with ``-s``."""
     sys.stdout.write(f"{sentence}\n")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from gateway.simulator.roles import HalfOptions, RoleName
-from gateway.simulator.server import serving
+from simulator.roles import HalfOptions, RoleName
+from simulator.server import serving
 from tests.e2e.stack import Stack, gateway, quick
 
 LONG = " ".join(f"word {number}" for number in range(600))
@@ -29,7 +29,6 @@ class Divided:
         return self.stack.workers
 
     async def end(self, number: int) -> None:
-        """That worker is gone: its connections are cut."""
         await self.lives[number].aclose()
 
     async def ask(self, prompt: str = LONG, *, max_tokens: int = 8, **more: Any) -> httpx.Response:
@@ -38,7 +37,7 @@ class Divided:
         return await self.stack.http.post("/v1/chat/completions", json=body)
 
     async def states(self, number: int) -> list[str]:
-        """What became of the requests to that worker."""
+        """Return the outcomes of the requests to that worker."""
         return [request["state"] for request in await self.stack.served(self.workers[number])]
 
 
@@ -46,12 +45,12 @@ class Divided:
 async def divided(
     *roles: RoleName,
     flow: str = "nixl",
-    told: Mapping[str, Any] | None = None,
+    reported: Mapping[str, Any] | None = None,
     model: Mapping[str, Any] | None = None,
     groups: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[Divided]:
-    """A gateway before workers of *roles*; *told* to it of disaggregation, *options* to the workers;
+    """A gateway before workers of *roles*; *reported* are its settings of disaggregation, *options* to the workers;
     *groups* are other settings."""
     dialect = "vllm" if flow == "nixl" else "sglang"
     async with AsyncExitStack() as exits:
@@ -65,7 +64,7 @@ async def divided(
             is_met = flow == "sglang" and role == "prefill"
             meets = {"bootstrap_port": await bootstrap_port(url)} if is_met else {}
             workers.append({"url": url, "role": role, **meets})
-        settings = {"disaggregation": {"flow": flow, **(told or {})}, **(model or {})}
+        settings = {"disaggregation": {"flow": flow, **(reported or {})}, **(model or {})}
         yield Divided(await exits.enter_async_context(gateway(workers, model=settings, **(groups or {}))), lives)
 
 
@@ -81,7 +80,7 @@ def body_of(request: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def told_by_stream(text: str) -> tuple[str, dict[str, Any]]:
+def reported_by_stream(text: str) -> tuple[str, dict[str, Any]]:
     """The words of a stream of chunks, and its usage."""
     chunks = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: {")]
     words = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])

@@ -15,9 +15,10 @@ from typing import Any
 import httpx
 import yaml
 
-from gateway.errors import StoreAway
+from gateway.app.mapping.tenancy import store_rules
+from gateway.app.stores import initialize
+from gateway.protocol.errors import StoreUnavailable
 from gateway.settings import build
-from gateway.stores import initialize
 from tests.e2e.governed import Administration
 
 
@@ -31,7 +32,7 @@ class GatewayProcess:
     config: Path
     output: tuple[Path, Path]
     has_ended: bool = False
-    """Whoever has seen to its end says so."""
+    """Anyone who has seen to its end says so."""
 
     @property
     def admin(self) -> Administration:
@@ -54,7 +55,6 @@ class GatewayProcess:
                 await asyncio.sleep(0.02)
 
     async def kill(self) -> None:
-        """As `kill -9`."""
         self.process.kill()
         await self.end()
 
@@ -131,16 +131,16 @@ async def _ready(process: asyncio.subprocess.Process, output: tuple[Path, Path])
             for line in output[0].read_text().splitlines():
                 if line.startswith("ready: "):
                     return line.removeprefix("ready: ").strip()
-                if line.startswith("{") and (told := json.loads(line))["event"] == "ready":
-                    return str(told["address"])
+                if line.startswith("{") and (reported := json.loads(line))["event"] == "ready":
+                    return str(reported["address"])
             assert process.returncode is None, output[1].read_text()
             await asyncio.sleep(0.02)
 
 
 async def _initialize(settings: Mapping[str, Any], variables: Mapping[str, str]) -> None:
     """What an operator does once: `warmgate store init`. A store that is away is found later."""
-    with suppress(StoreAway):
-        await initialize(build(dict(settings), {**os.environ, **variables}), wall_clock=time.time)
+    with suppress(StoreUnavailable):
+        await initialize(store_rules(build(dict(settings), {**os.environ, **variables})), wall_clock=time.time)
 
 
 def _write(path: Path, settings: Mapping[str, Any] | str) -> None:

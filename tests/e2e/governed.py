@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from gateway.simulator.options import SimulatorOptions
+from simulator.options import SimulatorOptions
 from tests.e2e.stack import Stack, stack
 
 OWNER = "owner-of-the-tests-6f1c0a9d"
@@ -28,8 +28,6 @@ GATEWAY: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class MadeKey:
-    """As the admin API has answered, once."""
-
     id: str
     team: str
     secret: str
@@ -46,7 +44,6 @@ class Administration:
     http: httpx.AsyncClient
 
     async def ask(self, method: str, path: str, body: Any = None, **query: Any) -> httpx.Response:
-        """Of a path below /admin/v1."""
         return await self.http.request(
             method, f"/admin/v1{path}", json=body, params=query or None, headers=bearer(OWNER)
         )
@@ -84,7 +81,7 @@ class Administration:
 
 @dataclass(frozen=True)
 class Sent:
-    """One request that a client has sent, and what it was told."""
+    """One request that a client has sent, and its answer."""
 
     at: float
     """Monotonic seconds, when it was sent."""

@@ -15,12 +15,13 @@ import httpx
 import uvicorn
 from openai import AsyncOpenAI
 
-from gateway.app import create_app
-from gateway.server import bind
+from gateway.app.application import create_app
+from gateway.app.mapping.surroundings import serving_options
+from gateway.server.listener import bind
 from gateway.server.on_uvicorn import uvicorn_config
 from gateway.settings import build
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
+from simulator.options import SimulatorOptions
+from simulator.server import serving
 
 HELD_KEY = "sk-the-callers-own-key"
 
@@ -54,7 +55,6 @@ class Stack:
         assert response.status_code == 200, response.text
 
     async def served(self, worker: str) -> list[dict[str, Any]]:
-        """What a worker was asked lately."""
         requests: list[dict[str, Any]] = (await self.http.get(f"{worker}/control/requests")).json()["requests"]
         return requests
 
@@ -84,7 +84,7 @@ async def gateway(
         {},
     )
     log = io.BytesIO()
-    server = uvicorn.Server(uvicorn_config(create_app(settings, log_sink=log), settings.server))
+    server = uvicorn.Server(uvicorn_config(create_app(settings, log_sink=log), serving_options(settings)))
     with contextlib.closing(bind("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         url = f"http://127.0.0.1:{port}"

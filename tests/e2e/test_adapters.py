@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
+from simulator.options import SimulatorOptions
+from simulator.server import serving
 from tests.e2e.stack import Stack, gateway, quick
 
 
@@ -53,10 +53,11 @@ async def loaded(stack: Stack, worker: int) -> list[str]:
 
 
 async def known(stack: Stack, model: str) -> dict[str, float]:
-    """Which workers are known to have the adapter that *model* is."""
-    told = await stack.metric("warmgate_adapter_loaded")
+    reported = await stack.metric("warmgate_adapter_loaded")
     return {
-        worker: value for worker in "abc" if (value := told.get(f'{{model="{model}",worker="{worker}"}}')) is not None
+        worker: value
+        for worker in "abc"
+        if (value := reported.get(f'{{model="{model}",worker="{worker}"}}')) is not None
     }
 
 
@@ -64,8 +65,8 @@ async def busy(stack: Stack) -> set[str]:
     """The labels of workers that have something to do, once there are some."""
     async with asyncio.timeout(10):
         while True:
-            told = await stack.metric("warmgate_worker_in_flight")
-            found = {labels for labels, count in told.items() if count}
+            reported = await stack.metric("warmgate_worker_in_flight")
+            found = {labels for labels, count in reported.items() if count}
             if found:
                 return found
             await asyncio.sleep(0.01)
@@ -83,7 +84,7 @@ async def test_requests_go_where_the_adapter_is() -> None:
         assert {"a": 0.0, "b": 1.0, "c": 0.0} == await known(stack, "poet")
 
 
-async def test_an_adapter_is_loaded_where_nobody_has_it() -> None:
+async def test_an_adapter_is_loaded_where_no_one_has_it() -> None:
     """Once, although many ask at the same time; the others wait for it, and none of them fails."""
     async with before([loading(), loading()], {"poet": {"path": "/poet", "load_on_demand": True}}) as stack:
         answers = await asyncio.gather(*[ask(stack, "poet", f"prompt {i}") for i in range(8)])
@@ -96,13 +97,13 @@ async def test_an_adapter_is_loaded_where_nobody_has_it() -> None:
 
 
 async def test_a_worker_that_cannot_load_it_is_left_alone() -> None:
-    """For a while: the next request costs no second failure. Whoever has it then is found."""
+    """For a while: the next request costs no second failure. Anyone who has it then is found."""
     missing = {"path": "/nowhere/missing", "load_on_demand": True}
     async with before([loading(), loading()], {"poet": missing}) as stack:
         statuses = [(await ask(stack, "poet"))[0] for _ in range(3)]
         failed = (await stack.metric("warmgate_adapter_loads_total"))['{model="poet",result="failed"}']
-        told = {"lora_name": "poet", "lora_path": "/poet"}
-        await stack.http.post(f"{stack.workers[1]}/v1/load_lora_adapter", json=told)
+        reported = {"lora_name": "poet", "lora_path": "/poet"}
+        await stack.http.post(f"{stack.workers[1]}/v1/load_lora_adapter", json=reported)
         async with asyncio.timeout(10):
             while (await known(stack, "poet")).get("b") != 1.0:
                 await asyncio.sleep(0.05)
@@ -128,8 +129,8 @@ async def test_without_loading_the_next_worker_answers() -> None:
         assert {(200, "b")} == {await ask(stack, "poet") for _ in range(4)}
 
 
-async def test_an_adapter_that_nobody_has_and_nobody_may_load() -> None:
-    """No worker could be reached for it: that is none of the caller's doing."""
+async def test_an_adapter_that_no_one_has_and_no_one_may_load() -> None:
+    """No worker could be reached for it: that is not one of the caller's doing."""
     async with before([loading()], {"poet": {}}) as stack:
         body = {"model": "poet", "messages": [{"role": "user", "content": "hello"}]}
         response = await stack.http.post("/v1/chat/completions", json=body)
@@ -139,9 +140,9 @@ async def test_an_adapter_that_nobody_has_and_nobody_may_load() -> None:
 
 
 async def test_the_adapter_that_was_used_longest_ago_makes_room() -> None:
-    """One worker that may have two: the third comes in place of the one that nobody asked for lately."""
-    told = {"load_on_demand": True, "most_per_worker": 2}
-    adapters = {name: {"path": f"/{name}", **told} for name in ("one", "two", "three")}
+    """One worker that may have two: the third comes in place of the one that no one asked for lately."""
+    reported = {"load_on_demand": True, "most_per_worker": 2}
+    adapters = {name: {"path": f"/{name}", **reported} for name in ("one", "two", "three")}
     async with before([loading()], adapters) as stack:
         answers = [(await ask(stack, name))[0] for name in ("one", "two", "one", "three")]
 
@@ -150,7 +151,7 @@ async def test_the_adapter_that_was_used_longest_ago_makes_room() -> None:
         assert 1.0 == (await stack.metric("warmgate_adapter_loads_total"))['{model="two",result="unloaded"}']
 
 
-async def test_sglang_is_told_by_its_own_routes() -> None:
+async def test_sglang_is_reported_by_its_own_routes() -> None:
     """They have no /v1."""
     options = loading(dialect="sglang", health_delay_s=0.0)
     async with before([options], {"poet": {"path": "/poet", "load_on_demand": True}}) as stack:
@@ -175,8 +176,8 @@ async def test_waiting_that_costs_more_than_loading_is_not_done() -> None:
     """Its only worker computes a prompt of seconds: the next request has it loaded elsewhere, in 50 ms."""
     slow = {"prefill_tokens_per_s": 2000.0, "speed": 1.0}
     options = [loading("poet", **slow), loading(**slow)]
-    told = {"path": "/poet", "load_on_demand": True}
-    async with before(options, {"poet": told}, adapters={"load_s": 0.2}) as stack:
+    reported = {"path": "/poet", "load_on_demand": True}
+    async with before(options, {"poet": reported}, adapters={"load_s": 0.2}) as stack:
         long = asyncio.ensure_future(ask(stack, "poet", "word " * 2400))
         await busy(stack)
         answer = await ask(stack, "poet", "short")

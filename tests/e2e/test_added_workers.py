@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
+from simulator.options import SimulatorOptions
+from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, gateway_process, replicas
 from tests.e2e.governed import OWNER, bearer, chat
 from tests.e2e.stack import quick
@@ -55,12 +55,12 @@ ADDED = LISTED | {("tiny", "w7"): ("api", "up")}
 
 async def served_by(gateway: GatewayProcess) -> set[str]:
     """Workers that answer requests for tiny, of which no two begin alike."""
-    told = [
+    reported = [
         await gateway.http.post("/v1/chat/completions", json=chat(f"{n} {'x' * 4 * n}"), headers=bearer(CI))
         for n in range(12)
     ]
-    assert {200} == {response.status_code for response in told}
-    return {named(response) for response in told}
+    assert {200} == {response.status_code for response in reported}
+    return {named(response) for response in reported}
 
 
 @pytest.mark.redis
@@ -104,7 +104,6 @@ async def test_an_added_worker_serves_at_every_replica_and_is_removed_from_each(
 async def test_a_gateway_that_starts_without_its_store_is_ready_when_it_has_read_the_added_workers(
     redis_servers: RedisServers, tmp_path: Path
 ) -> None:
-    """As with keys: until then it could only serve by those that are listed."""
     server = redis_servers.started(fsync="always", port=free_port())
     async with serving(quick()) as listed, serving(quick()) as added:
         settings = configuration(listed, store={"url": server.tcp_url, "replicas": 2})
@@ -171,7 +170,6 @@ async def test_a_worker_that_a_file_lists_cannot_be_removed(tmp_path: Path) -> N
 
 
 async def test_a_command_adds_a_worker_to_a_gateway_that_runs(tmp_path: Path) -> None:
-    """By the store that both have."""
     store = {"url": f"sqlite:///{tmp_path}/warmgate.db"}
     async with (
         serving(quick()) as listed,

@@ -44,7 +44,7 @@ async def test_the_sdk_gets_text_completions_and_models() -> None:
 
 
 async def test_a_shared_prefix_lands_on_the_worker_that_has_it() -> None:
-    """The second request of a kind is told its worker, its strategy and what is cached there; the engine agrees."""
+    """The second request of a kind reports its worker, its strategy and what is cached there; the engine agrees."""
     async with stack() as served:
         first = await served.openai.chat.completions.with_raw_response.create(
             model="tiny", messages=[{"role": "system", "content": LONG}, {"role": "user", "content": "one"}]
@@ -168,7 +168,7 @@ async def test_the_request_id_is_kept_or_made() -> None:
         ("POST", "/v1/completions", b'{"model": "tiny"}', HEADERS, 400, None, "prompt"),
     ],
 )  # fmt: skip
-async def test_every_fault_is_told_in_openais_shape(
+async def test_every_fault_is_reported_in_openais_shape(
     method: str, path: str, content: bytes, headers: dict[str, str], status: int, code: str | None, param: str | None
 ) -> None:
     """Status, code and the field at fault; with a request id to ask about."""
@@ -182,7 +182,7 @@ async def test_every_fault_is_told_in_openais_shape(
         assert reply.headers["x-request-id"]
 
 
-async def test_malformed_json_is_told_with_its_place() -> None:
+async def test_malformed_json_is_reported_with_its_place() -> None:
     """The byte where it stopped making sense."""
     async with stack(1) as served:
         reply = await served.http.post("/v1/chat/completions", content=b'{"model": "tiny",}', headers=HEADERS)

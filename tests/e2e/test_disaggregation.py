@@ -8,12 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.simulator.answers import answer
-from gateway.simulator.bodies import BodyReader, ChatPrompt
-from gateway.simulator.event_options import EventOptions
-from gateway.simulator.tokenizer_folder import write_tokenizer
-from tests.e2e.dividing import LONG, Divided, body_of, divided, told_by_stream
-from tests.e2e.test_kv_aware import heard, told
+from simulator.answers import answer
+from simulator.bodies import BodyReader, ChatPrompt
+from simulator.event_options import EventOptions
+from simulator.tokenizer_folder import write_tokenizer
+from tests.e2e.dividing import LONG, Divided, body_of, divided, reported_by_stream
+from tests.e2e.test_kv_aware import all_published, heard
 
 FLOWS = ["nixl", "sglang"]
 USAGE: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
@@ -27,8 +27,8 @@ async def until(met: Callable[[], Awaitable[bool]]) -> None:
 
 def words_of(response: httpx.Response) -> str:
     assert 200 == response.status_code, response.text
-    told: str = response.json()["choices"][0]["message"]["content"]
-    return told
+    reported: str = response.json()["choices"][0]["message"]["content"]
+    return reported
 
 
 def words_of_one_worker(prompt: str = LONG, *, max_tokens: int = 8) -> str:
@@ -56,7 +56,7 @@ async def test_one_worker_computes_the_prompt_and_another_answers(flow: str) -> 
         assert {line["request_id"]} == {
             value for half in (prefill, decode) for name, value in half["headers"] if name == "x-request-id"
         }
-        assert {'{model="tiny",where="remote"}': 1.0} == await served.stack.metric("warmgate_prefills_total")
+        assert {'{location="remote",model="tiny"}': 1.0} == await served.stack.metric("warmgate_prefills_total")
 
 
 async def test_vllm_is_asked_for_one_token_and_its_blocks() -> None:
@@ -78,7 +78,7 @@ async def test_vllm_is_asked_for_one_token_and_its_blocks() -> None:
         assert (True, False, "127.0.0.1") == (
             params["do_remote_prefill"],
             params["do_remote_decode"],
-            params["remote_host"],  # the engine tells localhost, where another machine would find nothing
+            params["remote_host"],  # the engine reports localhost, where another machine would find nothing
         )
 
 
@@ -100,7 +100,7 @@ async def test_cached_tokens_are_those_of_the_worker_that_computed(flow: str, st
     async with divided("prefill", "decode", flow=flow) as served:
         await served.ask(LONG)
         response = await served.ask(f"{LONG} and more of it {LONG[:4000]}", **(USAGE if streams else {}))
-        usage = told_by_stream(response.text)[1] if streams else response.json()["usage"]
+        usage = reported_by_stream(response.text)[1] if streams else response.json()["usage"]
         _, line = await served.stack.lines(2)
         cached = (await served.stack.served(served.workers[0]))[1]["cached_tokens"]
 
@@ -109,13 +109,13 @@ async def test_cached_tokens_are_those_of_the_worker_that_computed(flow: str, st
 
 
 async def test_a_short_prompt_stays_where_it_is_answered() -> None:
-    async with divided("prefill", "decode", told={"least_uncached_tokens": 1000}) as served:
+    async with divided("prefill", "decode", reported={"min_uncached_tokens": 1000}) as served:
         short = await served.ask("hello")
         first = await served.ask()
         again = await served.ask()  # the decode worker holds it now
 
         assert [False, True, False] == ["x-warmgate-prefill-worker" in r.headers for r in (short, first, again)]
-        assert {'{model="tiny",where="here"}': 2.0, '{model="tiny",where="remote"}': 1.0} == (
+        assert {'{location="here",model="tiny"}': 2.0, '{location="remote",model="tiny"}': 1.0} == (
             await served.stack.metric("warmgate_prefills_total")
         )
 
@@ -136,8 +136,8 @@ async def test_workers_in_sglangs_rooms_meet_once_for_each_answer() -> None:
         assert (["finished"], ["finished"]) == (await served.states(0), await served.states(1))
 
 
-async def test_a_prefill_worker_killed_between_the_two_steps_costs_nobody_anything() -> None:
-    """It has answered, and nobody has fetched yet: the decode worker finds nobody, and computes the prompt."""
+async def test_a_prefill_worker_killed_between_the_two_steps_costs_no_one_anything() -> None:
+    """It has answered, and no one has fetched yet: the decode worker finds no one, and computes the prompt."""
     async with divided("prefill", "decode") as served:
         await served.stack.fault(served.workers[1], "freeze", seconds=30)
         asking = asyncio.ensure_future(served.ask())
@@ -152,12 +152,12 @@ async def test_a_prefill_worker_killed_between_the_two_steps_costs_nobody_anythi
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-async def test_a_prefill_worker_killed_at_its_work_costs_nobody_anything(flow: str) -> None:
+async def test_a_prefill_worker_killed_at_its_work_costs_no_one_anything(flow: str) -> None:
     async with divided("prefill", "prefill", "decode", flow=flow, speed=1, prefill_tokens_per_s=4000) as served:
         asking = asyncio.ensure_future(served.ask(**USAGE))
         first = await _busy(served, 0, 1)
         await served.end(first)
-        words, usage = told_by_stream((await asking).text)
+        words, usage = reported_by_stream((await asking).text)
         [line] = await served.stack.lines(1)
 
         assert words_of_one_worker() == words
@@ -173,7 +173,7 @@ async def test_twenty_callers_notice_nothing_of_a_prefill_worker_that_is_killed(
         asking = [asyncio.ensure_future(served.ask(prompt, **USAGE)) for prompt in prompts]
         await until(lambda: _some_are(served, 0, "finished"))
         await served.end(0)
-        answers = [told_by_stream((await asked).text)[0] for asked in asking]
+        answers = [reported_by_stream((await asked).text)[0] for asked in asking]
         lines = await served.stack.lines(len(prompts))
 
     assert [words_of_one_worker(prompt) for prompt in prompts] == answers
@@ -187,7 +187,7 @@ async def test_without_any_prefill_worker_vllms_decode_worker_computes() -> None
 
         assert words_of_one_worker() == words_of(response)
         assert "x-warmgate-prefill-worker" not in response.headers
-        assert {'{model="tiny",where="failed"}': 1.0} == await served.stack.metric("warmgate_prefills_total")
+        assert {'{location="failed",model="tiny"}': 1.0} == await served.stack.metric("warmgate_prefills_total")
 
 
 async def test_without_any_prefill_worker_sglangs_workers_cannot_answer() -> None:
@@ -217,7 +217,7 @@ async def test_what_is_wrong_with_a_request_its_caller_hears_from_the_decode_wor
 
 
 async def test_a_decode_worker_that_fails_is_replaced_by_another() -> None:
-    """What the first of them was told of blocks is spent: the second computes the prompt."""
+    """What the first of them learned of blocks is spent: the second computes the prompt."""
     async with divided("prefill", "decode", "decode") as served:
         await served.stack.fault(served.workers[1], "status", status=500)
         responses = [await served.ask(f"{number} {LONG}") for number in range(6)]
@@ -227,7 +227,7 @@ async def test_a_decode_worker_that_fails_is_replaced_by_another() -> None:
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-async def test_a_stream_goes_on_where_its_prompt_is_fetched_anew(flow: str) -> None:
+async def test_a_stream_goes_on_where_its_prompt_is_fetched_again(flow: str) -> None:
     async with divided("prefill", "decode", "decode", flow=flow, model={"continuation": "tokens"}) as served:
         await served.stack.fault(served.workers[1], "abort_mid_stream", after_tokens=5)
         continued = 0
@@ -240,7 +240,7 @@ async def test_a_stream_goes_on_where_its_prompt_is_fetched_anew(flow: str) -> N
 
         assert (1, 200, None) == (continued, line["status"], line["error"])
         assert served.workers[::2] == [line["prefill_worker"], line["worker"]]
-        assert words_of_one_worker(f"{number} {LONG}", max_tokens=16) == told_by_stream(response.text)[0]
+        assert words_of_one_worker(f"{number} {LONG}", max_tokens=16) == reported_by_stream(response.text)[0]
 
 
 @pytest.mark.parametrize("flow", FLOWS)
@@ -254,15 +254,15 @@ async def test_a_caller_that_leaves_takes_both_halves_away(flow: str) -> None:
 
 
 async def test_it_is_explained_who_would_do_which_half() -> None:
-    admin = {"server": {"admin_token": "secret"}}
+    admin = {"admin": {"keys": [{"role": "viewer", "secret": "secret"}]}}
     async with divided("prefill", "decode", groups=admin) as served:
         body = {"model": "tiny", "messages": [{"role": "user", "content": LONG}]}
         headers = {"authorization": "Bearer secret"}
-        told = (await served.stack.http.post("/warmgate/explain", json=body, headers=headers)).json()
-        prefill = told["prefill"]
+        reported = (await served.stack.http.post("/warmgate/explain", json=body, headers=headers)).json()
+        prefill = reported["prefill"]
 
         assert [(served.workers[1], None), (served.workers[0], "a prefill worker")] == [
-            (each["worker"], each["why_not"]) for each in told["workers"]
+            (each["worker"], each["why_not"]) for each in reported["workers"]
         ]
         assert ("nixl", True, True, served.workers[1]) == (
             prefill["flow"],
@@ -314,13 +314,13 @@ async def _busy(served: Divided, *numbers: int) -> int:
 
 
 async def test_prompts_go_where_engines_tell_that_they_are_held(tmp_path: Path) -> None:
-    """Whatever was sent there: the decode worker tells that it has forgotten, so it fetches again."""
+    """Whatever was sent there: the decode worker reports that it has forgotten, so it fetches again."""
     write_tokenizer(tmp_path)
     model = {"strategy": "kv_aware", "tokenizer": {"path": str(tmp_path), "budget_s": 5}}
     events = EventOptions(replay_port=0)
-    soon = {"kv_events": {"prediction_s": 0.001, "check": False}}
+    soon = {"advanced": {"kv_prediction_s": 0.001}, "kv_events": {"check": False}}
     async with divided("prefill", "prefill", "decode", model=model, groups=soon, kv_events=events) as served:
-        await told(served.stack, 3)
+        await all_published(served.stack, 3)
         first = await served.ask()
         await heard(served.stack)
         await served.stack.http.post(f"{served.workers[2]}/control/reset")
@@ -329,7 +329,7 @@ async def test_prompts_go_where_engines_tell_that_they_are_held(tmp_path: Path) 
         _, line = await served.stack.lines(2)
 
         assert first.headers["x-warmgate-prefill-worker"] == again.headers["x-warmgate-prefill-worker"]
-        assert ("confirmed", "hit", "kv_aware", 2512) == (
+        assert ("reported", "hit", "kv_aware", 2512) == (
             *(line["hit_source"], line["reason"], line["strategy"], line["cached_tokens"]),
         )
         assert 2512 == int(again.headers["x-warmgate-hit-tokens"])

@@ -1,4 +1,4 @@
-"""Who goes away has nobody working: in every phase of a request, streaming or not, before a gateway process.
+"""A disconnected caller stops all work: in every phase of a request, streaming or not, before a gateway process.
 
 How long it takes until worker or fallback is free is printed; the simulated ones and the fake of Bedrock say themselves
 that they were left.
@@ -15,7 +15,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from gateway.simulator.options import SimulatorOptions
+from simulator.options import SimulatorOptions
 from tests.e2e.cascading import (
     CHAT,
     PROMPTLY,
@@ -62,7 +62,6 @@ STREAMS: dict[str, Scenario] = {
     "bedrock-prompt": Streams((MESSAGE_START, Cut.STALL)),
     "bedrock-answer": Streams((MESSAGE_START, text_delta("Hel"), Cut.STALL)),
 }
-"""What Bedrock does, and never ends."""
 WIRES = ("converse", "openai")
 LONG: dict[str, Any] = {"max_tokens": 10_000, "ignore_eos": True}
 """A thousand seconds of a worker that talks."""
@@ -77,10 +76,10 @@ class Place:
     bedrocks: Mapping[str, FakeBedrock]
 
     async def states(self, *names: str) -> list[str]:
-        """What became of what the workers were asked."""
+        """Return the outcomes of the workers' requests."""
         async with httpx.AsyncClient(verify=False) as http:
-            told = [(await http.get(f"{self.workers[name].url}/control/requests")).json() for name in names]
-        return [entry["state"] for each in told for entry in each["requests"]]
+            reported = [(await http.get(f"{self.workers[name].url}/control/requests")).json() for name in names]
+        return [entry["state"] for each in reported for entry in each["requests"]]
 
     async def are(self, *names: str, states: list[str]) -> None:
         """Wait until they are such."""
@@ -143,7 +142,6 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
 
 
 def bedrock_scenarios() -> dict[str, Scenario]:
-    """By the model that is answered so: one for each phase, wire, and way to ask."""
     of_converse = {
         f"{name} {way} converse": scenario for name, scenario in STREAMS.items() for way in ("stream", "whole")
     }
@@ -151,8 +149,6 @@ def bedrock_scenarios() -> dict[str, Scenario]:
 
 
 class Caller:
-    """Who asks, and goes away."""
-
     def __init__(self, place: Place, model: str, text: str = "hi", **more: Any) -> None:
         self._body = chat(model, text, **more)
         self._url = place.gateway.process.url
@@ -183,7 +179,7 @@ class Caller:
 
 
 async def freed(place: Place, model: str, left: float, upstream: Callable[[], Awaitable[object]]) -> None:
-    """Wait until whoever worked knows, and the gateway has nothing under way; print how long that took."""
+    """Wait until every client that worked knows, and the gateway has nothing under way; print how long that took."""
     await upstream()
     upstream_s = since(left)
     await until(lambda: place.in_flight(model), lambda count: count == 0.0)
@@ -247,7 +243,7 @@ async def test_while_it_waits_for_its_turn(place: Place, stream: bool) -> None:
 
 @ways
 async def test_while_no_worker_is_there(place: Place, stream: bool) -> None:
-    """Nobody is asked for it when one comes."""
+    """No one is asked for it when one comes."""
     worker = place.workers["dead"]
     await worker.die()
     waiting = lambda: place.gateway.metric("warmgate_requests_without_worker", model="dead")  # noqa: E731

@@ -136,7 +136,7 @@ async def test_a_large_answer_is_compressed_where_the_settings_ask_for_it() -> N
 
 
 async def test_so_many_requests_are_served_at_once_and_no_more() -> None:
-    """The next one is told when to come back, and a place that is left is free again."""
+    """The next one learns when to come back, and a place that is left is free again."""
     options = quick(speed=1, tpot_ms=20)
     limits = {"max_concurrent_requests": 1}
     async with stack(1, options=options, server=limits) as running:

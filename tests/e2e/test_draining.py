@@ -1,4 +1,4 @@
-"""Workers that will go away: a file or an operator says so, and nobody who is being served notices."""
+"""Workers that will go away: a file or an operator says so, and no one who is being served notices."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.stack import Stack, gateway, quick
 from tests.e2e.test_reload import held_back
 
@@ -27,16 +27,15 @@ class Field:
     file: Path
 
     def declare(self, *draining: str) -> None:
-        """Write the file anew."""
+        """Write the file again."""
         write(self.file, self.workers, draining)
 
     async def cards(self) -> dict[str, dict[str, Any]]:
-        listed = (await self.served.http.get("/warmgate/workers", headers=TOKEN)).json()["workers"]
+        listed = (await self.served.http.get("/admin/v1/workers", headers=TOKEN)).json()["workers"]
         return {card["worker"]: card for card in listed}
 
     async def say(self, what: str, worker: str) -> list[dict[str, Any]]:
-        """As an operator; the cards of *worker* afterwards."""
-        path = f"/warmgate/workers/{what}"
+        path = f"/admin/v1/workers/{what}"
         response = await self.served.http.post(path, json={"worker": worker}, headers=TOKEN)
         cards: list[dict[str, Any]] = response.json()["workers"]
         return cards
@@ -66,7 +65,7 @@ async def field(folder: Path, **model: Any) -> AsyncIterator[Field]:
             gateway(
                 [],
                 model={"workers_file": str(file), **model},
-                server={"admin_token": "t-1"},
+                admin={"keys": [{"role": "operator", "secret": "t-1"}]},
                 drain={"hand_over_after_s": 0},
             )
         )

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from gateway.endpoints.table import ENDPOINTS
+from gateway.protocol.endpoints.table import ENDPOINTS
 from tests.e2e.stack import Stack, quick, stack
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,7 +40,7 @@ TOKENIZES = ["/tokenize", "/detokenize", "/v1/messages/count_tokens"]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def three_workers() -> AsyncIterator[Stack]:
-    # The breakers stay closed: what one test breaks is none of the next one's business.
+    # The breakers stay closed: what one test breaks is not one of the next one's business.
     async with stack(3, model={"strategy": "round_robin"}, breaker={"failures": 1000}) as started:
         yield started
 
@@ -107,7 +107,7 @@ def streamed_text_of(path: str, chunks: list[dict[str, Any]]) -> str:
 
 
 async def test_every_endpoint_is_asked_here() -> None:
-    """Whoever adds one finds this."""
+    """Anyone who adds one finds this."""
     assert set(ENDPOINTS) >= {*BODIES, FORM}
     assert {*GENERATES, *POOLS, *TOKENIZES} == set(BODIES)
 
@@ -188,26 +188,25 @@ async def test_a_text_survives_the_tokenizer(served: Stack) -> None:
     assert TEXT == text.json()["prompt"]
 
 
-# ---- what is told of them
+# ---- what learns of them
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", GENERATES)
 async def test_usage_stands_in_the_line(served: Stack, path: str, stream: bool) -> None:
-    """As the worker counted it, in whatever words the API has for that; asked for by nobody."""
     await ask(served, path, stream=stream)
-    told = await line(served)
+    reported = await line(served)
 
     assert (path, 200, stream, "tiny", None) == (
-        told["path"],
-        told["status"],
-        told["stream"],
-        told["model"],
-        told["error"],
+        reported["path"],
+        reported["status"],
+        reported["stream"],
+        reported["model"],
+        reported["error"],
     )
-    assert 6 == told["completion_tokens"]
-    assert told["prompt_tokens"] >= len(TEXT) / 4
-    assert (told["ttft_ms"] is not None) == stream
+    assert 6 == reported["completion_tokens"]
+    assert reported["prompt_tokens"] >= len(TEXT) / 4
+    assert (reported["ttft_ms"] is not None) == stream
 
 
 @pytest.mark.parametrize("path", POOLS)
@@ -215,23 +214,23 @@ async def test_pooled_tokens_stand_in_the_line(served: Stack, path: str) -> None
     """Nothing is generated, and nothing of it is in a cache that could be hit."""
     for _ in range(2):
         await ask(served, path)
-    _, told = await served.lines(2)
+    _, reported = await served.lines(2)
 
-    assert (0, 0) == (told["completion_tokens"], told["hit_blocks"])
-    assert told["prompt_tokens"] >= len(TEXT) / 4
+    assert (0, 0) == (reported["completion_tokens"], reported["hit_blocks"])
+    assert reported["prompt_tokens"] >= len(TEXT) / 4
 
 
 @pytest.mark.parametrize("path", [*TOKENIZES, FORM])
 async def test_what_has_no_tokens_has_none_in_the_line(served: Stack, path: str) -> None:
     """Audio is counted in seconds, and tokens that are only counted cost nothing."""
     await ask(served, path)
-    told = await line(served)
+    reported = await line(served)
 
     assert (None, None, 0, None) == (
-        told["prompt_tokens"],
-        told["completion_tokens"],
-        told["prompt_blocks"],
-        told["error"],
+        reported["prompt_tokens"],
+        reported["completion_tokens"],
+        reported["prompt_blocks"],
+        reported["error"],
     )
 
 
@@ -240,7 +239,6 @@ async def test_what_has_no_tokens_has_none_in_the_line(served: Stack, path: str)
 
 @pytest.mark.parametrize("path", [path for path in BODIES if path not in TOKENIZES])
 async def test_an_alias_becomes_the_workers_name(served: Stack, path: str) -> None:
-    """And not another byte changes, but for the usage that a stream of chunks is asked for."""
     reply = await ask(served, path, model="gpt-4o")
     request = await upstream(served)
 
@@ -292,7 +290,7 @@ def fault_in(path: str, reply: httpx.Response) -> str:
 
 @pytest.mark.parametrize("path", BODIES)
 async def test_the_gateways_errors_have_the_shape_of_the_api(served: Stack, path: str) -> None:
-    """For a body that is none, a model that is unknown, one that cannot be, a method that is not served."""
+    """For a body that is not one, a model that is unknown, one that cannot be, a method that is not served."""
     malformed = await served.http.post(path, content=b'{"model": ', headers={"content-type": "application/json"})
     unknown = await ask(served, path, model="gpt-5")
     misnamed = await served.http.post(path, json={**BODIES[path], "model": 5})
@@ -302,7 +300,7 @@ async def test_the_gateways_errors_have_the_shape_of_the_api(served: Stack, path
     assert "JSON is malformed" in fault_in(path, malformed)
     assert "'gpt-5'" in fault_in(path, unknown)
     assert "'model'" in fault_in(path, misnamed)
-    assert "takes POST" in fault_in(path, wrong_method)
+    assert "accepts POST" in fault_in(path, wrong_method)
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -313,8 +311,8 @@ async def test_the_only_model_need_not_be_named(served: Stack, path: str) -> Non
     assert 200 == reply.status_code, reply.text
 
 
-async def test_a_form_that_is_none_is_told_so(served: Stack) -> None:
-    """JSON is another medium; without a model nobody knows where to send it."""
+async def test_a_form_that_is_not_one_is_reported_so(served: Stack) -> None:
+    """JSON is another medium; without a model no one knows where to send it."""
     as_json = await served.http.post(FORM, json={"model": "tiny"})
     nameless = await served.http.post(FORM, files={"file": ("a.wav", AUDIO)})
     unknown = await ask(served, FORM, model="gpt-5")
@@ -339,7 +337,6 @@ async def test_a_workers_refusal_has_the_shape_of_the_api(served: Stack, path: s
 
 @pytest.mark.parametrize("path", [*GENERATES, *POOLS, FORM])
 async def test_one_sick_worker_breaks_no_endpoint(served: Stack, path: str) -> None:
-    """Whichever way it is sick, another one answers."""
     for mode in ("status", "refuse"):
         await served.fault(served.workers[0], mode, count=9)
         replies = [await ask(served, path) for _ in range(3)]
@@ -404,7 +401,6 @@ async def test_a_kept_response_is_found(served: Stack) -> None:
 
 
 async def test_the_sdk_retrieves_what_it_made(served: Stack) -> None:
-    """By the id that it was given."""
     made = await served.openai.responses.create(model="tiny", input="hi", max_output_tokens=5)
     found = await served.openai.responses.retrieve(made.id)
 
@@ -429,14 +425,14 @@ async def test_an_unknown_response_is_404(served: Stack) -> None:
     gone_on = await ask(served, "/v1/responses", previous_response_id="resp_unknown")
 
     assert [404] * 3 == [reply.status_code for reply in (looked, cancelled, gone_on)]
-    assert "The response 'resp_unknown' is not kept by any worker" == fault_in("/v1/responses", looked)
+    assert "The response 'resp_unknown' is not stored by any worker" == fault_in("/v1/responses", looked)
     assert "response_not_found" == cancelled.json()["error"]["code"]
     assert "resp_unknown" in fault_in("/v1/responses", gone_on)
     assert looked.headers["x-request-id"]
 
 
 async def test_a_response_that_a_silent_worker_may_keep_is_not_404(served: Stack) -> None:
-    """The caller is told to ask again."""
+    """The caller is asked to retry."""
     await served.fault(served.workers[2], "refuse")
     reply = await served.http.get("/v1/responses/resp_unknown")
 

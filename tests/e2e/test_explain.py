@@ -8,7 +8,7 @@ import httpx
 from tests.e2e.stack import HELD_KEY, Stack, stack
 
 TOKEN = "the-admins-own-token"
-SERVER = {"admin_token": TOKEN}
+ADMIN = {"keys": [{"role": "viewer", "secret": TOKEN}]}
 PROMPT = "One long and shared prompt, of which nobody shall read. " * 30
 
 
@@ -26,19 +26,18 @@ async def explained(served: Stack, body: dict[str, Any], *, path: str | None = N
 
 
 async def test_an_explanation_foretells_the_answer() -> None:
-    """Who answers and with how many hit blocks, turn by turn; the workers hear of the answers only."""
-    async with stack(3, server=SERVER) as served:
+    async with stack(3, admin=ADMIN) as served:
         for turn in range(1, 4):
             body = a_body(PROMPT * turn)
             for _ in range(3):
-                told = (await explained(served, body)).json()
+                reported = (await explained(served, body)).json()
             reply = await served.http.post("/v1/chat/completions", json=body)
 
-            first = told["workers"][0]
+            first = reported["workers"][0]
             assert reply.headers["x-warmgate-worker"] == first["worker"]
             assert reply.headers["x-warmgate-hit-blocks"] == str(first["hit_blocks"])
-            assert reply.headers["x-warmgate-strategy"] == told["strategy"]
-            assert ("hit" if turn > 1 else "cold") == told["reason"]
+            assert reply.headers["x-warmgate-strategy"] == reported["strategy"]
+            assert ("hit" if turn > 1 else "cold") == reported["reason"]
             assert (turn > 1) == (first["hit_blocks"] > 10)
         heard = [request for worker in served.workers for request in await served.served(worker)]
 
@@ -48,44 +47,42 @@ async def test_an_explanation_foretells_the_answer() -> None:
 
 
 async def test_an_explanation_says_nothing_of_the_prompt() -> None:
-    """Nor does the log; only who knows the token is told anything."""
-    async with stack(1, server=SERVER) as served:
-        told = await explained(served, a_body())
+    async with stack(1, admin=ADMIN) as served:
+        reported = await explained(served, a_body())
         refused = await served.http.post(
             "/warmgate/explain", json=a_body(), headers={"authorization": f"Bearer {HELD_KEY}"}
         )
 
-        assert (200, 401) == (told.status_code, refused.status_code)
-        assert "nobody shall read" not in told.text + refused.text + served.log.getvalue().decode()
+        assert (200, 401) == (reported.status_code, refused.status_code)
+        assert "nobody shall read" not in reported.text + refused.text + served.log.getvalue().decode()
         assert refused.headers["content-type"] == "application/json"
-        assert "invalid_admin_token" == refused.json()["error"]["code"]
+        assert "invalid_admin_key" == refused.json()["error"]["code"]
 
 
-async def test_a_dead_worker_is_told_as_down() -> None:
+async def test_a_dead_worker_is_reported_as_down() -> None:
     """It stands at the end, without a rank."""
-    async with stack(2, server=SERVER) as served:
+    async with stack(2, admin=ADMIN) as served:
         await served.fault(served.workers[0], "engine_dead")
         async with asyncio.timeout(20):
             while (await explained(served, a_body())).json()["effective_strategy"] != "only_candidate":
                 await asyncio.sleep(0.05)
-        told = (await explained(served, a_body())).json()
+        reported = (await explained(served, a_body())).json()
 
-        assert [(1, None), (None, "down")] == [(worker["rank"], worker["why_not"]) for worker in told["workers"]]
-        assert served.workers[0] == told["workers"][1]["worker"]
+        assert [(1, None), (None, "down")] == [(worker["rank"], worker["why_not"]) for worker in reported["workers"]]
+        assert served.workers[0] == reported["workers"][1]["worker"]
 
 
 async def test_bodies_of_every_api_are_explained() -> None:
-    """And what is wrong with them is told in OpenAI's shape."""
-    async with stack(1, server=SERVER) as served:
+    async with stack(1, admin=ADMIN) as served:
         for path, body in {
             "/v1/responses": {"model": "tiny", "input": PROMPT},
             "/v1/messages": a_body(),
             "/v1/embeddings": {"model": "tiny", "input": PROMPT},
         }.items():
-            told = await explained(served, body, path=path)
+            reported = await explained(served, body, path=path)
 
-            assert 200 == told.status_code, told.text
-            assert told.json()["prompt_blocks"] > 10
+            assert 200 == reported.status_code, reported.text
+            assert reported.json()["prompt_blocks"] > 10
         wrong = await explained(served, {"model": "tiny"}, path="/v1/messages")
         nowhere = await explained(served, a_body(), path="/v1/images")
 
@@ -95,7 +92,7 @@ async def test_bodies_of_every_api_are_explained() -> None:
 
 async def test_a_request_may_name_its_strategy_where_the_settings_allow_it() -> None:
     """Three in turn with a prompt that would stay on one worker; each strategy is counted by its name."""
-    async with stack(3, model={"strategy_header": True}, server=SERVER) as served:
+    async with stack(3, model={"strategy_header": True}, admin=ADMIN) as served:
         warm = [await served.http.post("/v1/chat/completions", json=a_body()) for _ in range(3)]
         asking = {"x-warmgate-strategy": "round_robin"}
         turns = [await served.http.post("/v1/chat/completions", json=a_body(), headers=asking) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""What no client notices, and what it is told when there is no other way."""
+"""What no client notices, and what it learns when there is no other way."""
 
 import asyncio
 import json
@@ -10,8 +10,8 @@ import httpx
 import pytest
 from openai import APIError, InternalServerError
 
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
+from simulator.options import SimulatorOptions
+from simulator.server import serving
 from tests.e2e.stack import Stack, gateway, program, quick, stack
 from tests.fakes.bedrock import ENVIRONMENT, FOREIGN_ENVIRONMENT, REGION, FakeBedrock, Says
 
@@ -23,7 +23,7 @@ def body(text: str = "hi", **more: Any) -> dict[str, Any]:
 
 
 async def statuses(served: Stack, count: int, *, at_once: int = 20) -> Counter[int]:
-    """What *count* clients with different prompts are told, half of them streaming."""
+    """Answers of *count* clients with different prompts, half of them streaming."""
     gate = asyncio.Semaphore(at_once)
 
     async def one(i: int) -> int:
@@ -34,7 +34,7 @@ async def statuses(served: Stack, count: int, *, at_once: int = 20) -> Counter[i
     return Counter(await asyncio.gather(*(one(i) for i in range(count))))
 
 
-async def test_nobody_sees_that_two_of_three_workers_answer_500() -> None:
+async def test_no_one_sees_that_two_of_three_workers_answer_500() -> None:
     """200 requests, half of them streams: each finds the healthy worker."""
     async with stack(3) as served:
         await served.fault(served.workers[0], "status", status=500)
@@ -43,7 +43,7 @@ async def test_nobody_sees_that_two_of_three_workers_answer_500() -> None:
         assert Counter({200: 200}) == await statuses(served, 200)
 
 
-async def test_nobody_sees_that_workers_refuse_connections() -> None:
+async def test_no_one_sees_that_workers_refuse_connections() -> None:
     """A reset before the first byte moves the request on."""
     async with stack(3) as served:
         await served.fault(served.workers[1], "refuse")
@@ -51,7 +51,7 @@ async def test_nobody_sees_that_workers_refuse_connections() -> None:
         assert Counter({200: 40}) == await statuses(served, 40)
 
 
-async def test_nobody_sees_that_a_worker_hangs() -> None:
+async def test_no_one_sees_that_a_worker_hangs() -> None:
     """It closes no connection and answers no health check: what it has not begun to answer moves on."""
     async with stack(2, health={"interval_s": 0.1, "timeout_s": 1.0}) as served:
         await served.fault(served.workers[0], "hang")
@@ -97,9 +97,9 @@ async def test_the_last_worker_is_never_taken_away() -> None:
     """With one worker that fails a request now and then, the others still reach it."""
     async with stack(1, breaker={"failures": 2, "open_s": 60}) as served:
         await served.fault(served.workers[0], "status", status=500, count=5)
-        told = await statuses(served, 9, at_once=1)
+        reported = await statuses(served, 9, at_once=1)
 
-        assert 4 == told[200]
+        assert 4 == reported[200]
 
 
 async def test_a_worker_killed_before_its_first_byte_is_not_noticed() -> None:
@@ -131,7 +131,7 @@ async def test_a_worker_killed_before_its_first_byte_is_not_noticed() -> None:
         assert (2, 200, None) == (line["attempts"], line["status"], line["error"])
 
 
-async def test_a_stream_that_breaks_is_told_as_an_error_and_not_as_done() -> None:
+async def test_a_stream_that_breaks_is_reported_as_an_error_and_not_as_done() -> None:
     """The SDK raises, the body has no [DONE], the worker gets the blame."""
     async with stack(1) as served:
         await served.fault(served.workers[0], "abort_mid_stream", after_tokens=3)
@@ -155,19 +155,19 @@ async def test_a_connection_reset_without_an_answer_is_not_noticed() -> None:
         assert [1, 2] == sorted(line["attempts"] for line in await served.lines(2))
 
 
-async def test_all_workers_failing_is_told_as_they_failed() -> None:
+async def test_all_workers_failing_is_reported_as_they_failed() -> None:
     """The status and the words of the last worker."""
     async with stack(2) as served:
         for worker in served.workers:
             await served.fault(worker, "status", status=500)
-        with pytest.raises(InternalServerError) as told:
+        with pytest.raises(InternalServerError) as reported:
             await served.openai.chat.completions.create(**body())
 
-        assert 500 == told.value.status_code
+        assert 500 == reported.value.status_code
 
 
 async def test_the_gateway_may_start_before_its_workers() -> None:
-    """503 with retry-after while nobody is there, never 404, and an answer soon after somebody is."""
+    """503 with retry-after while no one is there, never 404, and an answer soon after somebody is."""
     async with stack(1) as reserved:
         port = int(reserved.workers[0].rsplit(":", 1)[1])
     async with gateway([f"http://127.0.0.1:{port}"]) as served:
@@ -228,14 +228,14 @@ def events(text: str) -> list[dict[str, Any]]:
     return [json.loads(each) for each in data if each != "[DONE]"]
 
 
-def told(chunks: list[dict[str, Any]]) -> str:
+def reported(chunks: list[dict[str, Any]]) -> str:
     """The text of an answer in chunks."""
     return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
 
 
 @pytest.mark.parametrize(("after_tokens", "place"), [(0, "before"), (3, "within")])
 async def test_a_silent_worker_is_bridged_by_comments(after_tokens: int, place: str) -> None:
-    """Before its first byte, where a comment tells who answers in the end, and within its answer."""
+    """Before its first byte, where a comment reports who answers in the end, and within its answer."""
     async with stack(1, **KEEP_ALIVE) as served:
         plain = (await streamed(served)).text
         await served.fault(served.workers[0], "silent", after_tokens=after_tokens, seconds=SILENT_S)
@@ -244,7 +244,7 @@ async def test_a_silent_worker_is_bridged_by_comments(after_tokens: int, place: 
 
         assert 200 == reply.status_code
         assert bridged.count(COMMENT) >= 2
-        assert told(events(plain)) == told(events(bridged))
+        assert reported(events(plain)) == reported(events(bridged))
         assert (1, True) == (bridged.count("[DONE]"), bridged.endswith("data: [DONE]\n\n"))
         if place == "before":
             assert bridged.startswith(COMMENT)
@@ -312,7 +312,7 @@ async def test_a_failure_of_all_after_a_keep_alive_is_an_error_event() -> None:
 
 
 async def test_a_refusal_after_a_keep_alive_is_an_error_event() -> None:
-    """The worker's words are told, though its status no longer can be."""
+    """The worker's words are reported, though its status no longer can be."""
     async with stack(2, **IMPATIENT) as served:
         await served.fault(served.workers[0], "hang", count=9)
         await served.fault(served.workers[1], "status", status=422)
@@ -347,8 +347,8 @@ async def test_a_stream_is_the_same_however_it_comes(
     through_sdk = [chunk async for chunk in await one_worker.openai.chat.completions.create(**body(stream=True))]
     line_end = "\r\n" if "line_end" in spelling else "\n"
 
-    assert told(events(plain)) == told(events(text))
-    assert told(events(plain)) == "".join(chunk.choices[0].delta.content or "" for chunk in through_sdk)
+    assert reported(events(plain)) == reported(events(text))
+    assert reported(events(plain)) == "".join(chunk.choices[0].delta.content or "" for chunk in through_sdk)
     assert (1, 1) == (text.count("[DONE]"), with_usage.count("[DONE]"))
     assert f"data: [DONE]{line_end}{line_end}" in text
     assert '"usage":{' not in text
@@ -367,7 +367,7 @@ async def one_worker() -> AsyncIterator[Stack]:
 
 
 async def test_an_error_as_the_first_event_moves_the_request_on() -> None:
-    """The worker said 200 before it knew; nobody sees it."""
+    """The worker said 200 before it knew; no one sees it."""
     async with stack(2, model={"strategy": "round_robin"}) as served:
         await served.fault(served.workers[0], "error_event")
         replies = [await streamed(served) for _ in range(2)]
@@ -378,7 +378,6 @@ async def test_an_error_as_the_first_event_moves_the_request_on() -> None:
 
 @pytest.mark.parametrize("dialect", ["vllm", "sglang", "dynamo"])
 async def test_a_refusal_as_the_first_event_is_a_plain_refusal(dialect: Any) -> None:
-    """As SGLang tells in a stream that a prompt is too long: it is the caller's fault and opens no breaker."""
     async with stack(2, options=quick(dialect=dialect, health_delay_s=0.0), breaker={"failures": 2}) as served:
         for worker in served.workers:
             await served.fault(worker, "error_event", status=400)
@@ -401,7 +400,7 @@ async def test_an_error_within_the_stream_is_passed_on_once() -> None:
         assert "[DONE]" not in reply.text
 
 
-async def test_nobody_sees_that_an_engine_is_dead() -> None:
+async def test_no_one_sees_that_an_engine_is_dead() -> None:
     """Its server lives and answers 500 to everything, also to health checks."""
     async with stack(2, model={"strategy": "round_robin"}) as served:
         await served.fault(served.workers[0], "engine_dead")
@@ -410,7 +409,7 @@ async def test_nobody_sees_that_an_engine_is_dead() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_nobody_sees_that_an_engine_shuts_down(stream: bool) -> None:
+async def test_no_one_sees_that_an_engine_shuts_down(stream: bool) -> None:
     """A vLLM after SIGTERM answers 200 with nothing, as if all were well."""
     async with stack(2, model={"strategy": "round_robin"}) as served:
         await served.fault(served.workers[0], "shutting_down")
@@ -421,7 +420,7 @@ async def test_nobody_sees_that_an_engine_shuts_down(stream: bool) -> None:
         assert not any("abort" in reply.text for reply in replies)
 
 
-async def test_nobody_sees_that_a_worker_sleeps() -> None:
+async def test_no_one_sees_that_a_worker_sleeps() -> None:
     """What it is asked before its sleep is known moves on; afterwards it is asked no more, until it wakes."""
     async with stack(2, model={"strategy": "round_robin"}, health={"metrics_interval_s": 0.1}) as served:
         sleeper = served.workers[0]

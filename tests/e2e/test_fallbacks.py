@@ -21,7 +21,7 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from gateway.simulator.options import SimulatorOptions
+from simulator.options import SimulatorOptions
 from tests.e2e.cascading import (
     CHAT,
     GOVERNED,
@@ -67,7 +67,6 @@ CAPPED: dict[str, dict[str, Any]] = {
     "usd_per_hour": {"rates": {"price": DEARLY}, "spill": {"usd_per_hour": 0.5}},
     "share": {"spill": {"share": 0.1}},
 }
-"""Of models without a worker."""
 
 
 def capped_id(cap: str) -> str:
@@ -279,14 +278,14 @@ class Book(BaseModel):
 
 
 async def test_every_worker_is_killed_and_bedrock_answers_until_one_returns(place: Place, killed: Killed) -> None:
-    """SIGKILL; nobody is told of it, and seconds after the worker's return it has the requests again."""
+    """SIGKILL; no one learns of it, and seconds after the worker's return it has the requests again."""
     before = await place.gateway.ask(chat("tiny"))
     killed.process.kill()
     await killed.process.wait()
-    told = Counter[tuple[int, str]]()
+    reported = Counter[tuple[int, str]]()
     for number in range(5):
         answer = await place.gateway.ask(chat("tiny", f"{number}", stream=number % 2 > 0))
-        told[answer.status_code, answer.headers["x-warmgate-backend"]] += 1
+        reported[answer.status_code, answer.headers["x-warmgate-backend"]] += 1
     async with program("simulate", "--port", str(urlsplit(killed.url).port), "--speed", "0") as (again, _):
         start = time.monotonic()
         back = await until(
@@ -299,7 +298,7 @@ async def test_every_worker_is_killed_and_bedrock_answers_until_one_returns(plac
     after = await place.gateway.ask(chat("tiny"))
 
     assert (200, "worker") == (before.status_code, before.headers["x-warmgate-backend"])
-    assert {(200, "bedrock"): 5} == told
+    assert {(200, "bedrock"): 5} == reported
     assert (200, killed.url) == (back.status_code, back.headers["x-warmgate-worker"])
     assert (200, "bedrock") == (after.status_code, after.headers["x-warmgate-backend"])
     assert [] == place.bedrock.rejections
@@ -353,7 +352,7 @@ async def test_tools_go_there_and_back(served: Served, streams: bool) -> None:
 
 
 async def test_an_answer_follows_its_json_schema(served: Served) -> None:
-    """The SDK reads it into its class, and Bedrock was told of the schema."""
+    """The SDK reads it into its class, and Bedrock received the schema."""
     served.bedrock.next(Says(('{"title": "Emma", ', '"pages": 474}')))
     answer = await served.client.chat.completions.parse(model=served.model, messages=HELLO, response_format=Book)
 
@@ -372,10 +371,9 @@ async def _completed(served: Served, messages: list[Any], *, streams: bool) -> A
 
 
 async def test_the_ledger_has_who_answered_and_what_it_cost(deserted: Place) -> None:
-    """By the price of the fallback: 11 tokens of which 4 were cached, and 5 generated."""
     usage = {"inputTokens": 7, "cacheReadInputTokens": 4, "outputTokens": 5, "totalTokens": 16}
     deserted.bedrock.next(Says(usage=usage))
-    before = await deserted.gateway.metric("warmgate_team_cost_usd_total", team="open", by="fallback")
+    before = await deserted.gateway.metric("warmgate_team_cost_usd_total", team="open", backend="fallback")
     answer = await deserted.gateway.ask(chat("tiny"))
     cost_usd = 7 * 1e-3 + 4 * 1e-4 + 5 * 2e-3
     record = await _record(deserted, answer.headers["x-request-id"])
@@ -383,7 +381,7 @@ async def test_the_ledger_has_who_answered_and_what_it_cost(deserted: Place) -> 
     assert ("ok", True, f"bedrock:{QWEN}") == (record["outcome"], record["fell_back"], record["backend"])
     assert (11, 4, 5) == (record["prompt_tokens"], record["cached_tokens"], record["completion_tokens"])
     assert pytest.approx(cost_usd) == record["cost_usd"]
-    spent = await deserted.gateway.metric("warmgate_team_cost_usd_total", team="open", by="fallback")
+    spent = await deserted.gateway.metric("warmgate_team_cost_usd_total", team="open", backend="fallback")
     assert pytest.approx(cost_usd) == spent - before
 
 
@@ -420,18 +418,18 @@ async def _record(place: Place, request_id: str, team: str = "open") -> dict[str
 
 @pytest.mark.parametrize("cap", CAPPED)
 async def test_what_fails_over_at_once_stays_within(place: Place, cap: str) -> None:
-    """Whoever finds no room is told 503 at once, with when to come again; nobody is left waiting."""
+    """A request that finds no room gets 503 at once, with a time to retry; none is left waiting."""
     model, backend = f"capped-{cap}", f"bedrock:{capped_id(cap)}"
     start = time.monotonic()
     body, headers = chat(model, max_tokens=50), place.gateway.headers()
     answers = await asyncio.gather(*(post_once(place.gateway.process.url, body, headers) for _ in range(CLIENTS)))
     took_s = since(start)
-    told = Counter(answer.status for answer in answers)
-    passed = told[200]
+    reported = Counter(answer.status for answer in answers)
+    passed = reported[200]
     refused = [answer for answer in answers if answer.status == 503]
     measured(f"{cap}: {passed} of {CLIENTS} were let through within {took_s:.1f} s")
 
-    assert CLIENTS == passed + len(refused), told
+    assert CLIENTS == passed + len(refused), reported
     assert passed == len(place.arrived(capped_id(cap)))
     assert 1 <= passed <= most_within(cap, took_s)
     assert {"no_worker_available"} == {answer.body["error"]["code"] for answer in refused}
@@ -439,12 +437,12 @@ async def test_what_fails_over_at_once_stays_within(place: Place, cap: str) -> N
     why = {"usd_per_hour": "budget", "share": "share"}.get(cap, "rate")
     counted = place.gateway.metric
     assert passed == await counted("warmgate_fallback_requests_total", backend=backend, outcome="answered")
-    assert CLIENTS - passed == await counted("warmgate_fallback_turned_total", backend=backend, why=why)
+    assert CLIENTS - passed == await counted("warmgate_fallback_skipped_total", backend=backend, reason=why)
     assert 0.0 == await counted("warmgate_fallback_held_usd", model=model)
     if cap == "usd_per_hour":
         assert pytest.approx(passed * 5 * 1e-3) == await counted("warmgate_fallback_spend_usd", model=model)
     if cap == "ramp_s":
-        assert 0.1 <= await counted("warmgate_fallback_rate", backend=backend) < 0.5
+        assert 0.1 <= await counted("warmgate_fallback_rate_ratio", backend=backend) < 0.5
 
 
 def most_within(cap: str, took_s: float) -> float:
@@ -491,7 +489,7 @@ async def test_tiers_are_asked_in_their_order(place: Place) -> None:
 
 
 async def who(place: Place, model: str, **more: Any) -> tuple[str, str]:
-    """Kind and id of whoever answers."""
+    """Kind and id of the backend that answers."""
     answer = await place.gateway.ask(chat(model, **more))
     assert 200 == answer.status_code, answer.text
     return answer.headers["x-warmgate-backend"], answer.headers["x-warmgate-worker"]
@@ -503,19 +501,19 @@ async def test_another_endpoint_gets_its_own_key_and_nothing_that_is_ours(place:
     (entry,) = [each for each in await place.served("long-elsewhere") if "chat" in each["path"]][-1:]
     await place.workers["doomed"].die()
     other = await place.gateway.ask(chat("doomed"))
-    (told,) = [each for each in await place.served("doomed-elsewhere") if "chat" in each["path"]][-1:]
+    (reported,) = [each for each in await place.served("doomed-elsewhere") if "chat" in each["path"]][-1:]
     await place.workers["doomed"].live()
-    headers = dict(told["headers"])
+    headers = dict(reported["headers"])
 
     assert (200, 200) == (answer.status_code, other.status_code)
     assert f"Bearer {ENDPOINTS_KEY}" == headers["authorization"]
     assert "authorization" not in dict(entry["headers"])
     assert "x-session-id" not in dict(entry["headers"])
-    assert "wg-open" not in json.dumps([entry, told])
+    assert "wg-open" not in json.dumps([entry, reported])
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_team_without_fallbacks_is_told_that_no_worker_is_there(deserted: Place, stream: bool) -> None:
+async def test_a_team_without_fallbacks_learns_that_no_worker_is_there(deserted: Place, stream: bool) -> None:
     """While others are answered."""
     sent = len(deserted.arrived(QWEN))
     refused = await deserted.gateway.ask(chat("tiny", stream=stream), team="own")
@@ -537,7 +535,7 @@ async def test_what_is_too_long_goes_where_there_is_room(place: Place) -> None:
 
 
 async def test_what_bedrock_cannot_serve_goes_to_the_next(place: Place) -> None:
-    """Two answers to one chat, and completions; where nobody is next it is 503 and says why."""
+    """Two answers to one chat, and completions; where no one is next it is 503 and says why."""
     chats = await who(place, "picky", n=2)
     body = {"model": "picky", "prompt": "hi", "max_tokens": 4}
     http, headers = place.gateway.process.http, place.gateway.headers()
@@ -560,7 +558,7 @@ async def test_what_bedrock_cannot_serve_goes_to_the_next(place: Place) -> None:
 async def busy(place: Place, model: str) -> AsyncIterator[None]:
     """The worker of *model* computes a long prompt."""
     async with httpx.AsyncClient(base_url=place.gateway.process.url, timeout=120, verify=False) as http:
-        # Streamed: of an answer that does not, nobody sees where its prefill ends, and so not that it keeps a worker.
+        # Streamed: of an answer that does not, no one sees where its prefill ends, and so not that it keeps a worker.
         prompt = chat(model, f"{time.monotonic()} word" * int(BUSY_S * 1000 * 3 / 20), stream=True)
         asking = asyncio.ensure_future(http.post(CHAT, json=prompt, headers=place.gateway.headers()))
         await until(lambda: place.served(model), lambda entries: [] != entries and "running" == entries[-1]["state"])
@@ -602,12 +600,12 @@ async def test_a_wait_for_a_worker_ends_before_it_is_too_late(environment: None,
 
 
 async def test_where_no_fallback_helps_who_is_late_waits_for_a_worker(place: Place) -> None:
-    """In the queue, as if there were none."""
+    """In the queue, as if there were not."""
     backend = "bedrock:qwen.late-alone-v1:0"
     async with busy(place, "late-alone"):
         asking = asyncio.ensure_future(place.gateway.ask(chat("late-alone"), team="hurried"))
         await until(
-            lambda: place.gateway.metric("warmgate_fallback_turned_total", backend=backend, why="share"),
+            lambda: place.gateway.metric("warmgate_fallback_skipped_total", backend=backend, reason="share"),
             lambda turned: turned >= 1.0,
         )
         waits = not asking.done()
@@ -631,8 +629,8 @@ async def test_a_further_pool_comes_before_a_fallback(place: Place) -> None:
 # ---- when everything fails
 
 
-async def test_all_that_fails_is_told_as_the_workers_failed(place: Place) -> None:
-    """The log has both causes, and nobody is told a prompt, a key, or whose account it is.
+async def test_all_that_fails_is_reported_as_the_workers_failed(place: Place) -> None:
+    """The log has both causes, and nothing shows a prompt, a key, or an account.
 
     A fallback that refuses the gateway is left alone: it is not asked for the second request.
     """
@@ -675,7 +673,7 @@ async def test_the_log_has_both_causes_of_who_was_late_as_well(
     async with FakeBedrock(failing).serving() as bedrock:
         model = {"fallbacks": [on_bedrock(QWEN, bedrock.base_url)]}
         settings = {"bedrock": {"canary_at_start": False}, "retry": {"wait_s": 1.5}, **GOVERNED}
-        # Port 1 is nobody's: a model that has workers, none of which is there.
+        # Port 1 is no one's: a model that has workers, none of which is there.
         async with gateway_here(["http://127.0.0.1:1"], model=model, **settings) as here:
             headers = {"authorization": f"Bearer {KEYS['hurried']}"}
             answer = await here.http.post(CHAT, json=chat("tiny"), headers=headers)

@@ -1,4 +1,4 @@
-"""Faults of the network between gateway and workers: what they cost a caller, and who leaves has nobody working."""
+"""Faults of the network between gateway and workers: what they cost a caller, and who leaves has no one working."""
 
 import asyncio
 import contextlib
@@ -14,19 +14,19 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
-from gateway.simulator.tokenizer_folder import write_tokenizer
+from simulator.options import SimulatorOptions
+from simulator.server import serving
+from simulator.tokenizer_folder import write_tokenizer
 from tests.e2e.stack import Stack, gateway, quick
-from tests.e2e.test_kv_aware import heard, kv_aware, telling, told
+from tests.e2e.test_kv_aware import all_published, heard, kv_aware, telling
 from tests.fault_proxy import BOTH, FREE, FaultProxy, Passage, fault_proxy
 
 CHAT = "/v1/chat/completions"
 LONG = 10_000
-"""Tokens of an answer that nobody waits for."""
+"""Tokens of an answer that no one waits for."""
 SLOW = SimulatorOptions(port=0, tpot_ms=100)
 PATIENT: dict[str, Any] = {"health": {"interval_s": 0.2, "timeout_s": 10, "failures_to_down": 1000}}
-"""Health checks find nobody down: what is noticed, requests notice."""
+"""Health checks find no one down: what is noticed, requests notice."""
 
 
 def body(text: str = "hi", **more: Any) -> dict[str, Any]:
@@ -40,7 +40,6 @@ class Faulty:
     stack: Stack
     proxies: list[FaultProxy]
     workers: list[str]
-    """By their own addresses; the gateway knows those of the proxies."""
 
     def proxy_of(self, worker: str) -> FaultProxy:
         """*worker* by the address that the gateway knows."""
@@ -48,7 +47,7 @@ class Faulty:
         return proxy
 
     async def states(self) -> list[str]:
-        """What became of what the workers were asked, in the order of the workers."""
+        """Return the outcomes of the workers' requests, in the order of the workers."""
         return [entry["state"] for worker in self.workers for entry in await self.stack.served(worker)]
 
     async def until(self, reached: Callable[[list[str]], bool]) -> list[str]:
@@ -88,7 +87,7 @@ async def test_a_worker_that_hangs_costs_the_predicted_time_and_a_margin() -> No
     assert 500 <= line["ttft_ms"] < 30_000
 
 
-async def test_a_hanging_worker_is_not_given_up_where_nobody_else_is() -> None:
+async def test_a_hanging_worker_is_not_given_up_where_no_one_else_is() -> None:
     """The deadline is for trying another one; with a single worker its answer is waited for."""
     deadline = {"first_byte_factor": 1, "first_byte_margin_s": 0.05}
     async with faulty(1, options=SimulatorOptions(port=0), retry=deadline, **PATIENT) as served:
@@ -107,13 +106,13 @@ async def test_a_hanging_worker_is_not_given_up_where_nobody_else_is() -> None:
 
 
 async def test_a_dead_address_costs_the_connect_timeout_once() -> None:
-    """Nobody there takes or refuses a connection: one request waits for that, and none after it."""
+    """No one there takes or refuses a connection: one request waits for that, and none after it."""
     timeouts = {"connect_s": 0.5}
     model = {"strategy": "round_robin"}
     async with faulty(2, model=model, timeouts=timeouts, **PATIENT) as served:
         proxy = served.proxies[0]
         await proxy.refuse()
-        with nobody_at(proxy):
+        with no_one_at(proxy):
             replies = [await served.stack.http.post(CHAT, json=body(stream=number % 2 > 0)) for number in range(10)]
         lines = await served.stack.lines(10)
 
@@ -123,7 +122,7 @@ async def test_a_dead_address_costs_the_connect_timeout_once() -> None:
 
 
 @contextlib.contextmanager
-def nobody_at(proxy: FaultProxy) -> Iterator[None]:
+def no_one_at(proxy: FaultProxy) -> Iterator[None]:
     """Let connections to where *proxy* listened be neither taken nor refused: the queue of the listener is full."""
     place = urlsplit(proxy.url)
     with contextlib.ExitStack() as exits:
@@ -172,7 +171,7 @@ async def test_a_stream_that_went_on_elsewhere_has_the_usage_of_an_uncut_one(tmp
     write_tokenizer(tmp_path)
     model = kv_aware(tmp_path, continuation="tokens")
     async with faulty(2, options=telling(), model=model) as served:
-        await told(served.stack, 2)
+        await all_published(served.stack, 2)
         await served.stack.http.post(CHAT, json=prompt)
         await heard(served.stack)
         uncut = (await served.stack.http.post(CHAT, json=prompt)).text
@@ -266,7 +265,6 @@ async def test_who_leaves_within_the_answer_frees_the_worker(stream: bool) -> No
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_who_leaves_a_stream_that_was_continued_frees_the_second_worker(stream: bool) -> None:
-    """And what does not stream, and was begun anew."""
     async with faulty(2, options=SLOW, model={"continuation": "tokens"}) as served:
         prompt = body(max_tokens=LONG, ignore_eos=True, stream=stream)
 
@@ -337,7 +335,7 @@ async def test_who_leaves_while_no_worker_is_there_is_never_asked_for(stream: bo
 
 
 async def test_who_leaves_a_worker_that_hangs_is_let_go() -> None:
-    """Nothing passes in either direction: the gateway waits for nobody, whatever the network does."""
+    """Nothing passes in either direction: the gateway waits for no one, whatever the network does."""
     async with faulty(1, options=SLOW) as served:
         await leave_held(served)
         await at_rest(served)

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, gateway_process, replicas
 from tests.e2e.governed import OWNER, bearer, chat
 from tests.e2e.stack import quick
@@ -81,18 +81,18 @@ async def test_revocation_reaches_the_other_gateway(
 
 
 @pytest.mark.redis
-async def test_rotation_with_grace_refuses_nobody(redis_servers: RedisServers, tmp_path: Path) -> None:
-    """One client goes on with the old secret, another has the new one from the moment on that it is told, at both."""
+async def test_rotation_with_grace_refuses_no_one(redis_servers: RedisServers, tmp_path: Path) -> None:
+    """One client goes on with the old secret, another has the new one from the moment it is returned, at both."""
     store = {"url": redis_servers.started(port=free_port()).tcp_url, "replicas": 2}
     async with serving(quick()) as worker:
         settings = configuration(worker, store=store)
         async with replicas(tmp_path, settings) as (a, b):
-            told: dict[str, Counter[int]] = {"old": Counter(), "new": Counter()}
+            reported: dict[str, Counter[int]] = {"old": Counter(), "new": Counter()}
 
             async def go_on(name: str, secret: str, until: asyncio.Event) -> None:
                 while not until.is_set():
                     for gateway in (b, a):
-                        told[name][await status(gateway, secret)] += 1
+                        reported[name][await status(gateway, secret)] += 1
 
             key = await a.admin.key()
             done, seen = asyncio.Event(), []
@@ -104,7 +104,7 @@ async def test_rotation_with_grace_refuses_nobody(redis_servers: RedisServers, t
                     if len(seen) == 1:  # the first secret has its grace until the next rotation
                         new = tasks.create_task(go_on("new", rotated["secret"], stop := asyncio.Event()))
                         async with asyncio.timeout(20):
-                            while min(told["old"][200], told["new"][200]) < 40:
+                            while min(reported["old"][200], reported["new"][200]) < 40:
                                 await asyncio.sleep(0.02)
                         done.set()
                         await old
@@ -112,7 +112,7 @@ async def test_rotation_with_grace_refuses_nobody(redis_servers: RedisServers, t
                         stop.set()
                         await new
 
-    assert {200} == told["old"].keys() | told["new"].keys(), told
+    assert {200} == reported["old"].keys() | reported["new"].keys(), reported
     assert [[200, 200]] * 5 == seen
 
 
@@ -204,13 +204,13 @@ async def test_what_was_counted_and_made_outlives_a_kill(tmp_path: Path) -> None
         settings = configuration(worker, store={"url": url})
         async with gateway_process(tmp_path, settings, name="first") as first:
             key = await first.admin.limited(tokens_per_day=40)
-            told = [await status(first, key.secret) for _ in range(2)]
+            reported = [await status(first, key.secret) for _ in range(2)]
             await first.admin.records(key.team, 2)
             await first.kill()
         async with gateway_process(tmp_path, settings, name="second") as second:
             again = await ask(second, key.secret)
             records = await second.admin.records(key.team, 2)
 
-    assert [200, 200] == told
+    assert [200, 200] == reported
     assert (429, "insufficient_quota") == (again.status_code, again.json()["error"]["code"])
     assert [18, 18] == [record["prompt_tokens"] + record["completion_tokens"] for record in records]

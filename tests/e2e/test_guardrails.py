@@ -13,9 +13,9 @@ import pytest
 import yaml
 from openai import AsyncOpenAI, BadRequestError
 
-from gateway.app import create_app
-from gateway.configuration import Configuration
-from gateway.guardrails.assembly import Guardrails
+from gateway.app.application import create_app
+from gateway.app.config_source import ConfigSource
+from gateway.app.guardrails import Guardrails
 from gateway.settings import build
 from tests.e2e.stack import Stack, gateway
 from tests.fakes.bedrock import FakeBedrock, Says
@@ -38,8 +38,11 @@ async def guarded(
 ) -> AsyncIterator[Stack]:
     """A gateway before *speaker*, whose model has all *guardrails*."""
     names = [each["name"] for each in guardrails]
-    told = {"guardrails": names, **(model or {})}
-    async with speaking(speaker), gateway([speaker.url], model=told, guardrails=list(guardrails), **groups) as served:
+    reported = {"guardrails": names, **(model or {})}
+    async with (
+        speaking(speaker),
+        gateway([speaker.url], model=reported, guardrails=list(guardrails), **groups) as served,
+    ):
         yield served
 
 
@@ -69,7 +72,7 @@ async def test_what_is_redacted_of_a_request_never_reaches_the_worker() -> None:
         assert CARD not in served.log.getvalue().decode()
 
 
-async def test_a_request_that_is_blocked_reaches_nobody() -> None:
+async def test_a_request_that_is_blocked_reaches_no_one() -> None:
     """The caller learns which guardrail it was, and not what it found."""
     speaker = Speaker()
     async with guarded(speaker, SECRETS) as served:
@@ -87,9 +90,8 @@ async def test_a_request_that_is_blocked_reaches_nobody() -> None:
 
 
 async def test_a_whole_answer_comes_without_what_is_redacted() -> None:
-    """Nor do its tokens tell; usage and all else stay."""
-    told = message(f"Write to {MAIL}!", logprobs={"content": [{"token": MAIL}]})
-    speaker = Speaker(whole=lambda _: told)
+    reported = message(f"Write to {MAIL}!", logprobs={"content": [{"token": MAIL}]})
+    speaker = Speaker(whole=lambda _: reported)
     async with guarded(speaker, PII) as served:
         answer = await served.openai.chat.completions.create(
             model="tiny", messages=[{"role": "user", "content": "?"}], logprobs=True
@@ -161,7 +163,7 @@ async def test_a_team_brings_its_own_guardrails() -> None:
         assert ["[EMAIL]", MAIL] == [asked["messages"][0]["content"] for asked in speaker.asked]
 
 
-async def test_token_ids_are_refused_where_nobody_could_look_at_them() -> None:
+async def test_token_ids_are_refused_where_no_one_could_look_at_them() -> None:
     async with guarded(Speaker(), PII) as served:
         response = await served.http.post("/v1/completions", json={"model": "tiny", "prompt": [1, 2, 3]})
 
@@ -187,11 +189,11 @@ async def test_the_responses_api_is_guarded_too() -> None:
     async with guarded(Speaker(pieces=pieces), PII) as served:
         response = await served.http.post("/v1/responses", json={"model": "tiny", "input": "?", "stream": True})
 
-        told = events_of(response.content)
-        assert "It is [EMAIL]." == "".join([event["delta"] for event in told if event["type"].endswith(".delta")])
-        assert "It is [EMAIL]." == told[-2]["text"]
-        assert "It is [EMAIL]." == told[-1]["response"]["output"][0]["content"][0]["text"]
-        assert list(range(len(told))) == [event["sequence_number"] for event in told]
+        reported = events_of(response.content)
+        assert "It is [EMAIL]." == "".join([event["delta"] for event in reported if event["type"].endswith(".delta")])
+        assert "It is [EMAIL]." == reported[-2]["text"]
+        assert "It is [EMAIL]." == reported[-1]["response"]["output"][0]["content"][0]["text"]
+        assert list(range(len(reported))) == [event["sequence_number"] for event in reported]
 
 
 async def test_the_messages_api_is_guarded_too() -> None:
@@ -215,11 +217,11 @@ async def test_the_messages_api_is_guarded_too() -> None:
         asked = {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": MAIL}], "stream": True}
         response = await served.http.post("/v1/messages", json=asked)
 
-        told = events_of(response.content)
-        deltas = [event["delta"]["text"] for event in told if event["type"] == "content_block_delta"]
+        reported = events_of(response.content)
+        deltas = [event["delta"]["text"] for event in reported if event["type"] == "content_block_delta"]
         assert "Ask [EMAIL]" == "".join(deltas)
-        assert [event["type"] for event in events[:2]] == [event["type"] for event in told[:2]]
-        assert [event["type"] for event in events[-3:]] == [event["type"] for event in told[-3:]]
+        assert [event["type"] for event in events[:2]] == [event["type"] for event in reported[:2]]
+        assert [event["type"] for event in events[-3:]] == [event["type"] for event in reported[-3:]]
 
 
 async def test_somebody_elses_filter_sees_requests_and_answers() -> None:
@@ -247,10 +249,10 @@ async def test_somebody_elses_filter_sees_requests_and_answers() -> None:
         assert "Bearer k-1" == judge.headers[0]["authorization"]
 
 
-@pytest.mark.parametrize(("when_away", "status"), [("closed", 503), ("open", 200)])
-async def test_a_filter_that_is_away_lets_pass_what_the_settings_say(when_away: str, status: int) -> None:
+@pytest.mark.parametrize(("on_unavailable", "status"), [("fail_closed", 503), ("fail_open", 200)])
+async def test_a_filter_that_is_away_lets_pass_what_the_settings_say(on_unavailable: str, status: int) -> None:
     speaker = Speaker(whole=lambda _: message("fine"))
-    away = {"name": "judge", "kind": "http", "url": "http://127.0.0.1:9/", "when_away": when_away}
+    away = {"name": "judge", "kind": "http", "url": "http://127.0.0.1:9/", "on_unavailable": on_unavailable}
     async with guarded(speaker, away) as served:
         response = await served.http.post("/v1/chat/completions", json=body())
 
@@ -300,8 +302,8 @@ async def test_a_stream_that_goes_on_elsewhere_is_guarded_across_the_place() -> 
         return None if asked.get("continue_final_message") else seen
 
     async with speaking(Speaker(pieces=says, dies=dies)) as one, speaking(Speaker(pieces=says, dies=dies)) as other:
-        told = {"guardrails": ["pii"], "continuation": "text"}
-        async with gateway([one.url, other.url], model=told, guardrails=[PII]) as served:
+        reported = {"guardrails": ["pii"], "continuation": "text"}
+        async with gateway([one.url, other.url], model=reported, guardrails=[PII]) as served:
             got = b""
             async with served.http.stream("POST", "/v1/chat/completions", json=body(stream=True)) as response:
                 async for data in response.aiter_bytes():
@@ -321,19 +323,22 @@ async def test_a_reload_changes_guardrails(tmp_path: Path) -> None:
         model = {"name": "tiny", "workers": [{"url": speaker.url}]}
         path = tmp_path / "warmgate.yaml"
         path.write_text(yaml.safe_dump({"models": [model], "health": {"interval_s": 0.2}}))
-        configuration = Configuration(path, {})
+        configuration = ConfigSource(path, {})
         app = create_app(configuration.load(), configuration=configuration, log_sink=io.BytesIO())
         async with running(app):
             assert MAIL == await _sent(app, speaker)
-            told = {"models": [{**model, "guardrails": ["pii"]}], "guardrails": [PII], "health": {"interval_s": 0.2}}
-            path.write_text(yaml.safe_dump(told))
+            reported = {
+                "models": [{**model, "guardrails": ["pii"]}],
+                "guardrails": [PII],
+                "health": {"interval_s": 0.2},
+            }
+            path.write_text(yaml.safe_dump(reported))
             async with asyncio.timeout(20):
                 while await _sent(app, speaker) != "[EMAIL]":
                     await asyncio.sleep(0.05)
 
 
 async def _sent(app: App, speaker: Speaker) -> str:
-    """What reaches the worker of an address."""
     caller = Caller(json.dumps(body(MAIL)).encode())
     await caller.call(app)
     assert 200 == caller.status, caller.body
@@ -348,15 +353,15 @@ async def test_a_guardrail_of_bedrock_looks_at_workers_traffic() -> None:
         text = asked["content"][0]["text"]["text"]
         action = "BLOCKED" if "bomb" in text else "ANONYMIZED"
         policy = {"sensitiveInformationPolicy": {"piiEntities": [{"type": "EMAIL", "action": action}]}}
-        told = {"outputs": [{"text": text.replace(MAIL, "{EMAIL}")}], "assessments": [policy]}
+        reported = {"outputs": [{"text": text.replace(MAIL, "{EMAIL}")}], "assessments": [policy]}
         is_found = MAIL in text or "bomb" in text
-        return {"action": "GUARDRAIL_INTERVENED", **told} if is_found else {"action": "NONE"}
+        return {"action": "GUARDRAIL_INTERVENED", **reported} if is_found else {"action": "NONE"}
 
     aws, speaker = Speaker(whole=applied), Speaker(whole=lambda _: message(f"ask {MAIL}"))
     async with speaking(aws):
-        told = {"name": "aws", "kind": "bedrock", "guardrail_id": "gr1", "version": "2", "endpoint_url": aws.url}
+        reported = {"name": "aws", "kind": "bedrock", "guardrail_id": "gr1", "version": "2", "endpoint_url": aws.url}
         shared = {"region": "us-east-1", "auth": "bearer", "bearer_token": "t"}
-        async with guarded(speaker, told, bedrock=shared) as served:
+        async with guarded(speaker, reported, bedrock=shared) as served:
             response = await served.http.post("/v1/chat/completions", json=body(f"I am {MAIL}"))
             refused = await served.http.post("/v1/chat/completions", json=body("a bomb"))
 
@@ -368,14 +373,13 @@ async def test_a_guardrail_of_bedrock_looks_at_workers_traffic() -> None:
 
 
 async def test_a_fallback_on_bedrock_gets_its_guardrail_with_the_question() -> None:
-    """And what it says then is not asked about once more."""
     fake = FakeBedrock(Says(("fine",)), bearer="t")
     async with fake.serving():
         aws = {"name": "aws", "kind": "bedrock", "guardrail_id": "gr1", "version": "2", "directions": ["response"]}
         shared = {"region": "us-east-1", "endpoint_url": fake.base_url, "auth": "bearer", "bearer_token": "t"}
-        told = {"guardrails": ["aws"], "workers": [], "bedrock": {"model_id": "amazon.nova-lite-v1:0"}}
+        reported = {"guardrails": ["aws"], "workers": [], "bedrock": {"model_id": "amazon.nova-lite-v1:0"}}
         groups = {"bedrock": {**shared, "canary_at_start": False, "canary_every_s": None}}
-        async with gateway([], model=told, guardrails=[aws], **groups) as served:
+        async with gateway([], model=reported, guardrails=[aws], **groups) as served:
             for streams in (False, True):
                 response = await served.http.post("/v1/chat/completions", json=body(stream=streams))
                 assert 200 == response.status_code, response.text
@@ -392,7 +396,7 @@ def test_the_example_of_the_readme_is_one() -> None:
     page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     example = page.partition("<!-- guardrails-example -->")[2].partition("<!-- /guardrails-example -->")[0]
     settings = build(yaml.safe_load(example.strip().removeprefix("```yaml").removesuffix("```")), {})
-    made = Guardrails(httpx.AsyncClient()).of(settings)
+    made = Guardrails(httpx.AsyncClient()).build(settings)
 
     assert made is not None
     assert ["pii", "secrets", "projects", "dlp"] == [each.name for each in settings.guardrails]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.governed import bearer
 from tests.e2e.stack import Stack, gateway, quick
 from tests.storage import RedisServer
@@ -45,7 +45,7 @@ async def test_a_response_that_is_read_again_names_the_model_as_it_was_asked_for
 
 
 @pytest.mark.parametrize("more", [{}, {"answer_model": "backend"}])
-async def test_of_a_response_that_nobody_remembers_the_configured_name_is_told(
+async def test_of_a_response_that_no_one_remembers_the_configured_name_is_reported(
     worker: str, more: dict[str, Any]
 ) -> None:
     """Unless answers are to keep what the worker says."""

@@ -1,4 +1,4 @@
-"""The gateway in a process of its own, before simulated workers that an API server of Kubernetes tells of, or does not.
+"""The gateway in a process of its own, before simulated workers that an API server of Kubernetes reports, or does not.
 
 Each worker has an address of its own on the loopback network and all have one port, as pods have. While something goes
 wrong, clients ask without a pause: none of them may notice.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, gateway_process
 from tests.e2e.stack import quick
 from tests.gateway.server.harness import free_port
@@ -41,11 +41,9 @@ class Pods:
 
 @dataclass
 class Clients:
-    """What they were answered."""
-
     statuses: Counter[int] = field(default_factory=Counter)
     workers: list[str] = field(default_factory=list)
-    """Who answered, in order, of the requests that began after someone last asked who answers: what was on its way
+    """Return who answered, in order, the requests that began after the last call: what was on its way
     before may come from a worker that has been sent none since.
     """
 
@@ -61,7 +59,7 @@ class Cluster:
         self.api.put(a_slice(name, *endpoints, ports=[{"name": "http", "port": self.pods.port}]))
 
     async def cards(self) -> dict[str, dict[str, Any]]:
-        listed = (await self.gateway.http.get("/warmgate/workers", headers=ADMIN)).json()["workers"]
+        listed = (await self.gateway.http.get("/admin/v1/workers", headers=ADMIN)).json()["workers"]
         return {each["worker"]: each for each in listed}
 
     async def until(self, **states: str) -> dict[str, dict[str, Any]]:
@@ -81,7 +79,7 @@ class Cluster:
         return card
 
     async def ready(self) -> tuple[int, dict[str, Any]]:
-        """The status of ``/readyz``, and what it tells of the service."""
+        """The status of ``/readyz``, and what it reports the service."""
         response = await self.gateway.http.get("/readyz")
         return response.status_code, response.json()["discovery"]["tiny"]["service"]
 
@@ -138,7 +136,8 @@ async def cluster(folder: Path, *, relist_s: float = RELIST_S, away: bool = Fals
         token = folder / "token"
         token.write_text("t-k8s\n")
         settings = {
-            "server": {"port": 0, "admin_token": "t-1"},
+            "server": {"port": 0},
+            "admin": {"keys": [{"role": "operator", "secret": "t-1"}]},
             "models": [{"name": "tiny", "strategy": "round_robin", "service": {"name": "vllm", "port": "http"}}],
             "kubernetes": {
                 "api_url": api.url,
@@ -166,7 +165,7 @@ async def stop_all(pods: Pods) -> None:
 
 async def test_pods_come_and_go_and_no_request_is_lost(tmp_path: Path) -> None:
     """One is called ready before it is, one ends in peace, another gets its address, slices are split and merged."""
-    # A list every 30 s: all of this is told by the watch.
+    # A list every 30 s: all of this is reported by the watch.
     async with cluster(tmp_path, relist_s=30) as there, there.asked() as clients:
         there.tell(pod("a", 1), pod("b", 2), pod("c", 3))
         await there.until(a="up", b="up", c="down")
@@ -208,11 +207,11 @@ async def test_pods_come_and_go_and_no_request_is_lost(tmp_path: Path) -> None:
         assert {"a", "c", "d"} == set(await there.answered(clients))
 
 
-async def test_a_pod_whose_end_was_never_told_gets_no_requests_for_long(tmp_path: Path) -> None:
+async def test_a_pod_whose_end_was_never_reported_gets_no_requests_for_long(tmp_path: Path) -> None:
     """production-stack #1091: a DELETE that is lost between two watches kept a dead pod for 22 hours.
 
     Here it goes with the next list, after `relist_s` and the time of that list at the most, whatever watches say; and
-    until then nobody notices.
+    until then no one notices.
     """
     async with cluster(tmp_path, relist_s=1.0) as there, there.asked() as clients:
         loop = asyncio.get_running_loop()
@@ -234,14 +233,14 @@ async def test_a_pod_whose_end_was_never_told_gets_no_requests_for_long(tmp_path
         assert {"a", "e"} == set(await there.answered(clients))
 
 
-async def test_nobody_notices_that_the_api_server_is_away_for_ten_minutes(tmp_path: Path) -> None:
+async def test_no_one_notices_that_the_api_server_is_away_for_ten_minutes(tmp_path: Path) -> None:
     """The gateway that starts meanwhile is not ready before it has come back; the one that runs goes on with what it
     knows, and says how old that is. Ten minutes are 20 times `relist_s`.
     """
     async with cluster(tmp_path, away=True) as there:
-        status, told = await there.ready()
-        assert (503, False, 0) == (status, told["synced"], told["workers"])
-        assert "connection failed" in told["fault"]
+        status, reported = await there.ready()
+        assert (503, False, 0) == (status, reported["synced"], reported["workers"])
+        assert "connection failed" in reported["fault"]
         await there.api.come_back()
         await there.until(a="up", b="up")
         assert 200 == (await there.ready())[0]
@@ -251,8 +250,8 @@ async def test_nobody_notices_that_the_api_server_is_away_for_ten_minutes(tmp_pa
             async with asyncio.timeout(30):
                 while (await there.ready())[1]["age_s"] < 20 * RELIST_S:
                     await asyncio.sleep(0.05)
-            status, told = await there.ready()
-            assert (200, 2) == (status, told["workers"])
+            status, reported = await there.ready()
+            assert (200, 2) == (status, reported["workers"])
             assert {"a", "b"} == set(await there.answered(clients))
             labels = '{model="tiny",source="service"}'
             assert await there.gateway.metric(f"warmgate_discovery_age_seconds{labels}") >= 20 * RELIST_S

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.simulator.event_options import EventOptions
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
-from gateway.simulator.tokenizer_folder import write_tokenizer
+from simulator.event_options import EventOptions
+from simulator.options import SimulatorOptions
+from simulator.server import serving
+from simulator.tokenizer_folder import write_tokenizer
 from tests.e2e.stack import Stack, gateway, quick
 
 SYSTEM = {"role": "system", "content": "You answer briefly and you never lie. " * 12}
@@ -40,14 +40,14 @@ async def telling_stack(folder: Path, *options: SimulatorOptions) -> AsyncIterat
     async with AsyncExitStack() as exits:
         workers = [await exits.enter_async_context(serving(each)) for each in options]
         there = await exits.enter_async_context(gateway(workers, model=kv_aware(folder)))
-        await told(there, len(workers))
+        await all_published(there, len(workers))
         yield there
 
 
-async def told(there: Stack, workers: int) -> None:
+async def all_published(there: Stack, workers: int) -> None:
     """Until so many streams can be relied on."""
     async with asyncio.timeout(30):
-        while sum((await there.metric("warmgate_worker_cache_told")).values()) < workers:
+        while sum((await there.metric("warmgate_worker_kv_events_live")).values()) < workers:
             await asyncio.sleep(0.02)
 
 
@@ -55,8 +55,8 @@ async def heard(there: Stack) -> None:
     """Until the gateway has taken in all that the workers have published."""
     published = {}
     for worker in there.workers:
-        told_now = (await there.http.get(f"{worker}/control/kv_events")).json()
-        published[f'{{worker="{worker}"}}'] = told_now["next_sequence"] - 1
+        reported_now = (await there.http.get(f"{worker}/control/kv_events")).json()
+        published[f'{{worker="{worker}"}}'] = reported_now["next_sequence"] - 1
     async with asyncio.timeout(30):
         while True:
             taken = await there.metric("warmgate_kv_stream_sequence")
@@ -109,7 +109,7 @@ async def test_predicted_hits_are_those_that_engines_report(folder: Path, option
 
 
 async def test_events_that_come_late_cost_no_more_than_the_last_answer(folder: Path) -> None:
-    """What was sent is predicted until its engine tells; only what it generated is not known yet."""
+    """What was sent is predicted until its engine reports; only what it generated is not known yet."""
     async with telling_stack(folder, telling(batch_s=1.0)) as there:
         await converse(there, 1, name="first")
         seen = await converse(there, 5)
@@ -129,13 +129,13 @@ async def test_prompts_of_another_salt_share_nothing(folder: Path) -> None:
 
 
 async def test_a_gateway_that_starts_before_warm_engines_knows_what_they_hold(folder: Path) -> None:
-    """They replay what they have told; the first prediction is right."""
+    """They replay what they have reported; the first prediction is right."""
     async with serving(telling()) as worker:
         async with gateway([worker], model=kv_aware(folder)) as there:
-            await told(there, 1)
+            await all_published(there, 1)
             await converse(there, 3)
         async with gateway([worker], model=kv_aware(folder)) as there:
-            await told(there, 1)
+            await all_published(there, 1)
             seen = await converse(there, 3)
 
     assert agree(seen), seen
@@ -149,7 +149,7 @@ async def test_an_engine_that_restarts_holds_nothing(folder: Path) -> None:
         (worker,) = there.workers
         await there.http.post(f"{worker}/control/kv_events/restart")
         first = (await converse(there, 1, name="other"))[0]
-        await told(there, 1)
+        await all_published(there, 1)
         seen = await converse(there, 3)
 
         assert 0 == first[1]
@@ -163,9 +163,9 @@ async def test_lost_batches_are_asked_for_again(folder: Path) -> None:
         (worker,) = there.workers
         await there.http.post(f"{worker}/control/kv_events", json={"lose": 2})
         await ask_unheard(there)
-        await told(there, 1)
+        await all_published(there, 1)
         seen = await converse(there, 3)
-        turns = await there.metric("warmgate_kv_turns_total")
+        turns = await there.metric("warmgate_kv_stream_transitions_total")
 
         assert agree(seen), seen
         assert [True] == [count >= 1 for labels, count in turns.items() if 'kind="gap"' in labels]
@@ -180,7 +180,7 @@ async def ask_unheard(there: Stack) -> None:
 
 
 async def test_without_events_goes_what_was_sent(folder: Path) -> None:
-    """An engine that tells nothing is served as by prefix_aware, and the metric says so."""
+    """An engine that reports nothing is served as by prefix_aware, and the metric says so."""
     async with serving(quick()) as worker, gateway([worker], model=kv_aware(folder)) as there:
         body = {"model": "tiny", "messages": [SYSTEM], "max_tokens": 8}
         replies = [await there.http.post("/v1/chat/completions", json=body) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""What a gateway process writes."""
+"""Facts about what a gateway process writes."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.e2e.gateway_process import gateway_process
 
 
-async def test_a_process_speaks_json_where_it_is_told_to(tmp_path: Path) -> None:
+async def test_a_process_speaks_json_where_it_is_asked_to(tmp_path: Path) -> None:
     """On stderr what the program says, from its first words on, on stdout addresses and requests; all as objects with
     a time and an event.
     """
@@ -26,18 +26,20 @@ async def test_a_process_speaks_json_where_it_is_told_to(tmp_path: Path) -> None
     said = [json.loads(line) for line in program]
 
     assert {"log"} == {line["event"] for line in said}
-    assert [("warning", "gateway.configuration")] == [
+    assert [("warning", "gateway.app.config_source")] == [
         (line["level"], line["logger"]) for line in said if "server.implementation is deprecated" in line["message"]
     ]
-    assert ["gateway.tenancy"] == [line["logger"] for line in said if "neither teams" in line["message"]]
+    assert ["gateway.app.tenancy"] == [line["logger"] for line in said if "neither teams" in line["message"]]
     assert ["model tiny is down"] == [
-        line["message"].partition(": ")[0].partition(" of ")[2] for line in said if line["logger"] == "gateway.checkup"
+        line["message"].partition(": ")[0].partition(" of ")[2]
+        for line in said
+        if line["logger"] == "gateway.workers.health_checker"
     ]
     assert ["admin", "ready", "request"] == [json.loads(line)["event"] for line in requests]
     assert {"time", "event", "address"} == json.loads(requests[1]).keys()
 
 
-def test_warnings_and_what_nobody_caught_are_lines_of_json() -> None:
+def test_warnings_and_what_no_one_caught_are_lines_of_json() -> None:
     """In the main thread and in another one."""
     program = """
 import threading, warnings

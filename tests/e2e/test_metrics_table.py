@@ -27,7 +27,6 @@ def exposed(text: str) -> dict[str, str]:
 
 
 async def test_the_table_and_the_exposition_have_the_same_metrics() -> None:
-    """By name and type, those that have no value yet too."""
     async with stack(1) as running:
         text = (await running.http.get("/metrics")).text
 

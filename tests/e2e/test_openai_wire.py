@@ -12,7 +12,7 @@ import openai
 import pytest
 import pytest_asyncio
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.cascading import on_bedrock, on_openai
 from tests.e2e.stack import Stack, gateway, quick
 from tests.fakes.bedrock import ENVIRONMENT, FOREIGN_ENVIRONMENT
@@ -88,7 +88,6 @@ async def test_a_whole_answer_is_the_servers(wired: Wired) -> None:
 
 
 async def test_empty_tools_are_not_sent(wired: Wired) -> None:
-    """Nor a choice among them; stop texts, the effort and an output limit are."""
     await wired.gateway.openai.chat.completions.create(model="tiny", messages=HELLO, max_tokens=8, **LOOSE_FIELDS)
 
     assert [
@@ -126,7 +125,6 @@ async def test_a_stream_is_the_whole_answer_in_pieces(wired: Wired) -> None:
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 async def test_a_prompt_without_room_is_refused(wired: Wired, *, streams: bool) -> None:
-    """As OpenAI refuses it: agents compact their history at this code."""
     with pytest.raises(openai.BadRequestError, match="maximum context length is 256 tokens") as caught:
         await wired.gateway.openai.chat.completions.create(model="tiny", messages=LONG, max_tokens=8, stream=streams)
 
@@ -135,7 +133,6 @@ async def test_a_prompt_without_room_is_refused(wired: Wired, *, streams: bool) 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 async def test_a_prompt_without_room_goes_to_the_next_fallback(wired: Wired, *, streams: bool) -> None:
-    """Which has more of it."""
     reply = await wired.gateway.openai.chat.completions.with_raw_response.create(
         model="long", messages=LONG, max_tokens=8, stream=streams
     )

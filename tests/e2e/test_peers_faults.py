@@ -15,10 +15,10 @@ import pytest
 import pytest_asyncio
 from openai import RateLimitError, UnprocessableEntityError
 
-from gateway.endpoints.endpoint import FORM
-from gateway.endpoints.table import ENDPOINTS
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
+from gateway.protocol.endpoints.endpoint import FORM
+from gateway.protocol.endpoints.table import ENDPOINTS
+from simulator.options import SimulatorOptions
+from simulator.server import serving
 from tests.e2e.governed import Administration, MadeKey, administration, bearer, chat, governed, sdk
 from tests.e2e.stack import Stack
 from tests.e2e.stack import quick as quickly
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SLOW = SimulatorOptions(port=0, tpot_ms=20)
 LONG_ANSWER: dict[str, Any] = {"max_tokens": 5000, "ignore_eos": True}
-"""Takes a hundred seconds of a `SLOW` worker: one that is free before was told to stop."""
+"""Takes a hundred seconds of a `SLOW` worker: one that is free before was asked to stop."""
 MARK = "marked-by-a-client"
 
 
@@ -52,7 +52,6 @@ async def served(quick: Stack) -> Stack:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def slowly(slow: Stack) -> Stack:
-    """As `served`, with a `SLOW` worker."""
     return await afresh(slow)
 
 
@@ -77,7 +76,6 @@ async def ask(served: Stack, key: MadeKey, **fields: Any) -> httpx.Response:
 
 
 async def post(served: Stack, path: str, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
-    """Of whichever endpoint."""
     if ENDPOINTS[path].media == FORM:
         form = {"content-type": FORM_TYPE.decode(), **headers}
         return await served.http.post(path, content=FORM_BODY, headers=form)
@@ -153,7 +151,7 @@ async def test_a_code_is_a_word_or_nothing(served: Stack, admin: Administration)
 JSON = {"content-type": "application/json"}
 
 
-async def test_a_request_without_a_key_is_told_so(served: Stack) -> None:
+async def test_a_request_without_a_key_is_reported_so(served: Stack) -> None:
     """401 on every path that is served, in the shape of its API, and before the body is looked at."""
     for path in ENDPOINTS:
         response = await served.http.post(path, content=b"{", headers=JSON)
@@ -195,7 +193,7 @@ async def test_a_small_limit_lets_a_first_request_in(served: Stack, admin: Admin
 async def test_a_small_limit_lets_a_request_in_that_names_no_length(
     served: Stack, admin: Administration, limits: dict[str, float]
 ) -> None:
-    """What is expected of its answer is a guess, which refuses nobody for ever; the worker is told of no length."""
+    """What is expected of its answer is a guess, which refuses no one for ever; the worker learns of no length."""
     key = await admin.limited(**limits)
     body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
     first = await served.http.post("/v1/chat/completions", json=body, headers=key.headers)
@@ -206,7 +204,6 @@ async def test_a_small_limit_lets_a_request_in_that_names_no_length(
 
 
 async def test_a_second_field_for_the_length_opens_no_gap(served: Stack, admin: Administration) -> None:
-    """Of two lengths that a body names that one is believed by which the worker goes; nothing is refused for ever."""
     key = await admin.limited(tokens_per_day=100)
     lengths = {"max_tokens": 1, "max_completion_tokens": 400, "ignore_eos": True}
     swapped = {"max_tokens": 400, "max_completion_tokens": 1, "ignore_eos": True}
@@ -303,7 +300,6 @@ GENERATING: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("path", GENERATING)
 @pytest.mark.parametrize("stream", [False, True])
 async def test_tokens_of_every_api_are_counted(served: Stack, admin: Administration, path: str, stream: bool) -> None:
-    """As its worker told them, in the ledger; and the next request waits for them."""
     key = await admin.limited(tokens_per_minute=300)
     body = GENERATING[path] | ({"stream": True} if stream and "embed" not in path else {})
     first = await post(served, path, body, key.headers)
@@ -366,12 +362,12 @@ async def test_a_caller_that_leaves_stops_the_worker(slowly: Stack, slow_admin: 
 async def test_another_limit_counts_with_the_next_request(served: Stack, admin: Administration) -> None:
     """A higher budget opens, a lower one closes; what was used stays used."""
     key = await admin.limited(tokens_per_day=20)
-    told: dict[tuple[int, int | None], int] = {}
+    reported: dict[tuple[int, int | None], int] = {}
     for budget in (20, 20, 40, 36, None, 50):
         await admin.done("PATCH", f"/teams/{key.team}", {"limits": {"tokens_per_day": budget}})
-        told[len(told), budget] = (await ask(served, key, max_tokens=8)).status_code
+        reported[len(reported), budget] = (await ask(served, key, max_tokens=8)).status_code
 
-    assert {(0, 20): 200, (1, 20): 429, (2, 40): 200, (3, 36): 429, (4, None): 200, (5, 50): 200} == told
+    assert {(0, 20): 200, (1, 20): 429, (2, 40): 200, (3, 36): 429, (4, None): 200, (5, 50): 200} == reported
 
 
 # ---- what fails
@@ -396,7 +392,7 @@ async def test_a_dead_worker_costs_no_seconds() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_an_overloaded_worker_is_told_at_once(served: Stack, admin: Administration, status: int) -> None:
+async def test_an_overloaded_worker_is_reported_at_once(served: Stack, admin: Administration, status: int) -> None:
     """With retry-after, in a header that SDKs read, after one attempt; and nothing is charged."""
     key = await admin.limited(requests_per_minute=1)
     await served.fault(served.workers[0], "status", status=status)
@@ -410,7 +406,7 @@ async def test_an_overloaded_worker_is_told_at_once(served: Stack, admin: Admini
     assert ["failed", "finished"] == [each["state"] for each in await served.served(served.workers[0])]
 
 
-async def test_what_a_worker_cannot_process_is_told_as_422(served: Stack, admin: Administration) -> None:
+async def test_what_a_worker_cannot_process_is_reported_as_422(served: Stack, admin: Administration) -> None:
     """Not as 200 with nothing in it."""
     key = await admin.limited(requests_per_minute=1)
     await served.fault(served.workers[0], "status", status=422, count=1)
@@ -426,30 +422,30 @@ async def test_what_a_worker_cannot_process_is_told_as_422(served: Stack, admin:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_where_a_worker_lives_is_not_told(stream: bool) -> None:
+async def test_where_a_worker_lives_is_not_reported(stream: bool) -> None:
     """With an id it is called by that, in headers and bodies, whatever goes wrong with it."""
     async with governed(1) as there:
         model = {"workers": [{"url": there.workers[0], "id": "w-1"}]}
         async with governed(0, model=model) as served:
             key = await administration(served).key()
-            told = []
+            reported = []
             for status in (400, 422, 429, 500, 503):
-                told.append(await ask(served, key, stream=stream))
+                reported.append(await ask(served, key, stream=stream))
                 await served.fault(there.workers[0], "status", status=status)
-                told.append(await ask(served, key, stream=stream))
+                reported.append(await ask(served, key, stream=stream))
                 await served.fault(there.workers[0], "none")
             for mode in ("abort_mid_stream", "shutting_down", "error_event", "refuse"):
                 await served.fault(there.workers[0], mode, count=1)
-                told.append(await ask(served, key, stream=stream))
+                reported.append(await ask(served, key, stream=stream))
 
     port = there.workers[0].rpartition(":")[2]
-    assert {"w-1"} == {each.headers["x-warmgate-worker"] for each in told if "x-warmgate-worker" in each.headers}
-    for response in told:
+    assert {"w-1"} == {each.headers["x-warmgate-worker"] for each in reported if "x-warmgate-worker" in each.headers}
+    for response in reported:
         assert port not in f"{response.headers} {response.text}", response.text
         assert "127.0.0.1" not in f"{response.headers} {response.text}"
 
 
-async def test_a_locked_database_stops_nobody_who_is_known(tmp_path: Path) -> None:
+async def test_a_locked_database_stops_no_one_who_is_known(tmp_path: Path) -> None:
     """Requests are let in and answered; the ledger gets them when it is free again. Who is not known may be new."""
     file = tmp_path / "warmgate.db"
     async with governed(1, store={"url": f"sqlite:///{file}"}) as served:
@@ -471,25 +467,25 @@ async def test_a_locked_database_stops_nobody_who_is_known(tmp_path: Path) -> No
     assert [18] * 4 == [record["prompt_tokens"] + record["completion_tokens"] for record in records]
 
 
-# ---- what is told to others
+# ---- what is reported to others
 
 
 async def test_a_response_is_kept_for_the_team_that_asked(served: Stack, admin: Administration) -> None:
-    """Others cannot read it, go on from it, or delete it: for them there is none."""
+    """Others cannot read it, go on from it, or delete it: for them there is not one."""
     own, other = await admin.key(), await admin.key()
     body: dict[str, Any] = {"model": "tiny", "input": "hi", "max_output_tokens": 5, "store": True}
     made = await served.http.post("/v1/responses", json=body, headers=own.headers)
     path, further = f"/v1/responses/{made.json()['id']}", body | {"previous_response_id": made.json()["id"]}
-    told = {}
+    reported = {}
     for name, headers in (("other", other.headers), ("own", own.headers)):
-        told[name] = [
+        reported[name] = [
             (await served.http.get(path, headers=headers)).status_code,
             (await served.http.post("/v1/responses", json=further, headers=headers)).status_code,
             (await served.http.delete(path, headers=headers)).status_code,
         ]
 
-    assert [404, 404, 404] == told["other"]
-    assert [200, 200, 405] == told["own"]  # the simulated worker does not delete, and says so itself
+    assert [404, 404, 404] == reported["other"]
+    assert [200, 200, 405] == reported["own"]  # the simulated worker does not delete, and says so itself
 
 
 async def test_clients_choose_no_label_of_a_metric(served: Stack, admin: Administration) -> None:

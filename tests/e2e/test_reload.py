@@ -1,4 +1,4 @@
-"""Changing what is configured under a running gateway, over real sockets: nobody who is being served notices."""
+"""Changing what is configured under a running gateway, over real sockets: no one who is being served notices."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import yaml
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.stack import program, quick
 
 TOKEN = "t-1"
@@ -53,7 +53,7 @@ class Live:
 
     async def workers(self) -> dict[str, str]:
         """The state of each."""
-        listed = (await self.http.get("/warmgate/workers", headers=admin())).json()["workers"]
+        listed = (await self.http.get("/admin/v1/workers", headers=admin())).json()["workers"]
         return {each["worker"]: each["state"] for each in listed}
 
     async def until(self, **states: str) -> None:
@@ -93,10 +93,19 @@ def entries(workers: Sequence[str]) -> list[dict[str, str]]:
 
 
 def configuration(workers: Sequence[str], **groups: Any) -> str:
-    server = {"port": 0, "admin_token": TOKEN, **groups.pop("server", {})}
+    server = {"port": 0, **groups.pop("server", {})}
+    operator = {"id": "tests", "role": "operator", "secret": TOKEN}
+    admin = {"keys": [operator, *groups.pop("admin", {}).get("keys", [])]}
     model = {"name": "tiny", "workers": entries(workers), **groups.pop("model", {})}
     dumped: str = yaml.safe_dump(
-        {"server": server, "models": [model], "health": {"interval_s": 0.1}, "retry": {"wait_s": 0.2}, **groups}
+        {
+            "server": server,
+            "admin": admin,
+            "models": [model],
+            "health": {"interval_s": 0.1},
+            "retry": {"wait_s": 0.2},
+            **groups,
+        }
     )
     return dumped
 
@@ -125,30 +134,37 @@ async def slow_workers(count: int) -> AsyncIterator[list[str]]:
         yield [await exits.enter_async_context(serving(quick(speed=1, tpot_ms=15))) for _ in range(count)]
 
 
+async def hold_back(worker: str, *, factor: float = 50) -> None:
+    """Slow the simulated *worker* down. By default 150 tokens take two minutes, the first one a tenth of a second."""
+    async with httpx.AsyncClient(base_url=worker, timeout=30, verify=False) as client:
+        fault = {"mode": "slow", "factor": factor} if factor > 1 else {"mode": "none"}
+        (await client.post("/control/faults", json=fault)).raise_for_status()
+
+
 @asynccontextmanager
 async def held_back(worker: str) -> AsyncIterator[None]:
-    """What runs on the simulated *worker* does not end before this does."""
-    async with httpx.AsyncClient(base_url=worker, timeout=30, verify=False) as client:
-        await client.post("/control/faults", json={"mode": "slow", "factor": 1e4})
-        yield
-        await client.post("/control/faults", json={"mode": "none"})
+    """Slow the simulated *worker* down so that nothing which runs on it ends before this does."""
+    await hold_back(worker, factor=1e4)
+    yield
+    await hold_back(worker, factor=1)
 
 
 async def test_streams_go_on_while_everything_changes(tmp_path: Path) -> None:
     """Their worker leaves, another comes, the strategy changes; what they began with serves them to the end."""
     async with slow_workers(2) as (first, second), live(tmp_path, [first]) as gateway:
         usage = {"stream_options": {"include_usage": True}}
+        await hold_back(first)
         async with gateway.streaming(**usage) as (worker, one), gateway.streaming(**usage) as (_, other):
-            async with held_back(first):
-                gateway.configure([first, second], model={"strategy": "round_robin", "aliases": ["gpt-4o"]})
-                await gateway.outcome("applied")
-                await gateway.until(a="up", b="up")
-                write(gateway.config, configuration([second]).replace("id: a", "id: b"))
-                gateway.hang_up()
-                await gateway.outcome("applied", 2)
-                await gateway.until(b="up")
-                answer = await gateway.ask(max_tokens=1)
-                assert not one.done()
+            gateway.configure([first, second], model={"strategy": "round_robin", "aliases": ["gpt-4o"]})
+            await gateway.outcome("applied")
+            await gateway.until(a="up", b="up")
+            write(gateway.config, configuration([second]).replace("id: a", "id: b"))
+            gateway.hang_up()
+            await gateway.outcome("applied", 2)
+            await gateway.until(b="up")
+            answer = await gateway.ask(max_tokens=1)
+            assert not one.done()
+            await hold_back(first, factor=1)
             texts = [await one, await other]
 
         assert "a" == worker
@@ -180,7 +196,7 @@ async def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_sighup_reads_the_configuration_again(tmp_path: Path) -> None:
-    """At once, also where nothing has changed; what needs a restart is told."""
+    """At once, also where nothing has changed; what needs a restart is reported."""
     server = {"port": 0}
     async with serving(quick()) as worker, live(tmp_path, [worker], server=server) as gateway:
         gateway.hang_up()
@@ -238,12 +254,15 @@ async def test_a_file_of_workers_is_followed(tmp_path: Path) -> None:
 async def test_a_worker_is_drained(tmp_path: Path) -> None:
     """Its stream ends well, nothing new comes; it stays drained over a reload, and the last one may be drained too."""
     async with slow_workers(2) as workers, live(tmp_path, workers, model={"strategy": "round_robin"}) as gateway:
+        for url in workers:
+            await hold_back(url)
         async with gateway.streaming() as (worker, stream):
             other = {"a": "b", "b": "a"}[worker]
-            async with held_back(workers["ab".index(worker)]):
-                assert 200 == (await _drain(gateway, worker)).status_code
-                answers = [await gateway.ask(max_tokens=1) for _ in range(4)]
-                draining = await gateway.workers()
+            assert 200 == (await _drain(gateway, worker)).status_code
+            answers = [await gateway.ask(max_tokens=1) for _ in range(4)]
+            draining = await gateway.workers()
+            for url in workers:
+                await hold_back(url, factor=1)
             text = await stream
         await gateway.until(**{worker: "drained", other: "up"})
         gateway.configure(workers, model={"strategy": "session"})
@@ -267,7 +286,7 @@ async def test_a_worker_is_drained(tmp_path: Path) -> None:
 
 
 async def _drain(gateway: Live, worker: str, how: str = "drain") -> httpx.Response:
-    return await gateway.http.post(f"/warmgate/workers/{how}", json={"worker": worker}, headers=admin())
+    return await gateway.http.post(f"/admin/v1/workers/{how}", json={"worker": worker}, headers=admin())
 
 
 async def _refused(gateway: Live, count: int) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
+from simulator.options import SimulatorOptions
+from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, replicas
 from tests.e2e.governed import bearer, chat
 from tests.e2e.stack import quick
@@ -61,7 +61,6 @@ async def worker_of(gateway: GatewayProcess, text: str) -> str:
 
 
 def a_new_text(rng: random.Random) -> str:
-    """Of some 500 tokens, which nobody has seen."""
     return " ".join(f"{rng.getrandbits(32):08x}" for _ in range(250))
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.governed import GATEWAY, Administration
 from tests.e2e.stack import Stack, gateway, quick
 
@@ -26,7 +26,7 @@ async def routed(*routes: dict[str, Any], **groups: Any) -> AsyncIterator[Stack]
         ]
         away = {"openai": {"url": f"{urls[2]}/v1", "model": "tiny", "id": "elsewhere"}}
         models.append({"name": "remote", "fallbacks": [away]})
-        settings = {"server": {"admin_token": TOKEN}, **groups}
+        settings = {"admin": {"keys": [{"role": "viewer", "secret": TOKEN}]}, **groups}
         yield await exits.enter_async_context(gateway(urls, models=models, routes=list(routes), **settings))
 
 
@@ -36,7 +36,6 @@ async def ask(stack: Stack, text: str = "hello", *, headers: dict[str, str] | No
 
 
 async def test_a_canary_gets_its_share() -> None:
-    """Of dealt requests exactly, give or take one; who answered stands in headers, log and metrics."""
     canary = {"name": "chat", "to": [{"model": "old", "weight": 90}, {"model": "new", "weight": 10}]}
     async with routed(canary) as stack:
         answers = [await ask(stack) for _ in range(60)]
@@ -67,10 +66,9 @@ async def test_an_end_user_keeps_its_variant() -> None:
 
 
 async def test_the_size_of_a_request_picks_its_model() -> None:
-    """So do pictures and tools; what no rule is true of goes by weight."""
     rules = [
         {"name": "long", "prompt_tokens_from": 500, "model": "large"},
-        {"name": "pictures", "asks": ["images"], "model": "new"},
+        {"name": "pictures", "requires": ["images"], "model": "new"},
     ]
     async with routed({"name": "chat", "to": [{"model": "old"}], "rules": rules}) as stack:
         short, long = await ask(stack), await ask(stack, "word " * 1000)
@@ -99,7 +97,6 @@ async def test_a_long_prompt_goes_to_a_model_that_has_no_worker_here() -> None:
 
 
 async def test_explain_says_which_rule_and_which_variant() -> None:
-    """And deals nothing: asked ten times it says the same."""
     rules = [{"name": "long", "prompt_tokens_from": 500, "model": "large"}]
     route = {"name": "chat", "to": [{"model": "old", "weight": 3}, {"model": "new", "weight": 1}], "rules": rules}
     async with routed(route) as stack:
@@ -109,18 +106,17 @@ async def test_explain_says_which_rule_and_which_variant() -> None:
             headers = {"authorization": f"Bearer {TOKEN}"}
             return (await stack.http.post("/warmgate/explain", json=body, headers=headers)).json()
 
-        told = [await explained("hello") for _ in range(10)]
+        reported = [await explained("hello") for _ in range(10)]
         long = await explained("word " * 1000)
         answer = await ask(stack)
 
-        assert [told[0]] * 10 == told
-        assert answer.headers["x-warmgate-model"] == told[0]["model"] == told[0]["route"]["model"]
-        assert {"old": 0.75, "new": 0.25} == told[0]["route"]["shares"]
+        assert [reported[0]] * 10 == reported
+        assert answer.headers["x-warmgate-model"] == reported[0]["model"] == reported[0]["route"]["model"]
+        assert {"old": 0.75, "new": 0.25} == reported[0]["route"]["shares"]
         assert ("large", "long", None) == (long["model"], long["route"]["rule"], long["route"]["share"])
 
 
 async def test_a_route_is_listed_as_a_model_and_models_can_still_be_asked_for() -> None:
-    """By their own names; then no header tells of a route."""
     async with routed({"name": "chat", "aliases": ["gpt-4o"], "to": [{"model": "new"}]}) as stack:
         listed = [card["id"] for card in (await stack.http.get("/v1/models")).json()["data"]]
         plain, alias = await ask(stack, model="old"), await ask(stack, model="gpt-4o")
@@ -140,8 +136,8 @@ async def test_a_variant_that_is_down_is_passed_over() -> None:
         assert [(200, "old")] * 4 == [(each.status_code, each.headers["x-warmgate-model"]) for each in answers[-4:]]
 
 
-async def test_a_key_needs_leave_for_the_route_only() -> None:
-    """Unless the route wants leave for its variants as well; usage and price are the variant's."""
+async def test_a_key_needs_permission_for_the_route_only() -> None:
+    """If the route asks for it, its variants need permission as well; usage and price are the variant's."""
     routes: list[dict[str, Any]] = [
         {"name": "chat", "to": [{"model": "new"}]},
         {"name": "strict", "to": [{"model": "new"}, {"model": "old"}], "variant_permits": True},

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.simulator.options import SimulatorOptions
-from gateway.simulator.server import serving
+from simulator.options import SimulatorOptions
+from simulator.server import serving
 from tests.e2e.stack import Stack, gateway, quick, stack
 
 
 async def workers_of(served: Stack, prompts: list[str], *, headers: dict[str, str] | None = None) -> list[str]:
-    """Who answers, for each prompt, asked one after the other."""
     chosen = []
     for prompt in prompts:
         reply = await served.http.post("/v1/chat/completions", json=_body(prompt), headers=headers)
@@ -22,7 +21,7 @@ async def workers_of(served: Stack, prompts: list[str], *, headers: dict[str, st
 
 
 async def test_a_hot_prefix_uses_all_workers_of_an_idle_fleet() -> None:
-    """30 identical requests at once, 3,000 tokens in and 64 out: nobody herds them onto one worker."""
+    """30 identical requests at once, 3,000 tokens in and 64 out: no one herds them onto one worker."""
     prompt = "All of it is shared. " * 572  # 12,012 bytes: 3,003 tokens of the simulated worker
     async with stack(3, options=SimulatorOptions(port=0, prefill_tokens_per_s=10_000)) as served:
         for worker in served.workers:  # no answer comes before the last question has
@@ -74,7 +73,6 @@ async def test_least_loaded_avoids_the_busy_worker() -> None:
 
 
 async def test_a_session_stays_with_its_worker() -> None:
-    """By header or by prompt_cache_key, whatever the prompts are; several sessions use several workers."""
     async with stack(3, model={"strategy": "session"}) as served:
         chosen = {
             session: set(await workers_of(served, ["x" * 100, "y" * 100], headers={"x-session-id": session}))
@@ -86,7 +84,6 @@ async def test_a_session_stays_with_its_worker() -> None:
 
 
 async def test_a_cache_salt_keeps_prefixes_apart() -> None:
-    """Who salts the cache shares nothing with others, and the gateway knows it."""
     prompt = "One long and shared prompt. " * 40
     async with stack(1) as served:
         hits = []
@@ -100,7 +97,7 @@ async def test_a_cache_salt_keeps_prefixes_apart() -> None:
 
 async def test_a_restarted_worker_is_known_to_be_cold(caplog: pytest.LogCaptureFixture) -> None:
     """Same address, new process: nothing is credited to it until it has served something."""
-    caplog.set_level(logging.INFO, "gateway.checkup")
+    caplog.set_level(logging.INFO, "gateway.workers.health_checker")
     prompt = "One long and shared prompt. " * 40
     async with serving(quick()) as url:
         port = int(url.rsplit(":", 1)[1])
@@ -119,7 +116,7 @@ async def test_a_restarted_worker_is_known_to_be_cold(caplog: pytest.LogCaptureF
 
 
 async def test_a_cache_that_was_cleared_does_not_scale_predictions_down() -> None:
-    """Nobody says so: the next prompts show it. No more is predicted than the prompt has, nor less than there is."""
+    """No one says so: the next prompts show it. No more is predicted than the prompt has, nor less than there is."""
     prompt = "One long and shared prompt, of which there is a lot. " * 400
     async with stack(1) as served:
         predicted, reported, tokens = [], [], []

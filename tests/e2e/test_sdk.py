@@ -27,14 +27,14 @@ from openai import (
 )
 from openai.types.chat import ChatCompletionChunk
 
-from gateway.simulator.options import SimulatorOptions
+from simulator.options import SimulatorOptions
 from tests.e2e.stack import HELD_KEY, Stack, stack
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SLOW = SimulatorOptions(port=0, tpot_ms=20)
 LONG_ANSWER = {"max_tokens": 5000, "extra_body": {"ignore_eos": True}}
-"""Takes a hundred seconds of a `SLOW` worker: one that is free before was told to stop."""
+"""Takes a hundred seconds of a `SLOW` worker: one that is free before was asked to stop."""
 
 WEATHER_TOOL = {
     "type": "function",
@@ -66,7 +66,6 @@ async def served(quick_stack: Stack) -> Stack:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def slowly(slow_stack: Stack) -> Stack:
-    """As `served`, with the `SLOW` worker."""
     return await afresh(slow_stack)
 
 
@@ -152,7 +151,7 @@ async def test_usage_comes_last_where_it_is_asked_for(served: Stack) -> None:
     assert whole.usage.total_tokens == last.usage.total_tokens
 
 
-async def test_the_stream_helper_tells_events_and_the_final_completion(served: Stack) -> None:
+async def test_the_stream_helper_reports_events_and_the_final_completion(served: Stack) -> None:
     """`chat.completions.stream` as a context manager: text as it grows, and in the end what a whole answer says."""
     arguments = chat(max_tokens=300)  # the helper raises for an answer that its limit cut short
     whole = await served.openai.chat.completions.create(**arguments)
@@ -290,7 +289,6 @@ async def test_a_stream_that_has_begun_is_not_asked_again(served: Stack) -> None
 
 
 async def test_a_field_that_is_wrong_is_a_bad_request_that_names_it(served: Stack) -> None:
-    """By the gateway, which reads only what it needs, and by the worker."""
     with pytest.raises(BadRequestError) as by_gateway:
         await served.openai.chat.completions.create(**chat(messages=[]))
     with pytest.raises(BadRequestError) as by_worker:
@@ -300,8 +298,8 @@ async def test_a_field_that_is_wrong_is_a_bad_request_that_names_it(served: Stac
     assert "invalid_request_error" == by_gateway.value.type
     assert ("max_tokens", "context_length_exceeded") == (by_worker.value.param, by_worker.value.code)
     assert "BadRequestError" == by_worker.value.type
-    for told in (by_gateway, by_worker):
-        assert told.value.request_id == told.value.response.headers["x-request-id"]
+    for reported in (by_gateway, by_worker):
+        assert reported.value.request_id == reported.value.response.headers["x-request-id"]
 
 
 async def test_refusals_of_the_gateway_have_their_class_and_code() -> None:
@@ -321,13 +319,13 @@ async def test_refusals_of_the_gateway_have_their_class_and_code() -> None:
             assert (415, "unsupported_media_type") == (not_json.value.status_code, not_json.value.code)
 
 
-async def test_a_body_far_too_large_is_told_so_while_it_is_being_sent() -> None:
+async def test_a_body_far_too_large_is_reported_so_while_it_is_being_sent() -> None:
     """Eight megabytes where ten kilobytes are allowed: 413, not a broken pipe; the client goes on."""
     async with stack(1, server={"max_body_bytes": 10_000}) as served:
-        with pytest.raises(APIStatusError) as told:
+        with pytest.raises(APIStatusError) as reported:
             await served.openai.chat.completions.create(**chat("x" * 8 * 2**20))
 
-        assert 413 == told.value.status_code
+        assert 413 == reported.value.status_code
         assert (await served.openai.chat.completions.create(**chat())).choices
 
 
@@ -341,26 +339,26 @@ async def test_failures_of_workers_have_the_class_of_their_status(served: Stack)
         (504, 504, InternalServerError, None),
         (401, 502, InternalServerError, None),
     ]
-    for status, told_status, kind, retry_after in expected:
+    for status, reported_status, kind, retry_after in expected:
         await served.fault(served.workers[0], "status", status=status)
         for streams in (False, True):
-            with pytest.raises(APIStatusError) as told:
+            with pytest.raises(APIStatusError) as reported:
                 await served.openai.chat.completions.create(**chat(stream=streams))
 
-            assert kind is type(told.value)
-            assert told_status == told.value.status_code
-            assert retry_after == told.value.response.headers.get("retry-after")
-            assert ("upstream_error", "upstream_refused") == (told.value.type, told.value.code)
+            assert kind is type(reported.value)
+            assert reported_status == reported.value.status_code
+            assert retry_after == reported.value.response.headers.get("retry-after")
+            assert ("upstream_error", "upstream_refused") == (reported.value.type, reported.value.code)
 
 
 async def test_no_worker_is_a_503_that_says_when_to_come_back(served: Stack) -> None:
     """The caller's SDK raises what it has for 5xx, with our code in it."""
     await served.fault(served.workers[0], "refuse", count=2)  # a kept connection that is reset is replaced once
-    with pytest.raises(InternalServerError) as told:
+    with pytest.raises(InternalServerError) as reported:
         await served.openai.chat.completions.create(**chat())
 
-    assert (503, "no_worker_available") == (told.value.status_code, told.value.code)
-    assert "2" == told.value.response.headers["retry-after"]
+    assert (503, "no_worker_available") == (reported.value.status_code, reported.value.code)
+    assert "2" == reported.value.response.headers["retry-after"]
 
 
 async def test_a_stream_that_breaks_raises_after_what_came(served: Stack) -> None:
@@ -368,11 +366,11 @@ async def test_a_stream_that_breaks_raises_after_what_came(served: Stack) -> Non
     await served.fault(served.workers[0], "abort_mid_stream", after_tokens=3)
     stream = await served.openai.chat.completions.create(**chat(stream=True))
     texts: list[str] = []
-    with pytest.raises(APIError, match=r"broke|closed|cut|lost|ended") as told:
+    with pytest.raises(APIError, match=r"broke|closed|cut|lost|ended") as reported:
         await collect(stream, texts)
 
-    assert APIError is type(told.value)
-    assert ("upstream_error", "upstream_broken") == (told.value.type, told.value.code)
+    assert APIError is type(reported.value)
+    assert ("upstream_error", "upstream_broken") == (reported.value.type, reported.value.code)
     assert 3 == len(texts)
 
 
@@ -389,10 +387,10 @@ async def test_a_gateway_that_is_not_there_is_a_connection_error() -> None:
     with contextlib.closing(socket.socket()) as reserved:
         reserved.bind(("127.0.0.1", 0))
         async with another(f"http://127.0.0.1:{reserved.getsockname()[1]}/v1") as client:
-            with pytest.raises(APIConnectionError) as told:
+            with pytest.raises(APIConnectionError) as reported:
                 await client.chat.completions.create(**chat())
 
-    assert APIConnectionError is type(told.value)
+    assert APIConnectionError is type(reported.value)
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -411,7 +409,6 @@ async def test_a_caller_that_waits_no_longer_gets_a_timeout_and_frees_the_worker
 
 
 async def test_a_raw_response_has_our_headers_and_the_answer() -> None:
-    """Which worker, by which strategy, what it held; and the id to ask about."""
     async with stack(2) as served:
         reply = await served.openai.chat.completions.with_raw_response.create(**chat())
         answer = reply.parse()
@@ -429,12 +426,12 @@ async def test_the_callers_request_id_comes_back_as_request_id(served: Stack) ->
     named: dict[str, Any] = {"extra_headers": {"x-request-id": "order-66"}}
     answer = await served.openai.chat.completions.create(**chat(), **named)
     models = await served.openai.models.list(**named)
-    with pytest.raises(NotFoundError) as told:
+    with pytest.raises(NotFoundError) as reported:
         await served.openai.chat.completions.create(**chat(model="gpt-9"), **named)
 
     assert "order-66" == answer._request_id
     assert "order-66" == models._request_id
-    assert "order-66" == told.value.request_id
+    assert "order-66" == reported.value.request_id
 
 
 async def test_a_streaming_response_has_its_headers_before_its_body(slowly: Stack) -> None:
@@ -592,10 +589,10 @@ async def test_a_base_url_without_v1_is_served(served: Stack) -> None:
     async with another(served.url) as client:
         assert (await client.chat.completions.create(**chat())).choices
     async with another(f"{served.url}/openai") as client:
-        with pytest.raises(NotFoundError, match="did you mean /v1/chat/completions") as told:
+        with pytest.raises(NotFoundError, match="did you mean /v1/chat/completions") as reported:
             await client.chat.completions.create(**chat())
 
-    assert "unknown_url" == told.value.code
+    assert "unknown_url" == reported.value.code
 
 
 async def test_models_are_listed_and_retrieved() -> None:
@@ -603,9 +600,9 @@ async def test_models_are_listed_and_retrieved() -> None:
     async with stack(1, model={"aliases": ["org/tiny-1b"]}) as served:
         listed = await served.openai.models.list()
         one = await served.openai.models.retrieve("org/tiny-1b")
-        with pytest.raises(NotFoundError) as told:
+        with pytest.raises(NotFoundError) as reported:
             await served.openai.models.retrieve("gpt-9")
 
         assert ["tiny", "org/tiny-1b"] == [model.id for model in listed.data]
         assert ("org/tiny-1b", "model", "warmgate") == (one.id, one.object, one.owned_by)
-        assert ("model_not_found", "model") == (told.value.code, told.value.param)
+        assert ("model_not_found", "model") == (reported.value.code, reported.value.param)

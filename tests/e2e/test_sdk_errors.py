@@ -36,7 +36,6 @@ def admin(served: Stack) -> Administration:
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": ""}, {"authorization": "Basic YTpi"}])
 async def test_a_key_that_is_not_known_is_an_authentication_error(served: Stack, headers: dict[str, str]) -> None:
-    """Or none, or something else; it is not asked again, and the request can be found by its id."""
     async with sdk(served.url, "wg-unknown-" + "A" * 43, max_retries=2) as (client, sent):
         with pytest.raises(AuthenticationError) as caught:
             await client.chat.completions.create(**chat(), extra_headers=headers)
@@ -101,7 +100,6 @@ async def test_a_deleted_key_is_an_authentication_error_at_once(served: Stack, a
 
 
 async def test_a_model_that_is_not_allowed_is_a_permission_error(served: Stack, admin: Administration) -> None:
-    """And is not asked for again."""
     key = await admin.key(await admin.team(models=["other"]))
     async with sdk(served.url, key.secret, max_retries=2) as (client, sent):
         with pytest.raises(PermissionDeniedError) as caught:
@@ -113,7 +111,7 @@ async def test_a_model_that_is_not_allowed_is_a_permission_error(served: Stack, 
 
 
 async def test_another_network_is_a_permission_error(served: Stack, admin: Administration) -> None:
-    """What a client says of where it comes from counts for nothing: nobody trusts it to."""
+    """What a client says of where it comes from counts for nothing: no one trusts it to."""
     key = await admin.key(networks=["10.0.0.0/8"])
     async with sdk(served.url, key.secret) as (client, _):
         with pytest.raises(PermissionDeniedError) as caught:
@@ -123,7 +121,7 @@ async def test_another_network_is_a_permission_error(served: Stack, admin: Admin
 
 
 async def test_an_unknown_model_is_a_not_found_error(served: Stack, admin: Administration) -> None:
-    """For completions and in the list of models alike, where a model that may not be used is not told of either."""
+    """For completions and in the list of models alike, where a model that may not be used is not notified of either."""
     key = await admin.key(await admin.team(models=["gpt-4o"]))
     async with sdk(served.url, key.secret) as (client, _):
         with pytest.raises(NotFoundError) as asked:
@@ -140,7 +138,6 @@ async def test_an_unknown_model_is_a_not_found_error(served: Stack, admin: Admin
 
 
 async def test_a_wrong_field_is_a_bad_request_also_with_a_key(served: Stack, admin: Administration) -> None:
-    """And costs nothing: the only request of the minute is still there."""
     key = await admin.limited(requests_per_minute=1)
     async with sdk(served.url, key.secret) as (client, _):
         with pytest.raises(BadRequestError):
@@ -153,7 +150,7 @@ async def test_a_wrong_field_is_a_bad_request_also_with_a_key(served: Stack, adm
 # 429
 
 
-async def test_the_sdk_waits_as_long_as_it_is_told_and_is_let_in(served: Stack, admin: Administration) -> None:
+async def test_the_sdk_waits_as_long_as_it_is_reported_and_is_let_in(served: Stack, admin: Administration) -> None:
     """A request a second, six at once: the seventh is refused, waits for its second, and comes back into a free place.
 
     A fixed window would have said a minute.
@@ -164,13 +161,13 @@ async def test_the_sdk_waits_as_long_as_it_is_told_and_is_let_in(served: Stack, 
             reply = await client.chat.completions.with_raw_response.create(**chat())
 
     refused, admitted = sent[-2:]
-    told_s = int(refused.headers["retry-after-ms"]) / 1000
+    wait_s = int(refused.headers["retry-after-ms"]) / 1000
     assert reply.parse().choices[0].message.content
     assert 1 == reply.retries_taken
     assert (429, 200) == (refused.status, admitted.status)
-    assert 0 < told_s <= 1.0
+    assert 0 < wait_s <= 1.0
     assert "1" == refused.headers["retry-after"]
-    assert told_s <= admitted.at - refused.answered + 0.002
+    assert wait_s <= admitted.at - refused.answered + 0.002
 
 
 async def test_what_is_left_is_read_from_the_headers(served: Stack, admin: Administration) -> None:
@@ -220,7 +217,6 @@ async def test_a_spent_budget_is_raised_without_asking_again(served: Stack, admi
 
 
 async def test_spent_dollars_are_raised_without_asking_again(served: Stack, admin: Administration) -> None:
-    """As 429, which is a RateLimitError. The ledger has what was spent: no more than one request above the budget."""
     key = await admin.limited(usd_per_month=0.001)
     async with sdk(served.url, key.secret, max_retries=2) as (client, sent):
         caught = await spent(client)

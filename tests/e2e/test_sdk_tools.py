@@ -77,7 +77,6 @@ async def test_a_loop_of_tool_calls_ends_with_a_text(served: Stack, ask: Any) ->
 
 
 async def test_an_answer_is_parsed_into_a_type(served: Stack) -> None:
-    """By the SDK's helper for structured outputs."""
     answer = await served.openai.chat.completions.parse(
         model="tiny",
         messages=[QUESTION],  # type: ignore[list-item]
@@ -103,7 +102,6 @@ async def test_an_answer_ends_before_a_stop_string(served: Stack) -> None:
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_a_loop_of_responses_ends_with_a_text(served: Stack, is_streamed: bool) -> None:
-    """By /v1/responses, where the whole conversation is sent again."""
     tool = {"type": "function", **WEATHER["function"]}
     items: list[Any] = [QUESTION]
 

@@ -1,4 +1,4 @@
-"""Nothing that is secret is written or told: a whole session with every kind of secret, and then a look at everything.
+"""No secret is written or reported: a session with every kind of secret, and then a look at everything.
 
 Looked at are stdout and stderr with debug logging, the request log, metrics, headers and bodies of all answers, the
 admin API with audit, usage and exports, and the bytes of the store. A new secret is in the one answer that shows it.
@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, gateway_process
 from tests.e2e.governed import chat
 from tests.e2e.stack import quick
@@ -26,7 +26,6 @@ BY_VARIABLE = "secret-of-a-variable-77d0"
 BY_DIGEST = "secret-known-by-its-digest-09ac"
 OWNER = "owner-secret-3c9f"
 VIEWER = "viewer-secret-of-a-variable-1d4b"
-TOKEN = "admin-token-a8e2"
 PEPPER = "pepper-of-the-digests-f00d"
 OF_THE_WORKER = "key-of-the-worker-6e6e"
 OF_THE_STORE = "password-of-the-store-41bb"
@@ -44,7 +43,7 @@ class Session:
     """Asks, and remembers all answers."""
 
     gateway: GatewayProcess
-    told: list[tuple[str, bytes]] = field(default_factory=list)
+    reported: list[tuple[str, bytes]] = field(default_factory=list)
     """What was asked, and headers and body of the answer."""
 
     async def ask(self, method: str, path: str, secret: str | None = None, **more: Any) -> httpx.Response:
@@ -52,28 +51,28 @@ class Session:
         if secret is not None:
             headers["authorization"] = f"Bearer {secret}"
         response = await self.gateway.http.request(method, path, headers=headers, **more)
-        told = b"\n".join(b": ".join(each) for each in response.headers.raw) + b"\n\n" + response.content
-        self.told.append((f"{method} {path} {response.status_code}", told))
+        reported = b"\n".join(b": ".join(each) for each in response.headers.raw) + b"\n\n" + response.content
+        self.reported.append((f"{method} {path} {response.status_code}", reported))
         return response
 
     @property
     def answers(self) -> dict[str, bytes]:
-        return {f"answer {i}, to {what}": told for i, (what, told) in enumerate(self.told)}
+        return {f"answer {i}, to {what}": reported for i, (what, reported) in enumerate(self.reported)}
 
     async def made(self, method: str, path: str, body: Any) -> tuple[str, str]:
         """Id and secret of a key: of the one answer that shows it, which is not remembered."""
         response = await self.ask(method, path, OWNER, json=body)
         assert response.is_success, response.text
         made = response.json()
-        what, told = self.told.pop()
-        assert 1 == told.count(made["secret"].encode())
-        self.told.append((what, told.replace(made["secret"].encode(), b"SHOWN")))
+        what, reported = self.reported.pop()
+        assert 1 == reported.count(made["secret"].encode())
+        self.reported.append((what, reported.replace(made["secret"].encode(), b"SHOWN")))
         return made["id"], made["secret"]
 
 
 def settings(worker: str, store_url: str, **groups: Any) -> dict[str, Any]:
     return {
-        "server": {"port": 0, "admin_token": TOKEN},
+        "server": {"port": 0},
         "logging": {"level": "debug"},
         "models": [{"name": "tiny", "workers": [{"url": worker, "id": "w", "api_key": OF_THE_WORKER}]}],
         "retry": {"wait_s": 0.2},
@@ -100,7 +99,6 @@ def settings(worker: str, store_url: str, **groups: Any) -> dict[str, Any]:
 
 
 async def requests(session: Session, secret: str) -> None:
-    """Of every API, right and wrong ones, in whole and in streams."""
     message = [{"role": "user", "content": PROMPT}]
     bodies: Mapping[str, dict[str, Any]] = {
         "/v1/chat/completions": {"messages": message, "max_tokens": 4, "user": "u-1"},
@@ -121,7 +119,7 @@ async def requests(session: Session, secret: str) -> None:
 async def refused(session: Session) -> None:
     """Wrong secrets in every place where one is looked for, and right ones where they do not belong."""
     chats = "/v1/chat/completions"
-    for secret in (WRONG, WRONG_MADE, OWNER, VIEWER, TOKEN, PEPPER, OF_THE_WORKER):
+    for secret in (WRONG, WRONG_MADE, OWNER, VIEWER, PEPPER, OF_THE_WORKER):
         assert 401 == (await session.ask("POST", chats, secret, json=chat(PROMPT))).status_code
     for headers in (
         {"x-api-key": WRONG},
@@ -132,14 +130,14 @@ async def refused(session: Session) -> None:
     ):
         assert 401 == (await session.ask("POST", chats, json=chat(PROMPT), headers=headers)).status_code
         assert 401 == (await session.ask("GET", "/v1/models", headers=headers)).status_code
-    for secret in (WRONG, DECLARED, TOKEN):
+    for secret in (WRONG, DECLARED):
         for method, path in (("GET", "/admin/v1/keys"), ("POST", "/admin/v1/keys"), ("GET", "/admin/v1/audit")):
             assert 401 == (await session.ask(method, path, secret, json={"team": WRONG})).status_code
-    for secret in (WRONG, DECLARED, OWNER):
-        await session.ask("GET", "/warmgate/workers", secret)
+    for secret in (WRONG, DECLARED):
+        await session.ask("GET", "/admin/v1/workers", secret)
         await session.ask("POST", "/warmgate/explain", secret, json=chat(PROMPT))
     assert 403 == (await session.ask("POST", "/admin/v1/keys", VIEWER, json={"team": "blue"})).status_code
-    # Whoever sends a secret of his own, or one in a wrong field, does not see it again.
+    # Anyone who sends a secret of his own, or one in a wrong field, does not see it again.
     for body in ({"team": "blue", "secret": WRONG}, {"team": "blue", "expires_at": WRONG}, {"team": {"a": WRONG}}):
         assert (await session.ask("POST", "/admin/v1/keys", OWNER, json=body)).status_code >= 400
     assert (await session.ask("POST", "/admin/v1/keys", OWNER, content=f'{{"secret": "{WRONG}')).status_code >= 400
@@ -152,15 +150,15 @@ async def administered(session: Session) -> None:
             assert 200 == (await session.ask("GET", f"/admin/v1/{path}", secret)).status_code, path
         for kind in ("csv", "jsonl"):
             assert 200 == (await session.ask("GET", f"/admin/v1/usage/export?format={kind}", secret)).status_code
-    for path in ("/warmgate/workers", "/metrics", "/readyz", "/livez", "/openapi.json"):
-        await session.ask("GET", path, TOKEN)
-    assert 200 == (await session.ask("POST", "/warmgate/explain", TOKEN, json=chat(PROMPT))).status_code
+    for path in ("/metrics", "/readyz", "/livez", "/openapi.json"):
+        await session.ask("GET", path, VIEWER)
+    assert 200 == (await session.ask("POST", "/warmgate/explain", VIEWER, json=chat(PROMPT))).status_code
     assert 200 == (await session.ask("GET", "/v1/usage", DECLARED)).status_code
 
 
 @asynccontextmanager
 async def whole_session(folder: Path, store_url: str) -> AsyncIterator[tuple[Session, dict[str, str]]]:
-    """Yields what was told and all that is secret while the gateway still runs; then it ends, in peace."""
+    """Yields what was reported and all that is secret while the gateway still runs; then it ends without an error."""
     secret = dict(ALL)
     async with AsyncExitStack() as exits:
         worker = await exits.enter_async_context(serving(quick()))
@@ -211,7 +209,7 @@ async def reloaded(session: Session, first: dict[str, Any]) -> None:
     for group in ({"admin": FAULTY}, {"admin": {"keys": FAULTY}}, {"store": FAULTY}, {"store": {"pepper": [FAULTY]}}):
         session.gateway.configure(first | group)
         await session.gateway.reload("refused")
-    for text in UNREADABLE:
+    for text in DECODE_ERRORS:
         session.gateway.configure(text)
         await session.gateway.reload("refused")
     session.gateway.configure(first)
@@ -238,7 +236,7 @@ async def failing(session: Session, worker: str) -> None:
             await asyncio.sleep(0.05)
 
 
-UNREADABLE = (
+DECODE_ERRORS = (
     f'teams: [{{keys: [{{secret: "{FAULTY}',
     f"teams:\n- keys:\n  - secret: {FAULTY}: {FAULTY}\n",
     f"teams:\n- secret: {FAULTY}\n  secret: {FAULTY}\n",
@@ -252,7 +250,6 @@ UNREADABLE = (
 
 
 def spellings(value: str) -> Iterator[bytes]:
-    """As it is, and its SHA-256, which in place of a secret would do as well: digests are made under the pepper."""
     yield value.encode()
     digest = hashlib.sha256(value.encode())
     yield digest.digest()
@@ -264,7 +261,6 @@ def files(folder: Path, pattern: str) -> dict[str, bytes]:
 
 
 def found_in(places: Mapping[str, bytes], secret: Mapping[str, str]) -> list[str]:
-    """Which secret stands in which place; secrets themselves are not in the message of a failing test."""
     return [
         f"{name} in {place}"
         for place, data in places.items()

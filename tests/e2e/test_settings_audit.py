@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, replicas
 from tests.e2e.governed import OWNER
 from tests.e2e.stack import quick

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from gateway.quota import soft_budgets
+from gateway.tenancy.quota import soft_budgets
 from tests.e2e.governed import Administration, MadeKey, administration, chat, governed
 from tests.e2e.stack import Stack
 
@@ -46,7 +46,6 @@ async def test_answers_beyond_a_soft_budget_carry_a_warning(served: Stack, strea
 
 
 async def test_a_soft_budget_is_kept_with_its_team(served: Stack) -> None:
-    """As other limits are: it comes back as it was set, with an ETag that it changes, and is in the audit log."""
     admin = administration(served)
     team = await admin.team(limits={"soft_tokens_per_day": 5})
     made = await admin.ask("GET", f"/teams/{team}")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.simulator.options import SimulatorOptions
+from simulator.options import SimulatorOptions
 from tests.e2e.stack import Stack, stack
 
 CHAT = "/v1/chat/completions"
@@ -29,7 +29,7 @@ def text_of(lines: list[str]) -> str:
 async def two_workers() -> AsyncIterator[tuple[Stack, str]]:
     """With the first words of every answer here. Both workers have streamed, so that their usual gaps are known."""
     options = SimulatorOptions(port=0, tpot_ms=10, blocks=1024)
-    async with stack(2, options=options, model={"continuation": "tokens"}, retry={"stall_s": STALL_S}) as served:
+    async with stack(2, options=options, model={"continuation": "tokens"}, advanced={"stall_s": STALL_S}) as served:
         said = set()
         for worker in served.workers:
             await served.fault(worker, "status", status=503, count=1)
@@ -59,7 +59,7 @@ async def asked(served: Stack, *, during: str | None = None) -> tuple[list[str],
 
 
 async def test_a_stream_whose_engine_generates_is_left_where_it_is() -> None:
-    """For more than twice `retry.stall_s` nothing of it comes, as from a parser that holds back what it reads."""
+    """For more than twice `advanced.stall_s` nothing of it comes, as from a parser that holds back what it reads."""
     async with two_workers() as (served, said):
         for worker in served.workers:
             await served.fault(worker, "silent", after_tokens=5, seconds=2.5 * STALL_S)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 MODEL = {"name": "tiny", "workers": [{"url": "http://127.0.0.1:1"}]}
-SECRET = "s-e-c-r-e-t"  # of nobody
+SECRET = "s-e-c-r-e-t"  # of no one
 KEY = {"id": "ci", "secret": SECRET}
 OWNER = {"id": "ann", "role": "owner", "secret": SECRET}
 WITHOUT_EXTRAS = """
@@ -40,10 +40,6 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
         "each must have its own.",
     ),
     (
-        {"server": {"admin_token": SECRET}, "admin": {"keys": [OWNER]}},
-        "admin.keys: the admin key 'ann' and server.admin_token have the same secret; each must have its own.",
-    ),
-    (
         {"server": {"port": 18999, "host": "0.0.0.0"}, "admin": {"port": 18999, "host": "127.0.0.1"}},
         "admin.port has the port 18999, and so has server.port; each needs its own.",
     ),
@@ -57,24 +53,24 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"store": {"url": "sqlite:////nowhere/warmgate.db"}},
-        "store.url names a file in /nowhere, which is no folder.",
+        "store.url names a file in /nowhere, which is not a folder.",
     ),
     ({"store": {"url": "sqlite:////"}}, "store.url names /, which is a folder; it must be a file."),
     (
         {"store": {"url": "redis://:hidden@127.0.0.1:1/0?colour=red"}},
-        "store.url has an option in its query that is not known, or has a wrong value.",
+        "store.url has an unknown option or an invalid value. Correct its query string.",
     ),
     (
-        {"teams": [{"name": "blue", "model_limits": {"tinny": {"concurrent": 1}}}]},
+        {"teams": [{"name": "blue", "model_limits": {"tinny": {"max_concurrent_requests": 1}}}]},
         "teams[0].model_limits names 'tinny', and models has none of that name; aliases do not count here.",
     ),
     (
-        {"teams": [{"name": "blue", "keys": [KEY | {"model_limits": {"tinny": {"concurrent": 1}}}]}]},
+        {"teams": [{"name": "blue", "keys": [KEY | {"model_limits": {"tinny": {"max_concurrent_requests": 1}}}]}]},
         "teams[0].keys[0].model_limits names 'tinny', and models has none of that name; aliases do not count here.",
     ),
     (
         {"models": [MODEL | {"tokenizer": {"path": "/nowhere", "source": "local"}}]},
-        "models[0].tokenizer.path names /nowhere, which is no folder.",
+        "models[0].tokenizer.path names /nowhere, which is not a folder.",
     ),
     (
         {"server": {"implementation": "granian"}},
@@ -142,7 +138,7 @@ def test_both_refuse_it_with_the_same_sentence(tmp_path: Path, groups: dict[str,
 @pytest.mark.parametrize(("groups", "sentence"), MISSING)
 def test_an_extra_that_is_missing_is_one_sentence(tmp_path: Path, groups: dict[str, Any], sentence: str) -> None:
     """Without a traceback."""
-    shadow = tmp_path / "shadow"
+    shadow = tmp_path / "predicted"
     shadow.mkdir()
     (shadow / "sitecustomize.py").write_text(WITHOUT_EXTRAS)
     checked, served = (refused(command, tmp_path, groups, path=str(shadow)) for command in ("check", "serve"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, gateway_process
 from tests.e2e.stack import quick
 from tests.e2e.test_reload import held_back
@@ -70,7 +70,7 @@ async def until_stopping(gateway: GatewayProcess) -> httpx.Response:
 
 
 async def until_refused(url: str) -> None:
-    """Nobody listens there."""
+    """No one listens there."""
     host, port = url.removeprefix("http://").split(":")
     async with asyncio.timeout(20):
         while True:
@@ -82,7 +82,7 @@ async def until_refused(url: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_load_balancers_are_told_while_requests_are_still_taken(tmp_path: Path) -> None:
+async def test_load_balancers_are_reported_while_requests_are_still_taken(tmp_path: Path) -> None:
     """`/readyz` says so at once, on old connections and new ones; every answer says that its connection ends."""
     async with (
         serving(quick()) as worker,
@@ -90,20 +90,20 @@ async def test_load_balancers_are_told_while_requests_are_still_taken(tmp_path: 
     ):
         first = await gateway.http.get("/readyz")  # keeps its connection
         gateway.stop()
-        told = await until_stopping(gateway)
+        reported = await until_stopping(gateway)
         old = await gateway.http.get("/readyz")
         answer = await asked_apart(gateway, "POST", "/v1/chat/completions", json=chat())
         gateway.stop(signal.SIGINT)
         code = await gateway.end()
 
-    assert (200, "stopping", 503) == (first.status_code, told.json()["status"], old.status_code)
-    assert {"tiny": "ready"} == told.json()["models"]
+    assert (200, "stopping", 503) == (first.status_code, reported.json()["status"], old.status_code)
+    assert {"tiny": "ready"} == reported.json()["models"]
     assert (200, 1) == (answer.status_code, len(answer.json()["choices"]))
-    assert ["close"] * 3 == [each.headers.get("connection") for each in (told, old, answer)]
+    assert ["close"] * 3 == [each.headers.get("connection") for each in (reported, old, answer)]
     assert 0 == code
 
 
-async def test_a_stream_goes_on_to_its_end_when_nobody_is_let_in_any_more(tmp_path: Path) -> None:
+async def test_a_stream_goes_on_to_its_end_when_no_one_is_let_in_any_more(tmp_path: Path) -> None:
     """However long it takes, within the grace; then the gateway ends in peace."""
     async with (
         serving(quick(speed=1, tpot_ms=10)) as worker,
@@ -123,7 +123,7 @@ async def test_a_stream_goes_on_to_its_end_when_nobody_is_let_in_any_more(tmp_pa
     assert 0 == code
 
 
-async def test_a_stream_that_the_grace_cuts_is_told_and_paid_for(tmp_path: Path) -> None:
+async def test_a_stream_that_the_grace_cuts_is_reported_and_paid_for(tmp_path: Path) -> None:
     """It ends with an error event, not in the middle; what it had used is in the ledger when the gateway has ended."""
     file = tmp_path / "warmgate.db"
     async with serving(quick(speed=1, tpot_ms=10)) as worker:
@@ -166,7 +166,7 @@ async def test_a_request_that_waits_for_a_worker_is_waited_for(tmp_path: Path) -
     assert (200, "close", 0) == (response.status_code, response.headers.get("connection"), code)
 
 
-async def test_nobody_is_let_in_before_it_is_known_how_the_workers_are(tmp_path: Path) -> None:
+async def test_no_one_is_let_in_before_it_is_known_how_the_workers_are(tmp_path: Path) -> None:
     """A port that accepts is one that answers, and `/readyz` is true from the first time on."""
     visited, may_answer = asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Gateways and commands that share a Redis notice that it is not the one that they know, and make nothing anew."""
+"""Gateways and commands that share a Redis notice that it is not the one that they know, and make nothing again."""
 
 import asyncio
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, gateway_process, replicas
 from tests.e2e.governed import OWNER, bearer, chat
 from tests.e2e.stack import quick
@@ -98,10 +98,9 @@ async def test_a_redis_that_lost_its_data_is_noticed_by_all(redis_server: RedisS
 
 
 @pytest.mark.redis
-async def test_limits_do_not_begin_anew_in_a_redis_that_lost_its_data(
+async def test_limits_do_not_begin_again_in_a_redis_that_lost_its_data(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """As when it is away: budgets are closed, rates are shared, and nothing is counted in it before `store init`."""
     async with serving(quick()) as worker:
         settings = configuration(worker, redis_server.url)
         declared = {"name": "declared", "limits": {"tokens_per_day": 1_000_000}}
@@ -128,7 +127,7 @@ async def test_limits_do_not_begin_anew_in_a_redis_that_lost_its_data(
     assert ([503, 200], 503) == (lost, fresh)
     assert [] == counted
     assert 0 == initialized.returncode
-    assert 1 == logged.count("the store of quotas is away")
+    assert 1 == logged.count("the quota store is unavailable")
 
 
 async def until_counted(gateway: GatewayProcess, secret: str) -> None:

@@ -1,4 +1,4 @@
-"""The table in README.md that says what became of every route of vLLM, asked row by row."""
+"""The table in README.md that says the outcome of every route of vLLM, asked row by row."""
 
 import re
 from collections.abc import AsyncIterator
@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.endpoints.endpoint import FORM
-from gateway.endpoints.table import ENDPOINTS
-from gateway.endpoints.unserved import INSTEAD
+from gateway.protocol.endpoints.endpoint import FORM
+from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.endpoints.unserved import INSTEAD
 from tests.e2e.stack import Stack, stack
 from tests.fuzz.bodies import FORM_BODY, FORM_TYPE, VALID
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.cascading import MortalWorker, on_bedrock, on_openai
 from tests.e2e.governed import PRICE
 from tests.e2e.stack import Stack, gateway, quick
@@ -12,7 +12,7 @@ from tests.fakes.bedrock import FakeBedrock
 
 KEY = "wg-traced-5d0c1a6f4b7e49b2"
 PROMPT = "the parrot of the captain knows where the treasure lies"
-NOBODY = "http://127.0.0.1:1"
+UNREACHABLE = "http://127.0.0.1:1"
 CALLERS_TRACE, CALLERS_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 CONTEXT = {"traceparent": f"00-{CALLERS_TRACE}-{CALLERS_SPAN}-01", "tracestate": "shop=1,cart=2"}
 

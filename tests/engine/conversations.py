@@ -25,7 +25,6 @@ class Turn:
     request_id: str
     prompt_tokens: int
     cached_tokens: int
-    """As the engine reports them in the usage."""
     prompt_blocks: int
     hit_blocks: int
     """Blocks of text that the gateway expected to be cached, when it chose the engine."""

@@ -49,7 +49,6 @@ class Stack:
         raise AssertionError(f"the gateway has logged no request {request_id}")
 
     def requests_running(self, engine: str) -> float:
-        """How many requests *engine* is computing, as it says itself."""
         return sum(float(value) for value in _RUNNING.findall(self.http.get(f"{self.engines[engine]}/metrics").text))
 
 
@@ -86,7 +85,7 @@ def start_engine(
 ) -> Child:
     """One engine, not ready yet. 1,024 blocks hold 32,768 tokens; one thread each, as two share a small machine.
 
-    *events* are the ports at which it tells of its cache, and replays what it told.
+    *events* are the ports at which it reports its cache, and replays what it reported.
     """
     structured_outputs = {"backend": "xgrammar", "disable_any_whitespace": True}
     flags = {

@@ -71,7 +71,6 @@ def test_a_stream_is_the_whole_answer_in_pieces(bedrock: OpenAI) -> None:
 
 
 def test_a_stream_has_no_usage_that_was_not_asked_for(bedrock: OpenAI) -> None:
-    """As the engine streams to any caller."""
     chunks = list(bedrock.chat.completions.create(**chat(stream=True)))
 
     assert [None] * len(chunks) == [chunk.usage for chunk in chunks]
@@ -125,7 +124,6 @@ def test_a_prompt_without_room_is_refused(bedrock: OpenAI, *, streams: bool) -> 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 def test_a_prompt_without_room_goes_to_the_next_fallback(bedrock: OpenAI, *, streams: bool) -> None:
-    """Which has more of it; a shorter prompt stays with the first."""
     short, long = (
         bedrock.chat.completions.with_raw_response.create(**chat(text, stream=streams) | {"model": ROOMY})
         for text in (STORY, TOO_LONG)
@@ -148,6 +146,5 @@ def test_an_output_limit_beyond_the_context_is_lowered(bedrock: OpenAI) -> None:
 
 
 def test_a_field_that_is_wrong_is_named(bedrock: OpenAI) -> None:
-    """By the engine, and it is the caller's fault."""
     with pytest.raises(BadRequestError, match="temperature"):
         bedrock.chat.completions.create(**chat(temperature=-1))

@@ -54,7 +54,6 @@ def test_usage_comes_last_where_it_was_asked_for(openai: OpenAI) -> None:
 
 
 def test_a_text_completion_streams(openai: OpenAI) -> None:
-    """As chats do."""
     arguments: dict[str, Any] = {"model": MODEL, "prompt": STORY, "temperature": 0, "max_tokens": 20}
     whole = openai.completions.create(**arguments)
     chunks = openai.completions.create(**arguments, stream=True)
@@ -85,7 +84,6 @@ def test_two_answers_stream_side_by_side(openai: OpenAI) -> None:
 
 
 def test_a_chat_has_log_probabilities(openai: OpenAI) -> None:
-    """Of each token and of its three likeliest, of which a greedy answer has the first."""
     tokens = openai.chat.completions.create(**chat(logprobs=True, top_logprobs=3)).choices[0].logprobs.content
 
     assert 20 == len(tokens)
@@ -98,16 +96,18 @@ def test_a_stream_has_log_probabilities(openai: OpenAI) -> None:
     asked: dict[str, Any] = {"logprobs": True, "top_logprobs": 1}
     whole = openai.chat.completions.create(**chat(**asked)).choices[0].logprobs.content
     chunks = openai.chat.completions.create(**chat(**asked, stream=True))
-    streamed = [token for chunk in chunks if (told := chunk.choices[0].logprobs) for token in told.content or ()]
+    streamed = [
+        token for chunk in chunks if (reported := chunk.choices[0].logprobs) for token in reported.content or ()
+    ]
 
     assert [token.token for token in whole] == [token.token for token in streamed]
 
 
 def test_a_text_completion_has_log_probabilities(openai: OpenAI) -> None:
     """In the older form: lists beside each other."""
-    told = complete(openai, STORY, logprobs=2).choices[0].logprobs
+    reported = complete(openai, STORY, logprobs=2).choices[0].logprobs
 
-    assert [8, 8, 8] == [len(told.tokens), len(told.token_logprobs), len(told.top_logprobs)]
+    assert [8, 8, 8] == [len(reported.tokens), len(reported.token_logprobs), len(reported.top_logprobs)]
 
 
 # Tools
@@ -154,8 +154,8 @@ def test_the_result_of_a_tool_is_read(openai: OpenAI) -> None:
     called = {"role": "assistant", "tool_calls": [{"id": "call-1", "type": "function", "function": function}]}
     likelihoods = set()
     for result in ("sun", "rain"):
-        told = {"role": "tool", "tool_call_id": "call-1", "content": result}
-        arguments = chat(tools=[WEATHER_TOOL], messages=[asked, called, told], logprobs=True)
+        reported = {"role": "tool", "tool_call_id": "call-1", "content": result}
+        arguments = chat(tools=[WEATHER_TOOL], messages=[asked, called, reported], logprobs=True)
         likelihoods.add(openai.chat.completions.create(**arguments).choices[0].logprobs.content[0].logprob)
 
     assert 2 == len(likelihoods)

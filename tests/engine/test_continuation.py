@@ -1,4 +1,4 @@
-"""Streams cut in the middle go on at the other engine, and nobody can tell: the same token ids, the same text.
+"""Streams cut in the middle go on at the other engine, and no one can tell: the same token ids, the same text.
 
 Seventeen are cut at a byte, by a proxy before the engine that serves them; for three the engine itself is killed.
 """
@@ -163,7 +163,7 @@ async def a_pair(processes: Processes, *, mode: str) -> AsyncIterator[Pair]:
             ],
             "index": {"block_bytes": 64},
             "breaker": {"failures": 1000, "least_requests": 1000},  # both are to serve, however often they are cut
-            "retry": {"stall_s": 60},  # a busy machine pauses, and both of them at once
+            "advanced": {"stall_s": 60},  # a busy machine pauses, and both of them at once
             "routing": {"seed": 1},
         }
         gateway, url = await asyncio.to_thread(start_gateway, processes, settings)
@@ -221,7 +221,7 @@ async def test_a_cut_stream_is_the_uncut_one(request: pytest.FixtureRequest) -> 
                 assert asked < 2 * CUTS, f"only {continued} were cut in the middle"
 
             continued = 0
-            for number, question in enumerate(KILLED):  # an API server without a processor tells all in one go
+            for number, question in enumerate(KILLED):  # an API server without a processor reports all in one go
                 path, body = a_question(question)
                 body["max_tokens"] = 800
                 uncut = await pair.asked(path, body)
@@ -241,7 +241,6 @@ async def test_a_cut_stream_is_the_uncut_one(request: pytest.FixtureRequest) -> 
 
 @pytest.mark.timeout(TEST_TIMEOUT_S)
 async def test_a_stream_that_goes_on_by_text_is_complete(request: pytest.FixtureRequest) -> None:
-    """That it is the uncut one is not claimed: how often it was is told."""
     if not (BIN / "vllm").exists():
         pytest.skip("vLLM is not installed here: python -m tests.engine.environment")
     equal = continued = 0

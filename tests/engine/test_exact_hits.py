@@ -28,14 +28,12 @@ CONVERSATIONS = 40
 TURNS = 3
 CONTEXT_TOKENS = 8192
 BLOCKS = 272
-"""Of 32 tokens, to the engine: room for few of these conversations, so that older ones are evicted."""
 BAR = 0.99
 IN_FLIGHT = 8
 """Conversations at once: four for each engine."""
 BLOCKS_AT_ONCE = 4 * BLOCKS
-"""As much room for each request in flight as one alone has."""
 BAR_AT_ONCE = 0.9
-"""118 and 119 of 120 were measured, on a busy machine. The others were off by one block, not told of yet."""
+"""118 and 119 of 120 were measured, on a busy machine. The others were off by one block, not notified of yet."""
 FIRST_TURNS_S = 0.05
 TIMEOUT_S = 900.0
 
@@ -49,7 +47,7 @@ class Hit:
 
 
 class Site:
-    """Two engines that tell of their caches, and a gateway that can be started anew before them."""
+    """Two engines that reports their caches, and a gateway that can be started again before them."""
 
     def __init__(self, processes: Processes, model: Path, *, blocks: int) -> None:
         self._processes = processes
@@ -80,7 +78,7 @@ class Site:
         self._engines[name].wait_for_port(self._ports[name][0], timeout_s=START_TIMEOUT_S)
 
     def restart(self, name: str) -> None:
-        """Its cache is empty then, and it says so to nobody."""
+        """Its cache is empty then, and it says so to no one."""
         self._engines[name].stop()
         self.start(name)
         self.wait(name)
@@ -100,7 +98,7 @@ class Site:
         try:
             with httpx.Client(base_url=url, timeout=120, trust_env=False) as http:
                 caller = Caller(http)
-                caller.wait_until_told(len(workers))
+                caller.wait_until_reported(len(workers))
                 yield caller
         finally:
             child.stop()
@@ -114,16 +112,16 @@ class Caller:
         text = self._http.get("/metrics").text
         return {labels: float(value) for labels, value in re.findall(rf"^{name}(\S*) (\S+)$", text, re.MULTILINE)}
 
-    def wait_until_told(self, engines: int) -> None:
+    def wait_until_reported(self, engines: int) -> None:
         """Until what so many engines tell is relied on, and the checks of the start are over."""
         give_up_at = time.monotonic() + 120
-        while sum(self.metric("warmgate_worker_cache_told").values()) < engines:
+        while sum(self.metric("warmgate_worker_kv_events_live").values()) < engines:
             assert time.monotonic() < give_up_at, "the engines' events were not heard"
             time.sleep(0.2)
         self.wait_until_quiet()
 
     def wait_until_quiet(self) -> None:
-        """Until nothing has been told for a while."""
+        """Until nothing has been reported for a while."""
         before = None
         while before != (now := self.metric("warmgate_kv_stream_sequence")):
             before = now
@@ -134,7 +132,7 @@ class Caller:
         return sum(count for labels, count in self.metric("warmgate_kv_blocks_total").items() if "removed" in labels)
 
     def hold(self, recording: Recording, *, salt: str | None = None, is_alone: bool = True) -> list[Hit]:
-        """Ask turn after turn, each with the model's own answers; if it *is_alone*, when all has been told."""
+        """Ask turn after turn, each with the model's own answers; if it *is_alone*, when all has been reported."""
         messages: list[dict[str, Any]] = []
         hits = []
         for said in recording.said:
@@ -218,7 +216,7 @@ def test_predicted_hits_are_those_that_vllm_reports(record: Record) -> None:
             hits = held(caller, conversations[:25])
             evicted = caller.evicted()
             site.restart("engine-a")
-            caller.wait_until_told(2)
+            caller.wait_until_reported(2)
             after_engine = held(caller, conversations[25:33])
         with site.gateway() as caller:
             after_gateway = held(caller, conversations[31:])

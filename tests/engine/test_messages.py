@@ -45,7 +45,6 @@ def test_a_message_streams(served: Stack) -> None:
 
 
 def test_the_second_turn_goes_to_the_engine_of_the_first(served: Stack) -> None:
-    """Which has the first prompt cached: the log says of how many tokens, in OpenAI's words."""
     first = served.http.post("/v1/messages", json={**ASKED, "system": "You sell seats, turn by turn."})
     turns = [
         *ASKED["messages"],

@@ -26,7 +26,6 @@ def test_greedy_answers_repeat(openai: OpenAI) -> None:
 
 
 def test_engines_agree(openai: OpenAI) -> None:
-    """Whichever of them answers: requests that go to both in turn have one answer."""
     to_each_in_turn = {"x-warmgate-strategy": "round_robin"}
     replies = [
         openai.chat.completions.with_raw_response.create(**chat(f"Oslo. {STORY}"), extra_headers=to_each_in_turn)

@@ -1,6 +1,6 @@
-"""What tells a stream whose engine works from one whose engine is stuck: vLLM's counter of generated tokens."""
+"""What reports a stream whose engine works from one whose engine is stuck: vLLM's counter of generated tokens."""
 
-from gateway.engine_metrics import MetricsPage
+from gateway.backends.engine_metrics import MetricsPage
 from tests.engine.examples import chat
 from tests.engine.stack import WORKER_HEADER, Stack
 
@@ -8,7 +8,6 @@ TOKENS = 400
 
 
 def generated(served: Stack, engine: str) -> float:
-    """As the gateway reads it."""
     page = MetricsPage()
     page.feed(served.http.get(f"{served.engines[engine]}/metrics").content)
     reading = page.reading()

@@ -12,7 +12,6 @@ ASKED: dict[str, Any] = {"model": MODEL, "input": STORY, "temperature": 0, "max_
 
 
 def test_a_response_has_text_and_usage(openai: OpenAI) -> None:
-    """And its usage says what was cached."""
     openai.responses.create(**ASKED)
     response = openai.responses.create(**ASKED)
 
@@ -50,7 +49,6 @@ def test_a_conversation_goes_on_where_it_is_kept(openai: OpenAI, stream: bool) -
 
 
 def test_a_response_is_found_by_its_id(openai: OpenAI) -> None:
-    """Whichever engine keeps it."""
     made = [openai.responses.create(**{**ASKED, "input": f"Question {i}"}) for i in range(4)]
     found = [openai.responses.retrieve(response.id) for response in made]
 

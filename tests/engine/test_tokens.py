@@ -12,14 +12,14 @@ import httpx
 import pytest
 
 from benchmarks.processes import Processes, free_port
-from gateway.tokenizing.agreement import agreement
-from gateway.tokenizing.engine_question import EngineAddress, EngineQuestion
-from gateway.tokenizing.engine_render import EngineRender
-from gateway.tokenizing.engine_tokenize import EngineTokenize
-from gateway.tokenizing.exactness import Exact, NotExact
-from gateway.tokenizing.loading import load_local
-from gateway.tokenizing.local import LocalTokenizer
-from gateway.tokenizing.rung import RawPrompt, Rung
+from gateway.models.tokenizing.agreement import agreement
+from gateway.models.tokenizing.engine_question import EngineAddress, EngineQuestion
+from gateway.models.tokenizing.engine_render import EngineRender
+from gateway.models.tokenizing.engine_tokenize import EngineTokenize
+from gateway.models.tokenizing.exactness import Exact, NotExact
+from gateway.models.tokenizing.loading import load_local
+from gateway.models.tokenizing.local import LocalTokenizer
+from gateway.models.tokenizing.token_source import RawPrompt, TokenSource
 from tests.engine.conversations import recordings
 from tests.engine.environment import BIN, ENVIRONMENT, model_folder
 from tests.engine.stack import CONTEXT_TOKENS, MODEL, START_TIMEOUT_S
@@ -102,8 +102,8 @@ def ours() -> Iterator[LocalTokenizer]:
         yield load_local(Path(model_folder()), executor=pool, budget_s=30.0)
 
 
-def asking(url: str, ask: Callable[[Rung, Rung], Any]) -> Any:
-    """What *ask* gives, of the two rungs that ask the engine at *url*."""
+def asking(url: str, ask: Callable[[TokenSource, TokenSource], Any]) -> Any:
+    """What *ask* gives, of the two token_sources that ask the engine at *url*."""
 
     async def run() -> Any:
         async with httpx.AsyncClient() as client:
@@ -115,9 +115,7 @@ def asking(url: str, ask: Callable[[Rung, Rung], Any]) -> Any:
 
 @pytest.mark.timeout(START_TIMEOUT_S)
 def test_both_agree_on_every_feature(render_url: str, ours: LocalTokenizer) -> None:
-    """By /render; /tokenize cannot be asked about effort."""
-
-    async def ask(render: Rung, tokenize: Rung) -> Any:
+    async def ask(render: TokenSource, tokenize: TokenSource) -> Any:
         return await agreement(ours, render, model=MODEL), await agreement(ours, tokenize, model=MODEL)
 
     rendered, tokenized = asking(render_url, ask)
@@ -128,10 +126,9 @@ def test_both_agree_on_every_feature(render_url: str, ours: LocalTokenizer) -> N
 
 @pytest.mark.parametrize(("path", "fields"), BODIES)
 def test_a_body_gives_the_same_tokens(render_url: str, ours: LocalTokenizer, path: str, fields: dict[str, Any]) -> None:
-    """Of every endpoint."""
     prompt = RawPrompt(path, json.dumps({"model": "alias", **fields}).encode(), MODEL)
 
-    async def ask(render: Rung, _: Rung) -> tuple[Exact | NotExact, Exact | NotExact]:
+    async def ask(render: TokenSource, _: TokenSource) -> tuple[Exact | NotExact, Exact | NotExact]:
         return await render.ids(prompt), await ours.ids(prompt)
 
     theirs, mine = asking(render_url, ask)
@@ -143,7 +140,7 @@ def test_a_body_gives_the_same_tokens(render_url: str, ours: LocalTokenizer, pat
 def test_recorded_conversations_give_the_same_tokens(render_url: str, ours: LocalTokenizer) -> None:
     """Turn after turn, so that all but the last turn comes from what is remembered."""
 
-    async def ask(render: Rung, _: Rung) -> list[bool]:
+    async def ask(render: TokenSource, _: TokenSource) -> list[bool]:
         same = []
         for recording in list(recordings(turns=4))[:CONVERSATIONS]:
             messages: list[dict[str, Any]] = []

@@ -1,11 +1,12 @@
-"""Backends without a network, named for how they behave. Each remembers its calls and what became of its replies."""
+"""Backends without a network, named for how they behave. Each remembers its calls and the outcome of its replies."""
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
-from gateway.backends.backend import Call, Headers
-from gateway.errors import ConnectFailed, ReplyBroken, UpstreamError, UpstreamTimeout
+from gateway.backends.backend import Call
+from gateway.protocol.errors import ConnectFailed, ReplyBroken, UpstreamError, UpstreamTimeout
+from gateway.protocol.headers import Headers
 
 JSON: Headers = [(b"content-type", b"application/json")]
 EVENTS: Headers = [(b"content-type", b"text/event-stream")]
@@ -27,7 +28,7 @@ class ScriptedReply:
         self._interrupted: asyncio.Future[bytes] | None = None
         self._error: UpstreamError | None = None
         self.idle_s: float | None = None
-        """What it was told to expect the next piece within."""
+        """Time within which it expects the next piece."""
 
     @property
     def ended(self) -> bool:
@@ -140,7 +141,7 @@ class Streams(Fake):
 
 
 class Refuses(Fake):
-    """Nobody listens."""
+    """No one listens."""
 
     async def _reply(self) -> ScriptedReply:
         raise ConnectFailed(f"{self.id} refused the connection")
@@ -155,7 +156,7 @@ class Hangs(Fake):
         self.hanging = asyncio.Event()
         """Somebody waits, in vain."""
         self.given_up = False
-        """Whoever waited has been cancelled."""
+        """Anyone who waited has been cancelled."""
 
     async def _reply(self) -> ScriptedReply:
         if not self._pieces:

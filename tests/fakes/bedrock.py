@@ -149,7 +149,6 @@ class Says:
     reasoning: str = ""
     uses: tuple[Use, ...] = ()
     empty_block_first: bool = False
-    """As gpt-oss does before its reasoning."""
     stop_reason: str = "end_turn"
     usage: Mapping[str, int] | None = field(default_factory=lambda: USAGE)
 
@@ -413,7 +412,6 @@ class FakeBedrock:
         self.bearer = bearer
         self.requests: list[Received] = []
         self.rejections: list[str] = []
-        """Why a request did not get as far as a scenario: its path, signature or body is wrong."""
         self.base_url = ""
         self._script: deque[Scenario] = deque()
         self._called = asyncio.Event()
@@ -477,7 +475,6 @@ class FakeBedrock:
             self._left.set()
 
     def _unknown(self, url: str, headers: Mapping[str, str], body: bytes) -> Refuses | None:
-        """Who asks has not proved who it is."""
         if self.bearer is not None:
             is_known = headers.get("authorization") == f"Bearer {self.bearer}"
             return None if is_known else Refuses(403, "AccessDeniedException", "the API key is not valid")

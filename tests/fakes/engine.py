@@ -56,12 +56,10 @@ class FakeEngine:
     bodies: list[bytes] = field(default_factory=list)
     """Empty of what has none."""
     connections: int = 0
-    """How many there were."""
     sent: int = 0
     """Bytes of floods."""
 
     def times(self, path: str) -> int:
-        """How often *path* was asked."""
         return self.asked.count(path)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

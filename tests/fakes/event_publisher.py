@@ -46,7 +46,6 @@ class EventPublisher:
         return seq
 
     def keep(self, payload: bytes) -> int:
-        """As if it had been published before anybody listened."""
         seq = self.seq
         self.seq += 1
         self.ring.append((seq, payload))

@@ -1,17 +1,16 @@
-"""Streams of KV events without engines or sockets: a test says what they find, and what becomes of them."""
+"""Streams of KV events without engines or sockets: a test says what they find, and the outcome of them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.kv_events.counters import StreamCounters
-from gateway.kv_events.feed import Feed
-from gateway.kv_events.sources import Source, Sources
+from gateway.workers.kv_events.counters import StreamCounters
+from gateway.workers.kv_events.feed import Feed
+from gateway.workers.kv_events.sources import EventSource, EventSources
 
 
 def some_counters(**known: Any) -> StreamCounters:
-    """Of a live stream of which nothing is to be told but what is *known*."""
     nothing: dict[str, Any] = dict.fromkeys(StreamCounters.__dataclass_fields__, 0)
     plain = {"trust": "live", "doubt": None, "knowledge": "complete", "last_seq": None, "lag_s": None}
     counts = {"events": {}, "blocks": {"stored": 0, "removed": 0}, "ignored": {}, "refused": {}}
@@ -19,9 +18,9 @@ def some_counters(**known: Any) -> StreamCounters:
 
 
 class FakeSubscription:
-    """Tells *feed* nothing by itself."""
+    """Reports *feed* nothing by itself."""
 
-    def __init__(self, source: Source, feed: Feed, worker: str, url: str) -> None:
+    def __init__(self, source: EventSource, feed: Feed, worker: str, url: str) -> None:
         self.source = source
         self.feed = feed
         self.worker = worker
@@ -29,7 +28,7 @@ class FakeSubscription:
         self.counters = some_counters()
         self.is_running = False
         self.done: list[str] = []
-        """What it was told to do."""
+        """Tasks that it was given."""
 
     async def run(self) -> None:
         self.is_running = True
@@ -46,9 +45,9 @@ class FakeSubscription:
 
 
 class FakeIntake:
-    """Finds what *found* has for a URL; engines at other URLs do not say where they tell of their caches."""
+    """Finds what *found* has for a URL; engines at other URLs do not say where they reports their caches."""
 
-    def __init__(self, found: Mapping[str, Sources | None]) -> None:
+    def __init__(self, found: Mapping[str, EventSources | None]) -> None:
         self.found = dict(found)
         self.asked: list[tuple[str, dict[str, str]]] = []
         """URL and headers of every question."""
@@ -68,15 +67,15 @@ class FakeIntake:
         finally:
             self.is_open = False
 
-    async def find(self, url: str, headers: Mapping[str, str]) -> Sources | None:
+    async def find(self, url: str, headers: Mapping[str, str]) -> EventSources | None:
         self.asked.append((url, dict(headers)))
         await asyncio.sleep(0)
         return self.found.get(url)
 
-    def subscribe(self, source: Source, feed: Feed, *, worker: str, url: str) -> FakeSubscription:
+    def subscribe(self, source: EventSource, feed: Feed, *, worker: str, url: str) -> FakeSubscription:
         assert self.is_open
         if source.endpoint is None:
-            raise ValueError("the engine dials in, and no address is set for that")
+            raise ValueError("the engine connects to the gateway, but kv_events.bind is not set")
         subscription = FakeSubscription(source, feed, worker, url)
         self.subscriptions.append(subscription)
         return subscription

@@ -41,7 +41,6 @@ class OtlpReceiver:
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     messages: list[bytes] = field(default_factory=list)
-    """That were answered 200: protobuf."""
 
     @property
     def spans(self) -> list[ReceivedSpan]:
@@ -66,17 +65,17 @@ class OtlpReceiver:
     def take(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str]]:
         self.paths.append(path)
         self.headers.append(headers)
-        status, told = self.statuses.pop(0) if self.statuses else (200, {})
+        status, reported = self.statuses.pop(0) if self.statuses else (200, {})
         if status == 200:
             self.messages.append(gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body)
-        return status, told
+        return status, reported
 
 
 def decoded(message: bytes) -> Iterator[ReceivedSpan]:
     """The spans of a message, in their order.
 
     Raises:
-        google.protobuf.message.DecodeError: it is none.
+        google.protobuf.message.DecodeError: it is not one.
     """
     for of_resource in ExportTraceServiceRequest.FromString(message).resource_spans:
         resource = _values(of_resource.resource.attributes)
@@ -108,8 +107,8 @@ def receiving() -> Iterator[OtlpReceiver]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            told = {name.lower(): value for name, value in self.headers.items()}
-            status, headers = receiver.take(self.path, told, body)
+            reported = {name.lower(): value for name, value in self.headers.items()}
+            status, headers = receiver.take(self.path, reported, body)
             answer = receiver.answer if status == 200 else b""
             self.send_response(status)
             for name, value in {**headers, "content-length": str(len(answer))}.items():

@@ -1,4 +1,4 @@
-"""A model server that says what a test tells it to, in the pieces that the test cuts, over a real socket."""
+"""A model server that says what a test reports it to, in the pieces that the test cuts, over a real socket."""
 
 import asyncio
 import json
@@ -83,8 +83,14 @@ def chunk(content: str | None = None, *, finish: str | None = None, index: int =
     """One of OpenAI's chunks, as an event."""
     says = {**({} if content is None else {"content": content}), **delta}
     choice = {"index": index, "delta": says, "logprobs": None, "finish_reason": finish}
-    told = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "tiny", "choices": [choice]}
-    return b"data: " + json.dumps(told).encode() + b"\n\n"
+    reported = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 7,
+        "model": "tiny",
+        "choices": [choice],
+    }
+    return b"data: " + json.dumps(reported).encode() + b"\n\n"
 
 
 def chunks(*pieces: str) -> list[bytes]:

@@ -40,11 +40,10 @@ TEAMS, KEYS = ["blue", "red"], ["ci", "other"]
 
 @contextlib.contextmanager
 def demo(secret: str) -> Iterator[str]:
-    """The demo on a free port; yields its address. *secret* opens everything: as a key, as admin key, and as token."""
-    # Without a line per request, which would fill the pipe: nobody reads it once the address is known.
+    """The demo on a free port; yields its address. *secret* opens everything: as a key and as an admin key."""
+    # Without a line per request, which would fill the pipe: no one reads it once the address is known.
     settings = {
         "WARMGATE_LOGGING__REQUESTS": "false",
-        "WARMGATE_SERVER__ADMIN_TOKEN": secret,
         "WARMGATE_TEAMS__0__KEYS__0__SECRET": secret,
         "WARMGATE_ADMIN__KEYS__0__SECRET": secret,
     }
@@ -112,7 +111,7 @@ def main() -> int:
         statuses = [
             run(for_callers(callers), address, secret, Path(folder)),
             run(administrators, address, secret, Path(folder)),
-            # With few names nothing else may be taken for wrong: another name is none of those, and right all the same.
+            # With few names nothing else may be taken for wrong: another name is right all the same.
             run(for_administrators(administrators), address, secret, Path(folder), "--mode", "positive"),
         ]
         return max(statuses)

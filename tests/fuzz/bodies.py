@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gateway.endpoints.endpoint import FORM
-from gateway.endpoints.table import ENDPOINTS
+from gateway.protocol.endpoints.endpoint import FORM
+from gateway.protocol.endpoints.table import ENDPOINTS
 from tests.fuzz.target import MARKER
 
 PROMPT = f"Why is the sky blue, {MARKER}?"
@@ -143,7 +143,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 @st.composite
 def nearly_valid(draw: st.DrawFn, path: str) -> bytes:
-    """A body for *path* with some values of another type, missing, or there although nobody asked."""
+    """A body for *path* with some values of another type, missing, or there although no one asked."""
     body: dict[str, Any] = json.loads(json.dumps({"model": "tiny", **draw(st.sampled_from(VALID[path]))}))
     for _ in range(draw(st.integers(0, 3))):
         places = _places(body)

@@ -20,7 +20,7 @@ import uvloop
 from benchmarks.hostile_shapes import FORM, JSON, SHAPES
 from benchmarks.processes import Child, Processes, settings_before, start_gateway, start_stub_worker
 from benchmarks.watched_gateway import PATH, Turns
-from gateway.endpoints.table import ENDPOINTS
+from gateway.protocol.endpoints.table import ENDPOINTS
 
 LIMIT_BYTES = 8 * 2**20
 HOLD_MS = 25.0
@@ -33,7 +33,6 @@ SPARE_BYTES = 160 * 2**20
 """The processes that decode, as they start."""
 ANSWERS = frozenset({200, 400, 404, 413, 415})
 PATHS = sorted(path for path in ENDPOINTS if ENDPOINTS[path].media.decode() == JSON and "tokenize" not in path)
-"""But for those that the stub worker reads, which it does not survive."""
 FIELDS = ("messages", "prompt", "input", "tools", "documents", "system", "user", "metadata", "stream_options", "x")
 ATOMS = (
     *(b"{}", b"[]", b"0", b"1e5", b"-1.5", b"null", b"true", b'""', b'"a"', b'"\\u6f22"', b'"\\\\"', b'"\\""', b'","'),

@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from gateway.api.admin_v1.parts import AdminGateway
-from gateway.reloads import Reloaded
+from gateway.app.mapping.surroundings import configured_models
+from gateway.app.mapping.workers import model_workers
 from gateway.settings import build
+from gateway.telemetry.reloads import Reloaded
 from tests.fakes.backends import Answers
 from tests.fuzz.bodies import numbers, texts, values
 from tests.gateway.api.admin_v1.administration import Administration, administration
@@ -69,8 +71,10 @@ class Fuzzed:
             return Reloaded("refused", ("no good.",))
 
         models = the_models(a_model(Answers(), name="tiny"))
-        gateway = AdminGateway(models, lambda: SETTINGS, reload, draining=a_draining(models))
-        return await self.stack.enter_async_context(administration(gateway=gateway))
+        gateway = AdminGateway(models, lambda: configured_models(SETTINGS), reload, draining=a_draining(models))
+        return await self.stack.enter_async_context(
+            administration(gateway=gateway, listed=model_workers(SETTINGS.models))
+        )
 
     def close(self) -> None:
         self.runner.run(self.stack.aclose())
@@ -110,8 +114,10 @@ def check(admin: Administration, response: httpx.Response) -> None:
         assert {"message", "type", "param", "code"} == error.keys()
         assert len(error["message"]) < 2000
     if "secret" in response.text and response.headers["content-type"] == "application/json":
-        told = response.json()
-        assert response.status_code >= 400 or "secret" not in told or response.headers["cache-control"] == "no-store"
+        reported = response.json()
+        assert (
+            response.status_code >= 400 or "secret" not in reported or response.headers["cache-control"] == "no-store"
+        )
 
 
 segments = st.sampled_from(NAMES) | st.text(min_size=1, max_size=8).map(lambda text: quote(text, safe=""))

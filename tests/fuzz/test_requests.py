@@ -1,4 +1,4 @@
-"""Whatever a caller sends: no 500, no hang, errors in the words of the API asked, and nothing told to anybody else."""
+"""Whatever a caller sends: no 500, no hang, errors in the words of the API asked, and nothing shown to anybody else."""
 
 import json
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.canonical_path import canonical
-from gateway.endpoints.endpoint import JSON
-from gateway.endpoints.faults import ANTHROPIC
-from gateway.endpoints.table import ENDPOINTS
+from gateway.protocol.canonical_path import canonical
+from gateway.protocol.endpoints.endpoint import JSON
+from gateway.protocol.endpoints.faults import ANTHROPIC
+from gateway.protocol.endpoints.table import ENDPOINTS
 from tests.fuzz.bodies import (
     FORM_BODY,
     FORM_PATHS,
@@ -111,7 +111,7 @@ def test_any_json(gateway: Target, path: str, body: bytes) -> None:
 @unhurried
 @given(data=st.data(), path=st.sampled_from(JSON_PATHS))
 def test_a_body_that_is_nearly_right(gateway: Target, data: st.DataObject, path: str) -> None:
-    """Fields of another type, missing ones, and ones that nobody knows."""
+    """Fields of another type, missing ones, and ones that no one knows."""
     check(path, gateway.ask(request(path, data.draw(nearly_valid(path)), [JSON_TYPE])))
 
 

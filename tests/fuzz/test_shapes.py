@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.bodies.child import answer_to
-from gateway.errors import ClientError
+from gateway.protocol.errors import ClientError
+from gateway.proxy.bodies.child import answer_to
 from tests.fuzz.shapes import example
 
 
@@ -14,7 +14,6 @@ def test_a_seed_makes_the_same_body_again() -> None:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_a_body_is_read_or_refused_and_nothing_else(seed: int) -> None:
-    """As the process that decodes does it."""
     tried = example(seed, limit=20_000)
     answer = answer_to(tried.path.encode(), tried.media.encode(), tried.body, max_values=5_000)
     if answer.kind:

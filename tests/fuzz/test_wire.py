@@ -1,4 +1,4 @@
-"""Bytes at the port that are nearly HTTP/1.1: an answer or the end of the connection, soon, and nobody else suffers."""
+"""Bytes at the port that are nearly HTTP/1.1: an answer or the end of the connection, soon, and no one else suffers."""
 
 import json
 import select
@@ -123,7 +123,7 @@ def answers_in(data: bytes) -> list[tuple[int, bytes]]:
 @unhurried
 @given(data=st.sampled_from(REQUESTS).flatmap(lambda request: damaged(request, PIECES)))
 def test_damaged_requests(gateway: Target, data: bytes) -> None:
-    """Whatever is answered is HTTP, never a 500, in OpenAI's shape, and tells neither prompt nor key."""
+    """Whatever is answered is HTTP, never a 500, in OpenAI's shape, and reports neither prompt nor key."""
     for status, body in answers_in(talk(gateway, data)):
         assert status < 500, body
         error = json.loads(body)["error"] if status >= 400 and body else {}

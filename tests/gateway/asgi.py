@@ -97,11 +97,11 @@ async def running(app: App) -> AsyncIterator[None]:
     """The lifespan of *app*, as a server runs it; an error in it comes out here."""
     inbox: asyncio.Queue[Message] = asyncio.Queue()
     inbox.put_nowait({"type": "lifespan.startup"})
-    told: list[str] = []
+    listed: list[str] = []
     started = asyncio.Event()
 
     async def send(message: Message) -> None:
-        told.append(message["type"])
+        listed.append(message["type"])
         started.set()
 
     async with asyncio.TaskGroup() as tasks:
@@ -109,4 +109,4 @@ async def running(app: App) -> AsyncIterator[None]:
         await started.wait()
         yield
         inbox.put_nowait({"type": "lifespan.shutdown"})
-    assert ["lifespan.startup.complete", "lifespan.shutdown.complete"] == told
+    assert ["lifespan.startup.complete", "lifespan.shutdown.complete"] == listed

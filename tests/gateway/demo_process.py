@@ -6,8 +6,9 @@ import signal
 import sys
 import time
 
-from gateway.demo import SIMULATE, DemoOptions, end_with_stdin, run_demo
-from gateway.server import App, Message, Receive, Send
+from gateway.cli.demo import SIMULATE, DemoOptions, run_demo
+from gateway.cli.simulate import end_with_stdin
+from gateway.server.asgi import App, Message, Receive, Send
 from gateway.settings import Settings
 
 LINGER_S = 0.3

@@ -1,14 +1,14 @@
 """Exact prompts without a tokenizer, for tests of what is done with them."""
 
-from gateway.exact_prompts import ExactPrompts
-from gateway.model import Model
-from gateway.tokenizing.exactness import Exact, NotExact
-from gateway.tokenizing.rung import RawPrompt
+from gateway.models.exact_prompts import ExactPrompts
+from gateway.models.model import Model
+from gateway.models.tokenizing.exactness import Exact, NotExact
+from gateway.models.tokenizing.token_source import RawPrompt
 from tests.routing.confirmed_examples import MODEL, TOKEN_HASHER
 
 
-class Tells:
-    """A rung that gives the same answer to all."""
+class FixedTokens:
+    """A token_source that gives the same answer to all."""
 
     def __init__(self, outcome: Exact | NotExact) -> None:
         self.outcome = outcome
@@ -19,10 +19,10 @@ class Tells:
         return self.outcome
 
 
-def follow(model: Model, outcome: Exact | NotExact) -> Tells:
+def follow(model: Model, outcome: Exact | NotExact) -> FixedTokens:
     """From now on *model* follows what its engines tell; who is asked for the tokens of its prompts."""
-    rung = Tells(outcome)
+    token_source = FixedTokens(outcome)
     model.exact_prompts = ExactPrompts(
-        rung, model.fleet, hasher=TOKEN_HASHER, upstream_name=model.upstream_name, base=MODEL, adapter=None
+        token_source, model.fleet, hasher=TOKEN_HASHER, upstream_name=model.upstream_name, base=MODEL, adapter=None
     )
-    return rung
+    return token_source

@@ -1,22 +1,22 @@
 """Models and bodies for the gateway's tests: what a test does not name is plain and the same everywhere."""
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from cache_index import WorkerId
 from gateway.backends.backend import Backend, Call
-from gateway.cascade.cascade import Cascade
-from gateway.cascade.fallback import Fallback
-from gateway.cascade.target import Target, TargetKey
-from gateway.continuation.continuation import Mode
-from gateway.disaggregation.division import Division
-from gateway.draining import Draining
-from gateway.endings import EndedRequest
-from gateway.exchange import Exchange
-from gateway.ledger.price import Price
-from gateway.model import Model
-from gateway.model_names import ModelNames
-from gateway.models import Models
-from gateway.turnstile import Turnstile
+from gateway.backends.fallbacks.fallback import Fallback
+from gateway.backends.fallbacks.fallbacks import Fallbacks
+from gateway.backends.fallbacks.target import Target, TargetKey
+from gateway.models.dispatch_queue import DispatchQueue
+from gateway.models.model import ContinuationMode, Model
+from gateway.models.model_names import ModelNames
+from gateway.models.prefill_decode_plan import PrefillDecodePlan
+from gateway.models.registry import Models
+from gateway.proxy.completed_requests import CompletedRequest
+from gateway.proxy.exchange import Exchange
+from gateway.tenancy.ledger.price import Price
+from gateway.workers.draining import Draining
 from routing.booking import Booking, Ending, Outcome
 from routing.candidate import Candidate
 from routing.dispatcher import Dispatcher, Immediate
@@ -51,34 +51,55 @@ class Clock:
         return self.now
 
 
+class _Records:
+    """A `BookingObserver` that keeps what it is notified of."""
+
+    def __init__(self) -> None:
+        self.bookings: list[Booking] = []
+        self.releases: list[tuple[Booking, Outcome]] = []
+
+    def booked(self, booking: Booking) -> None:
+        self.bookings.append(booking)
+
+    def first_byte(self, booking: Booking) -> None:
+        """Not kept."""
+
+    def released(self, booking: Booking, outcome: Outcome) -> None:
+        self.releases.append((booking, outcome))
+
+
 class WatchedFleet(Fleet):
-    """Workers a, b, c ... at time 0; remembers how every booking ended."""
+    """Workers a, b, c ... at time 0, with a record of the outcome of every booking."""
 
     def __init__(self, workers: int) -> None:
-        super().__init__(an_index(), block_bytes=BLOCK_BYTES, prefill_tokens_per_s=1000.0)
+        self._records = _Records()
+        super().__init__(an_index(), block_bytes=BLOCK_BYTES, prefill_tokens_per_s=1000.0, observer=self._records)
         self.set_workers([WorkerId(letter) for letter in LETTERS[:workers]], 0.0)
-        self.booked: list[Booking] = []
-        self.released: list[Booking] = []
-        self.outcomes: list[Outcome] = []
 
-    def book(self, request: Request, candidate: Candidate, now: float) -> Booking | None:
-        booking = super().book(request, candidate, now)
-        if booking is not None:
-            self.booked.append(booking)
-        return booking
+    @property
+    def booked(self) -> list[Booking]:
+        return self._records.bookings
 
-    def release(self, booking: Booking, outcome: Outcome, now: float) -> None:
-        self.released.append(booking)
-        self.outcomes.append(outcome)
-        super().release(booking, outcome, now)
+    @property
+    def released(self) -> list[Booking]:
+        return [booking for booking, _ in self._records.releases]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return [outcome for _, outcome in self._records.releases]
 
     @property
     def endings(self) -> list[tuple[str, Ending]]:
-        return [(booking.worker, outcome.ending) for booking, outcome in zip(self.released, self.outcomes, strict=True)]
+        return [(booking.worker, outcome.ending) for booking, outcome in self._records.releases]
 
 
 class InGivenOrder:
     """A strategy without opinion: the first worker first."""
+
+    is_late_bound: ClassVar[bool] = False
+    ranks_by_cost: ClassVar[bool] = False
+    accepts_any_worker: ClassVar[bool] = False
+    needs_events: ClassVar[bool] = False
 
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
         return list(candidates)
@@ -93,7 +114,7 @@ def a_model(
     upstream_name: str | None = None,
     fallback: Backend | None = None,
     fallback_price: Price | None = None,
-    continuation: Mode = "off",
+    continuation: ContinuationMode = "off",
     retry_budget: RetryBudget | None = None,
     fleet: Fleet | None = None,
     dispatcher: Dispatcher | None = None,
@@ -104,7 +125,7 @@ def a_model(
     former: Model | None = None,
     price: Price | None = None,
     gpu_hour_usd: float | None = None,
-    division: Division | None = None,
+    prefill_decode: PrefillDecodePlan | None = None,
 ) -> Model:
     """A model whose workers are called a, b, c ... in the order given, and tried in it."""
     for letter, worker in zip(LETTERS, workers, strict=False):
@@ -122,19 +143,21 @@ def a_model(
         hasher=HASHER,
         index=index,
         fleet=fleet,
-        turnstile=Turnstile(dispatcher, fleet, clock=clock or Clock()),
+        dispatch_queue=DispatchQueue(dispatcher, fleet, clock=clock or Clock()),
         workers=by_id,
         price=price,
         gpu_hour_usd=gpu_hour_usd,
-        cascade=None if fallback is None else a_cascade(fallback, price=fallback_price or price or Price(), name=name),
+        fallbacks=None
+        if fallback is None
+        else some_fallbacks(fallback, price=fallback_price or price or Price(), name=name),
         continuation=continuation,
         retry_budget=retry_budget,
-        division=division,
+        prefill_decode=prefill_decode,
         former=former,
     )
 
 
-def a_cascade(*backends: Backend, price: Price = Price(), name: str = "tiny") -> Cascade:  # noqa: B008  # frozen
+def some_fallbacks(*backends: Backend, price: Price = Price(), name: str = "tiny") -> Fallbacks:  # noqa: B008  # frozen
     """Fallbacks without any limits, for chats and completions."""
     fallbacks = [
         Fallback(
@@ -146,7 +169,7 @@ def a_cascade(*backends: Backend, price: Price = Price(), name: str = "tiny") ->
         )
         for backend in backends
     ]
-    return Cascade(name, fallbacks)
+    return Fallbacks(name, fallbacks)
 
 
 def the_models(*models: Model, aliases: Mapping[str, Sequence[str]] | None = None) -> Models:
@@ -156,7 +179,7 @@ def the_models(*models: Model, aliases: Mapping[str, Sequence[str]] | None = Non
 
 
 def a_draining(models: Models, *, clock: Clock | None = None) -> Draining:
-    """Of *models*; streams are handed over after 30 s."""
+    """Return the draining of *models*; streams are handed over after 30 s."""
     return Draining(models, hand_over_after_s=30.0, clock=clock or Clock())
 
 
@@ -172,9 +195,9 @@ def an_exchange(**known: object) -> Exchange:
     return exchange
 
 
-def an_ended_request(at: float, **known: object) -> EndedRequest:
+def an_ended_request(at: float, **known: object) -> CompletedRequest:
     """`an_exchange` that ended *at* so many seconds."""
-    return EndedRequest(an_exchange(**known), at)
+    return CompletedRequest(an_exchange(**known), at)
 
 
 def in_flight(model: Model) -> dict[str, int]:

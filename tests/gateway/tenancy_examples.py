@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-from gateway.ledger.record import UsageRecord
-from gateway.ledger.usage_store import Period, RecordQuery
+from gateway.app.mapping.tenancy import declared_in, tenancy_rules
+from gateway.app.tenancy import Tenancy
 from gateway.settings import build
-from gateway.tenancy import Tenancy
+from gateway.tenancy.ledger.record import UsageRecord
+from gateway.tenancy.ledger.usage_store import Period, RecordQuery
 
 SECRET = "wg-ci-0123456789"
 AUTHORIZATION = (b"authorization", f"Bearer {SECRET}".encode())
@@ -22,9 +24,10 @@ def a_team(name: str = "blue", **fields: Any) -> dict[str, Any]:
 
 
 def a_tenancy(*teams: dict[str, Any], wall_clock: Callable[[], float] = lambda: NOW, **groups: Any) -> Tenancy:
-    """Of a gateway with the model ``tiny``; everything that it keeps is in memory."""
+    """Tenancy of a gateway with the model ``tiny``, with everything in memory."""
     model = {"name": "tiny", "workers": [{"url": "http://127.0.0.1:1"}]}
-    return Tenancy(build({"models": [model], "teams": list(teams), **groups}, {}), wall_clock=wall_clock)
+    settings = build({"models": [model], "teams": list(teams), **groups}, {})
+    return Tenancy(tenancy_rules(settings), partial(declared_in, settings.teams), wall_clock=wall_clock)
 
 
 @asynccontextmanager

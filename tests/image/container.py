@@ -1,4 +1,4 @@
-"""What the image says, run as a container engine runs it: its user, its variables, and a root that nobody can write to.
+"""What the image says, run as a container engine runs it: its user, its variables, and a root that no one can write to.
 
 `buildah run` has no read-only root, so the namespace is made here, with the tools of util-linux. Only /tmp and
 /var/lib/warmgate can be written to. No capability is left, none can be had again, and nothing of this machine's
@@ -108,12 +108,11 @@ class Running:
             time.sleep(0.05)
 
     def stop(self) -> int:
-        """As Kubernetes and Docker do; the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE_S)
 
     def identity(self) -> dict[str, list[str]]:
-        """``Uid``, ``Gid``, ``CapEff``, ``NoNewPrivs`` and so on, as the kernel tells."""
+        """``Uid``, ``Gid``, ``CapEff``, ``NoNewPrivs`` and so on, as the kernel reports."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8").splitlines()
         return {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
 

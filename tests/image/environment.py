@@ -22,11 +22,10 @@ IMAGE = "localhost/warmgate:test"
 RUN_BASE = "localhost/warmgate-run-base"
 BUILD_BASE = "localhost/warmgate-build-base"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-"""Those of this machine: whoever stands between it and an index may have added one."""
+"""Those of this machine: a program between it and an index may have added one."""
 
 RELEASE = "trixie"
 PYTHON = "3.13"
-"""Of that release, and of the official images that the Dockerfile names."""
 RUN_PACKAGES = "ca-certificates,python3"
 BUILD_PACKAGES = ("gcc", "libc6-dev", "python3-dev", "python3-pip", "python3-venv")
 ROOM_BYTES = 4 * 2**30

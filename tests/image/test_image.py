@@ -32,7 +32,7 @@ for folder in sys.argv[1:]:
 
 SHAKE_HANDS = """
 import pathlib, ssl, sys
-from gateway.kubernetes.access import Access
+from gateway.workers.kubernetes.access import Access
 
 folder = pathlib.Path(sys.argv[1])
 server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -63,14 +63,12 @@ class Life:
     """What was seen of a gateway from its start to its end."""
 
     events: list[str]
-    """Of a streamed answer, what stands behind ``data: ``."""
     identity: dict[str, list[str]]
     health: int
     health_afterwards: int
     status: int
     said: str
     owners: dict[str, int]
-    """Of the files that it has left, by name."""
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +116,7 @@ def test_it_answers_a_streamed_request_on_a_read_only_root(life: Life) -> None:
     assert 1 == life.said.count('"event":"request"')
 
 
-def test_it_runs_as_nobody_but_its_own_user(life: Life) -> None:
+def test_it_runs_as_no_one_but_its_own_user(life: Life) -> None:
     """With no capability, and no way to one."""
     identity = life.identity
 
@@ -130,14 +128,12 @@ def test_it_runs_as_nobody_but_its_own_user(life: Life) -> None:
     )
 
 
-def test_its_health_check_tells_whether_it_is_there(life: Life) -> None:
-    """Of the port that it was given."""
+def test_its_health_check_reports_whether_it_is_there(life: Life) -> None:
     assert 0 == life.health
     assert 0 != life.health_afterwards
 
 
-def test_it_stops_when_it_is_told_to(life: Life) -> None:
-    """By SIGTERM, in peace: no shell stands between."""
+def test_it_stops_when_it_is_asked_to(life: Life) -> None:
     assert 0 == life.status, life.said
 
 
@@ -153,7 +149,7 @@ def test_nothing_else_can_be_written_to(container: Container) -> None:
 
     ran = container.run("python", "-c", TRY_TO_WRITE, *wanted, "/tmp", "/var/lib/warmgate", root=True)
 
-    assert wanted | {"/tmp": "written", "/var/lib/warmgate": "written"} == told(ran.stdout), ran.stderr
+    assert wanted | {"/tmp": "written", "/var/lib/warmgate": "written"} == reported(ran.stdout), ran.stderr
 
 
 def test_its_user_can_write_to_two_places(container: Container) -> None:
@@ -161,16 +157,16 @@ def test_its_user_can_write_to_two_places(container: Container) -> None:
     ran = container.run("python", "-c", TRY_TO_WRITE, "/tmp", "/var/lib/warmgate", "/opt/warmgate")
     refused = {errno.errorcode[errno.EACCES], errno.errorcode[errno.EROFS]}
 
-    found = told(ran.stdout)
+    found = reported(ran.stdout)
     assert ("written", "written") == (found["/tmp"], found["/var/lib/warmgate"]), ran.stderr
     assert found["/opt/warmgate"] in refused
 
 
-def told(printed: str) -> dict[str, str]:
+def reported(printed: str) -> dict[str, str]:
     return dict(line.split() for line in printed.splitlines())
 
 
-@pytest.mark.parametrize("module", ["cache_index.radix", "routing.fleet", "gateway.quota.quota"])
+@pytest.mark.parametrize("module", ["cache_index.radix", "routing.fleet", "gateway.tenancy.quota.quota"])
 def test_the_core_is_compiled(container: Container, module: str) -> None:
     """With its sources beside it, for tracebacks."""
     ran = container.run("python", "-c", f"import pathlib, {module} as m; print(m.__file__)")
@@ -182,7 +178,7 @@ def test_the_core_is_compiled(container: Container, module: str) -> None:
 
 @pytest.mark.parametrize("name", ["gcc", "cc", "pip", "mypy"])
 def test_it_has_nothing_to_build_or_install_with(container: Container, name: str) -> None:
-    """What is not there cannot be used by whoever gets in."""
+    """What is not there cannot be used by anyone who gets in."""
     ran = container.run("python", "-c", f"import shutil; print(shutil.which({name!r}))")
 
     assert "None" == ran.stdout.strip(), ran.stderr
@@ -200,6 +196,14 @@ def test_bedrock_and_exact_tokens_are_there(container: Container) -> None:
     )
 
     assert ["bedrock-runtime", "sts", "sso", "sso-oidc"] == ran.stdout.split(), ran.stderr
+
+
+def test_the_simulator_is_left_out(container: Container) -> None:
+    """Only `warmgate simulate` and `warmgate demo` need it."""
+    packages = container.root / f"opt/warmgate/lib/python{PYTHON}/site-packages"
+
+    assert (packages / "gateway").is_dir()
+    assert not (packages / "simulator").exists()
 
 
 def test_it_starts_without_compiling_anything(container: Container) -> None:

@@ -72,7 +72,7 @@ async def test_a_fallback_is_read_back(phoenix: str, http: httpx.AsyncClient) ->
 
     assert {CALLERS_TRACE} == {span["context"]["trace_id"] for span in spans}
     assert "LLM" == root["span_kind"]
-    phases = ["authenticate", "receive", "parse", "tokens", "reserve", "queue", "attempt"]
+    phases = ["authenticate", "receive", "parse", "tokenize", "reserve", "queue", "attempt"]
     assert [*phases, "wait", "fallback", "fallback", "settle"] == names(spans, root)
     assert ("ERROR", "ConnectFailed") == (attempt["status_code"], attempt["status_message"])
     assert ("ERROR", "UpstreamRefused") == (failed["status_code"], failed["status_message"])
@@ -100,7 +100,7 @@ async def test_a_continued_stream_is_read_back(phoenix: str, http: httpx.AsyncCl
     (root,) = [span for span in spans if span["name"] == "chat gpt-4o"]
     broken, continued = [span for span in spans if span["name"] == "attempt"]
 
-    phases = ["authenticate", "receive", "parse", "tokens", "reserve", "queue", "attempt"]
+    phases = ["authenticate", "receive", "parse", "tokenize", "reserve", "queue", "attempt"]
     assert [*phases, "queue", "attempt", "settle"] == names(spans, root)
     assert (["relay"], ["relay"]) == (names(spans, broken), names(spans, continued))
     assert ("first", "ReplyBroken") == (broken["attributes"]["warmgate.worker"], broken["status_message"])
@@ -111,7 +111,7 @@ async def test_a_continued_stream_is_read_back(phoenix: str, http: httpx.AsyncCl
     assert PROMPT not in str(spans)
 
 
-async def test_content_is_shown_where_it_is_told(phoenix: str, http: httpx.AsyncClient) -> None:
+async def test_content_is_shown_where_it_is_reported(phoenix: str, http: httpx.AsyncClient) -> None:
     """In the form in which Phoenix takes it for messages."""
     async with breaking_off(tracing(phoenix, "content", content=True)) as (here, _):
         await here.http.post("/v1/chat/completions", json=a_stream())

@@ -42,7 +42,6 @@ HOW_TO = """proxy_pass http://warmgate;
             proxy_read_timeout 600s;
             client_max_body_size 64m;
             proxy_request_buffering off;"""
-"""As docs/how-to/behind-a-proxy.md has it."""
 
 
 @asynccontextmanager

@@ -36,8 +36,6 @@ STOP_DELAY_S = 1.0
 
 @dataclass
 class Seen:
-    """What clients saw."""
-
     right: Counter[str] = field(default_factory=Counter)
     """Answers that were the expected ones, by their kind."""
     wrong: list[str] = field(default_factory=list)
@@ -61,7 +59,6 @@ class Replica:
         await self._life.enter_async_context(gateway_process(self._folder, self._settings, name=self.name))
 
     async def stop(self) -> None:
-        """By SIGTERM; it has to end in peace."""
         await self._life.aclose()
 
 
@@ -145,7 +142,7 @@ async def load(front: HAProxy, texts: dict[str, str], seen: Seen) -> AsyncIterat
         pytest.param(0.0, RETRIES, 2, id="at once, and HAProxy retries what got no answer"),
     ],
 )
-async def test_nobody_notices_a_rolling_restart(
+async def test_no_one_notices_a_rolling_restart(
     tmp_path: Path, stop_delay_s: float, retrying: Sequence[str], rounds: int
 ) -> None:
     """No failed request, no stream that is not complete, no other text."""
@@ -179,7 +176,7 @@ async def test_nobody_notices_a_rolling_restart(
 
 
 async def restart(replica: Replica, front: HAProxy, seen: Seen) -> None:
-    """Stop *replica* and start it anew, and let the other one have rest when each client was answered once more."""
+    """Stop *replica* and start it again, and let the other one have rest when each client was answered once more."""
     await replica.stop()
     await replica.start()
     await front.until(replica.name, is_up=True)

@@ -1,4 +1,4 @@
-"""Fleets of which engines tell what they hold, for tests."""
+"""Fleets whose engines report their caches, for tests."""
 
 from cache_index import CacheIndex, Prefix, WorkerId
 from cache_index.confirmed import Confirmed
@@ -15,8 +15,10 @@ MODEL = "tiny"
 SCOPE = scope_of(MODEL)
 
 
-def told_fleet(*workers: WorkerId, trusted: bool = True, index: CacheIndex | None = None) -> tuple[Fleet, Confirmed]:
-    """As `a_fleet`, at time 0, with what engines tell."""
+def reporting_fleet(
+    *workers: WorkerId, trusted: bool = True, index: CacheIndex | None = None
+) -> tuple[Fleet, Confirmed]:
+    """A fleet like `a_fleet` at time 0, with an index of reports."""
     confirmed = Confirmed(Residency(TOKEN_HASHER, max_bytes=10_000_000))
     shadow = an_index() if index is None else index
     fleet = Fleet(shadow, confirmed=confirmed, block_bytes=BLOCK_BYTES, prefill_tokens_per_s=1000.0)

@@ -85,7 +85,7 @@ def a_candidate(
 
 
 def rates_of(load: Load) -> tuple[float, float, float]:
-    """What a load says of speed."""
+    """The rates in a load."""
     return load.prefill_overhead_s, load.prefill_s_per_token, load.decode_s_per_token
 
 
@@ -105,13 +105,13 @@ def a_fleet(*workers: WorkerId, index: CacheIndex | None = None, lease_s: float 
 def book(fleet: Fleet, request: Request, now: float, on: WorkerId | None = None) -> Booking:
     """*request* booked on the candidate *on*, or on the first."""
     candidate = next(c for c in fleet.candidates(request, now) if on in {None, c.worker})
-    booking = fleet.book(request, candidate, now)
+    booking = fleet.bookings.book(request, candidate, now)
     assert booking is not None
     return booking
 
 
 def release_all(dispatcher: Dispatcher, *requests: Request, now: float = 0.0) -> list[Dispatch]:
-    """What one poll releases of *requests*, submitted at the same time."""
+    """Dispatches of one poll after *requests* were submitted."""
     for request in requests:
         dispatcher.submit(request, now)
     return dispatcher.poll(now)

@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cache_index import WorkerId
-from gateway.simulator.blocks import BlockPool
-from gateway.simulator.engine import Engine, Finished, FirstToken
-from gateway.simulator.fifo import FifoEngine
-from gateway.simulator.request import EngineRequest
-from gateway.simulator.virtual import VirtualFleet
 from routing.booking import Booking, Ending, Outcome
 from routing.dispatcher import Dispatch, Dispatcher, Refusal
 from routing.fleet import Fleet
 from routing.request import NORMAL, Request
+from simulator.blocks import BlockPool
+from simulator.engine import Engine, Finished, FirstToken
+from simulator.fifo import FifoEngine
+from simulator.request import EngineRequest
+from simulator.virtual import VirtualFleet
 from tests.routing.examples import HASHER, an_index
 
 BLOCK_TOKENS = 16
 BYTES_PER_TOKEN = 4
-TELLS_EVERY_S = 5.0
+REPORT_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one request of a team is like; its prompt has nothing in common with any other."""
+    """A kind of request of one team; its prompt has nothing in common with any other."""
 
     team: str
     prompt_tokens: int = 4096
@@ -59,7 +59,7 @@ class Sharing:
         *,
         workers: int = 3,
         engine: Callable[[BlockPool], Engine] = FifoEngine,
-        tells: bool = True,
+        reports: bool = True,
         believed_tokens_per_s: float = 10_000.0,
     ) -> None:
         names = [WorkerId(str(number)) for number in range(workers)]
@@ -74,13 +74,13 @@ class Sharing:
         self.sent: Counter[WorkerId] = Counter()
         """Requests that each worker has got."""
         self.most_queued = 0
-        """In the engines' queues, over all looks at them."""
-        self._tells = tells
+        """Most requests in the engines' queues at any time."""
+        self._reports = reports
         self._serial = itertools.count()
         self._arrivals: list[tuple[float, int, Ask]] = []
         self._floods: set[int] = set()
         self._asked: dict[int, tuple[int, Answered]] = {}
-        """By the identity of the request, while it is with us."""
+        """Open requests by their identity."""
         self._running: dict[str, tuple[Request, Booking, Answered, int]] = {}
 
     def at(self, times: Sequence[float], ask: Ask) -> None:
@@ -96,7 +96,7 @@ class Sharing:
             heapq.heappush(self._arrivals, (begin, serial, ask))
 
     def ttfts_s(self, team: str) -> list[float]:
-        """In ascending order."""
+        """The times are in ascending order."""
         return sorted(each.ttft_s for each in self.answered[team])
 
     def work(self, team: str) -> int:
@@ -104,8 +104,8 @@ class Sharing:
         return sum(each.ask.prompt_tokens for each in self.answered[team])
 
     def run(self, until: float) -> None:
-        tells_at = TELLS_EVERY_S
-        while (now := self._next_at(tells_at)) <= until:
+        report_at = REPORT_EVERY_S
+        while (now := self._next_at(report_at)) <= until:
             for _, event in self.engines.advance(now):
                 if isinstance(event, FirstToken):
                     self._first_token(event.request_id, now)
@@ -114,16 +114,16 @@ class Sharing:
             while self._arrivals and self._arrivals[0][0] <= now:
                 _, serial, ask = heapq.heappop(self._arrivals)
                 self._ask(ask, serial, now)
-            if now >= tells_at:
-                tells_at = now + TELLS_EVERY_S
-                self._tell(now)
+            if now >= report_at:
+                report_at = now + REPORT_EVERY_S
+                self._report(now)
             for dispatch in self.dispatcher.poll(now):
                 self._send(dispatch, now)
             self.refused += self.dispatcher.refused()
 
-    def _next_at(self, tells_at: float) -> float:
+    def _next_at(self, report_at: float) -> float:
         last = getattr(self, "_last", 0.0)
-        times = [self.engines.next_event_at(), self.dispatcher.next_poll_at(last), tells_at]
+        times = [self.engines.next_event_at(), self.dispatcher.next_poll_at(last), report_at]
         if self._arrivals:
             times.append(self._arrivals[0][0])
         self._last = max(last, min(time for time in times if time is not None))
@@ -164,16 +164,16 @@ class Sharing:
         _, booking, answered, _ = self._running[name]
         answered.first_token_at = now
         self.answered[answered.ask.team].append(answered)
-        self.fleet.first_byte(booking, now)
+        self.fleet.bookings.first_byte(booking, now)
 
     def _finish(self, name: str, now: float) -> None:
         _, booking, answered, serial = self._running.pop(name)
         ask = answered.ask
-        self.fleet.release(booking, Outcome(Ending.ANSWERED, ask.prompt_tokens, 0, ask.output_tokens), now)
+        self.fleet.bookings.release(booking, Outcome(Ending.ANSWERED, ask.prompt_tokens, 0, ask.output_tokens), now)
         if serial in self._floods:
             heapq.heappush(self._arrivals, (now, serial, ask))
 
-    def _tell(self, now: float) -> None:
-        if self._tells:
+    def _report(self, now: float) -> None:
+        if self._reports:
             for worker in self.engines.workers:
-                self.fleet.told(WorkerId(worker), self.engines.load(worker, now).waiting, now)
+                self.fleet.engine_queue_reported(WorkerId(worker), self.engines.load(worker, now).waiting, now)

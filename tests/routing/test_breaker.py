@@ -21,7 +21,7 @@ def test_five_failures_in_a_row_open_it() -> None:
     assert breaker.is_open
 
 
-def test_a_success_between_failures_starts_the_row_anew() -> None:
+def test_a_success_between_failures_starts_the_row_again() -> None:
     """Four failures, a success and four more failures are not five in a row."""
     breaker = Breaker()
     for _ in range(4):
@@ -74,7 +74,7 @@ def test_one_probe_is_let_through_after_ten_seconds() -> None:
 
 
 def test_a_probe_that_succeeds_closes_it() -> None:
-    """All requests may go again, and it takes five failures anew."""
+    """All requests may go again, and it takes five failures again."""
     breaker = opened(at=0.0)
     breaker.sent(10.0)
     breaker.succeeded(10.5, sent_at=10.0)
@@ -133,7 +133,7 @@ def test_a_probe_that_never_reports_back_is_forgotten() -> None:
 
 
 def test_requests_sent_while_closed_are_no_probes() -> None:
-    """What was sent before the breaker opened does not stand in the way of the probe."""
+    """A request that was sent before the breaker opened does not prevent the probe."""
     breaker = Breaker(failures=1)
     breaker.sent(0.0)
     breaker.failed(1.0, sent_at=0.0)
@@ -151,7 +151,7 @@ def test_late_failures_of_earlier_requests_keep_it_open() -> None:
 
 
 def test_late_failures_do_not_shorten_it() -> None:
-    """Nor do they double it: nothing was tried."""
+    """They do not double the time either: nothing was tried."""
     breaker = opened(at=0.0)
     breaker.sent(10.0)
     breaker.failed(11.0, sent_at=10.0)
@@ -161,7 +161,7 @@ def test_late_failures_do_not_shorten_it() -> None:
 
 
 def test_late_answers_to_earlier_requests_do_not_close_it() -> None:
-    """What began before it all went wrong proves nothing of the present."""
+    """A request from before the failures proves nothing about the present."""
     breaker = opened(at=5.0)
     breaker.succeeded(6.0, sent_at=4.0)
 
@@ -201,7 +201,7 @@ def test_what_shows_nothing_counts_for_nothing() -> None:
 
 
 def test_a_new_life_owes_nothing() -> None:
-    """Neither the row, nor the share, nor the time that it was to stay open."""
+    """The failures in a row, their share and the open time are reset."""
     breaker = opened(at=0.0)
     breaker.sent(10.0)
     breaker.failed(10.0, sent_at=10.0)
@@ -257,13 +257,13 @@ class TestOutlier:
 
     def test_its_numbers_can_be_set(self) -> None:
         """A fifth of five requests."""
-        breaker = Breaker(error_share=0.2, least_requests=5)
+        breaker = Breaker(error_share=0.2, min_requests=5)
         list(outcomes(breaker, "++++"))
         breaker.failed(5.0, sent_at=5.0)
 
         assert breaker.is_open
 
-    def test_after_a_good_probe_the_share_is_counted_anew(self) -> None:
+    def test_after_a_good_probe_the_share_is_counted_again(self) -> None:
         """The first failure does not open it again."""
         breaker = Breaker()
         list(outcomes(breaker, "+-" * 5, every_s=0.1))

@@ -1,4 +1,4 @@
-"""Costs are counted by hand: 10 ms for a prompt, 1 ms for each of its tokens, 0.5 ms for a token beside a neighbour."""
+"""Costs are counted by hand: 10 ms for a prompt, 1 ms for each of its tokens, 0.5 ms for a token beside a neighbor."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from routing.booking import Ending, Outcome
 from routing.candidate import Candidate
-from routing.disaggregation import ByDecodeLoad, Handover, Rule, here_s, plain
+from routing.disaggregation import ByDecodeLoad, Handover, HopRule, here_s, plain
 from routing.fleet import Fleet
 from routing.rendezvous import Rendezvous
 from routing.request import Request
@@ -25,7 +25,7 @@ def decoding(worker: str, **load: float) -> Candidate:
     return a_candidate(worker, **load).changed(fetches=True)  # type: ignore[arg-type]
 
 
-def by_load(rule: Rule = Rule(), *, ties: Rendezvous | None = None) -> ByDecodeLoad:  # noqa: B008  # frozen
+def by_load(rule: HopRule = HopRule(), *, ties: Rendezvous | None = None) -> ByDecodeLoad:  # noqa: B008  # frozen
     return ByDecodeLoad(seeded(), Handover(), rule, ties)
 
 
@@ -41,7 +41,7 @@ class TestHandover:
         assert (0.02, 5e-6) == pytest.approx((handover.overhead_s, handover.s_per_token))
         assert 0.04048 == pytest.approx(handover.seconds(4096))
 
-    def test_what_it_takes_is_learnt(self) -> None:
+    def test_what_it_takes_is_learned(self) -> None:
         handover = Handover()
         for tokens in [1000, 2000, 4000, 8000] * 50:
             handover.learn(tokens, 0.1 + tokens * 2e-5)
@@ -62,13 +62,13 @@ class TestWhoFetches:
         """From 20 ms / (2 x 1 ms - 1 ms - 5 us) tokens on the hop is worth it: others wait for a prefill, too."""
         strategy, idle = by_load(), decoding("a")
 
-        assert 20.1 == pytest.approx(strategy.least_tokens(idle), abs=0.01)
+        assert 20.1 == pytest.approx(strategy.min_tokens(idle), abs=0.01)
         assert {"a": 0.0} == remote(strategy, divided(prompt_tokens=20), idle)
         assert {"a": 21.0} == remote(strategy, divided(prompt_tokens=21), idle)
 
     def test_the_more_answers_it_generates_the_earlier(self) -> None:
         """Nine of them stand still for each token that it computes."""
-        assert 2.0 == pytest.approx(by_load().least_tokens(decoding("a", decodes=9)), abs=0.01)
+        assert 2.0 == pytest.approx(by_load().min_tokens(decoding("a", decodes=9)), abs=0.01)
 
     def test_what_it_holds_is_not_missing(self) -> None:
         strategy = by_load()
@@ -79,17 +79,17 @@ class TestWhoFetches:
     def test_where_fetching_is_slower_than_computing_nothing_is_fetched(self) -> None:
         strategy, fast = by_load(), decoding("a", prefill_s_per_token=4e-6)
 
-        assert float("inf") == strategy.least_tokens(fast)
+        assert float("inf") == strategy.min_tokens(fast)
         assert {"a": 0.0} == remote(strategy, divided(prompt_tokens=100_000), fast)
 
     def test_settings_may_say_from_how_many_tokens_on(self) -> None:
-        strategy = by_load(Rule(least_uncached_tokens=500))
+        strategy = by_load(HopRule(min_uncached_tokens=500))
 
         assert {"a": 0.0} == remote(strategy, divided(prompt_tokens=499), decoding("a"))
         assert {"a": 500.0} == remote(strategy, divided(prompt_tokens=500), decoding("a"))
 
     def test_who_cannot_compute_fetches_the_shortest(self) -> None:
-        assert {"a": 1.0} == remote(by_load(Rule(always=True)), divided(prompt_tokens=1), decoding("a"))
+        assert {"a": 1.0} == remote(by_load(HopRule(always=True)), divided(prompt_tokens=1), decoding("a"))
 
     def test_a_request_that_stays_whole_is_not_fetched(self) -> None:
         assert {"a": 0.0} == remote(by_load(), a_request(prompt_tokens=1000), decoding("a"))
@@ -106,7 +106,7 @@ class TestWhoFetches:
 
 class TestOrder:
     def test_the_cost_of_a_hop_is_its_way_and_the_answers_that_become_slower(self) -> None:
-        """20 ms + 1000 x 5 us + 4 neighbours x 100 tokens x 0.5 ms."""
+        """20 ms + 1000 x 5 us + 4 neighbors x 100 tokens x 0.5 ms."""
         strategy = by_load()
         [candidate] = strategy.rank(divided(), [decoding("a", decodes=4)])
 
@@ -152,11 +152,11 @@ class TestOrder:
     def test_one_candidate_needs_no_ties(self) -> None:
         assert ["a"] == [c.worker for c in by_load(ties=Rendezvous()).rank(divided("xyz"), [decoding("a")])]
 
-    def test_who_cannot_compute_comes_last_for_what_nobody_computes_for_it(self) -> None:
+    def test_a_worker_that_cannot_compute_comes_last_for_undivided_requests(self) -> None:
         """However much the others have to do."""
         workers = [decoding("a"), a_candidate("b", backlog_s=60.0), decoding("c")]
         for ties in (None, Rendezvous()):
-            order = by_load(Rule(always=True), ties=ties).rank(a_request("xyz"), workers)
+            order = by_load(HopRule(always=True), ties=ties).rank(a_request("xyz"), workers)
 
             assert "b" == order[0].worker
 
@@ -196,7 +196,7 @@ class TestWhetherItPays:
         assert by_load().pays(divided(), self.hopping(), a_candidate("p", backlog_s=1.9, hit_tokens=960.0))
 
     def test_settings_that_say_when_are_obeyed(self) -> None:
-        for rule in (Rule(least_uncached_tokens=500), Rule(always=True)):
+        for rule in (HopRule(min_uncached_tokens=500), HopRule(always=True)):
             assert by_load(rule).pays(divided(), self.hopping(), a_candidate("p", backlog_s=60.0))
 
 
@@ -206,7 +206,7 @@ class TestFleetOfHalves:
     @pytest.fixture
     def fleet(self) -> Fleet:
         fleet = a_fleet(A, B, C)
-        fleet.set_roles({A: "prefill", B: "decode", C: "decode"})
+        fleet.members.set_roles({A: "prefill", B: "decode", C: "decode"})
         return fleet
 
     def test_who_answers_is_a_candidate(self, fleet: Fleet) -> None:
@@ -221,13 +221,13 @@ class TestFleetOfHalves:
         fleet.set_up(A, up=False)
         assert [] == fleet.prefill_candidates(divided(), 0.0)
 
-    def test_breakers_keep_from_prompts_too_unless_that_leaves_nobody(self, fleet: Fleet) -> None:
-        fleet.set_roles({A: "prefill", B: "prefill"})
+    def test_breakers_keep_from_prompts_too_unless_that_leaves_no_one(self, fleet: Fleet) -> None:
+        fleet.members.set_roles({A: "prefill", B: "prefill"})
         for now in range(5):
             [candidate] = [c for c in fleet.prefill_candidates(divided(), float(now)) if c.worker == A][:1]
-            booking = fleet.book(divided(), candidate, float(now))
+            booking = fleet.bookings.book(divided(), candidate, float(now))
             assert booking is not None
-            fleet.release(booking, FAILED, float(now))
+            fleet.bookings.release(booking, FAILED, float(now))
 
         assert [B] == [each.worker for each in fleet.prefill_candidates(divided(), 5.0)]
         fleet.set_up(B, up=False)
@@ -240,11 +240,11 @@ class TestFleetOfHalves:
         fleet.set_workers([B, C], 1.0)
         fleet.set_workers([A, B, C], 2.0)
         assert "prefill" == fleet.worker(A).role
-        assert fleet.has_roles
+        assert fleet.members.has_roles
 
-        fleet.set_roles({})
+        fleet.members.set_roles({})
         assert [A, B, C] == sorted(each.worker for each in fleet.candidates(divided(), 2.0))
-        assert not fleet.has_roles
+        assert not fleet.members.has_roles
 
     def test_who_only_computes_does_not_answer(self, fleet: Fleet) -> None:
         assert [False, True, True] == [worker.is_answering for worker in fleet]
@@ -256,7 +256,7 @@ class TestBookingOfWhatIsFetched:
     @pytest.fixture
     def fleet(self) -> Fleet:
         fleet = a_fleet(A)
-        fleet.set_roles({A: "decode"})
+        fleet.members.set_roles({A: "decode"})
         return fleet
 
     def fetching(self, fleet: Fleet, request: Request) -> Candidate:
@@ -264,7 +264,7 @@ class TestBookingOfWhatIsFetched:
         return candidate.changed(remote_tokens=request.prompt_tokens)
 
     def test_it_is_an_answer_and_no_prefill(self, fleet: Fleet) -> None:
-        booking = fleet.book(divided(), self.fetching(fleet, divided()), 0.0)
+        booking = fleet.bookings.book(divided(), self.fetching(fleet, divided()), 0.0)
         assert booking is not None
         load = fleet.worker(A).load(0.0)
 
@@ -275,11 +275,11 @@ class TestBookingOfWhatIsFetched:
     def test_it_teaches_nothing_of_prefills_but_of_the_pace_of_answers(self, fleet: Fleet) -> None:
         worker = fleet.worker(A)
         speed = worker.prefill_tokens_per_s
-        booking = fleet.book(divided(), self.fetching(fleet, divided()), 0.0)
+        booking = fleet.bookings.book(divided(), self.fetching(fleet, divided()), 0.0)
         assert booking is not None
-        fleet.first_byte(booking, 3.0)
-        fleet.first_byte(booking, 4.0)  # is none any more
-        fleet.release(booking, Outcome(Ending.ANSWERED, 1000, 992, 101), 8.0)
+        fleet.bookings.first_byte(booking, 3.0)
+        fleet.bookings.first_byte(booking, 4.0)  # no longer pending
+        fleet.bookings.release(booking, Outcome(Ending.ANSWERED, 1000, 992, 101), 8.0)
 
         assert speed == worker.prefill_tokens_per_s
         assert 0.05 == pytest.approx(worker.usual_gap_s or 0.0)
@@ -288,28 +288,28 @@ class TestBookingOfWhatIsFetched:
     def test_hits_of_what_was_fetched_say_nothing_of_predictions(self, fleet: Fleet) -> None:
         worker = fleet.worker(A)
         for at in range(20):
-            booking = fleet.book(divided("abcdefgh"), self.fetching(fleet, divided("abcdefgh")), float(at))
+            booking = fleet.bookings.book(divided("abcdefgh"), self.fetching(fleet, divided("abcdefgh")), float(at))
             assert booking is not None
-            fleet.first_byte(booking, at + 0.1)
-            fleet.release(booking, Outcome(Ending.ANSWERED, 1000, 0, 2), at + 0.2)
+            fleet.bookings.first_byte(booking, at + 0.1)
+            fleet.bookings.release(booking, Outcome(Ending.ANSWERED, 1000, 0, 2), at + 0.2)
 
-        assert not worker.shadow_accuracy.is_lying
+        assert not worker.hit_accuracy.predicted.is_unreliable
 
     def test_without_a_first_byte_it_is_not_there(self, fleet: Fleet) -> None:
         request = divided("ab", prompt_tokens=32)
-        booking = fleet.book(request, self.fetching(fleet, request), 0.0)
+        booking = fleet.bookings.book(request, self.fetching(fleet, request), 0.0)
         assert booking is not None
-        fleet.release(booking, ABORTED, 1.0)
-        fleet.first_byte(booking, 2.0)
+        fleet.bookings.release(booking, ABORTED, 1.0)
+        fleet.bookings.first_byte(booking, 2.0)
 
         assert 0 == fleet.worker(A).in_flight
         assert [0] == [candidate.hit_blocks for candidate in fleet.candidates(request, 3.0)]
 
     def test_what_it_brought_is_held(self, fleet: Fleet) -> None:
         request = divided("ab", prompt_tokens=32).changed(prefix=prompt("ab"))
-        booking = fleet.book(request, self.fetching(fleet, request), 0.0)
+        booking = fleet.bookings.book(request, self.fetching(fleet, request), 0.0)
         assert booking is not None
-        fleet.first_byte(booking, 0.5)
-        fleet.release(booking, Outcome(Ending.ANSWERED), 1.0)
+        fleet.bookings.first_byte(booking, 0.5)
+        fleet.bookings.release(booking, Outcome(Ending.ANSWERED), 1.0)
 
         assert [2] == [candidate.hit_blocks for candidate in fleet.candidates(request, 3.0)]

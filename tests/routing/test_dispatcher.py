@@ -12,7 +12,7 @@ from tests.routing.examples import ANSWERED, A, B, C, a_fleet, a_request, book, 
 
 class TestImmediate:
     def test_what_is_submitted_is_released_by_the_next_poll(self) -> None:
-        """In the order of submission, however loaded the workers are."""
+        """Requests are released in the order of submission, on workers of any load."""
         dispatcher = Immediate(a_fleet(A), only(RoundRobin()))
         requests = [a_request("x" * i) for i in range(50)]
         for request in requests:
@@ -31,7 +31,7 @@ class TestImmediate:
         assert {A, B} == {first.order[0].worker, second.order[0].worker}
         assert ("cold", "cold") == (first.reason, second.reason)
 
-    def test_the_reason_is_told(self) -> None:
+    def test_the_reason_is_reported(self) -> None:
         """The second turn of a conversation hits, and the order says how much."""
         fleet = a_fleet(A, B)
         strategy = PrefixAware(seeded())
@@ -78,15 +78,15 @@ class TestImmediate:
         assert ["a", "b", "b", "b", "c"] == [each.order[0].worker for each in released]
         assert ["round_robin", "session"] * 2 + ["round_robin"] == [each.strategy for each in released]
 
-    def test_an_order_of_nobody_says_its_strategy_too(self) -> None:
-        """A decision that found nobody is counted like the others."""
+    def test_an_empty_order_says_its_strategy_too(self) -> None:
+        """A decision without a worker is counted like the others."""
         dispatcher = Immediate(a_fleet(), only(RoundRobin(), "round_robin"))
         released = release_all(dispatcher, a_request(), a_request(strategy="session"))
 
         assert ["round_robin", "session"] == [each.strategy for each in released]
 
     def test_an_explanation_puts_workers_that_are_warmed_up_last(self) -> None:
-        """As the dispatch does: it is first in turn, but has four requests in flight already."""
+        """The worker is first in turn, but already has four requests in flight, as in the dispatch."""
         fleet = a_fleet(A, B, C)
         for _ in range(4):
             book(fleet, a_request(), 0.0, A)
@@ -108,7 +108,7 @@ class TestImmediate:
         assert [True, True] == [place.cost_s is not None for place in plain.places]
         assert [None, None] == [place.cost_s for place in asking.places]
 
-    def test_an_explanation_tells_the_reason_of_the_order(self) -> None:
+    def test_an_explanation_reports_the_reason_of_the_order(self) -> None:
         """A hit for whom it is the longest, spread where another holds more, cold, and none."""
         fleet = a_fleet(A, B)
         book(fleet, a_request("pq"), 0.0, A)
@@ -129,7 +129,7 @@ class TestSpill:
         release_all(dispatcher, request, now=now)
         return dispatcher.refused()
 
-    def test_a_wait_is_told_with_the_refusal(self) -> None:
+    def test_a_refusal_has_the_predicted_wait(self) -> None:
         """About ten seconds until one is free; of two seconds all but the own prefill, a tenth, may be waited for."""
         fleet = busy()
         (refusal,) = self.refused(fleet, HURRIES, 10.0)
@@ -140,7 +140,7 @@ class TestSpill:
         assert refusal.wait_s - 1.9 == pytest.approx(refusal.retry_after_s, abs=0.1)
         assert [1, 1] == [worker.in_flight for worker in fleet]
 
-    def test_what_was_never_measured_turns_nobody_away(self) -> None:
+    def test_what_was_never_measured_turns_no_one_away(self) -> None:
         """The workers may be a hundred times as fast as the settings believe."""
         fleet = a_fleet(A, B)
         for worker in (A, B):
@@ -149,18 +149,18 @@ class TestSpill:
         assert [] == self.refused(fleet, HURRIES, 10.0)
 
     def test_one_worker_that_has_time_is_enough(self) -> None:
-        """Whichever the strategy prefers."""
+        """The preference of the strategy makes no difference."""
         fleet = busy()
         fleet.set_workers([A, B, C], 10.0)
 
         assert [] == self.refused(fleet, HURRIES, 10.0)
 
     def test_what_one_worker_keeps_is_not_refused(self) -> None:
-        """Nobody else has it."""
+        """No one else has it."""
         assert [] == self.refused(busy(), HURRIES.changed(pinned=A), 10.0)
 
-    def test_nobody_is_refused_where_nobody_is(self) -> None:
-        """That is told in another way: an order of none."""
+    def test_nothing_is_refused_without_workers(self) -> None:
+        """An empty order reports it instead."""
         dispatcher = Immediate(a_fleet(), only(PrefixAware(seeded())))
         (released,) = release_all(dispatcher, HURRIES)
 
@@ -184,15 +184,15 @@ def busy() -> Fleet:
     """Two workers that have shown how fast they are, and compute for 9.2 s since 10.0."""
     fleet = a_fleet(A, B)
     taught = book(fleet, a_request("t" * 100), 0.0)
-    fleet.first_byte(taught, taught.work_s)
-    fleet.release(taught, ANSWERED, taught.work_s)
+    fleet.bookings.first_byte(taught, taught.work_s)
+    fleet.bookings.release(taught, ANSWERED, taught.work_s)
     for worker in (A, B):
         book(fleet, a_request("x" * 500), 10.0, worker)
     return fleet
 
 
-def test_immediate_holds_nobody() -> None:
-    """There is nobody to hand over, and nothing to look at later."""
+def test_immediate_holds_no_request() -> None:
+    """There is nothing to hand over, and no later poll is needed."""
     dispatcher = Immediate(a_fleet(A), only(PrefixAware(seeded())))
     dispatcher.submit(a_request(), 0.0)
     dispatcher.poll(0.0)

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from routing.dispatcher import Dispatcher, Immediate
-from routing.late_binding import LateBinding
 from routing.load_price import ABSENT_S, LoadPrice
+from routing.queueing.late_binding import LateBinding
 from routing.strategies.by_name import StrategiesByName
 from routing.strategies.kv_aware import KvAware
 from routing.strategies.prefix_aware import PrefixAware
@@ -16,23 +16,23 @@ from tests.routing.examples import A, B, a_fleet, a_request, book, release_all
 def test_who_has_it_costs_nothing_more() -> None:
     price = LoadPrice(2.0)
 
-    assert 0.0 == price.of(holds=True, loadable=True)
-    assert 0.0 == price.of(holds=True, loadable=False)
-    assert 0.0 == price.of(holds=None, loadable=True), "it is taken to have it: an engine that does not tell"
+    assert 0.0 == price.price_s(holds=True, loadable=True)
+    assert 0.0 == price.price_s(holds=True, loadable=False)
+    assert 0.0 == price.price_s(holds=None, loadable=True), "it is taken to have it: an engine that does not report"
 
 
 def test_who_has_it_not_costs_a_load() -> None:
     price = LoadPrice(2.0)
 
-    assert 2.0 == price.of(holds=False, loadable=True)
+    assert 2.0 == price.price_s(holds=False, loadable=True)
 
 
 def test_who_cannot_get_it_is_the_last_to_be_asked() -> None:
-    """Because nobody may load it there, or because that failed a while ago."""
+    """Loading is not possible there, or failed recently."""
     price = LoadPrice(2.0)
 
-    assert ABSENT_S == price.of(holds=False, loadable=False)
-    assert ABSENT_S == price.of(holds=False, loadable=True, failed=True)
+    assert ABSENT_S == price.price_s(holds=False, loadable=False)
+    assert ABSENT_S == price.price_s(holds=False, loadable=True, failed=True)
 
 
 def test_the_first_load_replaces_the_belief_and_later_ones_correct_it() -> None:
@@ -52,7 +52,7 @@ def test_a_request_goes_where_its_adapter_is_unless_waiting_costs_more(
 ) -> None:
     """Worker a has it, and a backlog of 0, 1.7 or 3.5 s; on b it takes 2 s to load."""
     fleet = a_fleet(A, B)
-    fleet.set_adapter_s(B, LoadPrice(2.0).of(holds=False, loadable=True))
+    fleet.members.set_adapter_penalty(B, LoadPrice(2.0).price_s(holds=False, loadable=True))
     if waiting_tokens:
         book(fleet, a_request(prompt_tokens=waiting_tokens), 0.0, on=A)
     rng = random.Random(7)
@@ -73,17 +73,17 @@ def test_a_request_goes_where_its_adapter_is_unless_waiting_costs_more(
 def test_the_way_and_the_load_add_up() -> None:
     """A worker of another zone without the adapter costs both; ways that are said again leave the load."""
     fleet = a_fleet(A, B)
-    fleet.set_ways({B: 0.25})
-    fleet.set_adapter_s(B, 2.0)
-    fleet.set_ways({B: 0.5})
+    fleet.members.set_zone_penalties({B: 0.25})
+    fleet.members.set_adapter_penalty(B, 2.0)
+    fleet.members.set_zone_penalties({B: 0.5})
 
-    assert (0.0, 2.5) == tuple(worker.way_s for worker in fleet)
-    assert (0.0, 2.0) == (fleet.adapter_s(A), fleet.adapter_s(B))
+    assert (0.0, 2.5) == tuple(worker.zone_penalty_s for worker in fleet)
+    assert (0.0, 2.0) == (fleet.members.adapter_penalty_s(A), fleet.members.adapter_penalty_s(B))
 
 
 def test_what_is_said_of_a_worker_that_joins_later_counts_when_it_has_joined() -> None:
     fleet = a_fleet(A)
-    fleet.set_adapter_s(B, 2.0)
+    fleet.members.set_adapter_penalty(B, 2.0)
     fleet.set_workers([A, B], 1.0)
 
-    assert 2.0 == fleet.worker(B).way_s
+    assert 2.0 == fleet.worker(B).zone_penalty_s

@@ -39,13 +39,13 @@ def test_pools_join_one_by_one() -> None:
     assert ("abcd", "") == near_and_far(OWN_AND_RENTED, {"a": 9.0, "b": 9.0, "c": 9.0, "d": 99.0})
 
 
-def test_a_pool_of_which_nobody_is_there_is_passed_over() -> None:
+def test_a_pool_without_workers_is_passed_over() -> None:
     """The lowest tier that there is comes first, whatever its number."""
     assert ("cd", "e") == near_and_far({"c": 3, "d": 3, "e": 7}, {})
 
 
 def test_reserves_stand_in_the_order_of_their_pools() -> None:
-    """In one pool those that are warmed up last, and those with least to do first."""
+    """Within a pool, workers that warm up come last, and the least loaded first."""
     candidates = [
         a_candidate("a"),
         a_candidate("z", pending=1),
@@ -58,7 +58,7 @@ def test_reserves_stand_in_the_order_of_their_pools() -> None:
     assert "ecbdz" == names(reach(candidates, [0, 2, 1, 1, 1, 1], [0.0] * 6, 5.0).far)
 
 
-def test_nobody_is_neither_near_nor_far() -> None:
+def test_without_candidates_none_is_near_or_far() -> None:
     """There is nothing to choose from."""
     assert ("", "") == near_and_far({}, {})
 
@@ -68,7 +68,7 @@ def test_nobody_is_neither_near_nor_far() -> None:
     longest_s=st.sampled_from([0.0, 1.0, 6.0]),
 )
 def test_every_candidate_is_near_or_far(workers: list[tuple[int, float]], longest_s: float) -> None:
-    """Once. Whoever is near is of a pool before those that are far, and a pool is near only if it has to be."""
+    """Each candidate is there once. Near pools come before far ones, and a pool is near only if it has to be."""
     named = {chr(ord("a") + place): each for place, each in enumerate(workers)}
     tiers = {name: tier for name, (tier, _) in named.items()}
     near, far = near_and_far(tiers, {name: wait_s for name, (_, wait_s) in named.items()}, longest_s)

@@ -14,7 +14,7 @@ FOUR = [a_candidate(name) for name in "abcd"]
 
 
 def order(letters: str, tied: list[Candidate]) -> str:
-    """By an object of its own each time, as in processes of their own."""
+    """Each order comes from a new object, as in another process."""
     ranked = Rendezvous().order(a_request(letters), tied)
     return "none" if ranked is None else "".join(candidate.worker for candidate in ranked)
 
@@ -26,7 +26,7 @@ def test_the_order_is_the_same_everywhere() -> None:
 
 
 def test_prompts_spread_evenly_over_workers() -> None:
-    """Of 2,000 prompts each of four workers gets a quarter, give or take a tenth of that."""
+    """Each of four workers gets a quarter of 2,000 prompts, within a tenth of that."""
     first = Counter(order(chr(1000 + number), FOUR)[0] for number in range(2000))
 
     assert set("abcd") == set(first)
@@ -41,7 +41,7 @@ def test_a_worker_that_leaves_moves_only_its_own_prompts(letters: str, gone: str
     assert order(letters, FOUR).replace(gone, "") == order(letters, left)
 
 
-def test_prompts_that_part_where_nobody_holds_more_go_different_ways() -> None:
+def test_prompts_that_part_where_no_one_holds_more_go_different_ways() -> None:
     """All hold the system prompt "s": the block behind it decides, and nothing behind that."""
     held = [candidate.changed(hit_blocks=1, hit_tokens=16.0) for candidate in FOUR]
     orders = {letter: order(f"s{letter}", held) for letter in "0123456789"}
@@ -51,14 +51,14 @@ def test_prompts_that_part_where_nobody_holds_more_go_different_ways() -> None:
 
 
 def test_who_holds_more_comes_first() -> None:
-    """What costs the same to us should not be computed a second time."""
+    """Among equal costs, a prompt should not be computed a second time."""
     held = [a_candidate("a"), a_candidate("b", hit_tokens=16.0), a_candidate("c", hit_tokens=32.0), a_candidate("d")]
 
     assert "cb" == order("xyz", held)[:2]
 
 
 def test_a_prompt_that_is_held_as_a_whole_goes_by_its_last_block() -> None:
-    """There is none behind it."""
+    """No block follows the last one."""
     held = [candidate.changed(hit_blocks=3, hit_tokens=48.0) for candidate in FOUR]
 
     assert order("xyz", held) == order("xyz", [each.changed(hit_blocks=2) for each in held])
@@ -69,10 +69,10 @@ def test_nothing_is_known_of_a_prompt_without_a_block() -> None:
     assert "none" == order("", FOUR)
 
 
-def test_where_engines_tell_what_they_hold_the_exact_tokens_decide() -> None:
-    """By their own blocks, of which there are others than of text."""
+def test_where_engines_report_what_they_hold_the_exact_tokens_decide() -> None:
+    """The blocks of exact tokens differ from those of text."""
     request = an_exact_request("stu")
-    held = [c.changed(hit_blocks=1, hit_tokens=16.0, plain_tokens=16.0, source="confirmed") for c in FOUR]
+    held = [c.changed(hit_blocks=1, hit_tokens=16.0, plain_tokens=16.0, source="reported") for c in FOUR]
     by_tokens = Rendezvous().order(request, held)
     behind = Rendezvous().order(request.changed(exact=(an_exact_request("su").exact[0],)), held)
 

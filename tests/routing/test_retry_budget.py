@@ -6,12 +6,12 @@ from routing.retry_budget import RetryBudget
 
 
 def taken(budget: RetryBudget, now: float, times: int) -> int:
-    """How many of *times* retries are let through."""
-    return sum(budget.take(now) for _ in range(times))
+    """Number of retries that are allowed out of *times*."""
+    return sum(budget.spend(now) for _ in range(times))
 
 
 def test_a_quiet_hour_has_the_floor() -> None:
-    """Ten a second, of ten seconds, whoever needs them."""
+    """It is ten per second over ten seconds, for any caller."""
     assert 100 == taken(RetryBudget(), 0.0, 500)
 
 
@@ -41,12 +41,12 @@ def test_requests_of_the_past_give_no_share() -> None:
     assert 0 == taken(budget, 60.0, 10)
 
 
-def test_without_floor_and_share_nobody_retries() -> None:
-    """Not even one of many requests."""
+def test_without_floor_and_share_no_one_retries() -> None:
+    """This holds for any number of requests."""
     budget = RetryBudget(share=0.0, floor_per_s=0.0)
     budget.note(0.0)
 
-    assert not budget.take(0.0)
+    assert not budget.spend(0.0)
 
 
 def test_asking_for_room_takes_nothing() -> None:
@@ -56,9 +56,9 @@ def test_asking_for_room_takes_nothing() -> None:
     assert [True, True, True, False, False] == [
         budget.has_room(0.0),
         budget.has_room(0.0),
-        budget.take(0.0),
+        budget.spend(0.0),
         budget.has_room(0.0),
-        budget.take(0.0),
+        budget.spend(0.0),
     ]
 
 
@@ -71,7 +71,7 @@ def test_asking_for_room_takes_nothing() -> None:
 def test_retries_never_exceed_floor_and_share(
     events: list[tuple[float, bool]], share: float, floor_per_s: float
 ) -> None:
-    """And none is refused that fits: as whoever keeps all that happened counts the running second and nine before."""
+    """No retry is refused that fits, compared with a count of all events of the running second and nine before."""
     budget, now = RetryBudget(share, floor_per_s, 10.0), 0.0
     requests: list[float] = []
     retries: list[float] = []
@@ -84,7 +84,7 @@ def test_retries_never_exceed_floor_and_share(
         of_late = [[at for at in times if int(at) > int(now) - 10] for times in (requests, retries)]
         room = floor_per_s * 10.0 + share * len(of_late[0]) - len(of_late[1])
 
-        assert (room >= 1.0) == budget.take(now)
+        assert (room >= 1.0) == budget.spend(now)
 
         if room >= 1.0:
             retries.append(now)

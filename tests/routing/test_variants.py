@@ -14,11 +14,11 @@ WEIGHTS = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.1, 100.0), min_
 
 
 def first_of(variants: Variants, callers: range) -> dict[str, str]:
-    return {f"caller {i}": variants.of(f"caller {i}")[0] for i in callers}
+    return {f"caller {i}": variants.order(f"caller {i}")[0] for i in callers}
 
 
 def test_a_canary_gets_its_share_of_10_000_requests_within_1_percent() -> None:
-    """Of its own share, when requests are dealt: 500 and at most 5 more or fewer."""
+    """Each variant gets its share when requests are dealt: 500 of them, within 5."""
     variants = Variants(CANARY, key="chat")
     got = Counter(variants.deal()[0] for _ in range(10_000))
 
@@ -26,7 +26,7 @@ def test_a_canary_gets_its_share_of_10_000_requests_within_1_percent() -> None:
 
 
 def test_a_canary_gets_its_share_of_10_000_callers_within_1_percent() -> None:
-    """Of all callers: a hash is as even as chance, 22 callers standard deviation."""
+    """Each variant gets its share of callers. A hash is as even as chance: 22 callers standard deviation."""
     got = Counter(first_of(Variants(CANARY, key="chat"), range(10_000)).values())
 
     assert got["canary"] == pytest.approx(500, abs=100)
@@ -44,7 +44,7 @@ def test_dealt_requests_stay_close_to_the_shares(weights: dict[str, float], star
 
 @given(st.integers(2, 7), st.floats(0.0, 0.999))
 def test_no_rhythm_of_a_caller_meets_always_the_same_variant(period: int, start: float) -> None:
-    """Whoever sends every second, third ... request has both halves of an A/B test as well."""
+    """Every second, third ... request meets both halves of an A/B test as well."""
     variants = Variants({"a": 1.0, "b": 1.0}, key="x", start=start)
     dealt = [variants.deal()[0] for _ in range(1000 * period)]
 
@@ -53,26 +53,28 @@ def test_no_rhythm_of_a_caller_meets_always_the_same_variant(period: int, start:
 
 @given(WEIGHTS, st.text(), st.text())
 def test_a_caller_keeps_its_variant(weights: dict[str, float], key: str, caller: str) -> None:
-    """In another process and whatever was dealt meanwhile: nothing is kept that could be lost."""
+    """This holds in another process and after any number of deals: nothing is stored."""
     one, other = Variants(weights, key=key), Variants(weights, key=key, start=0.7)
     other.deal()
 
-    assert one.of(caller) == other.of(caller)
-    assert set(weights) == set(one.of(caller))
+    assert one.order(caller) == other.order(caller)
+    assert set(weights) == set(one.order(caller))
 
 
 def test_a_variant_is_the_same_in_every_release() -> None:
-    """Values that were computed once: a change of the hash would deal all callers anew."""
+    """Values that were computed once: a change of the hash would deal all callers again."""
     variants = Variants({"a": 1.0, "b": 1.0, "c": 2.0}, key="chat")
 
-    assert [["b", "a", "c"], ["a", "b", "c"], ["b", "c", "a"]] == [variants.of(caller) for caller in ("ann", "bob", "")]
+    assert [["b", "a", "c"], ["a", "b", "c"], ["b", "c", "a"]] == [
+        variants.order(caller) for caller in ("ann", "bob", "")
+    ]
 
 
 @given(WEIGHTS, st.sampled_from("abcdef"), st.floats(0.1, 100.0))
 def test_a_changed_weight_moves_callers_only_to_it_or_away_from_it(
     weights: dict[str, float], name: str, weight: float
 ) -> None:
-    """Nobody moves between two variants whose weights stay."""
+    """No one moves between two variants whose weights stay."""
     before = first_of(Variants(weights, key="x"), range(200))
     after = first_of(Variants(weights | {name: weight}, key="x"), range(200))
 
@@ -91,8 +93,8 @@ def test_a_canary_that_is_raised_keeps_those_that_it_has() -> None:
     assert len(moved) == pytest.approx(500, abs=100)
 
 
-def test_another_key_deals_callers_anew() -> None:
-    """Of two experiments each is blind to the other's choice."""
+def test_another_key_deals_callers_again() -> None:
+    """Two experiments are independent of each other."""
     one = first_of(Variants({"a": 1.0, "b": 1.0}, key="one"), range(2_000))
     other = first_of(Variants({"a": 1.0, "b": 1.0}, key="other"), range(2_000))
 
@@ -102,10 +104,10 @@ def test_another_key_deals_callers_anew() -> None:
 @given(WEIGHTS, st.text())
 def test_who_loses_its_variant_gets_the_next_one(weights: dict[str, float], caller: str) -> None:
     """The order says who takes over: it is the caller's variant where the first is not there at all."""
-    order = Variants(weights, key="x").of(caller)
+    order = Variants(weights, key="x").order(caller)
     if len(order) > 1:
         rest = {name: weight for name, weight in weights.items() if name != order[0]}
-        assert order[1:] == Variants(rest, key="x").of(caller)
+        assert order[1:] == Variants(rest, key="x").order(caller)
 
 
 def test_what_is_peeked_at_is_dealt_next() -> None:
@@ -116,10 +118,10 @@ def test_what_is_peeked_at_is_dealt_next() -> None:
 
 
 def test_a_weight_of_0_gets_nothing() -> None:
-    """Not even where the others cannot answer: it is switched off."""
+    """A weight of 0 switches it off, even if the others cannot answer."""
     variants = Variants({"a": 1.0, "b": 0.0}, key="x")
 
-    assert ["a"] == variants.of("ann")
+    assert ["a"] == variants.order("ann")
     assert ["a"] == variants.deal()
     assert {"a": 1.0} == variants.shares
 

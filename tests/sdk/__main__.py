@@ -46,7 +46,7 @@ def install() -> None:
 @contextlib.contextmanager
 def demo() -> Iterator[tuple[str, str]]:
     """The demo on a free port; yields its address and the key of this start."""
-    # Without a line per request, which would fill the pipe: nobody reads it once the address is known.
+    # Without a line per request, which would fill the pipe: no one reads it once the address is known.
     environment = {**os.environ, "WARMGATE_LOGGING__REQUESTS": "false"}
     with subprocess.Popen(DEMO, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -77,7 +77,6 @@ def passes(name: str, command: Sequence[str | Path]) -> bool:
 
 
 async def errors() -> list[bool]:
-    """What each client raises for each error."""
     async with refusing_gateway() as cases:
         return [
             await asyncio.to_thread(passes, name, [*command, cases])

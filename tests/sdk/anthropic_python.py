@@ -49,7 +49,7 @@ def streams(client: Any) -> None:
     assert 8 == final.usage.output_tokens, final
 
 
-def tells_events_in_order(client: Any) -> None:
+def reports_events_in_order(client: Any) -> None:
     """the events of a stream come in their order"""
     kinds = [event.type for event in client.messages.create(**QUESTION, stream=True)]
     once = list(dict.fromkeys(kind for kind in kinds if kind != "ping"))
@@ -123,7 +123,7 @@ CHECKS: tuple[Callable[[Any], None], ...] = (
     answers,
     takes_content_blocks,
     streams,
-    tells_events_in_order,
+    reports_events_in_order,
     may_be_left,
     counts_tokens,
     says_which_worker,

@@ -82,7 +82,6 @@ def ask_langchain(base_url: str, case: Case) -> None:
 
 
 def refusal(ask: Callable[[str, Case], None], base_url: str, case: Case) -> Exception:
-    """What *ask* raises."""
     for _ in range(MOST_ASKED):
         try:
             ask(base_url, case)

@@ -1,4 +1,4 @@
-"""Responses that are generated in the background, where nobody counts their tokens."""
+"""Responses that are generated in the background, where no one counts their tokens."""
 
 import json
 from collections.abc import AsyncIterator
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from gateway.tenancy import Tenancy
+from gateway.app.tenancy import Tenancy
 from tests.e2e.governed import administration, chat, governed
 from tests.e2e.stack import Stack
 from tests.fakes.backends import Answers
 from tests.gateway.examples import a_model
+from tests.gateway.proxy.stage import Stage
 from tests.gateway.tenancy_examples import AUTHORIZATION, a_team, a_tenancy, at_work, booked
-from tests.gateway.test_proxy import Stage
 
 QUEUED: dict[str, Any] = {"id": "resp_1", "object": "response", "status": "queued", "output": [], "usage": None}
 
@@ -55,7 +55,7 @@ async def test_an_escaped_name_is_the_same_field(served: Stack) -> None:
 
 
 async def test_other_endpoints_count_all_the_same(served: Stack) -> None:
-    """There the field is none that engines know: the answer comes whole, and is charged."""
+    """There the field is not one that engines know: the answer comes whole, and is charged."""
     admin = administration(served)
     key = await admin.limited(tokens_per_day=1000)
 

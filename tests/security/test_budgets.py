@@ -9,7 +9,7 @@ from typing import Any, Self
 import httpx
 import pytest
 
-from gateway.simulator.options import SimulatorOptions
+from simulator.options import SimulatorOptions
 from tests.e2e.governed import Administration, MadeKey, administration, chat, governed
 from tests.e2e.stack import Stack
 
@@ -100,7 +100,6 @@ async def test_who_leaves_at_once_gets_back_what_it_did_not_use(slow: Stack) -> 
 
 
 async def test_requests_that_set_no_limit_are_taken_to_be_long() -> None:
-    """As long as the model's answers can be."""
     async with governed(1, options=SLOW, model={"max_output_tokens": 10_000}) as served:
         key = await admin_of(served).limited(usd_per_day=1.0)
         async with Streams(served, key) as streams:

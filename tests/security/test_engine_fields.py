@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.endpoints.endpoint import FORM
-from gateway.endpoints.table import ENDPOINTS
-from gateway.engine_fields import ENGINE_FIELDS
+from gateway.protocol.endpoints.endpoint import FORM
+from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.engine_fields import ENGINE_FIELDS
 from tests.e2e.stack import Stack, stack
 from tests.fuzz.bodies import FORM_BODY, FORM_TYPE, VALID
 

@@ -1,4 +1,4 @@
-"""What the gateway says of caches tells no team what another team has sent."""
+"""What the gateway says of caches reports no team what another team has sent."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -53,7 +53,7 @@ async def test_a_guess_is_not_confirmed(stream: bool) -> None:
     assert 1 == len({tuple(sorted(set(reply.headers) - {"content-length"})) for reply in replies})
 
 
-async def test_a_team_that_shares_with_nobody_sees_its_own_hits() -> None:
+async def test_a_team_that_shares_with_no_one_sees_its_own_hits() -> None:
     """They are on nothing but what it has sent itself."""
     async with served() as running:
         await ask(running, BLUE)
@@ -64,7 +64,7 @@ async def test_a_team_that_shares_with_nobody_sees_its_own_hits() -> None:
 
 
 @pytest.mark.parametrize(("setting", "shown"), [("shared", True), ("off", False)])
-async def test_an_operator_may_show_them_to_all_or_nobody(setting: str, shown: bool) -> None:
+async def test_an_operator_may_show_them_to_all_or_no_one(setting: str, shown: bool) -> None:
     async with served(setting) as running:
         for secret in (BLUE, ALONE):
             assert shown is (None not in hits(await ask(running, secret)))
@@ -73,14 +73,14 @@ async def test_an_operator_may_show_them_to_all_or_nobody(setting: str, shown: b
 
 
 async def test_without_teams_they_are_shown() -> None:
-    """There is nobody from whom anything would have to be kept."""
+    """There is no one from whom anything would have to be kept."""
     async with served(teams=[]) as running:
         assert None not in hits(await ask(running, None))
 
 
-async def test_no_team_is_told_where_a_request_would_go() -> None:
+async def test_no_team_learns_where_a_request_would_go() -> None:
     """Explanations have the hits of every worker: they are administrators'."""
-    async with stack(1, teams=TEAMS, server={"admin_token": "adm-0123456789abcdef"}) as running:
+    async with stack(1, teams=TEAMS, admin={"keys": [{"role": "viewer", "secret": "adm-0123456789abcdef"}]}) as running:
         body = {"model": "tiny", "messages": [{"role": "user", "content": SECRET_TEXT}]}
         replies = [
             await running.http.post("/warmgate/explain", json=body, headers=headers)

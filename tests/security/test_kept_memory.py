@@ -17,24 +17,23 @@ import pytest
 from cache_index import Hasher, WorkerId
 from cache_index.radix import RadixTree
 from cache_index.tokens import TokenHasher, pack
-from gateway.body import parse_chat
-from gateway.guardrails.scanning import ScanFilter
-from gateway.ledger.recorder import Recorder
-from gateway.request_log import Fields
-from gateway.response_owners import Owner, ResponseOwners
-from gateway.server.header_names import HeaderNames
-from gateway.teams.networks import address_in
-from gateway.tokenizing.segment_cache import SegmentCache
-from gateway.tracing.content import Content
-from gateway.tracing.delivery import Delivery
-from gateway.tracing.ended import Ended
-from gateway.wishes import short_name
+from gateway.models.response_affinity.owners import ResponseOwner, ResponseOwners
+from gateway.models.tokenizing.segment_cache import SegmentCache
+from gateway.protocol.body import parse_chat
+from gateway.protocol.networks import address_in
+from gateway.protocol.request_hints import short_name
+from gateway.proxy.guardrails.scanning import ScanFilter
+from gateway.proxy.tracing.content import Content
+from gateway.server.shared_state import HeaderNames
+from gateway.telemetry.request_log import FieldGroup
+from gateway.telemetry.trace_export.delivery import CompletedTrace, Delivery
+from gateway.tenancy.ledger.recorder import Recorder
+from routing.queueing.sessions import Sessions
 from routing.request import Request
-from routing.sessions import Sessions
 from tests.fakes.backends import Answers
 from tests.gateway.examples import CHAT, a_model, an_exchange
-from tests.gateway.guardrails.examples import a_filter, a_question
-from tests.gateway.tracing.examples import a_trace
+from tests.gateway.proxy.guardrails.examples import a_filter, a_question
+from tests.gateway.telemetry.trace_export.examples import a_trace
 from tests.routing.examples import a_request
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +55,6 @@ class Kept:
 
     bound: int
     fill: Callable[[], object]
-    """What it answers is what is kept."""
 
 
 def _sessions() -> object:
@@ -91,14 +89,12 @@ def _prefixes() -> object:
 def _owners() -> object:
     owners = ResponseOwners(most=100)
     for name in long_names():
-        owners.remember(name, Owner("tiny", WorkerId("a"), "blue"))
+        owners.remember(name, ResponseOwner("tiny", WorkerId("a"), "blue"))
     return owners
 
 
 class _AwayStore:
-    """Of owners; never asked here."""
-
-    async def find(self, digest: str) -> Owner | None:
+    async def find(self, digest: str) -> ResponseOwner | None:
         raise NotImplementedError
 
     async def keep(self, owners: Any) -> Any:
@@ -108,12 +104,11 @@ class _AwayStore:
 def _owners_unwritten() -> object:
     owners = ResponseOwners(_AwayStore(), most=100)
     for name in long_names():
-        owners.remember(name, Owner("tiny", WorkerId("a"), "blue"))
+        owners.remember(name, ResponseOwner("tiny", WorkerId("a"), "blue"))
     return owners
 
 
 def _requests() -> object:
-    """As they wait for a worker: the body is what `server.max_body_bytes` allows, beside it stands little."""
     model = a_model(Answers())
     kept: list[Request] = []
     for name in long_names():
@@ -123,7 +118,6 @@ def _requests() -> object:
 
 
 def _entries() -> object:
-    """As they wait for a store that is away."""
     kept: list[object] = []
     recorder = _recorder()
     for name in long_names():
@@ -154,9 +148,9 @@ def _entries() -> object:
 
 def _log_fields() -> object:
     """Words of ours alone: what callers send is not among them."""
-    fields = Fields("path", "team", most=2048)
+    fields = FieldGroup("path", "team", most=2048)
     for number in range(4096):
-        fields.of((f"/v1/{number % 20}", f"team-{number}"))
+        fields.cached((f"/v1/{number % 20}", f"team-{number}"))
     return fields
 
 
@@ -182,10 +176,10 @@ def _tokens() -> object:
 
 
 def _traces() -> object:
-    """Prompts and answers that nobody takes; the thread of their destination waits."""
+    """Prompts and answers that no one takes; the thread of their destination waits."""
 
     class Encodes:
-        def spans(self, ended: Ended) -> list[Any]:
+        def spans(self, ended: CompletedTrace) -> list[Any]:
             return []
 
         def message(self, spans: Any) -> bytes:
@@ -203,7 +197,7 @@ def _traces() -> object:
         trace = a_trace()
         trace.content = Content(LONG)
         trace.content.asked(name.encode())
-        delivery.offer(Ended(an_exchange(), trace, 1.0))
+        delivery.offer(CompletedTrace(an_exchange(), trace, 1.0))
     kept = list(delivery._waiting)
     delivery._waiting.clear()
     delivery.close(10)
@@ -215,30 +209,30 @@ def _recorder() -> Recorder:
 
 
 KEPT: dict[str, Kept] = {
-    "routing.sessions.Sessions": Kept(MIB, _sessions),
+    "routing.queueing.sessions.Sessions": Kept(MIB, _sessions),
     "cache_index.prefix.Hasher, seeds of scopes": Kept(MIB, _scopes_of_text),
     "cache_index.tokens.TokenHasher, digests of scopes": Kept(MIB, _scopes_of_tokens),
     "cache_index.radix.RadixTree": Kept(3 * MIB, _prefixes),
-    "gateway.response_owners.ResponseOwners": Kept(MIB, _owners),
-    "gateway.response_owners.ResponseOwners, unwritten": Kept(MIB, _owners_unwritten),
+    "gateway.models.response_affinity.owners.ResponseOwners": Kept(MIB, _owners),
+    "gateway.models.response_affinity.owners.ResponseOwners, unwritten": Kept(MIB, _owners_unwritten),
     "routing.request.Request, while it waits": Kept(2 * MIB, _requests),
-    "gateway.ledger.entry.Entry, while the store is away": Kept(2 * MIB, _entries),
-    "gateway.request_log.Fields": Kept(2 * MIB, _log_fields),
-    "gateway.server.header_names.HeaderNames": Kept(MIB, _header_names),
-    "gateway.teams.networks.address_in": Kept(MIB, _addresses),
-    "gateway.tokenizing.segment_cache.SegmentCache": Kept(2 * MIB, _tokens),
-    "gateway.tracing.delivery.Delivery": Kept(8 * MIB, _traces),
+    "gateway.tenancy.ledger.entry.Entry, while the store is away": Kept(2 * MIB, _entries),
+    "gateway.telemetry.request_log.Fields": Kept(2 * MIB, _log_fields),
+    "gateway.server.shared_state.HeaderNames": Kept(MIB, _header_names),
+    "gateway.protocol.networks.address_in": Kept(MIB, _addresses),
+    "gateway.models.tokenizing.segment_cache.SegmentCache": Kept(2 * MIB, _tokens),
+    "gateway.telemetry.trace_export.delivery.Delivery": Kept(8 * MIB, _traces),
 }
 
 CACHES = {
     "cache_index/prefix.py": "seeds of scopes of up to 512 bytes, 256 of them",
     "cache_index/tokens.py": "digests of scopes of up to 512 bytes, 1024 of them",
-    "gateway/downstream.py": "names of backends, which are ours",
-    "gateway/teams/networks.py": "addresses of up to 100 characters, 1024 of them",
-    "gateway/tracing/otlp.py": "attributes of up to 64 characters under names of up to 256, 4096 of them",
+    "gateway/proxy/downstream.py": "names of backends, which are ours",
+    "gateway/protocol/networks.py": "addresses of up to 100 characters, 1024 of them",
+    "gateway/telemetry/trace_export/otlp.py": "attributes of up to 64 characters, names of up to 256, 4096 of them",
     "gateway/api/admin_v1/answers.py": "OrderedDict of answers to administrators, bounded in bytes (`MAX_BYTES`)",
-    "gateway/response_owners.py": "OrderedDicts by digest",
-    "gateway/tokenizing/segment_cache.py": "an OrderedDict bounded in bytes",
+    "gateway/models/response_affinity/owners.py": "OrderedDicts by digest",
+    "gateway/models/tokenizing/segment_cache.py": "an OrderedDict bounded in bytes",
 }
 """Modules that remember things by functools or in an OrderedDict, and why that is bounded in bytes."""
 
@@ -272,7 +266,7 @@ async def test_texts_without_findings_are_remembered_by_their_hash() -> None:
 
 
 def test_a_long_name_is_the_same_name_everywhere() -> None:
-    """Its digest is told for it, so that sessions and variants stay where they are."""
+    """Its digest stands for it, so that sessions and variants stay where they are."""
     name = "s" * LONG
 
     assert short_name(name) == short_name("s" * LONG)

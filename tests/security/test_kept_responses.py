@@ -1,4 +1,4 @@
-"""A kept response is its own team's: after restarts, on other replicas, and for whoever guesses an id."""
+"""A kept response is its own team's: after restarts, on other replicas, and for anyone who guesses an id."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.simulator.server import serving
+from simulator.server import serving
 from tests.e2e.governed import OWNER, administration, bearer, chat
 from tests.e2e.stack import Stack, gateway, quick
 from tests.storage import RedisServer
@@ -88,7 +88,7 @@ async def test_after_a_restart_a_response_is_still_its_teams(workers: list[str],
 
 
 async def test_after_a_restart_without_a_store_it_is_nobodys(workers: list[str]) -> None:
-    """Its own team's neither: nobody can tell."""
+    """Its own team's neither: no one can tell."""
     async with served(workers) as running:
         response_id = await made(running)
     async with served(workers) as running:
@@ -112,7 +112,6 @@ async def test_replicas_know_whose_it_is(workers: list[str], redis_server: Redis
 
 
 async def test_a_caller_cannot_choose_the_id_of_its_response(workers: list[str]) -> None:
-    """So that it takes over nobody's."""
     async with served(workers) as running:
         response_id = await made(running)
         body = {"model": "tiny", "input": "mine", "request_id": response_id}
@@ -163,7 +162,6 @@ async def test_guessed_ids_are_requests_of_a_limit(workers: list[str], method: s
 
 
 async def test_guesses_take_from_the_same_limit_as_answers(workers: list[str]) -> None:
-    """Of one request a minute the first guess takes all."""
     slow = [{"name": "slow", "keys": [{"id": "s", "secret": BLUE}], "limits": {"requests_per_minute": 1}}]
     async with gateway(workers, teams=slow) as running:
         guess = await running.http.get("/v1/responses/resp_1", headers=bearer(BLUE))
@@ -174,12 +172,12 @@ async def test_guesses_take_from_the_same_limit_as_answers(workers: list[str]) -
 
 async def calls_of_workers(workers: list[str]) -> int:
     async with httpx.AsyncClient(verify=False) as client:
-        told = [(await client.get(f"{worker}/control/requests")).json()["requests"] for worker in workers]
-    return sum(map(len, told))
+        reported = [(await client.get(f"{worker}/control/requests")).json()["requests"] for worker in workers]
+    return sum(map(len, reported))
 
 
 async def test_looks_are_logged(workers: list[str]) -> None:
-    """With who looked, and no id: whoever reads the log could look as well."""
+    """With who looked, and no id: anyone who reads the log could look as well."""
     async with served(workers) as running:
         response_id = await made(running)
         await running.http.get(f"/v1/responses/{response_id}", headers=bearer(BLUE))

@@ -13,13 +13,13 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from gateway.kv_events.connection import Link, Network
-from gateway.kv_events.dial_in import DialIn
-from gateway.kv_events.pace import Pace
-from gateway.kv_events.publisher_server import LOOPBACK, PublisherServer, ServerLimits, publisher_server
-from gateway.kv_events.sockets import replay, subscription
-from gateway.kv_events.zmtp import Progress
 from gateway.settings import SettingsError, build
+from gateway.workers.kv_events.connection import Link, Network
+from gateway.workers.kv_events.dial_in import DialIn
+from gateway.workers.kv_events.loop_share import LoopShare
+from gateway.workers.kv_events.publisher_server import LOOPBACK, PublisherServer, ServerLimits, publisher_server
+from gateway.workers.kv_events.sockets import replay, subscription
+from gateway.workers.kv_events.zmtp import ReadProgress
 from tests.fakes.event_publisher import event_publisher
 
 MIB = 2**20
@@ -38,8 +38,6 @@ async def context() -> AsyncIterator[zmq.asyncio.Context]:
 
 
 class Heard:
-    """What a server has read."""
-
     def __init__(self, server: PublisherServer) -> None:
         self.server = server
         self.links: list[Link] = []
@@ -52,7 +50,7 @@ class Heard:
             self.links.append(found)
         elif isinstance(found, list):
             self.messages.append(found)
-        return found is not Progress.IDLE
+        return found is not ReadProgress.IDLE
 
     async def run(self) -> None:
         while True:
@@ -88,7 +86,6 @@ async def peer(heard: Heard, *sent: bytes) -> AsyncIterator[asyncio.StreamWriter
 
 
 async def pour(writer: asyncio.StreamWriter, piece: bytes, times: int) -> int:
-    """How many of *times* pieces the peer could send before its connection was ended."""
     for number in range(times):
         try:
             writer.write(piece)
@@ -223,7 +220,7 @@ async def test_all_connections_together_hold_a_limit(caplog: pytest.LogCaptureFi
     ("sent", "reason"),
     [
         (b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n".ljust(64), "does not speak ZMTP 3"),
-        (GREETING.replace(b"NULL", b"CURV"), "another security mechanism"),
+        (GREETING.replace(b"NULL", b"CURV"), "a security mechanism other"),
         (GREETING + READY.replace(b"PUB", b"REQ"), "is not a PUB socket"),
         (GREETING + b"\x04\x06\x05READY", "is not a PUB socket"),
         (GREETING + b"\x04\x0b\x05READY\x01a\xff\xff\xff", "is not a PUB socket"),
@@ -293,7 +290,7 @@ def flood() -> bytes:
 
 async def test_a_flood_leaves_the_loop_to_requests(flood: bytes) -> None:
     """The loop goes on to turn between two slices of work, and what is flooded waits at its sender."""
-    dial_in, slow = DialIn("tcp://127.0.0.1:0", pace=Pace(time.monotonic)), Slow()
+    dial_in, slow = DialIn("tcp://127.0.0.1:0", pace=LoopShare(time.monotonic)), Slow()
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(dial_in.run())
         with dial_in.hear(slow, topic="t", replays=False):
@@ -318,7 +315,7 @@ async def test_a_flood_leaves_the_loop_to_requests(flood: bytes) -> None:
 
 async def test_a_topic_without_bound_is_not_remembered() -> None:
     """Topics of messages are kept by who published them: a long one is counted and forgotten."""
-    dial_in = DialIn("tcp://127.0.0.1:0", pace=Pace(time.monotonic))
+    dial_in = DialIn("tcp://127.0.0.1:0", pace=LoopShare(time.monotonic))
     long = b"\x03" + struct.pack(">Q", MIB) + b"t" * MIB + b"\x01\x08" + bytes(8) + b"\x00\x01x"
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(dial_in.run())
@@ -376,7 +373,7 @@ async def test_an_engine_cannot_fill_the_memory_with_one_message(
             async with asyncio.timeout(20), dialing as opened:
                 while not sent:
                     await opened.ready()
-                    while (found := opened.read()) is not Progress.IDLE:
+                    while (found := opened.read()) is not ReadProgress.IDLE:
                         assert not isinstance(found, list)
                     assert opened.held_bytes <= 9 * MIB
                     await asyncio.sleep(0.001)
@@ -388,7 +385,6 @@ async def test_an_engine_cannot_fill_the_memory_with_one_message(
 
 @pytest.mark.parametrize(("kind", "most"), [(b"PUB", 2 * MIB), (b"ROUTER", 34 * MIB)])
 async def test_messages_that_are_not_read_stay_with_the_engine(kind: bytes, most: int) -> None:
-    """Of a flood of whole messages little is received while the gateway is busy."""
     message = b"\x02" + struct.pack(">Q", MIB // 4) + bytes(MIB // 4)
     async with lying_engine(kind, message, 1600) as (endpoint, _):
         dialing = subscription(endpoint) if kind == b"PUB" else replay(endpoint, [b"", bytes(8)])

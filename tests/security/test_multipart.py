@@ -34,7 +34,6 @@ async def answered(running: Stack, body: bytes, content_type: str = TYPE) -> tup
 
 
 async def test_a_plain_form_is_served(running: Stack) -> None:
-    """As clients send it."""
     assert (200, "") == await answered(running, MODEL + FILE + END)
 
 
@@ -54,18 +53,18 @@ BODIES = {
     "an extended name": (part(HEAD + b"name*=utf-8''model") + FILE + END, "no content-disposition with a name"),
     "an extended filename": (
         MODEL + part(HEAD + b"name=\"file\"; filename*=utf-8''a.wav") + END,
-        "no parameters but name and filename",
+        "only the parameters name and filename",
     ),
     "a name in pieces": (part(HEAD + b'name*0="mo"; name*1="del"') + FILE + END, "no content-disposition with a name"),
-    "spaces in the name": (part(HEAD + b'name=" model"') + FILE + END, "a name that is not plain"),
-    "the field of the character set": (part(HEAD + b'name="_charset_"') + MODEL + END, "a name that is not plain"),
+    "spaces in the name": (part(HEAD + b'name=" model"') + FILE + END, "is not allowed"),
+    "the field of the character set": (part(HEAD + b'name="_charset_"') + MODEL + END, "is not allowed"),
     "a folded header": (part(b'Content-Disposition: form-data;\r\n name="model"') + FILE + END, "malformed or folded"),
     "a space before the colon": (part(b'Content-Disposition : form-data; name="model"') + END, "malformed or folded"),
     "a bare line feed in the head": (part(HEAD + b'name="a"\n' + HEAD + b'name="model"') + END, "malformed or folded"),
     "an attachment": (part(b'Content-Disposition: attachment; name="model"') + FILE + END, "malformed or ambiguous"),
     "a transfer encoding": (
         part(HEAD + b'name="model"\r\nContent-Transfer-Encoding: base64', b"dGlueQ==") + FILE + END,
-        "no headers but content-disposition",
+        "only the headers content-disposition",
     ),
     "another character set": (
         part(HEAD + b'name="model"\r\nContent-Type: text/plain; charset=utf-16') + FILE + END,
@@ -74,15 +73,15 @@ BODIES = {
     "a wrong length": (part(HEAD + b'name="model"\r\nContent-Length: 2') + FILE + END, "content-length of the field"),
     "text before": (b"preamble\r\n" + MODEL + FILE + END, "must begin with the boundary"),
     "a line end before": (b"\r\n" + MODEL + FILE + END, "must begin with the boundary"),
-    "text after": (MODEL + FILE + END + b"epilogue", "goes on after its closing boundary"),
-    "a form after the end": (MODEL + FILE + END + MODEL + END, "goes on after its closing boundary"),
+    "text after": (MODEL + FILE + END + b"epilogue", "continues after its closing boundary"),
+    "a form after the end": (MODEL + FILE + END + MODEL + END, "continues after its closing boundary"),
     "no end": (MODEL + FILE, "ends before its closing boundary"),
-    "half an end": (MODEL + FILE + b"--xyz-\r\n", "not alone on its line"),
-    "spaces after the boundary": (MODEL.replace(b"xyz\r\n", b"xyz \r\n") + FILE + END, "not alone on its line"),
-    "a longer boundary": (MODEL + b"--xyzz\r\n" + FILE + END, "not alone on its line"),
-    "a boundary after a line feed": (
+    "half an end": (MODEL + FILE + b"--xyz-\r\n", "other text on its line"),
+    "spaces after the boundary": (MODEL.replace(b"xyz\r\n", b"xyz \r\n") + FILE + END, "other text on its line"),
+    "a longer boundary": (MODEL + b"--xyzz\r\n" + FILE + END, "other text on its line"),
+    "a boundary after LF": (
         part(HEAD + b'name="file"; filename="a"', b"a\n" + part(HEAD + b'name="model"', SECRET)) + MODEL + END,
-        "after a line feed alone",
+        "after LF without CR",
     ),
 }
 
@@ -102,12 +101,12 @@ async def test_an_ambiguous_form_is_refused(running: Stack, name: str) -> None:
     [
         ("multipart/form-data; boundary=abc; boundary=xyz", "is malformed"),
         ("multipart/form-data; boundary=xyz; BOUNDARY=abc", "is malformed"),
-        ("multipart/form-data; boundary=xyz; charset=utf-16", "no parameter but its boundary"),
-        ("multipart/form-data; boundary*=utf-8''xyz", "must name a boundary"),
+        ("multipart/form-data; boundary=xyz; charset=utf-16", "no parameters except boundary"),
+        ("multipart/form-data; boundary*=utf-8''xyz", "must have a boundary"),
         ('multipart/form-data; boundary="x\\yz"', "is malformed"),
         ('multipart/form-data; boundary="xyz', "is malformed"),
         ("multipart/form-data; boundary=xyz, multipart/form-data; boundary=abc", "is malformed"),
-        ('multipart/form-data; boundary="xyz "', "must name a boundary"),
+        ('multipart/form-data; boundary="xyz "', "must have a boundary"),
     ],
 )
 async def test_an_ambiguous_boundary_is_refused(running: Stack, content_type: str, fault: str) -> None:

@@ -24,12 +24,11 @@ async def ask(running: Stack, headers: Mapping[str, str]) -> httpx.Response:
     return await running.http.send(request)
 
 
-def told(response: httpx.Response) -> tuple[int, Any]:
+def reported(response: httpx.Response) -> tuple[int, Any]:
     return response.status_code, response.json()["error"]["code"]
 
 
 async def test_a_local_program_is_served(running: Stack) -> None:
-    """By name and by address."""
     port = running.url.rpartition(":")[2]
 
     assert [200] * 3 == [
@@ -55,17 +54,16 @@ async def test_a_local_program_is_served(running: Stack) -> None:
     ],
 )
 async def test_what_is_not_local_is_refused(running: Stack, headers: Mapping[str, str]) -> None:
-    """By DNS rebinding, through a proxy, or by a page of another origin: no worker hears of it."""
     response = await ask(running, {**JSON, **headers})
     models = await running.http.get("/v1/models", headers=dict(headers))
 
-    assert [(403, "open_mode")] * 2 == [told(response), told(models)]
+    assert [(403, "open_mode")] * 2 == [reported(response), reported(models)]
     assert [] == await running.served(running.workers[0])
 
 
 async def test_a_page_cannot_send_what_it_need_not_ask_for(running: Stack) -> None:
     """A cross-site POST without a content type is sent by browsers without a preflight."""
-    assert (403, "open_mode") == told(await ask(running, {}))
+    assert (403, "open_mode") == reported(await ask(running, {}))
     assert 415 == (await ask(running, {"content-type": "text/plain"})).status_code
 
 
@@ -75,4 +73,4 @@ async def test_an_operator_may_open_it_to_a_network() -> None:
         proxied = {**JSON, "host": "gateway.lan", "x-forwarded-for": "10.0.0.1"}
 
         assert 200 == (await ask(running, proxied)).status_code
-        assert (403, "open_mode") == told(await ask(running, {**JSON, "origin": "https://evil.example"}))
+        assert (403, "open_mode") == reported(await ask(running, {**JSON, "origin": "https://evil.example"}))

@@ -47,7 +47,6 @@ async def answer_to(running: Stack, pieces: Sequence[bytes], source: str = "127.
 
 
 async def taken(running: Stack, head: bytes, piece: bytes, *, most: int) -> tuple[int, bytes]:
-    """How many bytes of a body are taken, up to *most*, and what was answered."""
     async with connected(running) as (reader, writer):
         writer.write(head)
         sent = 0
@@ -66,7 +65,6 @@ async def taken(running: Stack, head: bytes, piece: bytes, *, most: int) -> tupl
 
 @pytest.mark.parametrize("framing", [b"content-length: 209715200\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n"])
 async def test_the_body_of_a_refused_request_is_not_taken(framing: bytes) -> None:
-    """Of 200 MB behind a 401 no more is taken than 16 MiB and what sockets hold."""
     size = 65_536
     piece = b"a" * size if b"length" in framing else b"%x\r\n%b\r\n" % (size, b"a" * size)
     async with governed() as running:
@@ -76,7 +74,6 @@ async def test_the_body_of_a_refused_request_is_not_taken(framing: bytes) -> Non
 
 
 async def test_a_refusal_can_be_read_before_the_connection_ends() -> None:
-    """By a client that sends its body only slowly: 401, and that nothing more is read."""
     async with governed() as running:
         status, error = await answer_to(running, [HEAD, b"content-length: 9000000\r\n\r\n", b"a" * 1000])
 
@@ -166,7 +163,6 @@ def upload(body: bytes, *, is_chunked: bool) -> bytes:
 
 
 async def statuses(running: Stack, pieces: Sequence[bytes]) -> list[int]:
-    """Of the answers to *pieces*, each of which is read by itself, when the connection has ended."""
     async with connected(running) as (reader, writer):
         for piece in pieces:
             writer.write(piece)

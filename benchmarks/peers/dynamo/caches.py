@@ -1,4 +1,4 @@
-"""What the caches of many engines hold and tell of, made up from a seed: the same for whoever is measured.
+"""Caches of many engines and their events, made up from a seed: the same for every index that is measured.
 
 Standard library only, because the environments of peers import it as well. Nothing is kept that can be made again: the
 memory of a process that plays this to an index is the index's.
@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
 
 class Announcement(NamedTuple):
-    """What one event tells: *worker* has stored *runs*, one after the other, behind the block *parent*."""
+    """One event: *worker* has stored *runs*, one after the other, behind the block *parent*."""
 
     worker: int
     parent: int | None
@@ -97,18 +97,18 @@ class Caches:
         """The worker and all runs of each."""
 
     def fill(self, blocks: int) -> Iterator[Announcement]:
-        """What the engines tell until they have told of *blocks* blocks, to within one announcement."""
-        told = 0
-        while told < blocks:
+        """Yield the events of the engines for *blocks* blocks, to within one announcement."""
+        reported = 0
+        while reported < blocks:
             announcement = self._later_turn() if self._rng.random() < LATER_TURN_SHARE else self._first_turn()
-            told += announcement.blocks
+            reported += announcement.blocks
             yield announcement
 
     def ask(self, kind: str, blocks: int) -> Prompt:
         """A prompt of *blocks* blocks.
 
         *kind* is "turn": all but the last 1/16 of it is a conversation that one worker has; "system": it begins with a
-        system prompt, and the rest is new; "new": nobody has any of it; "whole": one worker had all of it, and has it
+        system prompt, and the rest is new; "new": no one has any of it; "whole": one worker had all of it, and has it
         still unless it was taken back; "gone": one worker had all of it, and some of it was taken back, and this one
         may be shorter.
 
@@ -130,14 +130,14 @@ class Caches:
         return Prompt(kind, runs, self._held(runs))
 
     def lengthen(self, conversations: int, blocks: int) -> Iterator[Announcement]:
-        """What the engines tell when *conversations* more are held that are *blocks* long, to within a run."""
+        """Yield the events for *conversations* more, each *blocks* long, to within a run."""
         for _ in range(conversations):
             yield self._first_turn()
             while self._length(-1) < blocks:
                 yield self._go_on(len(self.conversations) - 1)
 
     def generate(self, blocks: int, *, at_once: int) -> Iterator[list[Announcement]]:
-        """Conversations grow by *blocks* blocks in all, each told alone; those of a step are of one worker."""
+        """Conversations grow by *blocks* blocks in all, each reported alone; those of a step are of one worker."""
         alive: dict[int, list[tuple[Run, ...]]] = {}
         for worker, runs in self.conversations:
             if worker in self._holders[runs[-1].key]:
@@ -201,7 +201,7 @@ class Caches:
         return _cut(self._rng.choice(long_enough), blocks)
 
     def _gone(self, blocks: int) -> tuple[Run, ...]:
-        """At most *blocks* blocks of a conversation of which its worker has not all any more."""
+        """Return at most *blocks* blocks of a conversation of which its worker has evicted a part."""
         had = [(worker, _cut(runs, blocks)) for worker, runs in self.conversations]
         gone = [runs for worker, runs in had if any(worker not in self._holders[run.key] for run in runs)]
         if not gone:

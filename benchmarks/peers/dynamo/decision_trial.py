@@ -1,6 +1,6 @@
-"""What is measured of a decision: from the token ids of a long prompt to the worker that gets it.
+"""Measurement of a decision: from the token ids of a long prompt to the worker that gets it.
 
-The same steps for whoever is measured, in a process of its own. Standard library only, because the environments of
+The same steps for every index, in a process of its own. Standard library only, because the environments of
 peers import it as well.
 """
 
@@ -16,7 +16,7 @@ PROMPT_BLOCKS = 1024
 """16,384 tokens."""
 KINDS = ("turn", "system", "new")
 CONVERSATIONS = 64
-"""That long; one each is what "turn" goes on from."""
+"""Number of conversations of that length; "turn" continues one each."""
 PROMPTS = 25
 REPEATS = 4
 
@@ -26,7 +26,7 @@ Decide = Callable[[list[int]], Awaitable[int]]
 
 @dataclass(slots=True)
 class Decided:
-    """What one process found."""
+    """Result of one process."""
 
     decision_us: dict[str, float] = field(default_factory=dict)
     """Median, from a list of token ids, by kind of prompt."""
@@ -34,7 +34,7 @@ class Decided:
     packed_us: dict[str, float] = field(default_factory=dict)
     """Median, from ids that are packed already, where a side takes them."""
     parts_us: dict[str, float] = field(default_factory=dict)
-    """Median of parts of a decision, of all kinds of prompts, where they can be told apart."""
+    """Median of parts of a decision, of all kinds of prompts, where they can be distinguished."""
     wrong: int = 0
     """Decisions for a worker that has less of the prompt than another: none of them has anything to do."""
 
@@ -45,7 +45,7 @@ class Situation:
     def __init__(self, *, seed: int, workers: int, systems: int, blocks: int) -> None:
         caches = Caches(seed, workers=workers, systems=systems)
         self.workers = workers
-        self.told: Sequence[Announcement] = [
+        self.reported: Sequence[Announcement] = [
             *caches.fill(blocks),
             *caches.lengthen(CONVERSATIONS, PROMPT_BLOCKS),
         ]

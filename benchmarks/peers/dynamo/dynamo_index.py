@@ -30,8 +30,8 @@ class Tree:
         return [self._event({"stored": _stored(announcement)}) for announcement in step]
 
     def removed(self, hashes: Sequence[int], *, one_by_one: bool) -> list[bytes]:
-        told = [[value] for value in hashes] if one_by_one else [list(hashes)]
-        return [self._event({"removed": {"block_hashes": each}}) for each in told]
+        reported = [[value] for value in hashes] if one_by_one else [list(hashes)]
+        return [self._event({"removed": {"block_hashes": each}}) for each in reported]
 
     def apply(self, worker: int, message: bytes) -> None:
         self._tree.apply_event(worker, message)

@@ -22,7 +22,7 @@ WAIT_S = 120.0
 
 
 class CachesUnknownError(Exception):
-    """The service does not know the caches as they are after all that it has been told."""
+    """The service does not know the caches, though it received all events."""
 
 
 async def run(prompts: Sequence[Prompt], ports: Sequence[str]) -> Decided:
@@ -33,7 +33,7 @@ async def run(prompts: Sequence[Prompt], ports: Sequence[str]) -> Decided:
                 {
                     "worker_id": worker,
                     "model_name": MODEL,
-                    "endpoint": "http://127.0.0.1:9",  # it chooses only; nobody is asked anything
+                    "endpoint": "http://127.0.0.1:9",  # it chooses only; no one is asked anything
                     "block_size": BLOCK_TOKENS,
                     "kv_events_endpoint": f"tcp://127.0.0.1:{port}",
                 }

@@ -1,4 +1,4 @@
-"""What is measured of an index of caches, and how: the same steps for whoever is measured, in a process of its own.
+"""Measurement of an index of caches: the same steps for every index, in a process of its own.
 
 Standard library only, because the environments of peers import it as well.
 """
@@ -24,13 +24,13 @@ LOOKUP_BLOCKS = 272
 LOOKUP_PROMPTS = 50
 LOOKUP_REPEATS = 4
 SINGLE_SHARE = 0.05
-"""Blocks that are told one by one, of those that were told in runs."""
+"""Blocks that are reported one by one, of those that were reported in runs."""
 STEP_EVENTS = 8
 """Requests of a worker that complete a block in the same step of its engine."""
 REMOVED_SHARE = 0.1
 """Announcements that are taken back in either way of telling it."""
 REMOVED_HASHES = 32
-"""Blocks that are told as removed at once."""
+"""Blocks that are reported as removed at once."""
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Index(Protocol):
     """An index of what the caches of workers hold, as the benchmark talks to it. Workers are numbers."""
 
     def stored(self, step: Sequence[Announcement]) -> list[bytes]:
-        """The messages by which the index is told of *step*, all of one worker; encoding is not timed."""
+        """Return the messages of *step*, all of one worker; encoding is not timed."""
         ...
 
     def removed(self, hashes: Sequence[int], *, one_by_one: bool) -> list[bytes]:
@@ -49,7 +49,7 @@ class Index(Protocol):
     def apply(self, worker: int, message: bytes) -> None: ...
 
     def prefix(self, token_ids: list[int]) -> Any:
-        """What it matches by: the hashes of the blocks."""
+        """Return the hashes of the blocks, by which it matches."""
         ...
 
     def match(self, prefix: Any) -> Any:
@@ -74,7 +74,7 @@ class Work:
 
 @dataclass(slots=True)
 class Measured:
-    """What one process found."""
+    """Result of one process."""
 
     stored: Work = field(default_factory=Work)
     """Blocks in runs of 16 to 272."""
@@ -95,17 +95,17 @@ class Measured:
 def measure(index: Index, *, seed: int, workers: int, systems: int, blocks: int) -> Measured:
     """Fill *index*, ask it, and empty a part of it. Of *blocks*, each counts once for every worker that holds it."""
     caches = Caches(seed, workers=workers, systems=systems)
-    told = list(caches.fill(blocks))
+    reported = list(caches.fill(blocks))
     found = Measured()
-    _fill(index, told, found)
+    _fill(index, reported, found)
     kinds = ("whole", "system", "new") if systems else ("whole", "new")
     for kind in kinds:
         prompts = [caches.ask(kind, LOOKUP_BLOCKS) for _ in range(LOOKUP_PROMPTS)]
         found.wrong += wrong(index, prompts)
         found.match_us[kind], found.hash_and_match_us[kind] = _look_up(index, prompts)
-    newest_first = reversed(told)
+    newest_first = reversed(reported)
     for work, one_by_one in ((found.removed, False), (found.removed_singly, True)):
-        gone = list(islice(newest_first, int(len(told) * REMOVED_SHARE)))
+        gone = list(islice(newest_first, int(len(reported) * REMOVED_SHARE)))
         _remove(index, gone, work, one_by_one=one_by_one)
         for announcement in gone:
             caches.take_back(announcement)
@@ -116,17 +116,17 @@ def measure(index: Index, *, seed: int, workers: int, systems: int, blocks: int)
 
 
 def wrong(index: Index, prompts: Iterable[Prompt]) -> int:
-    """For how many of *prompts* it does not answer what is held."""
+    """Return for how many of *prompts* the answer differs from what is held."""
     return sum(index.hits(index.match(index.prefix(prompt.token_ids))) != prompt.held for prompt in prompts)
 
 
-def _fill(index: Index, told: Sequence[Announcement], found: Measured) -> None:
-    for announcement in told[:CHUNK]:
+def _fill(index: Index, reported: Sequence[Announcement], found: Measured) -> None:
+    for announcement in reported[:CHUNK]:
         index.stored([announcement])  # what encoding needs is allocated before memory is read
     gc.collect()
     before = resident_bytes()
-    total = sum(announcement.blocks for announcement in told)
-    for chunk in chunks(told, CHUNK):
+    total = sum(announcement.blocks for announcement in reported)
+    for chunk in chunks(reported, CHUNK):
         messages = [(each.worker, message) for each in chunk for message in index.stored([each])]
         _apply(index, messages, found.stored)
         found.stored.blocks += sum(announcement.blocks for announcement in chunk)

@@ -1,4 +1,4 @@
-"""Engines that tell what is in their caches by ZMQ, each on a port of its own, to whoever subscribes first."""
+"""Engines that publish KV events by ZMQ, each on a port of its own, once a subscriber has come."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class Publisher:
         self._context = zmq.Context()
         self._sockets: list[zmq.Socket[bytes]] = []
         for _ in range(engines):
-            socket = self._context.socket(zmq.XPUB)  # XPUB tells of subscribers: what is sent before one is lost
+            socket = self._context.socket(zmq.XPUB)  # XPUB reports subscribers: what is sent before one is lost
             socket.setsockopt(zmq.LINGER, 0)
             socket.setsockopt(zmq.SNDHWM, 0)
             self._sockets.append(socket)

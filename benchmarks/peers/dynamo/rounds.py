@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT_S = 170.0
 
 Found = Mapping[str, Any]
-"""What a process printed last, which is one JSON object."""
+"""Last line of a process: one JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Program:
 
     @classmethod
     def ours(cls, module: str, shipped: Shipped | None) -> "Program":
-        """*module* of `benchmarks.peers.dynamo` upon the wheel, or upon the sources where there is none."""
+        """*module* of `benchmarks.peers.dynamo` upon the wheel, or upon the sources where there is not one."""
         places = [*([str(shipped.directory)] if shipped else []), str(ROOT)]
         command = [sys.executable, "-P", "-m", f"benchmarks.peers.dynamo.{module}"]
         return cls("Warmgate", command, {"PYTHONPATH": ":".join(places)})
@@ -50,7 +50,7 @@ def run(
     *,
     meanwhile: Callable[[], None] | None = None,
 ) -> Found:
-    """What *program* found; *meanwhile* is called when it has been started.
+    """Run *program* and return its result; *meanwhile* is called when it has been started.
 
     Raises:
         ChildFailedError: it failed, or took too long.
@@ -69,7 +69,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What both found, round by round."""
+    """Results of both, round by round."""
 
     ours: Sequence[Found]
     theirs: Sequence[Found]

@@ -1,4 +1,4 @@
-"""How long one thing takes, over and over.
+"""Measurement of a short operation, over and over.
 
 Standard library only, because the environments of peers import it as well.
 """
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def timed_us(do: Callable[[T], object], arguments: Iterable[T]) -> list[float]:
-    """What *do* takes for each of *arguments*, in microseconds."""
+    """Return the time of *do* for each of *arguments*, in microseconds."""
     times_us = []
     for argument in arguments:
         began = time.perf_counter()

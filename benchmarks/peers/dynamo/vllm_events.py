@@ -1,4 +1,4 @@
-"""What caches tell, as vLLM 0.24 and later sends it: msgpack batches of maps (`vllm/distributed/kv_events.py`)."""
+"""Events as vLLM 0.24 and later sends them: msgpack batches of maps (`vllm/distributed/kv_events.py`)."""
 
 from array import array
 from collections.abc import Sequence
@@ -18,9 +18,11 @@ def stored(step: Sequence[Announcement]) -> bytes:
 
 
 def removed(hashes: Sequence[int], *, one_by_one: bool) -> bytes:
-    """One batch. vLLM tells of each removed block by an event of its own, and so does *one_by_one*."""
-    told = [[value] for value in hashes] if one_by_one else [list(hashes)]
-    return _batch([{"type": "BlockRemoved", "block_hashes": each, "medium": "GPU", "group_idx": 0} for each in told])
+    """One batch. vLLM reports each removed block by an event of its own, and so does *one_by_one*."""
+    reported = [[value] for value in hashes] if one_by_one else [list(hashes)]
+    return _batch(
+        [{"type": "BlockRemoved", "block_hashes": each, "medium": "GPU", "group_idx": 0} for each in reported]
+    )
 
 
 def _stored(announcement: Announcement) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Our own decision under the benchmark: hash the tokens, match what the engines told, rank the workers.
+"""Our own decision under the benchmark: hash the tokens, match what the engines reported, rank the workers.
 
 The objects are those that the gateway has, put together as it puts them together. The way of the request to its token
 ids is not part of it, as it is not with Dynamo's `select`.
@@ -14,7 +14,7 @@ from benchmarks.peers.dynamo.caches import BLOCK_TOKENS
 from benchmarks.peers.dynamo.child import options_of, tell
 from benchmarks.peers.dynamo.decision_trial import REPEATS, Decided, Situation, measure, situation_of
 from benchmarks.peers.dynamo.stopwatch import timed_us
-from benchmarks.peers.dynamo.warmgate_index import MAX_BYTES, MODEL, Told, worker_id
+from benchmarks.peers.dynamo.warmgate_index import MAX_BYTES, MODEL, EventIndex, worker_id
 from cache_index import Prefix, RadixTree
 from cache_index.confirmed import Confirmed
 from cache_index.tokens import TokenIds, pack, scope_of
@@ -36,20 +36,20 @@ class Decision:
     """A fleet of trusted workers with nothing to do, and a strategy."""
 
     def __init__(self, situation: Situation) -> None:
-        told = Told()
-        self._hasher = told.hasher
+        reported = EventIndex()
+        self._hasher = reported.hasher
         self._scope = scope_of(MODEL)
         index = RadixTree(max_bytes=MAX_BYTES, default_capacity=1)
-        self._fleet = Fleet(index, confirmed=Confirmed(told.residency), block_bytes=64)
+        self._fleet = Fleet(index, confirmed=Confirmed(reported.residency), block_bytes=64)
         workers = [worker_id(number) for number in range(situation.workers)]
         self._numbers = {worker: number for number, worker in enumerate(workers)}
         self._fleet.set_workers(workers, NOW)
         for worker in workers:
             self._fleet.set_trusted(worker, trusted=True)
         self._strategy = PrefixAware(random.Random(1))
-        for announcement in situation.told:
-            for message in told.stored([announcement]):
-                told.apply(announcement.worker, message)
+        for announcement in situation.reported:
+            for message in reported.stored([announcement]):
+                reported.apply(announcement.worker, message)
 
     async def from_ids(self, token_ids: list[int]) -> int:
         return self.from_packed(pack(token_ids))

@@ -10,7 +10,7 @@ from cache_index import Prefix, WorkerId
 from cache_index.hit import Hit
 from cache_index.residency import Residency
 from cache_index.tokens import TokenHasher, pack, scope_of
-from gateway.kv_events.decoding import Decoder
+from gateway.workers.kv_events.decoding import Decoder
 
 MODEL = "tiny"
 MAX_BYTES = 2**40
@@ -19,7 +19,7 @@ KEY = bytes(range(32))
 HOST = "http://worker-"
 
 
-class Told:
+class EventIndex:
     """A `Residency` behind the decoders of its streams, one for each worker."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ def worker_id(number: int) -> WorkerId:
 
 
 def main() -> None:
-    tell(measure(Told(), **vars(options_of(__doc__))))
+    tell(measure(EventIndex(), **vars(options_of(__doc__))))
 
 
 if __name__ == "__main__":

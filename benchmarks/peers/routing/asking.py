@@ -17,18 +17,18 @@ READ_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of one request; times are seconds of the clock, from when it should have been sent."""
+    """Outcome of one request; times are seconds of the clock, from when it should have been sent."""
 
     ttft_s: float
     e2e_s: float
     late_s: float
-    """How long after its time it was sent: what the client itself could not keep up with."""
+    """Delay of its sending: the client's own lag."""
     failure: str | None
     """None: it was answered to the end. Else the status, or what was wrong with the stream."""
 
 
 class Door:
-    """Where a router listens. One connection for each request, so that no answer waits for another."""
+    """Address of a router. One connection for each request, so that no answer waits for another."""
 
     def __init__(self, url: str, *, timeout_s: float, key: str | None = None) -> None:
         """*key* is sent as a bearer token; None: none is wanted."""

@@ -63,7 +63,7 @@ def trial_of(cut: Slice, options: argparse.Namespace) -> Trial:
 
 
 def measure(trial: Trial, entrant: Entrant, *, load: float) -> Outcome:
-    """One run, told on standard error."""
+    """One run, reported on standard error."""
     begun = time.monotonic()
     outcome = trial.run(entrant, load=load)
     print(

@@ -1,4 +1,4 @@
-"""Who is compared: ours as it is shipped, and each other router with a policy of its own."""
+"""The compared routers: ours as it is shipped, and each other with a policy of its own."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ TOKENIZER_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much faster than in earnest everything goes."""
+    """Factor by which everything is faster than in production."""
 
     speed: float
     """Seconds of the workers in one of the clock."""
@@ -38,7 +38,7 @@ class Entrant(Protocol):
 
     @property
     def pins(self) -> Sequence[str]:
-        """What has to be installed to say which version it is; nothing for ours."""
+        """Return the packages whose versions identify it; empty for ours."""
         ...
 
     def prepare(self) -> None:
@@ -90,12 +90,12 @@ def settings_of(strategy: str, workers: list[str], tokenizer: Path, pace: Pace) 
                 "workers": [{"url": url} for url in workers],
             }
         ],
-        "routing": {
-            "depth_s": 0.05 / pace.speed,
-            "max_wait_s": 120.0 / pace.speed,
+        "routing": {"max_wait_s": 120.0 / pace.speed},
+        "advanced": {
+            "release_depth_s": 0.05 / pace.speed,
             "initial_prefill_tokens_per_s": 2000.0 * pace.speed / pace.shrink,
+            "kv_prediction_s": 5.0 / pace.speed,
         },
-        "kv_events": {"prediction_s": 5.0 / pace.speed},
         "queue": {"starvation_s": 30.0 / pace.speed},
         "health": {"metrics_interval_s": 5.0 / pace.speed},
     }
@@ -164,5 +164,5 @@ ENTRANTS: Mapping[str, Maker] = {
     "vllm-router": _theirs(lambda _: VllmRouter("cache_aware")),
     "vllm-router-turns": _theirs(lambda _: VllmRouter("round_robin")),
 }
-"""By the names of the option `--peers`."""
+"""Entrants by the names of the option `--peers`."""
 DEFAULT = tuple(ENTRANTS)

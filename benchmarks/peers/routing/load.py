@@ -14,7 +14,7 @@ P90 = Callable[[str, float], float]
 
 
 class NoLoadFoundError(Exception):
-    """At no load that was tried is the limit reached, or at none is it kept."""
+    """The limit is reached at no load that was tried, or kept at none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class LoadSearch:
         return False
 
     def _best_first(self) -> list[str]:
-        """By the last look at each; those that nobody has looked at come last, in their order."""
+        """Return the names by their last results; those without any come last, in their order."""
         last = {look.router: look.ttft_p90_s / look.load for look in self.looks}
         return sorted(self.routers, key=lambda router: last.get(router, float("inf")))
 

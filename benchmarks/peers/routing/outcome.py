@@ -1,4 +1,4 @@
-"""What one run through one router came to. All times are seconds of the workers."""
+"""Outcome of one run through one router. All times are seconds of the workers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,11 +27,11 @@ class Outcome:
     is_ours: bool
     requests: int
     failures: Mapping[str, int]
-    """How many ended how; empty: all were answered."""
+    """Number of failures by kind; empty: all were answered."""
     hit_rate: float
     """Cached share of all prompt tokens, as the workers count."""
     ttft_mean_s: float
-    """From when a request was due. Times are of those that were answered; infinite where there is none."""
+    """Mean from when a request was due. Times are of answered requests; infinite without any."""
     ttft_p50_s: float
     ttft_p90_s: float
     ttft_p99_s: float
@@ -39,14 +39,14 @@ class Outcome:
     imbalance: float
     """Prompt tokens that the busiest worker computed, over the mean of all."""
     busiest_share: float
-    """Of all requests, the part that the worker with most of them got."""
+    """Share of all requests that the busiest worker got."""
     output_tokens: int
-    """As the workers count: the same for all, or they were not asked the same."""
+    """Tokens as the workers count them: the same for all, or they got different requests."""
     late_p99_s: float
-    """How long after its time a request left the client."""
+    """Delay with which a request left the client."""
     effort: Effort
     took_s: float
-    """By the clock."""
+    """Duration by the clock."""
 
     @classmethod
     def of(
@@ -60,7 +60,7 @@ class Outcome:
         speed: float,
         took_s: float,
     ) -> "Outcome":
-        """Raises ValueError: nobody asked, or no worker was asked."""
+        """Raises ValueError: no one asked, or no worker was asked."""
         answered = [answer for answer in answers if answer.failure is None]
         ttft = sorted(answer.ttft_s * speed for answer in answered)
         computed = [each.computed_tokens for each in work]
@@ -90,5 +90,5 @@ class Outcome:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """Of sorted values, the one that *percent* of 100 are below; infinite where there is none."""
+    """Return the percentile *percent* of sorted values; infinite without any."""
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else float("inf")

@@ -1,4 +1,4 @@
-"""A slice before one router: everybody asks at their time, and what became of it."""
+"""A slice before one router: everybody asks at their time, and the outcome of it."""
 
 import asyncio
 import time

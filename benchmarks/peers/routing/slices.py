@@ -1,6 +1,6 @@
 """The slices of recorded traffic that go through every router, as who asks what when.
 
-A slice is made of sessions that come at times of their own, whoever is still being answered; inside a session the next
+A slice is made of sessions that come at fixed times, independent of the answers to others; inside a session the next
 turn follows the answer before. Chats of a trace without sessions are sessions of one turn. All times are seconds of the
 workers, and are divided by the load: at load 2 everybody comes, reads and thinks twice as fast.
 """
@@ -23,12 +23,12 @@ Message = dict[str, Any]
 
 MODEL = "tiny"
 CHARACTERS_PER_TOKEN = 4
-"""Of words of `LETTERS`, in a simulated worker."""
+"""Characters per token of words of `LETTERS`, in a simulated worker."""
 LETTERS = "etaoinshrdlcumpg"
 WORD_LETTERS = 8  # 32 bits
 ROLES = ("user", "assistant")
 TEMPLATE_TOKENS = {"user": 5, "assistant": 6}
-"""What the template of a simulated worker puts around a message."""
+"""Tokens that the template of a simulated worker adds around a message."""
 LONGEST_PAUSE_S = 120.0
 """Agents come during so long a time; no pause in their trace is longer."""
 TALKS_EVERY_S = 8.0
@@ -61,11 +61,11 @@ class MadeUp:
     blocks: tuple[int, ...]
     block_tokens: int
     tail_tokens: int
-    """What follows the last full block; like nobody else's."""
+    """Tokens after the last full block; different from all others."""
     number: int
 
     def messages(self) -> Sequence[Message]:
-        """To a simulated worker, as many tokens as there are in blocks and tail. O(characters)."""
+        """Return messages that are, to a simulated worker, as many tokens as in blocks and tail. O(characters)."""
         messages = [
             _message(ROLES[place % len(ROLES)], block, self.block_tokens) for place, block in enumerate(self.blocks)
         ]
@@ -73,7 +73,7 @@ class MadeUp:
 
 
 def _message(role: str, number: int, tokens: int) -> Message:
-    """Of *tokens* with all that the template puts around it, but at least one of its own."""
+    """Return a message of *tokens* with all that the template adds, but at least one of its own."""
     return {"role": role, "content": _text(number, max(1, tokens - TEMPLATE_TOKENS[role]))}
 
 
@@ -87,7 +87,7 @@ def _text(number: int, tokens: int) -> str:
 @dataclass(frozen=True, slots=True)
 class Turn:
     wait_s: float
-    """After the answer before; 0 for the first."""
+    """Pause after the answer before; 0 for the first."""
     prompt: Prompt
     output_tokens: int
 
@@ -107,7 +107,7 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class Session:
     begins_s: float
-    """After the beginning of the run."""
+    """Time after the beginning of the run."""
     turns: Sequence[Turn]
 
     def at(self, load: float) -> "Session":
@@ -118,7 +118,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRates:
-    """What the workers of a slice are, before tokens are shrunk."""
+    """Rates of the workers of a slice, before tokens are shrunk."""
 
     blocks: int
     """KV cache, in blocks of 16 tokens."""
@@ -128,27 +128,27 @@ class WorkerRates:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """*size* is how many conversations, requests or sessions are taken where nobody says."""
+    """*size* is how many conversations, requests or sessions are taken where no one says."""
 
     title: str
     size: int
     most_turns: int | None
-    """Of a session, where nobody says; None: all."""
+    """Default limit of turns of a session; None: all."""
     rates: WorkerRates
     shrink: int
-    """Prompts are so many times shorter than recorded, where nobody says; so are caches and rates."""
+    """Prompts are so many times shorter than recorded, where no one says; so are caches and rates."""
     load: float
-    """Where nobody says."""
+    """Default load."""
     sessions: "Callable[[Slicing], list[Session]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
-    """What of a trace is taken, and how."""
+    """The part of a trace that is taken, and how."""
 
     size: int
     most_turns: int | None
-    """Of a session; None: all."""
+    """Limit of turns of a session; None: all."""
     shrink: int
     seed: int
 

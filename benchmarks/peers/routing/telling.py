@@ -1,4 +1,4 @@
-"""What the runs of one slice came to, as a report."""
+"""Report of the runs of one slice."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -15,7 +15,7 @@ MEAN_BAR = 0.8
 WORSE = 1.05
 KV_AWARE = "warmgate kv_aware"
 BUSY_CORES = 1.5
-"""Of two, above which the machine may have been the limit."""
+"""Busy cores, of two, above which the machine may have been the limit."""
 
 NOTES = (
     "Hit rate and tokens: as the workers count. TTFT: from when a request was due. Imbalance: prompt tokens that the "
@@ -97,7 +97,7 @@ def _chart(outcomes: Sequence[Outcome], load: float) -> BarChart:
 
 
 def _worse(ours: Outcome, others: Sequence[Outcome]) -> Table:
-    """Where the best of the others is better than kv_aware by more than 5 %."""
+    """Return the figures in which the best of the others is better than kv_aware by more than 5 %."""
     rows: list[Sequence[Cell]] = []
     best = max(others, key=lambda outcome: outcome.hit_rate)
     if best.hit_rate > ours.hit_rate * WORSE:

@@ -16,15 +16,15 @@ from benchmarks.peers.routing.workers import WorkerOptions, Workers, since
 from benchmarks.processes import Processes
 
 PATIENCE_S = 300.0
-"""Of a client, by the clock."""
+"""Longest wait of a client, by the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What every router gets the same of."""
+    """The requests that every router gets."""
 
     sessions: Sequence[Session]
-    """At load 1."""
+    """Sessions at load 1."""
     workers: WorkerOptions
     shrink: int
 
@@ -33,7 +33,7 @@ class Trial:
         return Pace(self.workers.speed, self.shrink)
 
     def head(self, share: float) -> "Trial":
-        """With the first sessions only, at least one: for a look."""
+        """Return the trial with the first sessions only, at least one: for a quick look."""
         return dataclasses.replace(self, sessions=self.sessions[: max(1, round(share * len(self.sessions)))])
 
     def run(self, entrant: Entrant, *, load: float) -> Outcome:

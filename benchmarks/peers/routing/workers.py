@@ -17,7 +17,7 @@ _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? ([0-9.eE+-]+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """What a worker is; what counts tokens is as small as prompts are."""
+    """Options of a worker; what counts tokens is as small as prompts are."""
 
     count: int
     blocks: int
@@ -48,17 +48,17 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one worker says that it has done since its start."""
+    """Work that one worker reports since its start."""
 
     requests: int
-    """That have ended."""
+    """Requests that have ended."""
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
 
     @property
     def computed_tokens(self) -> int:
-        """Of prompts."""
+        """Computed tokens of prompts."""
         return self.prompt_tokens - self.cached_tokens
 
 
@@ -83,7 +83,7 @@ class Workers:
 
 
 def work_of(exposition: str) -> Work:
-    """From what vLLM calls it (vllm/v1/metrics/loggers.py)."""
+    """Return the work by vLLM's metrics (vllm/v1/metrics/loggers.py)."""
     totals: dict[str, float] = {}
     for name, value in _SAMPLE.findall(exposition):
         totals[name] = totals.get(name, 0.0) + float(value)
@@ -96,7 +96,7 @@ def work_of(exposition: str) -> Work:
 
 
 def since(before: Sequence[Work], after: Sequence[Work]) -> list[Work]:
-    """What was done between two accounts of the same workers."""
+    """Return the work between two accounts of the same workers."""
     return [
         Work(
             b.requests - a.requests,

@@ -1,4 +1,4 @@
-"""The head of a recorded trace, sent by a load generator that nobody here wrote: NVIDIA's aiperf."""
+"""The head of a recorded trace, sent by a load generator that no one here wrote: NVIDIA's aiperf."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ FIGURES = {"time_to_first_token": "TTFT", "request_latency": "whole answer"}
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What aiperf measured of one target, and what the workers say."""
+    """Measurements of aiperf for one target, with the workers' counts."""
 
     target: str
     round: int
@@ -103,10 +103,12 @@ def measure(field: Field, wanted: Wanted, trace: Path, home: Path, *, asked: int
             # No checking: what it asks would be in the caches.
             target = field.start_one(entrant, workers.urls, checked=False)
             if target is not None:
-                told = drive(field, target, trace, home, name=f"aiperf-{field.stage.next_number()}", seed=wanted.seed)
+                reported = drive(
+                    field, target, trace, home, name=f"aiperf-{field.stage.next_number()}", seed=wanted.seed
+                )
                 work = workers.work()
                 hit_rate = sum(each.cached_tokens for each in work) / max(1, sum(each.prompt_tokens for each in work))
-                found.append(read(target.name, number, told, asked=asked, hit_rate=hit_rate))
+                found.append(read(target.name, number, reported, asked=asked, hit_rate=hit_rate))
                 say(f"{entrant.name}: {found[-1].answered} of {asked} answered, hit rate {hit_rate:.0%}")
                 target.child.stop()
             for child in workers.children:
@@ -144,16 +146,18 @@ def drive(field: Field, target: Target, trace: Path, home: Path, *, name: str, s
     summaries = sorted(folder.rglob("profile_export_aiperf.json"))
     if not summaries:
         raise ChildFailedError(f"aiperf left no summary:\n{child.last_words()}")
-    told: dict[str, Any] = json.loads(summaries[0].read_text(encoding="utf-8"))
-    return told
+    reported: dict[str, Any] = json.loads(summaries[0].read_text(encoding="utf-8"))
+    return reported
 
 
-def read(target: str, number: int, told: Mapping[str, Any], *, asked: int, hit_rate: float) -> Reading:
-    """What is kept of aiperf's summary *told*."""
+def read(target: str, number: int, reported: Mapping[str, Any], *, asked: int, hit_rate: float) -> Reading:
+    """Return the kept part of aiperf's summary *reported*."""
     milliseconds = {
-        name: {key: float(told[name][key]) for key in ("avg", "p50", "p90", "p99")} for name in FIGURES if name in told
+        name: {key: float(reported[name][key]) for key in ("avg", "p50", "p90", "p99")}
+        for name in FIGURES
+        if name in reported
     }
-    answered = int((told.get("request_count") or {}).get("avg", 0))
+    answered = int((reported.get("request_count") or {}).get("avg", 0))
     return Reading(target, number, asked, answered, milliseconds, hit_rate)
 
 

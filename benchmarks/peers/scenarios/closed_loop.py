@@ -12,7 +12,7 @@ from benchmarks.report import Bar, Cell, Spread, Table
 
 WARM_UP_S = 1.0
 MOST_SLOW_CONNECTIONS = 32
-"""For those that answer so slowly that more would only wait."""
+"""Limit for those that answer so slowly that more would only wait."""
 STUB = "stub worker, no proxy"
 WORKERS = 2
 PER_CPU, OTHERS = "of nginx, per CPU s", "others on its core"
@@ -61,7 +61,7 @@ def measure(field: Field, wanted: Wanted, cases: Sequence[Case]) -> Found:
 
 
 def connections(case: Case, entrant: Entrant | None) -> int:
-    """How many *entrant* gets."""
+    """Return the number of connections of *entrant*."""
     most = MOST_SLOW_CONNECTIONS if entrant is not None and entrant.is_slow else case.connections
     return min(most, case.connections)
 
@@ -71,13 +71,13 @@ def names(found: Sequence[Measurement]) -> list[str]:
 
 
 def best_of(found: Sequence[Measurement], load: Load, routers: Sequence[str]) -> str | None:
-    """Who of *routers* has the highest median rate; None if none of them was measured."""
+    """Return which of *routers* has the highest median rate; None if none of them was measured."""
     there = [name for name in names(found) if name in routers]
     return max(there, key=lambda name: _rate(found, name, load).median) if there else None
 
 
 def bar_against(found: Sequence[Measurement], other: str | None, load: Load, what: str, least: float) -> list[Bar]:
-    """That ours reaches *least* of the rate of *other* in the same rounds; none where one of the two is not there."""
+    """Return the bar that ours reaches *least* of the rate of *other* in the same rounds, if both were measured."""
     ratio = by_rate(found, OURS, load, other) if other is not None else None
     return [] if ratio is None else [Bar(f"{what}: warmgate, of {other}", ratio.median, ">=", least)]
 
@@ -126,7 +126,7 @@ def table(case: Case, found: Sequence[Measurement]) -> Table:
 
 
 def beside_ours(case: Case, found: Sequence[Measurement]) -> Table | None:
-    """How many times the rate of everybody else ours has, in the same rounds; None where ours was not measured."""
+    """Return the ratio of our rate to that of each other, in the same rounds; None where ours was not measured."""
     if OURS not in names(found):
         return None
     others = [name for name in names(found) if name not in {OURS, STUB}]
@@ -147,7 +147,7 @@ def chart(found: Found) -> BarChart:
 
 
 def remarks(found: Found) -> list[str]:
-    """What a reader must know before he believes the figures."""
+    """Return remarks that a reader needs to judge the figures."""
     every = [each for measurements in found.values() for each in measurements]
     notes = []
     others = Spread.of(each.others_on_proxy_core for each in every)

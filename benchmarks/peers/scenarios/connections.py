@@ -1,4 +1,4 @@
-"""What the number of connections does: 1, 32 and 512 of them that never pause."""
+"""Effect of the number of connections: 1, 32 and 512 of them that never pause."""
 
 from benchmarks.peers.field import Setting, new_report, set_up_notes, taking_the_field
 from benchmarks.peers.scenarios import closed_loop

@@ -25,12 +25,12 @@ from benchmarks.report import Bar, Cell, Report, Table
 ROUNDS, SECONDS = 1, 6.0
 PER_S, SLOW_PER_S = 30.0, 4.0
 STREAMS_SHARE = 0.5
-"""Of that rate, where streams are asked for."""
+"""Share of that rate for streams."""
 WARM_UP_REQUESTS = 12
 PROMPT_CHARACTERS = 1_000
 EVENT_MS = 20
 TIMEOUT_S = 5.0
-"""After which a caller gives up."""
+"""Time after which a caller gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Fault:
     strike: Callable[[Sick], None]
     streams: bool = False
     at_share: float = 0.0
-    """When it strikes, as a share of the time that is measured."""
+    """Time at which it strikes, as a share of the measured time."""
 
 
 def _kill(sick: Sick) -> None:
@@ -83,7 +83,7 @@ class Reading:
     asked: int
     ends: Counter[str]
     failing_s: float | None
-    """From the fault until the last request was due that failed; None: none did."""
+    """Time from the fault until the last failed request was due; None: none failed."""
 
     @property
     def failed(self) -> int:
@@ -196,7 +196,7 @@ async def _drive(lines: Lines, prompts: Distinct, schedule: Sequence[float], fau
 
 
 def tell(report: Report, found: Sequence[Reading]) -> None:
-    """What failed and for how long; bars: not more than at the best router."""
+    """Report what failed and for how long; bars: not more than at the best router."""
     for fault in FAULTS:
         shares = failed_shares(found, fault.name)
         routers = {name: share for name, share in shares.items() if ENTRANTS[name].is_router}
@@ -219,7 +219,7 @@ def tell(report: Report, found: Sequence[Reading]) -> None:
 
 
 def failed_shares(found: Sequence[Reading], fault: str) -> Mapping[str, float]:
-    """By target."""
+    """Return the shares of failed requests by target."""
     own: dict[str, list[Reading]] = {}
     for each in found:
         if each.fault == fault:

@@ -16,13 +16,13 @@ from benchmarks.report import Bar, Report, Spread, Table
 ROUNDS, SECONDS = 2, 5.0
 WORKERS, SLOTS, FIRST_BYTE_MS = 4, 4, 20
 CAPACITY_PER_S = SLOTS * 1000 / FIRST_BYTE_MS
-"""Of one worker."""
+"""Capacity of one worker."""
 PER_S = 400
 """Twice what one worker can carry, half of what all can."""
 SLOW_PER_S = 20
 PREFIX_CHARACTERS = 20_000
 MOST_SHARE = 0.5
-"""Of the busiest worker: what two workers could carry."""
+"""Limit for the busiest worker: the load that two workers could carry."""
 
 
 def run(setting: Setting) -> Report:
@@ -83,8 +83,8 @@ def table(title: str, found: Sequence[Reading], shares: dict[str, Callable[[Read
     rows = []
     for name in dict.fromkeys(each.target for each in found):
         own = [each for each in found if each.target == name]
-        told = [Spread.of(share(each) for each in own) for share in shares.values()]
+        reported = [Spread.of(share(each) for each in own) for share in shares.values()]
         latencies = [timed.spread_ms(own, figure) for figure in (last_p50, last_p99)]
         is_slow = own[0].asked < max(each.asked for each in found) / 2
-        rows.append((f"{name} *" if is_slow else name, *told, *latencies, timed.failures(own)))
+        rows.append((f"{name} *" if is_slow else name, *reported, *latencies, timed.failures(own)))
     return Table(title, ("", *shares, "p50 ms", "p99 ms", "failed"), rows)

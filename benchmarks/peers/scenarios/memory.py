@@ -1,4 +1,4 @@
-"""What each holds in memory: idle, for every open stream, and for every prompt that it has seen."""
+"""Memory of each: idle, for every open stream, and for every prompt that it has seen."""
 
 import asyncio
 import itertools
@@ -40,14 +40,14 @@ class Reading:
     few_streams_bytes: int
     streams_bytes: int
     before_prompts_bytes: int
-    """With all streams gone."""
+    """Memory with all streams gone."""
     after_prompts_bytes: int
     prompts: int
     failed: int
 
     @property
     def bytes_per_stream(self) -> float:
-        """From few streams to many: what the first ones make once is not counted."""
+        """Return the growth from few streams to many: first-time allocations do not count."""
         return (self.streams_bytes - self.few_streams_bytes) / (STREAMS - FEW_STREAMS)
 
     @property
@@ -131,7 +131,7 @@ class _Streams:
         self._open: list[Line] = []
 
     async def open(self, count: int) -> None:
-        """Until so many are open and under way. Raises `ChildFailedError`."""
+        """Wait until so many are open and running. Raises `ChildFailedError`."""
         while len(self._open) < count:
             number = 10**8 + len(self._open)
             line = await self._lines.connect()

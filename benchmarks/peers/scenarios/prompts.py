@@ -8,7 +8,7 @@ from benchmarks.peers.line import wire
 from benchmarks.stub_worker import EVENTS_PER_STREAM
 
 POOL_CHARACTERS = 1_000_000
-STEP = 7_919  # a prime: neighbours begin far from each other
+STEP = 7_919  # a prime: neighbors begin far from each other
 
 
 def chat(question: str, *, system: str = "", streams: bool = False) -> bytes:

@@ -1,4 +1,4 @@
-"""What each adds to the latency at rates that it can keep up with: an open loop, against the worker without a proxy."""
+"""Latency that each adds at rates that it can keep up with: an open loop, against the worker without a proxy."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -20,19 +20,19 @@ WARM_UP_S = 1.0
 MOST_SLOW_PER_S = 20
 JUDGED_PER_S = 500
 JUDGED_TURNS = 4
-"""In each round: a p99 of some seconds is that of a dozen requests, and differs more by turns than by routers."""
+"""Turns in each round: a p99 of some seconds is that of a dozen requests, and differs more by turns than by routers."""
 EVENT_MS = 10
-"""Between the events of a stream: one takes a second."""
+"""Time between the events of a stream: one takes a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many requests, or streams, per second, on the average: they come independently of each other."""
+    """Average requests, or streams, per second: they come independently of each other."""
 
     per_s: float
     streams: bool = False
     turns: int = 1
-    """How often it is measured in a round."""
+    """Number of measurements in a round."""
 
     @property
     def title(self) -> str:
@@ -120,7 +120,7 @@ def requests(rate: Rate, seed: int) -> Callable[[int], bytes]:
 
 
 def added(readings: Sequence[Reading], name: str, figure: Callable[[Reading], float | None]) -> Spread | None:
-    """*figure* of *name* minus that of the worker itself, round by round; None where there is none."""
+    """*figure* of *name* minus that of the worker itself, round by round; None where there is not one."""
     direct = {each.round: figure(each) for each in readings if each.target == STUB}
     values = []
     for each in readings:

@@ -1,4 +1,4 @@
-"""How many requests and streams per second each carries when 32 connections never pause."""
+"""Requests and streams per second that each carries when 32 connections never pause."""
 
 from benchmarks.peers.entrants import ENTRANTS, NGINX, ROUND_ROBIN, SGLANG
 from benchmarks.peers.field import CONNECTIONS, Setting, new_report, set_up_notes, taking_the_field

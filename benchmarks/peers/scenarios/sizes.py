@@ -1,4 +1,4 @@
-"""What the length of prompts costs: bodies of 1.2, 20 and 220 kB at saturation."""
+"""Effect of the length of prompts: bodies of 1.2, 20 and 220 kB at saturation."""
 
 from benchmarks.chat_bodies import SIZES
 from benchmarks.peers.entrants import ENTRANTS

@@ -17,7 +17,7 @@ PER_S = 200
 SLOW_PER_S = 20
 PROMPT_CHARACTERS = 1_000
 MOST_SHARE = 1 / 3
-"""Of the slow worker: its turn among three."""
+"""Limit for the slow worker: its turn among three."""
 
 
 def run(setting: Setting) -> Report:

@@ -30,15 +30,15 @@ class Reading:
     asked: int
     ends: Counter[str]
     first: Latency | None
-    """To the first byte of the body; None where nothing came whole."""
+    """Latency to the first byte of the body; None where nothing came whole."""
     last: Latency | None
     late: Latency
-    """How long after its time a request was sent: the other two have that in them."""
+    """Delay with which a request was sent; the other two include it."""
     target_cpu: float
     """Share of a core."""
     others_on_proxy_core: float
     shares: tuple[float, ...] = ()
-    """Of the requests that each worker got."""
+    """Shares of the requests that each worker got."""
 
     @property
     def failed(self) -> int:
@@ -83,7 +83,7 @@ async def _drive(
     url: str, request: Callable[[int], bytes], schedule: Sequence[float], *, streams: bool
 ) -> list[Answer]:
     lines = Lines(url)
-    with suppress(OSError):  # who does not listen has all its answers fail, and that is told
+    with suppress(OSError):  # who does not listen has all its answers fail, and that is reported
         await lines.open(AHEAD)
     try:
         return await open_loop.drive(lines, request, schedule, streams=streams, timeout_s=TIMEOUT_S)
@@ -92,13 +92,13 @@ async def _drive(
 
 
 def spread_ms(readings: Sequence[Reading], figure: Callable[[Reading], float | None]) -> Spread | None:
-    """Of *figure* over the rounds that have it; None where none has."""
+    """Return the spread of *figure* over the rounds that have it; None where none has."""
     values = [value for reading in readings if (value := figure(reading)) is not None]
     return Spread.of(values) if values else None
 
 
 def failures(readings: Sequence[Reading]) -> Cell:
-    """How many requests got no whole answer, and why."""
+    """Return the number of requests without a whole answer, with reasons."""
     ends: Counter[str] = Counter()
     for reading in readings:
         ends.update(reading.ends)
@@ -111,10 +111,10 @@ def noise(readings: Sequence[Reading]) -> list[str]:
     """A sentence where others had the proxy's core, or the client was late."""
     others = Spread.of(reading.others_on_proxy_core for reading in readings).median
     late = Spread.of(reading.late.p99_ms for reading in readings)
-    told = [f"The client sent requests {late.median:.3g} ms after their time at p99 (worst {late.highest:.3g})."]
+    reported = [f"The client sent requests {late.median:.3g} ms after their time at p99 (worst {late.highest:.3g})."]
     if others > 0.05:
-        told.append(f"The machine was not quiet: others took {others:.0%} of the proxy's core. Not for the record.")
-    return told
+        reported.append(f"The machine was not quiet: others took {others:.0%} of the proxy's core. Not for the record.")
+    return reported
 
 
 def _latency(of: Callable[[Sequence[Answer]], Latency], answers: Sequence[Answer]) -> Latency | None:

@@ -11,21 +11,21 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from gateway.added_workers import KnownWorkers, Origin, admission, check_addition, not_removable
+from gateway.api.admin_access import AdminKey, Who, needs
 from gateway.api.admin_v1 import paging
-from gateway.api.admin_v1.access import AdminKey, Who, needs
 from gateway.api.admin_v1.bodies import NewWorkerBody
-from gateway.api.admin_v1.cards import Json
 from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
 from gateway.api.admin_v1.json_body import body, takes
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
 from gateway.api.admin_v1.repetition import REPLAYED, made_once
-from gateway.api.admin_v1.workers import WorkerCard
-from gateway.api.workers import worker_cards
-from gateway.errors import StoreAway
-from gateway.settings.rules import endpoint, id_of_address
-from gateway.teams.added_worker import AddedWorker, name_of
-from gateway.teams.team_store import DeleteWorker, PutWorker
+from gateway.api.admin_v1.response_models import Json
+from gateway.api.admin_v1.worker_states import worker_states
+from gateway.api.admin_v1.workers import WorkerResponse
+from gateway.protocol.errors import StoreUnavailable
+from gateway.protocol.worker_address import endpoint, id_of_address
+from gateway.tenancy.teams.added_worker import AddedWorker, name_of
+from gateway.tenancy.teams.team_store import DeleteWorker, PutWorker
+from gateway.workers.added_workers import KnownWorkers, Origin, admission, check_addition, not_removable
 
 router = APIRouter(prefix="/admin/v1/workers", tags=["gateway"])
 
@@ -33,18 +33,18 @@ PENDING, UNKNOWN = "pending", "unknown"
 """States of a worker that this gateway does not have yet, and of one where no gateway runs."""
 
 
-class ListedWorkerCard(WorkerCard):
-    source: Origin = Field(description="where it comes from; api: it was added, and can be removed")
-    reason: str | None = Field(description="why an added worker is not in use; null: it is")
+class ListedWorkerResponse(WorkerResponse):
+    source: Origin = Field(description="origin of the worker; api: added by this API, and removable")
+    reason: str | None = Field(description="why an added worker is not in use; null: it is in use")
 
 
 class ListedWorkers(BaseModel):
-    workers: list[ListedWorkerCard]
+    workers: list[ListedWorkerResponse]
 
 
 class Removal(paging.Query):
-    model: str = Field(description="that it was added to")
-    worker: str = Field(description="its id")
+    model: str = Field(description="model that the worker was added to")
+    worker: str = Field(description="id of the worker")
 
 
 @router.get(
@@ -54,15 +54,16 @@ class Removal(paging.Query):
     dependencies=[Depends(needs("viewer"))],
 )
 async def list_workers(parts: PartsOfApp) -> Response:
-    with suppress(StoreAway):  # then what was read last has to do
+    with suppress(StoreUnavailable):  # then what was read last has to do
         await parts.entities.look()
-    return JSONResponse({"workers": _cards(parts)})
+    return JSONResponse({"workers": _worker_responses(parts)})
 
 
 @router.post(
     "",
     summary="Add a worker to a model, at every gateway of the store, until it is removed",
-    description="Repeated with the same `idempotency-key` within 24 hours, it adds nothing and answers with it.",
+    description="Repeated with the same `idempotency-key` within 24 hours, it adds nothing and returns the same "
+    "worker.",
     status_code=201,
     response_model=ListedWorkers,
     openapi_extra=takes(NewWorkerBody),
@@ -89,7 +90,7 @@ async def add(
         await _add(parts, who, worker)
     elif (await made_once(claim, parts.claims, exists=exists, make=make)).repeats:
         headers = REPLAYED
-    own = [card for card in _cards(parts) if (card["model"], card["worker"]) == (worker.model, worker.id)]
+    own = [each for each in _worker_responses(parts) if (each["model"], each["worker"]) == (worker.model, worker.id)]
     return JSONResponse({"workers": own}, 201, headers)
 
 
@@ -112,7 +113,7 @@ async def _add(parts: Parts, who: AdminKey, worker: AddedWorker) -> None:
     """Write *worker*, which is new.
 
     Raises:
-        UnknownModel, Conflict, StoreAway: as `check_addition` and `TeamStore.write`.
+        UnknownModel, Conflict, StoreUnavailable: as `check_addition` and `TeamStore.write`.
     """
     directory = await parts.entities.look()
     check_addition(_known(parts), directory.workers, worker)
@@ -121,7 +122,7 @@ async def _add(parts: Parts, who: AdminKey, worker: AddedWorker) -> None:
 
 
 def _shown(worker: AddedWorker) -> Json:
-    """For the audit log."""
+    """Return *worker* as the audit log shows it."""
     return {"model": worker.model, "url": worker.url}
 
 
@@ -130,38 +131,39 @@ def _known(parts: Parts) -> KnownWorkers:
     return parts.known_workers()
 
 
-def _cards(parts: Parts) -> list[Json]:
-    """Those in use in the order of the settings, then those that were added and are not in use."""
+def _worker_responses(parts: Parts) -> list[Json]:
+    """Workers in use in the order of the settings, then added workers that are not in use."""
     known, added = _known(parts), parts.entities.directory.workers
     origins = known.origins()
-    cards = [
+    shown = [
         # One that is neither listed nor found was added, or leaves at this moment.
-        {**card, "source": origins.get((card["model"], endpoint(card["url"])), "api"), "reason": None}
-        for card in _in_use(parts, known)
+        {**each, "source": origins.get((each["model"], endpoint(each["url"])), "api"), "reason": None}
+        for each in _in_use(parts, known)
     ]
-    in_use = {(card["model"], card["worker"]) for card in cards}
+    in_use = {(each["model"], each["worker"]) for each in shown}
     left_out = admission(known, added.values()).left_out
     for name in sorted(added):
         worker, why = added[name], left_out.get(name)
         if why is not None:
-            cards.append(_card(worker.model, worker.id, worker.url, state=why.state, source="api", reason=why.reason))
+            left = _response(worker.model, worker.id, worker.url, state=why.state, source="api", reason=why.reason)
+            shown.append(left)
         elif (worker.model, worker.id) not in in_use:
             state = UNKNOWN if parts.gateway is None else PENDING
-            cards.append(_card(worker.model, worker.id, worker.url, state=state, source="api"))
-    return cards
+            shown.append(_response(worker.model, worker.id, worker.url, state=state, source="api"))
+    return shown
 
 
 def _in_use(parts: Parts, known: KnownWorkers) -> Iterator[Json]:
     if parts.gateway is not None:
-        yield from worker_cards(parts.gateway.models, parts.gateway.draining)
+        yield from worker_states(parts.gateway.models, parts.gateway.draining)
         return
-    for model in known.settings.models:
+    for model in known.models:
         for worker in model.workers:
-            yield _card(model.name, worker.id, worker.url, state=UNKNOWN, source="settings")
+            yield _response(model.name, worker.id, worker.url, state=UNKNOWN, source="settings")
 
 
-def _card(model: str, worker_id: str, url: str, *, state: str, source: Origin, reason: str | None = None) -> Json:
-    """Of a worker of which nothing is known here."""
+def _response(model: str, worker_id: str, url: str, *, state: str, source: Origin, reason: str | None = None) -> Json:
+    """Return the answer for a worker whose state is not known here."""
     return {
         "model": model,
         "worker": worker_id,

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from gateway.api.admin_v1.claims import HEADER, LIFETIME_S, Claim
 from gateway.api.admin_v1.repetition import REPLAYED
-from gateway.errors import Conflict
+from gateway.protocol.errors import Conflict
 
 MAX_BYTES = 1024 * 1024
 """Size of all answers that are kept; the oldest ones are dropped first."""
@@ -69,7 +69,7 @@ def _again(answer: _Answer, claim: Claim) -> Response:
     if answer.of != claim.body:
         raise Conflict("This idempotency-key was used for another request within the last 24 hours", param=HEADER)
     if not answer.is_there:
-        raise Conflict("The first request with this idempotency-key is still being carried out", param=HEADER)
+        raise Conflict("The first request with this idempotency-key is still in progress", param=HEADER)
     return Response(answer.content, answer.status, media_type="application/json", headers=REPLAYED)
 
 

@@ -1,4 +1,4 @@
-"""`/admin/v1` as an ASGI application of its own: beside the gateway, on a port of its own, or inside a command."""
+"""`/admin/v1` as a separate ASGI application: with the gateway, on its own port, or inside a command."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from importlib.metadata import version
@@ -6,23 +6,23 @@ from zoneinfo import ZoneInfo
 
 from fastapi import FastAPI
 
-from gateway.added_workers import KnownWorkers
+from gateway.api.admin_access import AdminAccess, AdminKey
 from gateway.api.admin_v1 import added_workers, audit, keys, models, reload, team_credits, teams, usage, workers
-from gateway.api.admin_v1.access import AdminAccess, AdminKey
 from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.description import describe
 from gateway.api.admin_v1.entities import Entities
+from gateway.api.admin_v1.error_handlers import answer_errors
 from gateway.api.admin_v1.parts import AdminGateway, Parts
-from gateway.api.admin_v1.told import tell_errors
 from gateway.api.refused_logins import RefusedLogins
-from gateway.ledger.usage_store import UsageStore
-from gateway.teams.directory import Directory
-from gateway.teams.secret import Digester
-from gateway.teams.team_store import TeamStore
+from gateway.tenancy.ledger.usage_store import UsageStore
+from gateway.tenancy.teams.directory import Directory
+from gateway.tenancy.teams.secret import Digester
+from gateway.tenancy.teams.team_store import TeamStore
+from gateway.workers.added_workers import KnownWorkers
 
 PREFIX = "/admin/v1"
-"""Of all its paths, which the application expects as they came: it is not mounted below it."""
+"""Prefix of all its paths. The application expects complete paths: it is not mounted below the prefix."""
 
 
 def admin_api(
@@ -40,12 +40,12 @@ def admin_api(
     guardrails: Callable[[], Collection[str]] = frozenset,
     known_workers: Callable[[], KnownWorkers] | None = None,
 ) -> FastAPI:
-    """The application, which has no lifespan: whoever made its parts closes them.
+    """Return the application. It has no lifespan: the caller closes its parts.
 
-    *admin_keys* may use it; none: nobody. *digester* is asked when a secret is made. *time_zone* is that of the
-    ledger's days. Without a *gateway* there are no routes for draining, models and reloading. *refused_logins* counts
-    requests without one of the keys; None: nobody does. *guardrails* are the names that teams may name. *known_workers*
-    are those beside which others may be added; None: those that the settings of the *gateway* list.
+    *admin_keys* may use it. *digester* makes digests of new secrets. *time_zone* is that of the ledger's days. Without
+    a *gateway* there are no routes for draining, models and reloading. *refused_logins* counts requests without an
+    admin key; None: they are not counted. *guardrails* are the names that teams may use. *known_workers* are those
+    beside which others may be added; None: there are no routes for workers.
     """
     api = FastAPI(
         title="Warmgate administration",
@@ -55,9 +55,7 @@ def admin_api(
         redoc_url=None,
         redirect_slashes=False,
     )
-    if known_workers is None and gateway is not None:
-        known_workers = _listed_by(gateway)
-    api.state.access = AdminAccess(admin_keys)
+    api.state.admin_access = AdminAccess(admin_keys)
     api.state.refused_logins = refused_logins
     api.state.parts = Parts(
         Entities(store, directory),
@@ -79,10 +77,6 @@ def admin_api(
         routers += [workers.router, models.router, reload.router, team_credits.router]
     for router in routers:
         api.include_router(router)
-    tell_errors(api, (route for router in routers for route in router.routes))
+    answer_errors(api, (route for router in routers for route in router.routes))
     describe(api)
     return api
-
-
-def _listed_by(gateway: AdminGateway) -> Callable[[], KnownWorkers]:
-    return lambda: KnownWorkers(gateway.settings())

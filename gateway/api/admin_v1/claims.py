@@ -1,4 +1,4 @@
-"""What a request with an `Idempotency-Key` was the first to ask for, so that the same one is not done twice."""
+"""Claims of requests with an `Idempotency-Key`, so that a repetition is not done twice."""
 
 import hashlib
 import re
@@ -7,11 +7,11 @@ from typing import Annotated, Protocol
 import msgspec
 from fastapi import Header
 
-from gateway.api.admin_v1.bodies import Body
-from gateway.errors import InvalidField
+from gateway.api.admin_v1.bodies import RequestBody
+from gateway.protocol.errors import InvalidField
 
 LIFETIME_S = 86400
-"""For how long a repetition is known as one."""
+"""Time in which a repetition is recognized."""
 
 HEADER = "idempotency-key"
 
@@ -38,7 +38,7 @@ class Claims(Protocol):
         """The claim of that id, if there is one.
 
         Raises:
-            StoreAway: it cannot be told.
+            StoreUnavailable: the claims cannot be read.
         """
         ...
 
@@ -46,7 +46,7 @@ class Claims(Protocol):
         """*claim*, which is kept from then on; or, if its id was there, the one that is kept already. Atomic.
 
         Raises:
-            StoreAway: it may have been taken or not.
+            StoreUnavailable: it may have been taken or not.
         """
         ...
 
@@ -54,13 +54,13 @@ class Claims(Protocol):
         """Forget it, if it is there.
 
         Raises:
-            StoreAway: it may have been forgotten or not.
+            StoreUnavailable: it may have been forgotten or not.
         """
         ...
 
 
-def claim_of(key: str | None, *, admin: str, route: str, body: Body, makes: str) -> Claim | None:
-    """What the header *key* of a request of *admin* stands for; None without one.
+def claim_of(key: str | None, *, admin: str, route: str, body: RequestBody, makes: str) -> Claim | None:
+    """Return the claim of a request of *admin* with the header *key*; None without the header.
 
     Raises:
         InvalidField: it is no such header.

@@ -44,14 +44,14 @@ def describe(api: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if api.openapi_schema is None:
-            told = complete(get_openapi(title=api.title, version=api.version, routes=api.routes), {})
+            description = complete(get_openapi(title=api.title, version=api.version, routes=api.routes), {})
             _, bodies = models_json_schema(
                 [(kind, "validation") for kind in BODIES], ref_template="#/components/schemas/{model}"
             )
-            told["components"]["schemas"].update(bodies["$defs"])
-            told["components"]["securitySchemes"] = _SECURITY
-            told["security"] = [{scheme: []} for scheme in _SECURITY]
-            api.openapi_schema = told
+            description["components"]["schemas"].update(bodies["$defs"])
+            description["components"]["securitySchemes"] = _SECURITY
+            description["security"] = [{scheme: []} for scheme in _SECURITY]
+            api.openapi_schema = description
         return api.openapi_schema
 
     api.openapi = openapi  # type: ignore[method-assign]  # the way that FastAPI has for it

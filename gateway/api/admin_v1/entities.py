@@ -3,17 +3,17 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gateway.errors import Conflict, UnknownEntity
-from gateway.ledger.audit import AuditEntry
-from gateway.teams.directory import Directory
-from gateway.teams.key import Key
-from gateway.teams.team import Team
-from gateway.teams.team_store import Change, TeamStore
+from gateway.protocol.errors import Conflict, UnknownEntity
+from gateway.tenancy.ledger.audit import AuditEntry
+from gateway.tenancy.teams.directory import Directory
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.team import Team
+from gateway.tenancy.teams.team_store import Change, TeamStore
 
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""To change what others change at the same time."""
+"""Attempts at a change while others change the same."""
 
 
 class Entities:
@@ -25,27 +25,27 @@ class Entities:
 
     @property
     def directory(self) -> Directory:
-        """As it was when somebody looked last."""
+        """The directory as it was last read."""
         return self._directory
 
     async def look(self) -> Directory:
         """All of them. O(teams + keys).
 
         Raises:
-            StoreAway: it cannot be reached.
+            StoreUnavailable: it cannot be reached.
         """
         snapshot = await self._store.load()
         if snapshot.revision != self._directory.revision:
-            self._directory.take(snapshot)
+            self._directory.apply(snapshot)
         return self._directory
 
     async def team(self, name: str, *, to_change: bool = False) -> Team:
         """The team *name*; *to_change*: only if it can be.
 
         Raises:
-            UnknownEntity: there is none.
+            UnknownEntity: it does not exist.
             Conflict: it is declared in the settings.
-            StoreAway: it cannot be told.
+            StoreUnavailable: the store cannot be read.
         """
         directory = await self.look()
         team = directory.teams.get(name)
@@ -73,13 +73,13 @@ class Entities:
         """Carry out *change*, and log it.
 
         Raises:
-            Conflict, UnknownEntity, StoreAway: as `TeamStore.write`.
+            Conflict, UnknownEntity, StoreUnavailable: as `TeamStore.write`.
         """
-        self._directory.take(await self._store.write(change, audit))
+        self._directory.apply(await self._store.write(change, audit))
 
 
 async def retried(change: Callable[[], Awaitable[T]]) -> T:
-    """What *change* comes to: it looks, works out, and writes, again if somebody was faster in between.
+    """Return the result of *change*, which reads, decides and writes; it is repeated after a concurrent change.
 
     Raises:
         Conflict: somebody was, `ATTEMPTS` times.
@@ -95,7 +95,7 @@ async def retried(change: Callable[[], Awaitable[T]]) -> T:
 
 
 class DeclaredElsewhere(Conflict):
-    """It stands in the configuration, which is where it can be changed."""
+    """The object is defined in the configuration, and can be changed only there."""
 
 
 class Overtaken(Conflict):

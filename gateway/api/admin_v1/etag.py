@@ -1,4 +1,4 @@
-"""Entity tags of teams and keys: a change can be made to depend on nobody else having changed the same before."""
+"""Entity tags of teams and keys: a change can require that nothing else has changed since it was read."""
 
 import hashlib
 from typing import Annotated
@@ -6,11 +6,13 @@ from typing import Annotated
 import msgspec
 from fastapi import Header
 
-from gateway.errors import PreconditionFailed
-from gateway.teams.key import Key
-from gateway.teams.team import Team
+from gateway.protocol.errors import PreconditionFailed
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.team import Team
 
-IfMatch = Annotated[str | None, Header(alias="if-match", description="ETag that it must still have; 412 otherwise")]
+IfMatch = Annotated[
+    str | None, Header(alias="if-match", description="required ETag of the resource; answered 412 if it differs")
+]
 
 
 def etag_of(entity: Team | Key) -> str:
@@ -27,10 +29,13 @@ def check_match(if_match: str | None, entity: Team | Key | None) -> None:
     """Check that *entity* is one of those that *if_match* names; None: any will do.
 
     Raises:
-        PreconditionFailed: it is not, or there is none.
+        PreconditionFailed: the tag is another one, or the entity does not exist.
     """
     if if_match is None:
         return
     wanted = [tag.strip() for tag in if_match.split(",")]
     if entity is None or ("*" not in wanted and etag_of(entity) not in wanted):
-        raise PreconditionFailed("It is not as 'if-match' says: read it again and decide anew", param="if-match")
+        raise PreconditionFailed(
+            "The resource has changed since it was read ('if-match'). Read it again and repeat the change",
+            param="if-match",
+        )

@@ -1,20 +1,20 @@
-"""What is wrong with a body or a query, in sentences that name the field and never repeat its value."""
+"""Faults of a body or a query, in sentences that name the field and never repeat its value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gateway.errors import ClientError, InvalidField, MalformedBody
-from gateway.settings.names import Place, did_you_mean, dotted
+from gateway.protocol.errors import ClientError, InvalidField, MalformedBody
+from gateway.protocol.field_names import Place, did_you_mean, dotted
 
 MOST_SENTENCES = 5
 LONGEST_NAME = 100  # characters of a name that the caller chose
 
 _NO_STEPS = frozenset({"body", "query", "path"})
-"""What FastAPI puts before the name of a parameter."""
+"""Prefixes that FastAPI puts before the name of a parameter."""
 
 
 def fault_of(errors: Sequence[Mapping[str, Any]], names: Iterable[str]) -> ClientError:
-    """What pydantic's *errors*, at least one, come to; *names* are the fields that one might have meant."""
+    """Return the error for pydantic's *errors*, at least one; *names* are the fields to suggest."""
     first = errors[0]
     if first["type"] == "json_invalid":
         return MalformedBody("The body is not JSON")

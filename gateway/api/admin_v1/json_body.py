@@ -9,20 +9,21 @@ import msgspec
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from gateway.api.admin_v1.bodies import Body
+from gateway.api.admin_v1.bodies import RequestBody
 from gateway.api.admin_v1.faults import fault_of
 from gateway.api.admin_v1.merge_patch import merged
-from gateway.bodies.bounds import INLINE_BYTES, check_shape
-from gateway.errors import InvalidField, MalformedBody, UnsupportedMedia
-from gateway.incoming import JSON, Incoming
+from gateway.protocol.errors import InvalidField, MalformedBody, UnsupportedMedia
+from gateway.protocol.json_bounds import INLINE_BYTES, check_bounds
+from gateway.proxy.bodies.receive import receive_body
+from gateway.proxy.incoming import JSON, Incoming
 
-BodyT = TypeVar("BodyT", bound=Body)
+BodyT = TypeVar("BodyT", bound=RequestBody)
 Json = dict[str, Any]
 
 MOST_BYTES = 256 * 1024
-"""Of a body; the largest ones list models."""
+"""Longest body; the largest ones list models."""
 MAX_VALUES = 5_000
-"""Of a body. Every value that is wrong is a fault that pydantic makes an object of, a few microseconds each."""
+"""Most values of a body. Pydantic makes an object for each wrong value, a few microseconds each."""
 
 
 def body(kind: type[BodyT]) -> Callable[[Request], Awaitable[BodyT]]:
@@ -45,19 +46,19 @@ async def raw_body(request: Request) -> bytes:
     An empty one, of which nothing is said, is the empty object.
     """
     incoming = Incoming(request.scope, request.receive)
-    raw = await incoming.body(JSON, most_bytes=MOST_BYTES, method=request.method, setting=None)
+    raw = await receive_body(incoming, JSON, max_bytes=MOST_BYTES, method=request.method, setting=None)
     if len(raw) > INLINE_BYTES:
         await asyncio.get_running_loop().run_in_executor(
-            None, partial(check_shape, raw, max_values=MAX_VALUES, setting=None)
+            None, partial(check_bounds, raw, max_values=MAX_VALUES, setting=None)
         )
     if "content-type" in request.headers:
         return raw
     if raw:
-        raise UnsupportedMedia("The content-type must be application/json")
+        raise UnsupportedMedia("The content-type must be application/json.")
     return b"{}"
 
 
-def patch_body(kind: type[Body]) -> Callable[[Request], Awaitable[Json]]:
+def patch_body(kind: type[RequestBody]) -> Callable[[Request], Awaitable[Json]]:
     """A dependency: the request's body, a JSON merge patch of a *kind*. Its values are looked at when it is merged.
 
     Raises:
@@ -96,7 +97,7 @@ def parsed(kind: type[BodyT], raw: bytes) -> BodyT:
     """*raw* as a *kind*.
 
     Raises:
-        InvalidField, MalformedBody: it is none.
+        InvalidField, MalformedBody: it cannot be read as one.
     """
     try:
         return kind.model_validate_json(raw)
@@ -105,14 +106,14 @@ def parsed(kind: type[BodyT], raw: bytes) -> BodyT:
         raise fault_of(faults, _names(kind)) from None
 
 
-def takes(kind: type[Body], *, required: bool = True, media: str = "application/json") -> Json:
-    """What the description of a route says of its body, for `openapi_extra`."""
+def takes(kind: type[RequestBody], *, required: bool = True, media: str = "application/json") -> Json:
+    """Return the description of a route's body, for `openapi_extra`."""
     schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
     return {"requestBody": {"required": required, "content": {media: {"schema": schema}}}}
 
 
 def _names(kind: type[BaseModel]) -> Iterator[str]:
-    """Of the fields of *kind*, and of those of the limits in it."""
+    """Yield the names of the fields of *kind*, and of the limits in it."""
     for name, field in kind.model_fields.items():
         yield name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):

@@ -8,59 +8,59 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from gateway.api.admin_v1.access import AdminKey, Who, needs
+from gateway.api.admin_access import AdminKey, Who, needs
 from gateway.api.admin_v1.bodies import OPERATOR_FIELDS, KeyBody, KeyState, RotationBody
-from gateway.api.admin_v1.cards import Json, KeyCard, NewKeyCard, key_card, key_of, key_state
 from gateway.api.admin_v1.claims import HEADER, IdempotencyKey, claim_of
 from gateway.api.admin_v1.entities import Overtaken, retried, unknown_team
 from gateway.api.admin_v1.etag import IfMatch, check_match, tagged
 from gateway.api.admin_v1.json_body import body, patch_body, patched, takes
-from gateway.api.admin_v1.paging import Listed, Page, listing, page_of
+from gateway.api.admin_v1.paging import Listed, PageQuery, listing, page_of
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
 from gateway.api.admin_v1.repetition import REPLAYED, kept_claim, made_once, new_seed, repeatable_secret
-from gateway.errors import Conflict, InvalidField
-from gateway.ledger.audit import Action
-from gateway.teams.key import Key
-from gateway.teams.rotation import rotated
-from gateway.teams.secret import new_secret
-from gateway.teams.team_store import DeleteKey, PutKey
+from gateway.api.admin_v1.response_models import Json, KeyResponse, NewKeyResponse, key_of, key_response, key_state
+from gateway.protocol.errors import Conflict, InvalidField
+from gateway.tenancy.ledger.audit import Action
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.rotation import rotated
+from gateway.tenancy.teams.secret import new_secret
+from gateway.tenancy.teams.team_store import DeleteKey, PutKey
 
 ID_BYTES = 6
-"""Of an id that nobody chose: 48 bits; should it be there already, the request is answered 409."""
+"""Random bytes of a generated id: 48 bits; if the id exists, the request is answered 409."""
 
 NO_STORE = {"cache-control": "no-store"}
-"""On answers that hold a secret."""
+"""Headers of answers that hold a secret."""
 
 router = APIRouter(prefix="/admin/v1/keys", tags=["keys"])
 
 
-class KeysPage(Page):
+class KeysPage(PageQuery):
     team: str | None = Field(default=None, description="only its keys")
 
 
-@router.get("", summary="The keys, by id", response_model=Listed[KeyCard], dependencies=[Depends(needs("viewer"))])
+@router.get("", summary="The keys, by id", response_model=Listed[KeyResponse], dependencies=[Depends(needs("viewer"))])
 async def list_keys(parts: PartsOfApp, page: Annotated[KeysPage, Query()]) -> Response:
     directory = await parts.entities.look()
     keys = directory.keys
     if page.team is not None:
         keys = {key.id: key for key in keys.values() if key.team == page.team}
-    told, after = page_of(keys, page)
-    return JSONResponse(listing([_card(parts, key) for key in told], after))
+    found, after = page_of(keys, page)
+    return JSONResponse(listing([_response(parts, key) for key in found], after))
 
 
-@router.get("/{key_id}", summary="One key", response_model=KeyCard, dependencies=[Depends(needs("viewer"))])
+@router.get("/{key_id}", summary="One key", response_model=KeyResponse, dependencies=[Depends(needs("viewer"))])
 async def read_key(key_id: str, parts: PartsOfApp) -> Response:
     key = await parts.entities.key(key_id)
-    return JSONResponse(_card(parts, key), headers=tagged(key))
+    return JSONResponse(_response(parts, key), headers=tagged(key))
 
 
 @router.post(
     "",
     summary="Make a key; its secret is shown this once",
-    description="Repeated with the same `idempotency-key` within 24 hours, it makes no second key and has the same "
-    "answer, with the same secret, which is derived again and not kept; 409 once the key has another secret.",
+    description="Repeated with the same `idempotency-key` within 24 hours, it creates no second key and returns the "
+    "same answer with the same secret, which is derived, not stored; 409 once the key has another secret.",
     status_code=201,
-    response_model=NewKeyCard,
+    response_model=NewKeyResponse,
     openapi_extra=takes(KeyBody),
     dependencies=[Depends(needs("owner"))],
 )
@@ -72,7 +72,7 @@ async def make_key(
 ) -> Response:
     now = parts.wall_clock()
     if wanted.expires_at is not None and wanted.expires_at.timestamp() <= now:
-        raise InvalidField("'expires_at' is over already.", param="expires_at")
+        raise InvalidField("'expires_at' must be in the future.", param="expires_at")
     key_id = wanted.id or f"k{secrets.token_hex(ID_BYTES)}"
     claim = claim_of(idempotency_key, admin=who.id, route="keys", body=wanted, makes=f"{key_id} {new_seed()}")
     digester = await parts.digester()
@@ -93,21 +93,21 @@ async def make_key(
         secret = new_secret(key_id)
         key = key_of(Key(id=key_id, team=wanted.team, digest=digester.digest(secret), created_at=now), wanted)
         await _make(parts, who, key)
-        return JSONResponse(_card(parts, key) | {"secret": secret}, 201, NO_STORE | tagged(key))
+        return JSONResponse(_response(parts, key) | {"secret": secret}, 201, NO_STORE | tagged(key))
     done = await made_once(claim, parts.claims, exists=exists, make=make)
     key, secret = await parts.entities.key(done.name), secret_of(done.name, done.seed)
     if digester.digest(secret) != key.digest:
         text = f"The key {done.name!r} was made when this request came first, and has another secret now. "
         raise Conflict(f"{text}For a new one, POST /admin/v1/keys/{done.name}/rotate", param=HEADER)
-    return JSONResponse(_card(parts, key) | {"secret": secret}, 201, _headers(key, repeats=done.repeats))
+    return JSONResponse(_response(parts, key) | {"secret": secret}, 201, _headers(key, repeats=done.repeats))
 
 
 @router.patch(
     "/{key_id}",
     summary="Change some of what is said of a key",
-    description="A JSON merge patch, RFC 7396: null brings a default back. Operators change "
-    f"{', '.join(sorted(OPERATOR_FIELDS))}; owners all, but for its id and team.",
-    response_model=KeyCard,
+    description="A JSON merge patch, RFC 7396: null restores a default. Operators change "
+    f"{', '.join(sorted(OPERATOR_FIELDS))}; owners may change all except id and team.",
+    response_model=KeyResponse,
     openapi_extra=takes(KeyState, required=False),
     dependencies=[Depends(needs("operator"))],
 )
@@ -130,15 +130,16 @@ async def change_key(
         return key
 
     key = await retried(change)
-    return JSONResponse(_card(parts, key), headers=tagged(key))
+    return JSONResponse(_response(parts, key), headers=tagged(key))
 
 
 @router.post(
     "/{key_id}/rotate",
     summary="Give a key another secret, which is shown this once",
-    description="Graces of earlier rotations run on, unless `end_graces`. Repeated with the same `idempotency-key` "
-    "within 24 hours, it changes nothing and has the same answer; 409 once somebody else has rotated the key.",
-    response_model=NewKeyCard,
+    description="Grace periods of earlier rotations continue unless `end_graces` is set. Repeated with the same "
+    "`idempotency-key` "
+    "within 24 hours, it changes nothing and returns the same answer; 409 once another request has rotated the key.",
+    response_model=NewKeyResponse,
     openapi_extra=takes(RotationBody, required=False),
     dependencies=[Depends(needs("owner"))],
 )
@@ -162,13 +163,13 @@ async def rotate_key(
             return former, True
         check_match(if_match, former)
         if began is not None and began != _fingerprint(former):
-            raise Overtaken(f"The key {key_id!r} has been rotated by another request since this one came first")
+            raise Overtaken(f"The key {key_id!r} has been rotated by another request since this one was first sent")
         key = rotated(former, digest, how.grace_s, parts.wall_clock(), end_graces=how.end_graces)
         await _replace(parts, who, "rotate", key, former)
         return key, False
 
     key, repeats = await retried(rotate)
-    return JSONResponse(_card(parts, key) | {"secret": secret}, headers=_headers(key, repeats=repeats))
+    return JSONResponse(_response(parts, key) | {"secret": secret}, headers=_headers(key, repeats=repeats))
 
 
 @router.delete(
@@ -196,7 +197,7 @@ async def _secret_to_come(
     Of a repeated request both are those of the first one.
 
     Raises:
-        Conflict, InvalidField, StoreAway: as `claim_of` and `kept_claim`.
+        Conflict, InvalidField, StoreUnavailable: as `claim_of` and `kept_claim`.
     """
     seed = f"{key.id} {new_seed()} {_fingerprint(key)}"
     claim = claim_of(header, admin=who.id, route=f"keys/{key.id}/rotate", body=how, makes=seed)
@@ -223,7 +224,7 @@ async def _make(parts: Parts, who: AdminKey, key: Key) -> None:
     if key.team not in directory.teams:
         raise unknown_team(key.team, param="team")
     if key.id in directory.keys:
-        raise Conflict(f"There is a key {key.id!r} already", param="id")
+        raise Conflict(f"A key {key.id!r} already exists", param="id")
     change = PutKey(key, is_team_declared=directory.is_declared_team(key.team))
     await parts.entities.write(
         change, parts.audit(who, "create", "key", key.id, team=key.team, after=_shown(parts, key))
@@ -240,16 +241,16 @@ async def _replace(parts: Parts, who: AdminKey, action: Action, key: Key, former
 
 
 def _headers(key: Key, *, repeats: bool) -> dict[str, str]:
-    """Of an answer that shows *key* with its secret."""
+    """Return the answer that shows *key* with its secret."""
     return NO_STORE | tagged(key) | (REPLAYED if repeats else {})
 
 
-def _card(parts: Parts, key: Key) -> Json:
+def _response(parts: Parts, key: Key) -> Json:
     is_declared = parts.entities.directory.is_declared_key(key.id)
-    return key_card(key, declared=is_declared, now=parts.wall_clock())
+    return key_response(key, declared=is_declared, now=parts.wall_clock())
 
 
 def _shown(parts: Parts, key: Key) -> Json:
-    """For the audit log."""
-    card = _card(parts, key)
-    return {name: card[name] for name in card if name not in ("object", "declared", "expired")}
+    """Return the key as the audit log shows it."""
+    each = _response(parts, key)
+    return {name: each[name] for name in each if name not in ("object", "declared", "expired")}

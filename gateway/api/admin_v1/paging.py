@@ -6,7 +6,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ After = Annotated[str, Field(min_length=1, max_length=LONGEST_CURSOR)]
 
 
 class Query(BaseModel):
-    """Nothing that is not declared: a filter with a slip of the pen must not answer for everybody."""
+    """Query that rejects unknown parameters: a misspelled filter must not return everything."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -29,12 +29,14 @@ class Listed(BaseModel, Generic[T]):
     object: Literal["list"]
     data: list[T]
     has_more: bool
-    next: str | None = Field(description="`after` of the next page; null: there is none")
+    next: str | None = Field(description="`after` for the next page; null: this is the last page")
 
 
-class Page(Query):
-    limit: Annotated[int, Field(ge=1, le=MOST)] = Field(default=USUAL, description="most entries of the answer")
-    after: After | None = Field(default=None, description="`next` of the page before; none: the first page")
+class PageQuery(Query):
+    limit: Annotated[int, Field(ge=1, le=MOST)] = Field(
+        default=USUAL, description="maximum number of entries to return"
+    )
+    after: After | None = Field(default=None, description="`next` of the previous page; if omitted: the first page")
 
 
 def listing(data: Sequence[Any], after: str | None) -> dict[str, Any]:
@@ -46,18 +48,18 @@ async def of_cursor(page: Awaitable[T]) -> T:
     """*page*, asked for with an `after` that is a cursor.
 
     Raises:
-        InvalidField: it is none.
+        InvalidField: it is not a cursor.
     """
     try:
         return await page
     except InvalidField:
-        raise InvalidField("'after' is not the `next` of a page of this list.", param="after") from None
+        raise InvalidField("'after' must be the `next` value of a page of this list.", param="after") from None
 
 
-def page_of(items: Mapping[str, T], page: Page) -> tuple[list[T], str | None]:
+def page_of(items: Mapping[str, T], page: PageQuery) -> tuple[list[T], str | None]:
     """The *page* of *items*, which are in the order of their names, and where the next one begins.
 
-    Whatever comes and goes between two pages, what stays is told exactly once. O(n).
+    What exists throughout is listed exactly once, whatever changes between two pages. O(n).
     """
     names = list(items)
     start = 0 if page.after is None else bisect_right(names, page.after)

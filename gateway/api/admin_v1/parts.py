@@ -1,7 +1,7 @@
-"""What the routes of the admin API are made of: handed in by the composition root, found by every route."""
+"""Objects that the routes of the admin API need, passed in by the composition root."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -9,26 +9,42 @@ from zoneinfo import ZoneInfo
 import msgspec
 from fastapi import Depends, Request
 
-from gateway.added_workers import KnownWorkers
-from gateway.api.admin_v1.access import AdminKey
+from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.entities import Entities
-from gateway.api.admin_v1.times import to_the_millisecond
-from gateway.draining import Draining
-from gateway.errors import InvalidField, StoreAway
-from gateway.ledger.audit import Action, AuditEntry, Kind, shown
-from gateway.ledger.usage_store import UsageStore
-from gateway.models import Models
-from gateway.quota.budgets import Budgets
-from gateway.reloads import Reloaded
-from gateway.settings import Settings
-from gateway.teams.key import Key
-from gateway.teams.secret import Digester
-from gateway.teams.team import Team
-from gateway.teams.team_store import TeamStore
+from gateway.api.times import to_the_millisecond
+from gateway.models.registry import Models
+from gateway.protocol.errors import InvalidField, StoreUnavailable
+from gateway.telemetry.reloads import Reloaded
+from gateway.tenancy.ledger.audit import Action, AuditEntry, Kind, shown
+from gateway.tenancy.ledger.usage_store import UsageStore
+from gateway.tenancy.quota.budgets import Budgets
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.secret import Digester
+from gateway.tenancy.teams.team import Team
+from gateway.tenancy.teams.team_store import TeamStore
+from gateway.workers.added_workers import KnownWorkers
+from gateway.workers.draining import Draining
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredModel:
+    """One model of the settings. Prices are in US dollars per million tokens, or per hour of a worker."""
+
+    name: str
+    aliases: Sequence[str]
+    upstream_model: str
+    adapter_of: str | None
+    strategy: str
+    input_usd: float
+    cached_input_usd: float
+    output_usd: float
+    gpu_hour_usd: float | None
+    max_output_tokens: int | None
+    bedrock: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +52,13 @@ class AdminGateway:
     """The gateway that the API belongs to."""
 
     models: Models
-    settings: Callable[[], Settings]
-    """Those in force at this moment."""
+    configured: Callable[[], Sequence[ConfiguredModel]]
+    """Models in the current settings."""
     reload: Callable[[], Awaitable[Reloaded]] | None = None
     """Reads the configuration again; None: there is no file."""
     draining: Draining = field(kw_only=True)
     budgets: Budgets | None = field(kw_only=True, default=None)
-    """Of its teams and keys."""
+    """Budgets of teams and keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +68,18 @@ class Parts:
     usage: UsageStore
     claims: Claims
     answers: Answers
-    """To repeated requests that concern this gateway alone."""
+    """Answers to repeated requests that concern this gateway alone."""
     digester: Callable[[], Awaitable[Digester]]
-    """Of the settings' pepper, or of the store's own."""
+    """Digester with the pepper of the settings, or with the store's own."""
     wall_clock: Callable[[], float]
     """Seconds since 1970."""
     zone: ZoneInfo
-    """Whose days and months the ledger has."""
+    """Time zone of the ledger's days and months."""
     gateway: AdminGateway | None
     guardrails: Callable[[], Collection[str]]
     """Names of those that are configured at this moment."""
     known_workers: Callable[[], KnownWorkers] | None
-    """Those that are listed and found at this moment; None: nobody knows them, and none can be added."""
+    """Workers that are listed and found at this moment; None: not known, so none can be added."""
 
     def check_guardrails(self, team: Team, former: Team | None = None) -> None:
         """Check that guardrails which are new in *team* are configured: requests of the team would be refused.
@@ -77,14 +93,14 @@ class Parts:
             raise InvalidField(text, param="guardrails")
 
     def check_models(self, entity: Team | Key, former: Team | Key | None = None) -> None:
-        """That what is new in *entity* are limits of models that there are: others would come to nothing.
+        """Check that new limits in *entity* are of configured models: others would have no effect.
 
         Raises:
-            InvalidField: of one there is none.
+            InvalidField: one of the models is not configured.
         """
         limited = entity.model_limits.keys() - (() if former is None else former.model_limits.keys())
         if self.gateway is not None and not limited <= {model.name for model in self.gateway.models}:
-            text = "'model_limits' names a model that is not configured; aliases do not count here."
+            text = "'model_limits' names a model that is not configured; give its name, not an alias."
             raise InvalidField(text, param="model_limits")
 
     def audit(
@@ -98,7 +114,7 @@ class Parts:
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> AuditEntry:
-        """What the audit log is to say of a change of this moment."""
+        """Return the audit log's entry for a change at this moment."""
         return AuditEntry(
             time=to_the_millisecond(self.wall_clock()),
             who=who.id,
@@ -115,8 +131,11 @@ class Parts:
         """Log what is done already. It was right to do it, also while the store is away; then our own log has it."""
         try:
             await self.store.note(audit)
-        except StoreAway:
-            _log.warning("not in the audit log, as the store is away: %s", msgspec.json.encode(audit).decode())
+        except StoreUnavailable:
+            _log.warning(
+                "a change is missing from the audit log because the store is unavailable: %s",
+                msgspec.json.encode(audit).decode(),
+            )
 
 
 def _parts(request: Request) -> Parts:

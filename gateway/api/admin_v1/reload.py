@@ -6,42 +6,42 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from gateway.api.admin_v1.access import AdminKey, Who, needs
-from gateway.api.admin_v1.bodies import Body
+from gateway.api.admin_access import AdminKey, Who, needs
+from gateway.api.admin_v1.bodies import RequestBody
 from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
 from gateway.api.admin_v1.json_body import raw_body
 from gateway.api.admin_v1.parts import AdminGateway, GatewayOfApp, Parts, PartsOfApp
-from gateway.errors import Conflict
+from gateway.protocol.errors import Conflict
 
 router = APIRouter(prefix="/admin/v1/reload", tags=["gateway"])
 
 
-class ReloadCard(BaseModel):
+class ReloadResponse(BaseModel):
     object: Literal["reload"]
     outcome: Literal["applied", "unchanged"]
-    needs_restart: list[str] = Field(description="settings that were changed and are not in force")
+    needs_restart: list[str] = Field(description="changed settings that take effect only after a restart")
 
 
 @router.post(
     "",
     summary="Read the configuration of this gateway again, and put it in force",
-    description="Answered 409, with every fault, if it cannot be used: then nothing has changed.",
-    response_model=ReloadCard,
+    description="An invalid configuration is answered 409 with all errors, and changes nothing.",
+    response_model=ReloadResponse,
     dependencies=[Depends(needs("operator")), Depends(raw_body)],
 )
 async def reload(
     who: Who, parts: PartsOfApp, gateway: GatewayOfApp, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    claim = claim_of(idempotency_key, admin=who.id, route="reload", body=Body(), makes="configuration")
+    claim = claim_of(idempotency_key, admin=who.id, route="reload", body=RequestBody(), makes="configuration")
     return await parts.answers.once(claim, lambda: _reload(who, parts, gateway))
 
 
 async def _reload(who: AdminKey, parts: Parts, gateway: AdminGateway) -> Response:
     if gateway.reload is None:
-        raise Conflict("This gateway has no configuration that could be read again")
+        raise Conflict("This gateway has no configuration to reload")
     reloaded = await gateway.reload()
     if reloaded.outcome == "refused":
-        raise Conflict(f"The configuration is not taken, nothing has changed: {' '.join(reloaded.sentences)}")
-    told = {"outcome": reloaded.outcome, "needs_restart": list(reloaded.needs_restart)}
-    await parts.note(parts.audit(who, "reload", "settings", "configuration", after=told))
-    return JSONResponse({"object": "reload", **told})
+        raise Conflict(f"The configuration was rejected and nothing has changed: {' '.join(reloaded.sentences)}")
+    result = {"outcome": reloaded.outcome, "needs_restart": list(reloaded.needs_restart)}
+    await parts.note(parts.audit(who, "reload", "settings", "configuration", after=result))
+    return JSONResponse({"object": "reload", **result})

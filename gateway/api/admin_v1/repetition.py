@@ -8,19 +8,19 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from gateway.api.admin_v1.claims import HEADER, Claim, Claims
-from gateway.errors import Conflict
+from gateway.protocol.errors import Conflict
 
 SEED_BYTES = 24
 REPLAYED = {"idempotent-replayed": "true"}
 """Header of an answer to a repeated request."""
 
 
-class Made(NamedTuple):
+class MadeOnce(NamedTuple):
     name: str
     repeats: bool
-    """It was there already: the request is a repetition."""
+    """Whether the request is a repetition."""
     seed: str = ""
-    """Seed of the secret that goes with it; empty: there is none."""
+    """Seed of its secret; empty: it has no secret."""
 
 
 async def made_once(
@@ -29,10 +29,10 @@ async def made_once(
     *,
     exists: Callable[[str], Awaitable[bool]],
     make: Callable[[str, str], Awaitable[None]],
-) -> Made:
-    """What *make*, given a name and the seed of the claim, makes.
+) -> MadeOnce:
+    """Call *make* once with a name and the seed of the claim, and return what it made.
 
-    It raises Conflict where something of the name is there. What was made, and is no more, is made anew.
+    It raises Conflict where something of the name is there. What was made and deleted is made again.
 
     Raises:
         Conflict: the header was used for another request; or somebody else has made something of the name.
@@ -45,13 +45,13 @@ async def made_once(
     kept = await kept_claim(claim, claims)
     name, _, seed = kept.made.partition(" ")
     if await exists(name):
-        return Made(name, repeats=True, seed=seed)
+        return MadeOnce(name, repeats=True, seed=seed)
     try:
         await make(name, seed)
     except Conflict:
         await claims.release(kept.id)  # it is not ours
         raise
-    return Made(name, repeats=False, seed=seed)
+    return MadeOnce(name, repeats=False, seed=seed)
 
 
 async def kept_claim(claim: Claim, claims: Claims) -> Claim:
@@ -59,7 +59,7 @@ async def kept_claim(claim: Claim, claims: Claims) -> Claim:
 
     Raises:
         Conflict: the header was used for another request.
-        StoreAway: it cannot be told.
+        StoreUnavailable: the claims cannot be read.
     """
     kept = await claims.take(claim)
     if kept.body != claim.body:

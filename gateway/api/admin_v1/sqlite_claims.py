@@ -10,7 +10,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS claims (id TEXT PRIMARY KEY, body TEXT, mad
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the table, if it is not there."""
+    """Create the table if it does not exist."""
     connection.execute(_TABLE)
 
 
@@ -45,7 +45,7 @@ class SqliteClaims:
         await self._file.run(act)
 
     def _kept(self, connection: sqlite3.Connection, claim_id: str) -> Claim | None:
-        """The claim of that id; those whose time is over are gone."""
+        """Claim with that id; expired claims are gone."""
         connection.execute(_TABLE)
         connection.execute("DELETE FROM claims WHERE until <= ?", (self._wall_clock(),))
         row = connection.execute("SELECT id, body, made FROM claims WHERE id = ?", (claim_id,)).fetchone()

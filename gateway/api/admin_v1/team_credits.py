@@ -6,33 +6,33 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from gateway.api.admin_v1.access import AdminKey, Who, needs
+from gateway.api.admin_access import AdminKey, Who, needs
 from gateway.api.admin_v1.bodies import CreditBody
 from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
 from gateway.api.admin_v1.json_body import body, takes
 from gateway.api.admin_v1.parts import AdminGateway, GatewayOfApp, Parts, PartsOfApp
-from gateway.errors import Conflict
-from gateway.quota.budgets import Budget, BudgetMeasure
+from gateway.protocol.errors import Conflict
+from gateway.tenancy.quota.budgets import Budget, BudgetMeasure
 
 router = APIRouter(prefix="/admin/v1/teams", tags=["teams"])
 
 
-class CreditCard(BaseModel):
+class CreditResponse(BaseModel):
     object: Literal["credit"]
     team: str
     measure: BudgetMeasure
     key: str | None
     model: str | None
-    used_before: float = Field(description="in the present day or month, with what is reserved")
-    used: float = Field(description="the same from now on")
+    used_before: float = Field(description="usage in the current period before the credit, including reservations")
+    used: float = Field(description="usage in the current period after the credit")
 
 
 @router.post(
     "/{name}/credits",
     summary="Give a part of a budget back",
-    description="The present day's or month's use of a limit is lowered. The ledger stays as it is; the audit log says "
-    "who did it. Repeated with the same `idempotency-key` at this gateway, it does nothing more.",
-    response_model=CreditCard,
+    description="Reduces the usage of a limit in the current day or month. The ledger is unchanged; the audit log "
+    "records who did it. Repeated with the same `idempotency-key` at this gateway, it has no further effect.",
+    response_model=CreditResponse,
     openapi_extra=takes(CreditBody),
     dependencies=[Depends(needs("owner"))],
 )
@@ -50,10 +50,10 @@ async def give_credit(  # noqa: PLR0917  # FastAPI names them
 
 async def _give(name: str, who: AdminKey, parts: Parts, gateway: AdminGateway, wanted: CreditBody) -> Response:
     if gateway.budgets is None:
-        raise Conflict("This gateway counts no budgets")
+        raise Conflict("This gateway does not track budgets")
     await parts.entities.team(name)  # there is one
     budget = Budget(name, wanted.measure, wanted.key, wanted.model)
-    before, after = await gateway.budgets.give(budget, wanted.amount)
+    before, after = await gateway.budgets.refund(budget, wanted.amount)
     said = {"measure": wanted.measure, "key": wanted.key, "model": wanted.model}
     entry = parts.audit(
         who, "credit", "team", name, team=name, before={**said, "used": before}, after={**said, "used": after}

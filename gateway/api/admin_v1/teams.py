@@ -5,20 +5,20 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response
 
+from gateway.api.admin_access import AdminKey, Who, needs
 from gateway.api.admin_v1 import paging
-from gateway.api.admin_v1.access import AdminKey, Who, needs
 from gateway.api.admin_v1.bodies import OPERATOR_FIELDS, TeamBody, TeamPut, TeamState
-from gateway.api.admin_v1.cards import Json, TeamCard, team_card, team_of, team_state
 from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
 from gateway.api.admin_v1.entities import retried
 from gateway.api.admin_v1.etag import IfMatch, check_match, tagged
 from gateway.api.admin_v1.json_body import body, parsed, patch_body, patched, takes
-from gateway.api.admin_v1.paging import Listed, Page, listing, page_of
+from gateway.api.admin_v1.paging import Listed, PageQuery, listing, page_of
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
 from gateway.api.admin_v1.repetition import REPLAYED, made_once
-from gateway.errors import Conflict, InvalidField
-from gateway.teams.team import Team
-from gateway.teams.team_store import DeleteTeam, PutTeam
+from gateway.api.admin_v1.response_models import Json, TeamResponse, team_of, team_response, team_state
+from gateway.protocol.errors import Conflict, InvalidField
+from gateway.tenancy.teams.team import Team
+from gateway.tenancy.teams.team_store import DeleteTeam, PutTeam
 
 router = APIRouter(prefix="/admin/v1/teams", tags=["teams"])
 
@@ -27,27 +27,30 @@ class Deletion(paging.Query):
     cascade: bool = False
 
 
-@router.get("", summary="The teams, by name", response_model=Listed[TeamCard], dependencies=[Depends(needs("viewer"))])
-async def list_teams(parts: PartsOfApp, page: Annotated[Page, Query()]) -> Response:
+@router.get(
+    "", summary="The teams, by name", response_model=Listed[TeamResponse], dependencies=[Depends(needs("viewer"))]
+)
+async def list_teams(parts: PartsOfApp, page: Annotated[PageQuery, Query()]) -> Response:
     directory = await parts.entities.look()
     teams, after = page_of(directory.teams, page)
-    cards = [team_card(team, declared=directory.is_declared_team(team.name)) for team in teams]
-    return JSONResponse(listing(cards, after))
+    shown = [team_response(team, declared=directory.is_declared_team(team.name)) for team in teams]
+    return JSONResponse(listing(shown, after))
 
 
-@router.get("/{name}", summary="One team", response_model=TeamCard, dependencies=[Depends(needs("viewer"))])
+@router.get("/{name}", summary="One team", response_model=TeamResponse, dependencies=[Depends(needs("viewer"))])
 async def read_team(name: str, parts: PartsOfApp) -> Response:
     team = await parts.entities.team(name)
     is_declared = parts.entities.directory.is_declared_team(name)
-    return JSONResponse(team_card(team, declared=is_declared), headers=tagged(team))
+    return JSONResponse(team_response(team, declared=is_declared), headers=tagged(team))
 
 
 @router.post(
     "",
     summary="Make a team",
-    description="Repeated with the same `idempotency-key` within 24 hours, it makes nothing and answers with the team.",
+    description="Repeated with the same `idempotency-key` within 24 hours, it creates nothing and returns the same "
+    "team.",
     status_code=201,
-    response_model=TeamCard,
+    response_model=TeamResponse,
     openapi_extra=takes(TeamBody),
     dependencies=[Depends(needs("owner"))],
 )
@@ -62,7 +65,7 @@ async def make_team(
 
     async def make(name: str, _seed: str = "") -> None:
         if await exists(name):
-            raise Conflict(f"There is a team {name!r} already", param="name")
+            raise Conflict(f"A team {name!r} already exists", param="name")
         await _put(parts, who, team, None)
 
     team = team_of(wanted.name, wanted)
@@ -71,15 +74,15 @@ async def make_team(
         await make(team.name)
     elif (await made_once(claim, parts.claims, exists=exists, make=make)).repeats:
         team = await parts.entities.team(team.name)
-        return JSONResponse(team_card(team, declared=False), 201, REPLAYED | tagged(team))
-    return JSONResponse(team_card(team, declared=False), 201, tagged(team))
+        return JSONResponse(team_response(team, declared=False), 201, REPLAYED | tagged(team))
+    return JSONResponse(team_response(team, declared=False), 201, tagged(team))
 
 
 @router.put(
     "/{name}",
     summary="Make a team, or replace all that is said of it",
-    response_model=TeamCard,
-    responses={201: {"model": TeamCard, "description": "It is new"}},
+    response_model=TeamResponse,
+    responses={201: {"model": TeamResponse, "description": "It is new"}},
     openapi_extra=takes(TeamPut, required=False),
     dependencies=[Depends(needs("owner"))],
 )
@@ -91,7 +94,7 @@ async def put_team(
     if_match: IfMatch = None,
 ) -> Response:
     if wanted.name not in (None, name):
-        raise InvalidField("'name' must be that of the path, or left out.", param="name")
+        raise InvalidField("'name' must match the path or be omitted.", param="name")
     named = parsed(TeamBody, wanted.model_copy(update={"name": name}).model_dump_json().encode())
     team = team_of(named.name, named)
 
@@ -103,15 +106,15 @@ async def put_team(
         return former is None
 
     is_new = await retried(put)
-    return JSONResponse(team_card(team, declared=False), 201 if is_new else 200, tagged(team))
+    return JSONResponse(team_response(team, declared=False), 201 if is_new else 200, tagged(team))
 
 
 @router.patch(
     "/{name}",
     summary="Change some of what is said of a team",
-    description="A JSON merge patch, RFC 7396: null brings a default back. Operators change "
-    f"{', '.join(sorted(OPERATOR_FIELDS))}; owners all.",
-    response_model=TeamCard,
+    description="A JSON merge patch, RFC 7396: null restores a default. Operators change "
+    f"{', '.join(sorted(OPERATOR_FIELDS))}; owners may change all.",
+    response_model=TeamResponse,
     openapi_extra=takes(TeamState, required=False),
     dependencies=[Depends(needs("operator"))],
 )
@@ -133,13 +136,13 @@ async def change_team(
         return team
 
     team = await retried(change)
-    return JSONResponse(team_card(team, declared=False), headers=tagged(team))
+    return JSONResponse(team_response(team, declared=False), headers=tagged(team))
 
 
 @router.delete(
     "/{name}",
     summary="Delete a team; its lines in the ledger stay",
-    description="A team that has keys is deleted only with `cascade=true`, and they with it.",
+    description="A team with keys is deleted, together with its keys, only with `cascade=true`.",
     status_code=204,
     dependencies=[Depends(needs("owner"))],
 )

@@ -9,15 +9,15 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, BeforeValidator, Field
 
+from gateway.api.admin_access import needs
 from gateway.api.admin_v1 import paging
-from gateway.api.admin_v1.access import needs
 from gateway.api.admin_v1.entities import unknown_key, unknown_team
 from gateway.api.admin_v1.paging import After, Listed, listing
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
-from gateway.errors import InvalidField
-from gateway.ledger.export import records_csv, records_jsonl
-from gateway.ledger.record import Outcome
-from gateway.ledger.usage_store import Dimension, Filter, Period, RecordQuery, SumQuery, UsageSum
+from gateway.protocol.errors import InvalidField
+from gateway.tenancy.ledger.export import records_csv, records_jsonl
+from gateway.tenancy.ledger.record import Outcome
+from gateway.tenancy.ledger.usage_store import Dimension, Filter, Period, RecordQuery, SumQuery, UsageSum
 
 Json = dict[str, Any]
 
@@ -38,30 +38,32 @@ def _split(value: Any) -> Any:
     return value
 
 
-class Span(paging.Query):
-    """Of days, whole ones of the ledger's calendar."""
+class DateRange(paging.Query):
+    """Range of whole days of the ledger's calendar."""
 
-    month: Annotated[str, Field(pattern=MONTH)] | None = Field(default=None, description="2026-11; none: this month")
+    month: Annotated[str, Field(pattern=MONTH)] | None = Field(
+        default=None, description="month, e.g. 2026-11; if omitted: this month"
+    )
     first_day: Annotated[str, Field(pattern=DAY)] | None = Field(
-        default=None, alias="from", description="2026-11-01, instead of a month"
+        default=None, alias="from", description="first day, e.g. 2026-11-01, instead of a month"
     )
     last_day: Annotated[str, Field(pattern=DAY)] | None = Field(
-        default=None, alias="to", description="2026-11-21, that day included; none: today"
+        default=None, alias="to", description="last day, inclusive, e.g. 2026-11-21; if omitted: today"
     )
 
     def period(self, today: date) -> Period:
-        """What is meant, on the day that is *today*.
+        """Return the period that is meant on the day *today*.
 
         Raises:
-            InvalidField: it is none.
+            InvalidField: it is not a period.
         """
         if self.month is not None:
             if self.first_day is not None or self.last_day is not None:
-                raise InvalidField("'month' stands beside 'from' or 'to': give the one or the others.", param="month")
+                raise InvalidField("'month' cannot be combined with 'from' or 'to'.", param="month")
             return Period.month(self.month)
         if self.first_day is None:
             if self.last_day is not None:
-                raise InvalidField("'from' is missing; it must be given beside 'to'.", param="from")
+                raise InvalidField("'to' requires 'from'.", param="from")
             return Period.month(f"{today:%Y-%m}")
         first, last = _day(self.first_day, "from"), today if self.last_day is None else _day(self.last_day, "to")
         if last < first:
@@ -69,12 +71,12 @@ class Span(paging.Query):
         return Period(first.isoformat(), last.isoformat())
 
 
-class Filters(Span):
+class Filters(DateRange):
     team: Text | None = None
     key: Text | None = Field(default=None, description="a key's id")
-    project: Text | None = Field(default=None, description="empty: of no project")
-    model: Text | None = Field(default=None, description="as it is configured")
-    backend: Text | None = Field(default=None, description="id of a worker, or bedrock; empty: none answered")
+    project: Text | None = Field(default=None, description="project tag; empty: requests without a project")
+    model: Text | None = Field(default=None, description="configured name of the model")
+    backend: Text | None = Field(default=None, description="id of a worker, or bedrock; empty: not answered")
 
     def filter(self) -> Filter:
         return Filter(team=self.team, key=self.key, project=self.project, model=self.model, backend=self.backend)
@@ -82,12 +84,12 @@ class Filters(Span):
 
 class SumsQuery(Filters):
     group_by: Annotated[list[Dimension], BeforeValidator(_split)] = Field(
-        default=[], description="a sum for each; several may stand in one value, with commas"
+        default=[], description="dimensions to group by; separate several with commas"
     )
 
 
 class RecordsQuery(Filters):
-    user: Text | None = Field(default=None, description="the end user that the caller named")
+    user: Text | None = Field(default=None, description="end user named by the caller")
     outcome: Outcome | None = None
     request_id: Text | None = None
 
@@ -111,14 +113,16 @@ class Export(RecordsQuery):
 
 
 class UsersQuery(paging.Query):
-    team: Text = Field(description="whose end users")
-    month: Annotated[str, Field(pattern=MONTH)] | None = Field(default=None, description="none: this month")
-    user: Text | None = Field(default=None, description="just this one")
+    team: Text = Field(description="team of the end users")
+    month: Annotated[str, Field(pattern=MONTH)] | None = Field(
+        default=None, description="month, e.g. 2026-11; if omitted: this month"
+    )
+    user: Text | None = Field(default=None, description="only this end user")
     limit: Annotated[int, Field(ge=1, le=paging.MOST)] = paging.USUAL
 
 
-class SumCard(BaseModel):
-    """What was grouped by stands beside it."""
+class SumResponse(BaseModel):
+    """Sums of a group; the fields of the group stand beside them."""
 
     requests: int
     failed: int
@@ -130,19 +134,19 @@ class SumCard(BaseModel):
     completion_tokens: int
     cost_usd: float
     saved_usd: float
-    fallback_cost_usd: float = Field(description="of cost_usd, what the answers of fallbacks cost")
+    fallback_cost_usd: float = Field(description="part of cost_usd spent on fallbacks")
 
 
-class UsageCard(BaseModel):
+class UsageResponse(BaseModel):
     object: Literal["usage"]
     first_day: str = Field(alias="from")
     last_day: str = Field(alias="to")
     group_by: list[str]
-    data: list[SumCard]
-    total: SumCard
+    data: list[SumResponse]
+    total: SumResponse
 
 
-class RecordCard(BaseModel):
+class RecordResponse(BaseModel):
     time: str
     request_id: str
     team: str
@@ -164,7 +168,7 @@ class RecordCard(BaseModel):
     duration_ms: float
 
 
-@router.get("", summary="Sums of a month, or of some days", response_model=UsageCard)
+@router.get("", summary="Sums of a month, or of some days", response_model=UsageResponse)
 async def read_usage(parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) -> Response:
     period = asked.period(_today(parts))
     await _check(parts, asked.filter(), period)
@@ -177,21 +181,21 @@ async def read_usage(parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) ->
             "from": period.first_day,
             "to": period.last_day,
             "group_by": list(by),
-            "data": [_sum_card(each) for each in groups],
-            "total": _sum_card(total),
+            "data": [_sum_response(each) for each in groups],
+            "total": _sum_response(total),
         }
     )
 
 
-@router.get("/users", summary="The end users of a team who cost most in a month", response_model=Listed[SumCard])
+@router.get("/users", summary="The end users of a team who cost most in a month", response_model=Listed[SumResponse])
 async def read_users(parts: PartsOfApp, asked: Annotated[UsersQuery, Query()]) -> Response:
-    month = Span(month=asked.month).period(_today(parts)).first_day[:7]
+    month = DateRange(month=asked.month).period(_today(parts)).first_day[:7]
     await _check_team(parts, asked.team)
     users = await parts.usage.users(asked.team, month, most=asked.limit, user=asked.user)
-    return JSONResponse(listing([_sum_card(each) for each in users], None))
+    return JSONResponse(listing([_sum_response(each) for each in users], None))
 
 
-@router.get("/records", summary="Single requests, the latest first", response_model=Listed[RecordCard])
+@router.get("/records", summary="Single requests, the latest first", response_model=Listed[RecordResponse])
 async def read_records(parts: PartsOfApp, asked: Annotated[RecordsPage, Query()]) -> Response:
     query = asked.query(_today(parts))
     await _check(parts, query.of, query.period)
@@ -205,7 +209,7 @@ async def read_records(parts: PartsOfApp, asked: Annotated[RecordsPage, Query()]
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "The latest first; an error in the middle closes the connection",
+            "description": "Latest records first; an error midway closes the connection",
             "content": {media: {"schema": {"type": "string"}} for media in MEDIA.values()},
         }
     },
@@ -242,7 +246,7 @@ async def _check_team(parts: Parts, team: str) -> None:
 
 
 async def _begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """*pieces* of which the first two were read: a store that is away can be told as long as no status is sent."""
+    """Yield *pieces*, after reading the first two: an unavailable store is answered 503 while no status is sent."""
     first = [piece async for piece in _most(pieces, 2)]
 
     async def all_of_them() -> AsyncIterator[bytes]:
@@ -262,10 +266,10 @@ async def _most(pieces: AsyncIterator[bytes], count: int) -> AsyncIterator[bytes
             return
 
 
-def _sum_card(each: UsageSum) -> Json:
-    card: Json = msgspec.to_builtins(each)
-    group: Json = card.pop("group")
-    return group | card
+def _sum_response(each: UsageSum) -> Json:
+    shown: Json = msgspec.to_builtins(each)
+    group: Json = shown.pop("group")
+    return group | shown
 
 
 def _today(parts: Parts) -> date:

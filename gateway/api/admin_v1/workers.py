@@ -7,15 +7,15 @@ from fastapi.responses import JSONResponse, Response
 from msgspec import UNSET
 from pydantic import BaseModel
 
-from gateway.api.admin_v1.access import AdminKey, Who, needs
+from gateway.api.admin_access import AdminKey, Who, needs
 from gateway.api.admin_v1.bodies import DrainBody, WorkerBody
 from gateway.api.admin_v1.claims import IdempotencyKey, claim_of
 from gateway.api.admin_v1.json_body import body, takes
 from gateway.api.admin_v1.parts import GatewayOfApp, Parts, PartsOfApp
-from gateway.api.workers import drain as drain_worker
-from gateway.api.workers import undrain as undrain_worker
-from gateway.draining import Word
-from gateway.ledger.audit import Action
+from gateway.api.admin_v1.worker_states import drain as drain_worker
+from gateway.api.admin_v1.worker_states import undrain as undrain_worker
+from gateway.tenancy.ledger.audit import Action
+from gateway.workers.draining import Word
 
 router = APIRouter(prefix="/admin/v1/workers", tags=["gateway"])
 
@@ -23,7 +23,7 @@ Drained = Annotated[DrainBody, Depends(body(DrainBody))]
 Undrained = Annotated[WorkerBody, Depends(body(WorkerBody))]
 
 
-class WorkerCard(BaseModel):
+class WorkerResponse(BaseModel):
     model: str
     worker: str
     url: str
@@ -42,7 +42,7 @@ class WorkerCard(BaseModel):
 
 
 class Workers(BaseModel):
-    workers: list[WorkerCard]
+    workers: list[WorkerResponse]
 
 
 @router.post(
@@ -57,8 +57,8 @@ async def drain(
 ) -> Response:
     async def act() -> Response:
         after_s = wanted.hand_over_after_s if "hand_over_after_s" in wanted.model_fields_set else UNSET
-        cards = drain_worker(gateway.models, gateway.draining, wanted.worker, wanted.model, hand_over_after_s=after_s)
-        return await _noted(who, parts, "drain", wanted.worker, cards)
+        shown = drain_worker(gateway.models, gateway.draining, wanted.worker, wanted.model, hand_over_after_s=after_s)
+        return await _noted(who, parts, "drain", wanted.worker, shown)
 
     claim = claim_of(idempotency_key, admin=who.id, route="workers/drain", body=wanted, makes=wanted.worker)
     return await parts.answers.once(claim, act)
@@ -75,14 +75,14 @@ async def undrain(
     who: Who, parts: PartsOfApp, gateway: GatewayOfApp, wanted: Undrained, idempotency_key: IdempotencyKey = None
 ) -> Response:
     async def act() -> Response:
-        cards = undrain_worker(gateway.models, gateway.draining, wanted.worker, wanted.model)
-        return await _noted(who, parts, "undrain", wanted.worker, cards)
+        shown = undrain_worker(gateway.models, gateway.draining, wanted.worker, wanted.model)
+        return await _noted(who, parts, "undrain", wanted.worker, shown)
 
     claim = claim_of(idempotency_key, admin=who.id, route="workers/undrain", body=wanted, makes=wanted.worker)
     return await parts.answers.once(claim, act)
 
 
-async def _noted(who: AdminKey, parts: Parts, action: Action, worker: str, cards: list[dict[str, Any]]) -> Response:
-    models: dict[str, Any] = {"models": [card["model"] for card in cards]}
+async def _noted(who: AdminKey, parts: Parts, action: Action, worker: str, shown: list[dict[str, Any]]) -> Response:
+    models: dict[str, Any] = {"models": [each["model"] for each in shown]}
     await parts.note(parts.audit(who, action, "worker", worker, after=models))
-    return JSONResponse({"workers": cards})
+    return JSONResponse({"workers": shown})

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from gateway.backends.bedrock.frame import Event
+from gateway.backends.bedrock.frame import StreamEvent
+from gateway.backends.bedrock.inline_reasoning import ReasoningSplitter
 from gateway.backends.bedrock.json_answer import json_answer
 from gateway.backends.bedrock.json_object import read_object
 from gateway.backends.bedrock.stops import StopGuard
-from gateway.backends.bedrock.thoughts import ThoughtSplitter
 from gateway.backends.bedrock.wire import Heading
-from gateway.errors import ReplyBroken
+from gateway.protocol.errors import ReplyBroken
 
 _FINISH_REASONS = {
     "end_turn": "stop",
@@ -32,17 +32,17 @@ def _as_it_is(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the question lays down for its answer."""
+    """Terms that the request sets for its answer."""
 
     original: Callable[[str], str] = _as_it_is
-    """A tool's name as the caller knows it, from the one that Bedrock was told."""
+    """Name of a tool as the caller knows it, from the one that Bedrock knows."""
     unwraps_tool: str | None = None
     """The tool, as Bedrock knows it, whose input is not a call but the answer: how JSON of a schema is had of models
     that know no other way."""
     stops: tuple[str, ...] = ()
     """Stop strings that the gateway finds itself."""
-    inline_thoughts: bool = True
-    """The text may begin with thoughts between tags."""
+    inline_reasoning: bool = True
+    """The text may begin with reasoning between tags."""
 
     @property
     def text_stops(self) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def finish_reason(stop_reason: object, *, has_calls: bool) -> str:
         ReplyBroken: the model's output is not an answer to what was asked.
     """
     if stop_reason in _UNUSABLE:
-        raise ReplyBroken(f"Bedrock's model gave no usable answer ({stop_reason})")
+        raise ReplyBroken(f"The Bedrock model returned no usable answer ({stop_reason})")
     reason = _FINISH_REASONS.get(str(stop_reason), "stop")
     return "tool_calls" if has_calls and reason == "stop" else reason
 
@@ -100,16 +100,16 @@ def usage(tokens: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a body of Converse says."""
+class ConverseAnswer:
+    """Answer in a body of Converse."""
 
     blocks: tuple[dict[str, Any], ...]
-    """As Bedrock sent them; each has one key that says what it is."""
+    """Blocks as Bedrock sent them; the one key of each names its kind."""
     stop_reason: object
     usage: Mapping[str, Any] | None
 
 
-def read_answer(body: bytes) -> Answer:
+def read_answer(body: bytes) -> ConverseAnswer:
     """The answer in *body*.
 
     Raises:
@@ -122,11 +122,11 @@ def read_answer(body: bytes) -> Answer:
     match answer:
         case {"output": {"message": {"content": list(blocks)}}} if all(isinstance(block, dict) for block in blocks):
             tokens = answer.get("usage")
-            return Answer(tuple(blocks), answer.get("stopReason"), tokens if isinstance(tokens, dict) else None)
+            return ConverseAnswer(tuple(blocks), answer.get("stopReason"), tokens if isinstance(tokens, dict) else None)
     raise ReplyBroken("Bedrock answered 200 without an output")
 
 
-def mended(answer: Answer, schema: dict[str, Any] | None) -> Answer:
+def mended(answer: ConverseAnswer, schema: dict[str, Any] | None) -> ConverseAnswer:
     """*answer*, which was to be JSON, of *schema* or any object, with nothing but that for its text.
 
     One that calls tools, or was cut at its limit, stays as it is.
@@ -138,18 +138,18 @@ def mended(answer: Answer, schema: dict[str, Any] | None) -> Answer:
     calls = any("toolUse" in block for block in answer.blocks)
     if calls or answer.stop_reason not in {"end_turn", "stop_sequence"}:
         return answer
-    splitter = ThoughtSplitter()
-    thought, text = ("".join(parts) for parts in zip(splitter.feed("".join(texts)), splitter.rest(), strict=True))
+    splitter = ReasoningSplitter()
+    reasoning, text = ("".join(parts) for parts in zip(splitter.feed("".join(texts)), splitter.rest(), strict=True))
     found = json_answer(text, schema)
     if found is None:
-        raise ReplyBroken("Bedrock's model gave no JSON, which 'response_format' asks for")
+        raise ReplyBroken("The Bedrock model returned no JSON, although 'response_format' requires it")
     others = [block for block in answer.blocks if "text" not in block]
-    if thought:
-        others.append({"reasoningContent": {"reasoningText": {"text": thought}}})
+    if reasoning:
+        others.append({"reasoningContent": {"reasoningText": {"text": reasoning}}})
     return replace(answer, blocks=(*others, {"text": found}))
 
 
-def to_completion(answer: Answer, heading: Heading, terms: Terms) -> bytes:
+def to_completion(answer: ConverseAnswer, heading: Heading, terms: Terms) -> bytes:
     """The JSON of a chat completion.
 
     Raises:
@@ -186,15 +186,15 @@ def arguments(value: object) -> str:
 
 
 class _Shown:
-    """What the caller sees of an answer, gathered block by block."""
+    """Answer as the caller sees it, gathered block by block."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._guard = StopGuard(terms.text_stops)
-        self._splitter = ThoughtSplitter(has_tags=terms.inline_thoughts)
+        self._splitter = ReasoningSplitter(has_tags=terms.inline_reasoning)
         self._ids = CallIds()
         self._texts: list[str] = []
-        self._thoughts: list[str] = []
+        self._reasoning: list[str] = []
         self._calls: list[dict[str, Any]] = []
         self._unwrapped: str | None = None
 
@@ -208,15 +208,15 @@ class _Shown:
         match block:
             case {"text": str(text)}:
                 self._add_text(*self._splitter.feed(text))
-            case {"reasoningContent": {"reasoningText": {"text": str(thought)}}}:
-                self._thoughts.append(thought)
+            case {"reasoningContent": {"reasoningText": {"text": str(reasoning)}}}:
+                self._reasoning.append(reasoning)
             case {"toolUse": {"name": str(name)} as call}:
                 self._add_call(name, call)
             case _:  # signatures, citations, and whatever Bedrock adds later
                 pass
 
-    def _add_text(self, thought: str, text: str) -> None:
-        self._thoughts.append(thought)
+    def _add_text(self, reasoning: str, text: str) -> None:
+        self._reasoning.append(reasoning)
         self._texts.append(self._guard.feed(text))
 
     def _end_text(self) -> None:
@@ -224,16 +224,16 @@ class _Shown:
         self._texts.append(self._guard.rest())
 
     def _add_call(self, name: str, call: dict[str, Any]) -> None:
-        told = arguments(call.get("input"))
+        written = arguments(call.get("input"))
         if name == self._terms.unwraps_tool:
-            self._unwrapped = self._unwrapped or told
+            self._unwrapped = self._unwrapped or written
             return
         self._end_text()
         self._calls.append(
             {
                 "id": self._ids.unique(call.get("toolUseId")),
                 "type": "function",
-                "function": {"name": self._terms.original(name), "arguments": told},
+                "function": {"name": self._terms.original(name), "arguments": written},
             }
         )
 
@@ -242,34 +242,34 @@ class _Shown:
         self._end_text()
         text = self._unwrapped or "".join(self._texts)
         message: dict[str, Any] = {"role": "assistant", "content": None if self._calls and not text else text}
-        thoughts = "".join(self._thoughts)
-        if thoughts:
-            message[reasoning_field] = thoughts
+        reasoning = "".join(self._reasoning)
+        if reasoning:
+            message[reasoning_field] = reasoning
         if self._calls:
             message["tool_calls"] = self._calls
         return message
 
 
-def as_events(answer: Answer) -> Iterator[Event]:
+def as_events(answer: ConverseAnswer) -> Iterator[StreamEvent]:
     """The events in which ConverseStream would have sent *answer*."""
     for at, block in enumerate(answer.blocks):
         for name, payload in _events_of(block):
-            yield Event(name, {"contentBlockIndex": at, **payload})
-    yield Event("messageStop", {"stopReason": answer.stop_reason})
-    yield Event("metadata", {} if answer.usage is None else {"usage": answer.usage})
+            yield StreamEvent(name, {"contentBlockIndex": at, **payload})
+    yield StreamEvent("messageStop", {"stopReason": answer.stop_reason})
+    yield StreamEvent("metadata", {} if answer.usage is None else {"usage": answer.usage})
 
 
 def _events_of(block: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     match block:
         case {"text": str(text)}:
             return [("contentBlockDelta", {"delta": {"text": text}})]
-        case {"reasoningContent": {"reasoningText": {"text": str(thought)}}}:
-            return [("contentBlockDelta", {"delta": {"reasoningContent": {"text": thought}}})]
+        case {"reasoningContent": {"reasoningText": {"text": str(reasoning)}}}:
+            return [("contentBlockDelta", {"delta": {"reasoningContent": {"text": reasoning}}})]
         case {"toolUse": {"name": str()} as call}:
-            told = {"toolUse": {"input": arguments(call.get("input"))}}
+            written = {"toolUse": {"input": arguments(call.get("input"))}}
             return [
                 ("contentBlockStart", {"start": {"toolUse": call}}),
-                ("contentBlockDelta", {"delta": told}),
+                ("contentBlockDelta", {"delta": written}),
                 ("contentBlockStop", {}),
             ]
     return []

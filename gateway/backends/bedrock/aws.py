@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from gateway.backends.bedrock.frame import Frame
-from gateway.errors import ConnectFailed, ReplyBroken
+from gateway.protocol.errors import ConnectFailed, ReplyBroken
 
 _SIGN_IN_THREAD_BYTES = 256 * 1024  # the signature hashes the whole body: 1.4 ms per MB measured, too long for the loop
 
@@ -77,7 +77,9 @@ class CredentialChain:
             return await asyncio.shield(self._lookup)
         except self._errors as error:
             # The cause is named by its class only: botocore's messages quote paths, roles and accounts.
-            raise ConnectFailed(f"the gateway's AWS credentials could not be had ({type(error).__name__})") from None
+            raise ConnectFailed(
+                f"the gateway's AWS credentials could not be obtained ({type(error).__name__})"
+            ) from None
 
     def forget(self) -> None:
         """Drop what is held, so that the next call walks the chain again."""
@@ -116,7 +118,7 @@ class SigV4Signer:
         self._new_request = _botocore("awsrequest").AWSRequest
 
     async def sign(self, *, url: str, headers: dict[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
-        """*headers* of a request to *url* with those of the signature added.
+        """Return *headers* of a request to *url* with the signature's headers added.
 
         The path of *url* is percent-encoded once, as it goes on the wire; the canonical form that is hashed encodes it
         again.

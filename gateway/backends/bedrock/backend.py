@@ -7,16 +7,17 @@ from typing import Literal
 
 import httpx
 
-from gateway.backends.backend import Call, Headers, Reply
+from gateway.backends.backend import Call, Reply
 from gateway.backends.bedrock.converse_wire import ConverseWire
-from gateway.backends.bedrock.endpoint import Endpoint, Signer, Timeouts, deadline, translated_errors
-from gateway.backends.bedrock.errors import Fault, fault_of_reply, public_id
-from gateway.backends.bedrock.learnt import Learnt
+from gateway.backends.bedrock.endpoint import BedrockEndpoint, BedrockTimeouts, Signer, deadline, translated_errors
+from gateway.backends.bedrock.errors import BedrockFault, fault_of_reply, public_id
 from gateway.backends.bedrock.openai_wire import OpenAIWire
 from gateway.backends.bedrock.output_caps import output_cap
+from gateway.backends.bedrock.refusals import Refusals
 from gateway.backends.bedrock.reply import ChunkSource, StreamReply, WholeReply
-from gateway.backends.bedrock.wire import Heading, Question, Wire
-from gateway.errors import ClientError, ReplyBroken
+from gateway.backends.bedrock.wire import BedrockQuestion, Heading, Wire
+from gateway.protocol.errors import ClientError, ReplyBroken
+from gateway.protocol.headers import Headers
 
 _log = logging.getLogger(__name__)
 
@@ -46,21 +47,21 @@ class BedrockBackend:
         family: str = "auto",
         wire: Literal["converse", "openai"] = "converse",
         reasoning_field: str = "reasoning_content",
-        timeouts: Timeouts | None = None,
-        learnt: Learnt | None = None,
+        timeouts: BedrockTimeouts | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         """*client* is shared, and closed by its owner. *endpoint_url* takes the place of the region's own address.
 
         *max_output_tokens* (or *max_tokens_limit*, its older name) is the most that the model takes, by default as its
-        id tells, *context_tokens* the most of prompt and output together. *family* names whose rules requests follow;
-        ``auto`` is told by the id. *reasoning_field* is where a reasoning model's thoughts go; vLLM has called it
-        ``reasoning_content`` and ``reasoning``. *learnt* is what the target has refused; by default nothing yet.
+        id says, *context_tokens* the most of prompt and output together. *family* names whose rules requests follow;
+        ``auto`` follows from the id. *reasoning_field* is the field for a model's reasoning; vLLM has called it
+        ``reasoning_content`` and ``reasoning``. *refusals* is what the target has refused; by default nothing yet.
 
         Raises:
             ValueError: *model_id*, *region* or *endpoint_url* cannot make an address, or there is no such *family*.
         """
-        timeouts = timeouts or Timeouts()
-        self._endpoint = Endpoint(
+        timeouts = timeouts or BedrockTimeouts()
+        self._endpoint = BedrockEndpoint(
             region=region,
             client=client,
             signer=signer,
@@ -84,14 +85,14 @@ class BedrockBackend:
         self._id = f"bedrock:{public_id(model_id)}"
         self._reasoning_field = reasoning_field
         self._timeouts = timeouts
-        self._learnt = learnt or Learnt()
+        self._refusals = refusals or Refusals()
 
     @property
     def id(self) -> str:
         return self._id
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
-        """As the contract has it; a stream's first text is there when this returns.
+        """Send *call*, see `Backend.send`; the first text of a stream is there when this returns.
 
         An answer that does not stream, also one that a stream is made of, has its own and longer deadline.
 
@@ -101,10 +102,10 @@ class BedrockBackend:
         if call.path.partition(b"?")[0] != b"/v1/chat/completions":
             raise ClientError("the Bedrock fallback serves chat completions only")
         question = self._wire.question(call)
-        for refused in self._learnt.unsupported:
+        for refused in self._refusals.unsupported:
             question = question.without(refused) or question
-        if self._learnt.max_output_tokens is not None:
-            question = question.limited(self._learnt.max_output_tokens) or question
+        if self._refusals.max_output_tokens is not None:
+            question = question.limited(self._refusals.max_output_tokens) or question
         limit_s = self._timeouts.whole_answer_s
         if question.streams:
             limit_s = self._timeouts.first_event_s
@@ -113,8 +114,8 @@ class BedrockBackend:
         async with deadline(limit_s, phase="first_byte"):
             return await self._ask(call, question)
 
-    async def _ask(self, call: Call, question: Question) -> Reply:
-        """Ask, and ask again where Bedrock names what is to be mended."""
+    async def _ask(self, call: Call, question: BedrockQuestion) -> Reply:
+        """Send the request, and again after each correction that Bedrock names."""
         mended, is_renewed = 0, False
         while True:
             reply = await self._attempt(call, question)
@@ -131,23 +132,25 @@ class BedrockBackend:
             else:
                 return reply.to_reply()
 
-    def _mended(self, question: Question, fault: Fault) -> Question | None:
+    def _mended(self, question: BedrockQuestion, fault: BedrockFault) -> BedrockQuestion | None:
         """*question* without what *fault* has against it, which is remembered; None if it cannot be mended."""
         if fault.unsupported is not None:
             other = question.without(fault.unsupported)
-            if other is not None and self._learnt.leave_out(fault.unsupported):
-                _log.warning("%s does not support the field %s: it is left out", self._id, fault.unsupported.field)
+            if other is not None and self._refusals.leave_out(fault.unsupported):
+                _log.warning("%s does not support the field %s: it is omitted", self._id, fault.unsupported.field)
             return other
         if fault.output_limit is None:
             return None
         tokens = fault.output_limit.tokens
         # "lower than N" may be meant so.
         other = question.limited(tokens) or question.limited(tokens - 1)
-        if other is not None and fault.output_limit.is_of_model and self._learnt.lower_output(other.max_tokens):
-            _log.warning("%s takes %d output tokens at most: requests are cut to them", self._id, other.max_tokens)
+        if other is not None and fault.output_limit.is_of_model and self._refusals.lower_output(other.max_tokens):
+            _log.warning(
+                "%s accepts at most %d output tokens: requests are limited to that", self._id, other.max_tokens
+            )
         return other
 
-    async def _attempt(self, call: Call, question: Question) -> "Reply | _Refusal":
+    async def _attempt(self, call: Call, question: BedrockQuestion) -> "Reply | _Refusal":
         response = await self._endpoint.post(question.path, question.payload)
         if response.status_code != 200:
             body = await _body(response)
@@ -160,7 +163,7 @@ class BedrockBackend:
         return WholeReply(status=200, headers=headers, body=answer, streams=call.streams)
 
     async def _begun(
-        self, question: Question, heading: Heading, response: httpx.Response, headers: Headers
+        self, question: BedrockQuestion, heading: Heading, response: httpx.Response, headers: Headers
     ) -> "Reply | _Refusal":
         """A stream, when there is something of it worth reading."""
         source = ChunkSource(response, question.translator(heading), metadata_s=self._timeouts.metadata_s)
@@ -169,7 +172,7 @@ class BedrockBackend:
         except BaseException:
             await source.aclose()
             raise
-        if isinstance(first, Fault):
+        if isinstance(first, BedrockFault):
             await source.aclose()
             return _Refusal(first, response)
         return StreamReply(headers=headers, first=first, rest=source, idle_s=self._timeouts.idle_s)
@@ -178,7 +181,7 @@ class BedrockBackend:
 class _Refusal:
     """Bedrock said no before there was anything worth reading."""
 
-    def __init__(self, fault: Fault, response: httpx.Response) -> None:
+    def __init__(self, fault: BedrockFault, response: httpx.Response) -> None:
         self.fault = fault
         self._headers = _request_id(response)
         if fault.retry_after_s is not None:
@@ -189,7 +192,7 @@ class _Refusal:
 
 
 async def _body(response: httpx.Response) -> bytes:
-    """All of the body; the response is closed, also by a failure."""
+    """Return the whole body; the response is closed even after a failure."""
     try:
         with translated_errors():
             return await response.aread()
@@ -197,14 +200,16 @@ async def _body(response: httpx.Response) -> bytes:
         await response.aclose()
 
 
-async def _first_piece(response: httpx.Response, question: Question, source: ChunkSource) -> bytes | Fault:
+async def _first_piece(
+    response: httpx.Response, question: BedrockQuestion, source: ChunkSource
+) -> bytes | BedrockFault:
     if not response.headers.get("content-type", "").startswith(question.content_type):
         raise ReplyBroken("Bedrock answered 200 without an event stream")  # as it does to a path it does not know
     return await source.next()
 
 
-def _headers(response: httpx.Response, question: Question) -> Headers:
-    """With the dropped fields: their names are the caller's own text, so what does not look like one is ``other``."""
+def _headers(response: httpx.Response, question: BedrockQuestion) -> Headers:
+    """Return the header with the dropped fields: their names come from the caller, so odd ones become ``other``."""
     headers = _request_id(response)
     if question.dropped:
         names = [name for name in question.dropped if name.isascii() and name.replace(".", "").isidentifier()]

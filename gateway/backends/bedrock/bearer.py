@@ -7,22 +7,22 @@ replaced from outside, hence the file.
 import asyncio
 from pathlib import Path
 
-from gateway.errors import ConnectFailed
+from gateway.protocol.errors import ConnectFailed
 
 
 class BearerSigner:
     """Puts an API key on a request; implements `gateway.backends.bedrock.endpoint.Signer`, also for plain HTTP."""
 
     def __init__(self, *, token: str | None = None, file: Path | None = None) -> None:
-        """Either the *token* itself, or a *file* that holds it, which is read anew for each request.
+        """Use the *token*, or the *file* that holds it, which is read again for each request.
 
         Raises:
             ValueError: neither or both are given, or *token* cannot stand in a header.
         """
         if (token is None) == (file is None):
-            raise ValueError("a Bedrock API key is given as a value or as a file, one of them")
+            raise ValueError("give the Bedrock API key either as a value or as a file")
         if token is not None and not _is_token(token):
-            raise ValueError("the Bedrock API key has characters that no key has")
+            raise ValueError("the Bedrock API key contains invalid characters")
         self._token = token
         self._file = file
 
@@ -43,7 +43,7 @@ class BearerSigner:
         return headers | {"authorization": f"Bearer {token}"}
 
     def forget_credentials(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no credentials are cached."""
 
     def _read(self) -> str:
         """Blocking. Runs in a thread."""
@@ -53,7 +53,7 @@ class BearerSigner:
         except (OSError, ValueError):
             token = ""
         if not _is_token(token):
-            # Neither the path nor what is there is told: the message reaches callers.
+            # The message reaches callers: it names neither the path nor the content.
             raise ConnectFailed("the gateway's Bedrock API key could not be read")
         return token
 

@@ -19,10 +19,10 @@ import msgspec
 from gateway.backends.bedrock.documents import DOCUMENTS_PER_TURN
 from gateway.backends.bedrock.family import Family
 from gateway.backends.bedrock.images import IMAGES_PER_TURN
-from gateway.backends.bedrock.message import Block, Message, Thought, ToolCall, ToolResult
-from gateway.backends.bedrock.nesting import read_shallow_object
+from gateway.backends.bedrock.json_depth import read_shallow_object
+from gateway.backends.bedrock.message import Block, ChatMessage, Reasoning, ToolCall, ToolResult
 from gateway.backends.bedrock.tool_names import ToolNames
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 Turn = dict[str, Any]
 
@@ -46,25 +46,25 @@ class Conversation:
 
     @property
     def uses_tools(self) -> bool:
-        """There are calls or results in it, so that Converse wants a ``toolConfig``."""
+        """Whether it has calls or results, so that Converse requires a ``toolConfig``."""
         return any("toolUse" in block or "toolResult" in block for turn in self.turns for block in turn["content"])
 
     @property
-    def tells_thoughts(self) -> bool:
-        """Each turn with calls begins with the thoughts that led to them."""
+    def shows_reasoning(self) -> bool:
+        """Each turn with calls begins with the reasoning that led to them."""
         calling = [turn["content"] for turn in self.turns if any("toolUse" in block for block in turn["content"])]
         return bool(calling) and all("reasoningContent" in content[0] for content in calling)
 
 
-def tool_names(messages: Iterable[Message]) -> list[str]:
-    """Of all calls, in their order: also those that nobody specified, which a model made up."""
+def tool_names(messages: Iterable[ChatMessage]) -> list[str]:
+    """Names of all calls, in order, also of tools that no request specified and a model made up."""
     return [call.name for message in messages for call in message.calls]
 
 
-def converse(messages: Sequence[Message], *, family: Family, names: ToolNames, tells_calls: bool) -> Conversation:
+def converse(messages: Sequence[ChatMessage], *, family: Family, names: ToolNames, calls_as_text: bool) -> Conversation:
     """The conversation for *messages*. O(blocks).
 
-    *names* knows all of `tool_names`. *tells_calls* turns calls and results into text, for a request that may not or
+    *names* knows all of `tool_names`. *calls_as_text* turns calls and results into text, for a request that may not or
     cannot have tools.
 
     Raises:
@@ -75,9 +75,9 @@ def converse(messages: Sequence[Message], *, family: Family, names: ToolNames, t
     rest = [message for message in messages[len(head) :] if message.role == "user" or not message.is_empty]
     if rest and rest[-1].role == "assistant":
         raise InvalidField(
-            "'messages' that end with the assistant cannot be served by the Bedrock fallback", param="messages"
+            "the Bedrock fallback cannot serve 'messages' that end with an assistant message", param="messages"
         )
-    writer = _Writer(family, names, tells_calls=tells_calls)
+    writer = _Writer(family, names, calls_as_text=calls_as_text)
     for is_assistant, run in itertools.groupby(rest, key=lambda message: message.role == "assistant"):
         if is_assistant:
             writer.write_assistant(list(run))
@@ -93,22 +93,22 @@ def converse(messages: Sequence[Message], *, family: Family, names: ToolNames, t
 class _Writer:
     """Writes turn after turn."""
 
-    def __init__(self, family: Family, names: ToolNames, *, tells_calls: bool) -> None:
+    def __init__(self, family: Family, names: ToolNames, *, calls_as_text: bool) -> None:
         self.turns: list[Turn] = []
         self._family = family
         self._names = names
-        self._tells_calls = tells_calls
+        self._calls_as_text = calls_as_text
         self._ids = _ToolUseIds()
         self._open: list[tuple[ToolCall, str]] = []
         """Calls of the last turn with their ids on the wire."""
 
-    def write_assistant(self, messages: list[Message]) -> None:
+    def write_assistant(self, messages: list[ChatMessage]) -> None:
         """Not all of *messages* are empty."""
         said = [block for message in messages for block in message.blocks]
         calls = [call for message in messages for call in message.calls]
-        if self._tells_calls:
+        if self._calls_as_text:
             self._open = [(call, "") for call in calls]
-            self.turns.append(_turn("assistant", said + [{"text": _told(call)} for call in calls]))
+            self.turns.append(_turn("assistant", said + [{"text": _call_text(call)} for call in calls]))
             return
         self._open = [(call, self._ids.take(call.id)) for call in calls]
         uses = [
@@ -121,20 +121,20 @@ class _Writer:
         else:
             self.turns.append(_turn("assistant", said + uses))
 
-    def _reminded(self, messages: list[Message]) -> list[Block]:
-        """The thoughts that the family is to be shown again."""
-        thoughts = [thought for message in messages for thought in message.thoughts]
-        match self._family.keeps_thoughts:
+    def _reminded(self, messages: list[ChatMessage]) -> list[Block]:
+        """Return the reasoning that the family is shown again."""
+        shown = [each for message in messages for each in message.reasoning]
+        match self._family.keeps_reasoning:
             case "signed":
-                return [_reasoning(thought) for thought in thoughts if thought.signature]
+                return [_reasoning(each) for each in shown if each.signature]
             case "plain":
-                return [_reasoning(Thought(thought.text)) for thought in thoughts if thought.text]
+                return [_reasoning(Reasoning(each.text)) for each in shown if each.text]
         return []
 
-    def write_user(self, messages: list[Message]) -> None:
+    def write_user(self, messages: list[ChatMessage]) -> None:
         """Users, systems and tools; not everything that they say needs to be something."""
         answers, others = self._matched(messages)
-        if self._tells_calls:
+        if self._calls_as_text:
             self.turns.append(_turn("user", others or [{"text": _PLACEHOLDER}]))
             return
         answered = [
@@ -152,7 +152,7 @@ class _Writer:
         has_document = any("document" in block for block in others)
         return not self._family.results_alone and (self._family.documents_beside_results or not has_document)
 
-    def _matched(self, messages: list[Message]) -> tuple[list[ToolResult | None], list[Block]]:
+    def _matched(self, messages: list[ChatMessage]) -> tuple[list[ToolResult | None], list[Block]]:
         """The answer to each open call, and everything else that is said, in its order."""
         answers: list[ToolResult | None] = [None] * len(self._open)
         others: list[Block] = []
@@ -163,9 +163,9 @@ class _Writer:
             at = self._call_of(message.result, answers)
             if at is not None:
                 answers[at] = message.result
-            if at is None or self._tells_calls:
+            if at is None or self._calls_as_text:
                 name = message.result.name if at is None else self._open[at][0].name
-                others += _told_result(message.result, name)
+                others += _result_blocks(message.result, name)
         return answers, others
 
     def _call_of(self, result: ToolResult, answers: list[ToolResult | None]) -> int | None:
@@ -178,7 +178,7 @@ class _Writer:
 
 
 class _ToolUseIds:
-    """Ids on the wire, each different: engines number calls anew in every turn."""
+    """Ids on the wire, each different: engines number calls again in every turn."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -195,11 +195,11 @@ class _ToolUseIds:
         return made
 
 
-def _reasoning(thought: Thought) -> Block:
-    if thought.is_redacted:
-        return {"reasoningContent": {"redactedContent": thought.signature}}
-    signature = {"signature": thought.signature} if thought.signature else {}
-    return {"reasoningContent": {"reasoningText": {"text": thought.text, **signature}}}
+def _reasoning(block: Reasoning) -> Block:
+    if block.is_redacted:
+        return {"reasoningContent": {"redactedContent": block.signature}}
+    signature = {"signature": block.signature} if block.signature else {}
+    return {"reasoningContent": {"reasoningText": {"text": block.text, **signature}}}
 
 
 def _turn(role: str, blocks: list[Block]) -> Turn:
@@ -232,12 +232,12 @@ def _texts(texts: list[str], family: Family) -> list[Block]:
     return [{"json": read_shallow_object(whole) or {"result": whole}}]
 
 
-def _told(call: ToolCall) -> str:
+def _call_text(call: ToolCall) -> str:
     return f"I called the tool {call.name} with {msgspec.json.encode(call.arguments).decode()}."
 
 
-def _told_result(result: ToolResult, name: str | None) -> list[Block]:
-    """With the image or file that it may have, which are never text."""
+def _result_blocks(result: ToolResult, name: str | None) -> list[Block]:
+    """Return the text of a result, with its images or files, which are never text."""
     whose = f"the tool {name}" if name else "a tool"
     texts = [block["text"] for block in result.blocks if "text" in block]
     media = [block for block in result.blocks if "text" not in block]
@@ -250,12 +250,12 @@ def _check_media(turns: list[Turn], family: Family) -> None:
         images = sum("image" in block for block in blocks)
         if images and not family.takes_images:
             raise InvalidField(
-                "'messages' hold images, which the Bedrock fallback's model does not take", param="messages"
+                "'messages' contain images, which the Bedrock fallback's model does not accept", param="messages"
             )
         if images > IMAGES_PER_TURN:
-            raise InvalidField(f"'messages' hold more than {IMAGES_PER_TURN} images in one turn", param="messages")
+            raise InvalidField(f"'messages' contain more than {IMAGES_PER_TURN} images in one turn", param="messages")
         if sum("document" in block for block in blocks) > DOCUMENTS_PER_TURN:
-            raise InvalidField(f"'messages' hold more than {DOCUMENTS_PER_TURN} files in one turn", param="messages")
+            raise InvalidField(f"'messages' contain more than {DOCUMENTS_PER_TURN} files in one turn", param="messages")
 
 
 def _inside(block: Block) -> list[Block]:

@@ -7,14 +7,14 @@ from gateway.backends.backend import Call
 from gateway.backends.bedrock.answer import Terms, as_events, mended, read_answer, to_completion
 from gateway.backends.bedrock.aws import FrameParser
 from gateway.backends.bedrock.endpoint import model_segment
-from gateway.backends.bedrock.errors import Fault
+from gateway.backends.bedrock.errors import BedrockFault
 from gateway.backends.bedrock.family import family_of
-from gateway.backends.bedrock.frame import Event, read_frame
-from gateway.backends.bedrock.learnt import Unsupported
+from gateway.backends.bedrock.frame import StreamEvent, read_frame
+from gateway.backends.bedrock.refusals import Unsupported
 from gateway.backends.bedrock.request import ConverseRequest, to_converse
 from gateway.backends.bedrock.stream import ChunkWriter
 from gateway.backends.bedrock.wire import Heading
-from gateway.errors import ReplyBroken
+from gateway.protocol.errors import ReplyBroken
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ConverseQuestion:
             original=request.names.original,
             unwraps_tool=request.unwraps_tool,
             stops=request.stops,
-            inline_thoughts=request.inline_thoughts,
+            inline_reasoning=request.inline_reasoning,
         )
 
     def _writer(self, heading: Heading) -> ChunkWriter:
@@ -85,7 +85,7 @@ class ConverseQuestion:
 
 
 class ConverseWire:
-    """One model, spoken to in Converse; implements `gateway.backends.bedrock.wire.Wire`."""
+    """Model called through Converse; implements `gateway.backends.bedrock.wire.Wire`."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class ConverseWire:
         context_tokens: int | None = None,
         family: str = "auto",
     ) -> None:
-        """*family* names whose rules the requests follow; ``auto`` is told by *model_id*.
+        """*family* names whose rules the requests follow; ``auto`` follows from *model_id*.
 
         Raises:
             ValueError: *model_id* cannot stand in a path, or there is no such family.
@@ -150,7 +150,7 @@ class ConverseTranslator:
     def feed(self, data: bytes) -> None:
         self._frames.feed(data)
 
-    def next(self) -> bytes | Fault | None:
+    def next(self) -> bytes | BedrockFault | None:
         try:
             read = self._read()
         except ReplyBroken:
@@ -158,14 +158,14 @@ class ConverseTranslator:
                 raise
             self._is_over = True
             return b""
-        if isinstance(read, Fault) and self._writer.was_stopped:
+        if isinstance(read, BedrockFault) and self._writer.was_stopped:
             self._is_over = True
             return b""
-        return self._writer.write(read) if isinstance(read, Event) else read
+        return self._writer.write(read) if isinstance(read, StreamEvent) else read
 
     def end(self) -> bytes:
         return self._writer.end(leftover=self._frames.leftover)
 
-    def _read(self) -> Event | Fault | None:
+    def _read(self) -> StreamEvent | BedrockFault | None:
         frame = self._frames.next()
         return None if frame is None else read_frame(frame)

@@ -5,22 +5,22 @@ import binascii
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 _SCHEME = "data:"
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """What the caller attached."""
+    """Attachment of the caller."""
 
     mime: str
-    """In lower case and without parameters; empty if nothing says it."""
+    """Media type in lower case, without parameters; empty if it is not given."""
     data: bytes = field(repr=False)
 
     @property
     def base64(self) -> str:
-        """As JSON carries bytes to Bedrock: encoded once."""
+        """Return the bytes as JSON carries them to Bedrock: encoded once."""
         return base64.b64encode(self.data).decode()
 
 
@@ -35,13 +35,11 @@ def read_attachment(url: str, where: str, *, allows_bare: bool = False) -> Attac
     head, comma, text = url.partition(",")
     if head[: len(_SCHEME)].lower() != _SCHEME:
         if not allows_bare or "://" in url[:64]:
-            raise InvalidField(
-                f"'{where}' must be a data: URL: the Bedrock fallback does not fetch what a URL points to", param=where
-            )
+            raise InvalidField(f"'{where}' must be a data: URL: the Bedrock fallback does not fetch URLs", param=where)
         return Attachment(mime="", data=_decode(url, where))
     mime, *parameters = (part.strip().lower() for part in head[len(_SCHEME) :].split(";"))
     if not comma or "base64" not in parameters:
-        raise InvalidField(f"'{where}' must be a data: URL in base64", param=where)
+        raise InvalidField(f"'{where}' must be a base64 data: URL", param=where)
     return Attachment(mime=mime, data=_decode(text, where))
 
 

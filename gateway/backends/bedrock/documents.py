@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gateway.backends.bedrock.data_url import Attachment, read_attachment
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 # Amazon Bedrock's user guide, "Converse": at most 5 documents in a message, 4.5 MB each; in a name only letters,
 # digits, single spaces, hyphens, round and square brackets.
@@ -46,7 +46,7 @@ class Documents:
         data = file.get("file_data")
         if not isinstance(data, str):
             raise InvalidField(
-                f"'{where}' must bring its bytes in 'file_data': the Bedrock fallback has no files of its own",
+                f"'{where}' must include the content in 'file_data': the Bedrock fallback stores no files",
                 param=where,
             )
         name = file.get("filename")
@@ -56,7 +56,7 @@ class Documents:
         if kind is None:
             raise InvalidField(f"'{where}' must be one of {', '.join(_FORMATS)} for the Bedrock fallback", param=where)
         if len(attachment.data) > _MOST_BYTES:
-            raise InvalidField(f"'{where}' has more than the 4.5 MB of a document on Bedrock", param=where)
+            raise InvalidField(f"'{where}' exceeds Bedrock's limit of 4.5 MB for a document", param=where)
         return {"document": {"format": kind, "name": self._name(path.stem), "source": {"bytes": attachment.base64}}}
 
     def _name(self, wanted: str) -> str:
@@ -71,7 +71,7 @@ class Documents:
 
 
 def _format(path: PurePosixPath, attachment: Attachment) -> str | None:
-    """What the bytes say of themselves, then the extension, then the type that the client gave."""
+    """Return the format by the bytes, then the extension, then the type that the client gave."""
     if attachment.data.startswith(b"%PDF-"):
         return "pdf"
     extension = path.suffix[1:].lower()

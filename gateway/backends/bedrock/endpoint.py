@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
-from gateway.errors import ConnectFailed, ReplyBroken, UpstreamTimeout
+from gateway.protocol.errors import ConnectFailed, ReplyBroken, UpstreamTimeout
 
 
 class Signer(Protocol):
@@ -31,22 +31,22 @@ class Signer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Every wait that Bedrock can cause. Models may think in silence for minutes, hence the long ones."""
+class BedrockTimeouts:
+    """Timeouts for Bedrock. Models may reason silently for minutes, so some are long."""
 
     connect_s: float = 5.0
     first_event_s: float = 60.0
-    """Of a stream: from the start of the call to the first text."""
+    """Time of a stream from the start of the call to the first text."""
     idle_s: float = 300.0
-    """Of a stream: between two network reads after that."""
+    """Time of a stream between two network reads after that."""
     metadata_s: float = 2.0
-    """Of a stream: from the end of the text to the usage, which Bedrock does not always send."""
+    """Time of a stream from the end of the text to the usage, which Bedrock does not always send."""
     whole_answer_s: float = 600.0
-    """Of a call that does not stream, from its start to its end."""
+    """Time of a call that does not stream, from its start to its end."""
 
 
-class Endpoint:
-    """Where the models of one region answer."""
+class BedrockEndpoint:
+    """Address of the models of one region."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Endpoint:
         client: httpx.AsyncClient,
         signer: Signer,
         endpoint_url: str | None,
-        timeouts: Timeouts,
+        timeouts: BedrockTimeouts,
     ) -> None:
         """*endpoint_url* takes the place of the region's own address.
 
@@ -123,9 +123,9 @@ def translated_errors() -> Iterator[None]:
     except (httpx.ConnectError, httpx.ProxyError) as error:
         raise ConnectFailed("Bedrock could not be reached") from error
     except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-        raise UpstreamTimeout("no connection to Bedrock in time", phase="connect") from error
+        raise UpstreamTimeout("the connection to Bedrock timed out", phase="connect") from error
     except httpx.TimeoutException as error:
-        raise UpstreamTimeout("Bedrock did not take the request in time", phase="first_byte") from error
+        raise UpstreamTimeout("sending the request to Bedrock timed out", phase="first_byte") from error
     except httpx.RequestError as error:
         raise ReplyBroken("the connection to Bedrock broke") from error
 

@@ -1,4 +1,4 @@
-"""What Bedrock says went wrong, and the status, type and code under which a caller hears of it.
+"""Errors of Bedrock, and the status, type and code with which callers see them.
 
 1. An error of Bedrock has a *kind* (``ThrottlingException``); where the kind is unknown, its HTTP status stands in.
 2. What the caller did wrong stays a 400. What the operator did wrong (credentials, model id) is a 5xx: the caller
@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from gateway.backends.bedrock.json_object import read_object
-from gateway.backends.bedrock.learnt import OutputLimit, Unsupported
-from gateway.errors import ReplyBroken, UpstreamError, UpstreamTimeout
-from gateway.overflow import is_overflow
+from gateway.backends.bedrock.refusals import OutputLimit, Unsupported
+from gateway.protocol.context_overflow import is_overflow
+from gateway.protocol.errors import ReplyBroken, UpstreamError, UpstreamTimeout
 
 _MAX_MESSAGE_CHARACTERS = 500
 
@@ -48,7 +48,7 @@ def public_id(model_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class BedrockFault:
     """An error that Bedrock itself spoke, before or inside an answer."""
 
     kind: str
@@ -176,7 +176,7 @@ _CONTEXT_LIMITS = tuple(
 )
 _CLAUDE_CONTEXT = re.compile(r"exceed context limit: (\d{1,9}) \+ \d{1,9} > (\d{1,9})", re.IGNORECASE)
 _LEAST_OUTPUT = 16
-"""Tokens. An answer that could only be shorter is none, and some models refuse less."""
+"""Smallest output limit in tokens: a shorter answer is useless, and some models refuse a lower limit."""
 
 # What stands as ``type`` in an error of OpenAI's shape, for those that come inside a stream and have no status.
 _STATUS_OF_TYPE = {
@@ -201,17 +201,17 @@ def _classify(kind: str, status: int, message: str) -> _Class:
     return _TOO_LONG if is_overflow(message) else _BAD_REQUEST
 
 
-def fault(kind: str, message: str, *, status: int = 502, retry_after_s: int | None = None) -> Fault:
+def fault(kind: str, message: str, *, status: int = 502, retry_after_s: int | None = None) -> BedrockFault:
     """The fault of *kind*; *status* is Bedrock's own, and decides only where the kind is unknown."""
     kind = re.sub(r"\W", "", kind)[:64] or "UnknownError"
     found = _classify(kind, status, message)
     if found is _AUTH:
-        told = f"Bedrock refused the gateway's credentials ({kind})"
+        text = f"Bedrock refused the gateway's credentials ({kind})"
     else:
-        told = f"Bedrock answered {kind}: {redact(message)[:_MAX_MESSAGE_CHARACTERS] or 'no message'}"
+        text = f"Bedrock answered {kind}: {redact(message)[:_MAX_MESSAGE_CHARACTERS] or 'no message'}"
     unsupported = _unsupported(message) if found is _BAD_REQUEST else None
     limit = _output_limit(message) if found in {_BAD_REQUEST, _TOO_LONG} else None
-    return Fault(kind, found.status, found.type, found.code, told, retry_after_s, unsupported, limit)
+    return BedrockFault(kind, found.status, found.type, found.code, text, retry_after_s, unsupported, limit)
 
 
 def _unsupported(message: str) -> Unsupported | None:
@@ -238,7 +238,7 @@ def _output_limit(message: str) -> OutputLimit | None:
     return OutputLimit(left, is_of_model=False) if left is not None and left >= _LEAST_OUTPUT else None
 
 
-def fault_of_reply(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+def fault_of_reply(status: int, headers: Mapping[str, str], body: bytes) -> BedrockFault:
     """The fault in an HTTP answer other than 200. *headers* are looked up in lower case.
 
     The kind stands in ``x-amzn-errortype`` (some services append ``:`` and a URI) or in the body's ``__type`` (where it
@@ -255,7 +255,7 @@ def fault_of_reply(status: int, headers: Mapping[str, str], body: bytes) -> Faul
     return fault(kind or f"Http{status}", str(message), status=status, retry_after_s=_retry_after_s(headers))
 
 
-def fault_of_error(error: Mapping[str, Any]) -> Fault:
+def fault_of_error(error: Mapping[str, Any]) -> BedrockFault:
     """The fault in the ``error`` object that breaks off a stream of OpenAI's shape."""
     kind, code = str(error.get("type") or ""), error.get("code")
     status = _STATUS_OF_TYPE.get(kind, 502)
@@ -264,7 +264,7 @@ def fault_of_error(error: Mapping[str, Any]) -> Fault:
     return fault(kind or "UnknownError", str(error.get("message") or ""), status=status)
 
 
-def fault_of_exception(kind: str, payload: bytes) -> Fault:
+def fault_of_exception(kind: str, payload: bytes) -> BedrockFault:
     """The fault in an exception frame of the event stream, named *kind* with or without ``Exception``."""
     return fault(kind, str(_fields(payload).get("message", "")))
 

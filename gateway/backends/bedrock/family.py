@@ -1,4 +1,4 @@
-"""What the model families on Bedrock take, and what they do not.
+"""Model families on Bedrock, and what each accepts.
 
 Converse is one interface to models that differ in what they accept. Each family is one value; a request is built from
 it, and nothing else knows a model's name. Where nothing is known the generous choice is made: what a model does not
@@ -15,28 +15,28 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Effort = Literal["reasoning_effort", "reasoning_config", "reasoning_config_nova", "thinking", "thinking_adaptive"]
-"""How a family is told to think more or less; see reasoning.py."""
+"""Field with which a family is asked to think more or less; see reasoning_effort.py."""
 Choice = Literal["any", "tool"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """What one family takes."""
+    """Features of one family."""
 
     name: str
-    """As the setting ``family`` has it."""
+    """Name, as in the setting ``family``."""
     takes_images: bool = True
     takes_tools: bool = True
     streams_tools: bool = True
     """Tool calls come as such in ConverseStream; else such a request goes to Converse, and its answer is replayed."""
     forced_choices: frozenset[Choice] = frozenset[Choice](("any", "tool"))
-    """What of ``toolChoice`` it takes beside ``auto``."""
+    """Kinds of ``toolChoice`` that it accepts beside ``auto``."""
     single_call_switch: bool = False
     """``disable_parallel_tool_use`` among the model's own fields."""
     results_alone: bool = False
     """A user turn with tool results may hold nothing else."""
     documents_beside_results: bool = True
-    """It may hold documents."""
+    """Whether a message with tool results may also contain documents."""
     text_beside_calls: bool = True
     """An assistant's turn may hold text and tool calls."""
     images_in_results: bool = False
@@ -55,9 +55,9 @@ class Family:
     top_k: Literal["top_k", "topK"] | None = None
     """Claude's and Nova's name of it."""
     effort: Effort | None = None
-    inline_thoughts: bool = True
-    """Its text may begin with thoughts between tags (thoughts.py)."""
-    keeps_thoughts: Literal["signed", "plain"] | None = None
+    inline_reasoning: bool = True
+    """Whether its text may begin with reasoning between tags (inline_reasoning.py)."""
+    keeps_reasoning: Literal["signed", "plain"] | None = None
     """Thoughts of the history are shown to it again: those with its signature, or all. Kimi, MiniMax, GLM and DeepSeek
     V3 want them between the calls of tools (their model cards; pydantic-ai's profiles of their own APIs)."""
 
@@ -70,7 +70,7 @@ _NONE: frozenset[Choice] = frozenset()
 # What holds for every model of the family: a version that cannot be read from an ARN may be any.
 _LLAMA = Family(
     name="llama",
-    inline_thoughts=False,
+    inline_reasoning=False,
     streams_tools=False,
     forced_choices=_NONE,
     results_alone=True,
@@ -79,15 +79,15 @@ _LLAMA = Family(
 )
 _MISTRAL = Family(
     name="mistral",
-    inline_thoughts=False,
+    inline_reasoning=False,
     forced_choices=frozenset[Choice](("any",)),
     results_alone=True,
     json_results=True,
 )
 _CLAUDE = Family(
     name="claude",
-    keeps_thoughts="signed",
-    inline_thoughts=False,
+    keeps_reasoning="signed",
+    inline_reasoning=False,
     single_call_switch=True,
     documents_beside_results=False,
     images_in_results=True,
@@ -96,14 +96,14 @@ _CLAUDE = Family(
     top_p_beside_temperature=False,
     top_k="top_k",
 )
-_NOVA = Family(name="nova", inline_thoughts=False, images_in_results=True, result_status=True, top_k="topK")
+_NOVA = Family(name="nova", inline_reasoning=False, images_in_results=True, result_status=True, top_k="topK")
 _QWEN = Family(name="qwen")
 _GPT_OSS = Family(name="gpt-oss", takes_images=False, takes_stops=False, effort="reasoning_effort")
 _DEEPSEEK = Family(name="deepseek", takes_images=False)
-_GLM = Family(name="glm", keeps_thoughts="plain", takes_images=False, native_schema=True)
-_KIMI = Family(name="kimi", keeps_thoughts="plain", native_schema=True)
-_MINIMAX = Family(name="minimax", keeps_thoughts="plain", takes_images=False)
-_GEMMA = Family(name="gemma", inline_thoughts=False)
+_GLM = Family(name="glm", keeps_reasoning="plain", takes_images=False, native_schema=True)
+_KIMI = Family(name="kimi", keeps_reasoning="plain", native_schema=True)
+_MINIMAX = Family(name="minimax", keeps_reasoning="plain", takes_images=False)
+_GEMMA = Family(name="gemma", inline_reasoning=False)
 
 FAMILIES: Mapping[str, Family] = {
     family.name: family
@@ -122,7 +122,7 @@ FAMILIES: Mapping[str, Family] = {
         OTHER,
     )
 }
-"""By name, for the setting."""
+"""Families by name, for the setting."""
 
 _CLAUDE_4_5 = replace(_CLAUDE, native_schema=True, effort="thinking")
 
@@ -152,7 +152,7 @@ _MODELS: tuple[tuple[str, Family], ...] = (
     (r"qwen\.", _QWEN),
     (r"openai\.gpt-oss", _GPT_OSS),
     (r"deepseek\.r1", replace(_DEEPSEEK, takes_tools=False)),
-    (r"deepseek\.v3", replace(_DEEPSEEK, native_schema=True, effort="reasoning_effort", keeps_thoughts="plain")),
+    (r"deepseek\.v3", replace(_DEEPSEEK, native_schema=True, effort="reasoning_effort", keeps_reasoning="plain")),
     (r"deepseek\.", _DEEPSEEK),
     (r"zai\.glm", _GLM),
     (r"moonshot(ai)?\.kimi-k2-thinking", replace(_KIMI, takes_images=False)),
@@ -168,9 +168,9 @@ _COMPILED = tuple((re.compile(rf"(?:[a-z-]+\.)?{beginning}"), family) for beginn
 
 
 def family_of(model_id: str, named: str = "auto") -> Family:
-    """The family of *model_id*, down to the version where the id tells it.
+    """Return the family of *model_id*, down to the version where the id has it.
 
-    An ARN tells it only if it ends in a model's own id: an application inference profile or an imported model is
+    An ARN has it only if it ends in a model's own id: an application inference profile or an imported model is
     `OTHER`. *named*, the setting, wins over what the id says; ``auto`` says nothing.
 
     Raises:

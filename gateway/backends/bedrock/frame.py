@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.backends.bedrock.errors import Fault, fault, fault_of_exception
+from gateway.backends.bedrock.errors import BedrockFault, fault, fault_of_exception
 from gateway.backends.bedrock.json_object import read_object
-from gateway.errors import ReplyBroken
+from gateway.protocol.errors import ReplyBroken
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,18 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StreamEvent:
     """One step of an answer, e.g. ``contentBlockDelta``."""
 
     name: str
     payload: dict[str, Any]
 
 
-def read_frame(frame: Frame) -> Event | Fault:
-    """What *frame* says.
+def read_frame(frame: Frame) -> StreamEvent | BedrockFault:
+    """Return the event in *frame*.
 
     Bedrock breaks off a stream in two forms, ``exception`` (JSON payload) and ``error`` (headers only). An exception
-    that comes labelled as an ordinary event is told by its name.
+    that comes labelled as an ordinary event is recognized by its name.
 
     Raises:
         ReplyBroken: the payload of an event is not a JSON object.
@@ -46,6 +46,6 @@ def read_frame(frame: Frame) -> Event | Fault:
     if name.lower().endswith("exception"):
         return fault_of_exception(name, frame.payload)
     try:
-        return Event(name, read_object(frame.payload or b"{}"))
+        return StreamEvent(name, read_object(frame.payload or b"{}"))
     except ValueError as error:
         raise ReplyBroken(f"Bedrock sent an event that is {error}") from error

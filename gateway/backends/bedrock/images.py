@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.backends.bedrock.data_url import read_attachment
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 # Amazon Bedrock's user guide, "Converse": at most 20 images in a message, 3.75 MB and 8000 pixels each way.
 IMAGES_PER_TURN = 20
@@ -27,9 +27,9 @@ def image_block(url: str, where: str) -> dict[str, Any]:
     if kind is None:
         raise InvalidField(f"'{where}' must be a PNG, JPEG, GIF or WebP image for the Bedrock fallback", param=where)
     if len(attachment.data) > _MOST_BYTES:
-        raise InvalidField(f"'{where}' has more than the 3.75 MB of an image on Bedrock", param=where)
+        raise InvalidField(f"'{where}' exceeds Bedrock's limit of 3.75 MB for an image", param=where)
     if max(_size(kind, attachment.data)) > _MOST_PIXELS:
-        raise InvalidField(f"'{where}' has more than the 8000 pixels of an image on Bedrock", param=where)
+        raise InvalidField(f"'{where}' exceeds Bedrock's limit of 8000 pixels for an image", param=where)
     return {"image": {"format": kind, "source": {"bytes": attachment.base64}}}
 
 

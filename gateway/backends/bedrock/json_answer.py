@@ -10,11 +10,11 @@ import msgspec
 
 _decoder = json.JSONDecoder()
 MOST_STARTS = 64
-"""Places at which a value is looked for: each costs as much as the text behind it is long."""
+"""Positions at which a value is searched: each costs as much as the text after it is long."""
 
 
 def json_answer(text: str, schema: dict[str, Any] | None) -> str | None:
-    """The JSON that *text* holds: all of it if that is JSON, else the last object in it. None if there is none.
+    """Return the JSON in *text*: all of it if that is JSON, else the last object in it; None without one.
 
     What repeats *schema* is not an answer to it. O(text), at most `MOST_STARTS` times.
     """

@@ -1,4 +1,4 @@
-"""A JSON object, from bytes that somebody else made."""
+"""JSON object from untrusted bytes."""
 
 from typing import Any
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from gateway.backends.bedrock.documents import Documents
 from gateway.backends.bedrock.images import image_block
-from gateway.backends.bedrock.nesting import read_shallow_object
-from gateway.errors import InvalidField
+from gateway.backends.bedrock.json_depth import read_shallow_object
+from gateway.protocol.errors import InvalidField
 
 Block = dict[str, Any]
 Role = Literal["system", "user", "assistant"]
@@ -34,14 +34,14 @@ class ToolCall:
     """A call that the assistant made."""
 
     id: str | None
-    """None in OpenAI's older form, which has none."""
+    """Id of the call; None in OpenAI's older form."""
     name: str
     arguments: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered."""
+    """Answer of a tool."""
 
     call_id: str | None
     name: str | None
@@ -50,34 +50,34 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
-    """What the assistant thought before it spoke."""
+class Reasoning:
+    """Reasoning of the assistant before its answer."""
 
     text: str
     signature: str | None = None
-    """Of the model that had it: Claude takes no thought back without."""
+    """Signature by the model that wrote it: Claude accepts no reasoning without one."""
     is_redacted: bool = False
     """The signature is all that there is of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ChatMessage:
     role: Role
     blocks: tuple[Block, ...]
     """Text that is not blank, images, documents."""
     calls: tuple[ToolCall, ...] = ()
-    """Of the assistant."""
+    """Calls of the assistant."""
     result: ToolResult | None = None
-    """In place of blocks."""
-    thoughts: tuple[Thought, ...] = ()
-    """Of the assistant."""
+    """Result of a tool, in place of blocks."""
+    reasoning: tuple[Reasoning, ...] = ()
+    """Reasoning of the assistant."""
 
     @property
     def is_empty(self) -> bool:
         return not (self.blocks or self.calls or self.result)
 
 
-def read_messages(messages: object) -> list[Message]:
+def read_messages(messages: object) -> list[ChatMessage]:
     """The messages of a chat body. O(bytes).
 
     Raises:
@@ -89,7 +89,7 @@ def read_messages(messages: object) -> list[Message]:
     return [_message(message, f"messages[{at}]", documents) for at, message in enumerate(messages)]
 
 
-def _message(message: object, where: str, documents: Documents) -> Message:
+def _message(message: object, where: str, documents: Documents) -> ChatMessage:
     if not isinstance(message, dict):
         raise InvalidField(f"'{where}' must be an object", param=where)
     said = message.get("role")
@@ -102,40 +102,42 @@ def _message(message: object, where: str, documents: Documents) -> Message:
     if role != "user" and any("text" not in block for block in blocks):
         raise InvalidField(f"'{where}.content' of role {said} must be text", param=f"{where}.content")
     if said in ("tool", "function"):
-        return Message(role, (), result=_result(message, blocks))
+        return ChatMessage(role, (), result=_result(message, blocks))
     if role == "assistant":
         return _assistant(message, where, blocks)
-    return Message(role, blocks)
+    return ChatMessage(role, blocks)
 
 
-def _assistant(message: Mapping[str, Any], where: str, blocks: tuple[Block, ...]) -> Message:
+def _assistant(message: Mapping[str, Any], where: str, blocks: tuple[Block, ...]) -> ChatMessage:
     """Thoughts stand by themselves: only some models are to be reminded of them."""
     if message.get("audio"):
         raise InvalidField(f"'{where}.audio' cannot be served by the Bedrock fallback", param=f"{where}.audio")
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal.strip():
         blocks += ({"text": refusal},)
-    return Message("assistant", blocks, calls=tuple(_calls(message, where)), thoughts=tuple(_thoughts(message)))
+    return ChatMessage(
+        "assistant", blocks, calls=tuple(_calls(message, where)), reasoning=tuple(_all_reasoning(message))
+    )
 
 
-def _thoughts(message: Mapping[str, Any]) -> list[Thought]:
-    """As Anthropic's parts say them, which some clients put into a field of their own; else as engines' fields do."""
+def _all_reasoning(message: Mapping[str, Any]) -> list[Reasoning]:
+    """Return the reasoning in Anthropic's parts, which some clients put into an own field, or in engines' fields."""
     parts = [*_list(message.get("thinking_blocks")), *_list(message.get("content"))]
-    found = [thought for part in parts if (thought := _thought(part)) is not None]
+    found = [each for part in parts if (each := _reasoning_in(part)) is not None]
     if found:
         return found
     said = next((message[name] for name in _THOUGHTS if isinstance(message.get(name), str)), "")
-    return [Thought(said)] if said.strip() else []
+    return [Reasoning(said)] if said.strip() else []
 
 
-def _thought(part: object) -> Thought | None:
+def _reasoning_in(part: object) -> Reasoning | None:
     match part:
         case {"type": "thinking", "thinking": str(text), "signature": str(signature)} if signature:
-            return Thought(text, signature)
+            return Reasoning(text, signature)
         case {"type": "thinking", "thinking": str(text)} | {"type": "reasoning", "text": str(text)}:
-            return Thought(text) if text.strip() else None
+            return Reasoning(text) if text.strip() else None
         case {"type": "redacted_thinking", "data": str(data)} if data:
-            return Thought("", data, is_redacted=True)
+            return Reasoning("", data, is_redacted=True)
     return None
 
 
@@ -152,7 +154,7 @@ def _blocks(message: Mapping[str, Any], where: str, documents: Documents, *, may
             blocks = [
                 _block(part, f"{where}.content[{at}]", documents)
                 for at, part in enumerate(content)
-                if not _is_thought(part, message)
+                if not _is_reasoning(part, message)
             ]
         case None if may_be_absent:
             blocks = []
@@ -161,7 +163,7 @@ def _blocks(message: Mapping[str, Any], where: str, documents: Documents, *, may
     return [block for block in blocks if block.get("text", "x").strip()]
 
 
-def _is_thought(part: object, message: Mapping[str, Any]) -> bool:
+def _is_reasoning(part: object, message: Mapping[str, Any]) -> bool:
     kind = part.get("type") if isinstance(part, dict) and message.get("role") == "assistant" else None
     return isinstance(kind, str) and kind in _THINKING
 
@@ -180,7 +182,7 @@ def _block(part: object, where: str, documents: Documents) -> Block:
             raise InvalidField(
                 f"'{where}' is neither text, image nor file: the Bedrock fallback serves no other media", param=where
             )
-    raise InvalidField(f"'{where}' must be a part with a type", param=where)
+    raise InvalidField(f"'{where}' must be a content part with a type", param=where)
 
 
 def _result(message: Mapping[str, Any], blocks: tuple[Block, ...]) -> ToolResult:
@@ -212,7 +214,7 @@ def _call(call: object, where: str) -> ToolCall:
                 name=name,
                 arguments=_arguments(function.get("arguments")),
             )
-    raise InvalidField(f"'{where}' must be a call of a function", param=where)
+    raise InvalidField(f"'{where}' must be a function call", param=where)
 
 
 def _arguments(arguments: object) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 A body goes out nearly as it came: with Bedrock's id for the model, always with an output limit (without one the model's
 maximum is reserved against the account's quota), and without what only a vLLM knows. An answer comes back nearly as it
-is: under the caller's name for the model, and with the thoughts of gpt-oss, which stand at the head of its content,
+is: under the caller's name for the model, and with the reasoning of gpt-oss, which stand at the head of its content,
 in a field of their own.
 """
 
@@ -14,22 +14,22 @@ from typing import Any
 import msgspec
 
 from gateway.backends.backend import Call
-from gateway.backends.bedrock.errors import Fault, fault_of_error
+from gateway.backends.bedrock.errors import BedrockFault, fault_of_error
 from gateway.backends.bedrock.family import OTHER, family_of
+from gateway.backends.bedrock.inline_reasoning import ReasoningSplitter
 from gateway.backends.bedrock.json_object import read_object
-from gateway.backends.bedrock.learnt import Unsupported
-from gateway.backends.bedrock.parameters import read_stops, told_stops
-from gateway.backends.bedrock.reasoning import effort_fields, read_effort
+from gateway.backends.bedrock.parameters import read_stops, sent_stops
+from gateway.backends.bedrock.reasoning_effort import effort_fields, read_effort
+from gateway.backends.bedrock.refusals import Unsupported
 from gateway.backends.bedrock.schema import tool_schema
 from gateway.backends.bedrock.stops import StopGuard
-from gateway.backends.bedrock.thoughts import ThoughtSplitter
 from gateway.backends.bedrock.wire import Heading
-from gateway.errors import InvalidField, MalformedBody, ReplyBroken
+from gateway.protocol.errors import InvalidField, MalformedBody, ReplyBroken
 
 _PATH = "/openai/v1/chat/completions"
 _DONE = b"data: [DONE]\n\n"
-_THOUGHTS = ("reasoning_content", "reasoning")
-"""Where models' thoughts have been seen."""
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Fields in which models were seen to put their reasoning."""
 
 _PASSED = frozenset(
     (
@@ -56,7 +56,7 @@ _PASSED = frozenset(
 )
 """Those of OpenAI's fields that shape an answer, and that a model may know; one that does not says which."""
 _SILENT = frozenset(("model", "n", "logprobs", "logit_bias", "user", "service_tier"))
-"""Not sent, or not as they came, and nothing is lost: those that matter are refused."""
+"""Fields dropped or rewritten without loss: fields that matter are refused."""
 _OPTIONAL = frozenset(
     (
         "temperature",
@@ -70,7 +70,7 @@ _OPTIONAL = frozenset(
         "service_tier",
     )
 )
-"""Without these an answer is still one to the question."""
+"""Fields without which the answer still fits the request."""
 
 
 def _is_set(value: object) -> bool:
@@ -123,7 +123,7 @@ class OpenAIQuestion:
     streams: bool
     stops: tuple[str, ...] = ()
     """Stop texts that are not in the payload: the gateway ends the answer before the first of them."""
-    inline_thoughts: bool = True
+    inline_reasoning: bool = True
 
     path = _PATH
     content_type = "text/event-stream"
@@ -143,7 +143,7 @@ class OpenAIQuestion:
         return msgspec.json.encode({"id": heading.completion_id, **answer, "model": heading.model})
 
     def translator(self, heading: Heading) -> "OpenAITranslator":
-        return OpenAITranslator(heading, stops=self.stops, inline_thoughts=self.inline_thoughts)
+        return OpenAITranslator(heading, stops=self.stops, inline_reasoning=self.inline_reasoning)
 
     @property
     def max_tokens(self) -> int:
@@ -170,14 +170,14 @@ class OpenAIQuestion:
 
 
 class OpenAIWire:
-    """One model, spoken to in OpenAI's words; implements `gateway.backends.bedrock.wire.Wire`."""
+    """Model called through OpenAI's API; implements `gateway.backends.bedrock.wire.Wire`."""
 
     def __init__(
         self, model_id: str, *, default_max_tokens: int, max_output_tokens: int | None = None, family: str = "auto"
     ) -> None:
         """*max_output_tokens* is the most that the model takes. *family* is as `ConverseWire` has it."""
         if not model_id:
-            raise ValueError("Bedrock model id '' is none")
+            raise ValueError("The Bedrock model id is empty")
         self._model_id = model_id
         self._family = family_of(model_id, family)
         self._default_max_tokens = default_max_tokens
@@ -193,7 +193,7 @@ class OpenAIWire:
                 raise InvalidField(f"'{name}' cannot be served by the Bedrock fallback", param=name)
         payload = {name: value for name, value in fields.items() if name in _PASSED and value is not None}
         payload["model"] = self._model_id
-        if self._family.keeps_thoughts != "plain":
+        if self._family.keeps_reasoning != "plain":
             payload["messages"] = _without_thoughts(payload.get("messages"))
         if fields.get("service_tier") in _ALLOWED_TIERS:
             payload["service_tier"] = fields["service_tier"]
@@ -210,13 +210,13 @@ class OpenAIWire:
             tuple(sorted(dropped)),
             call.streams,
             stops=stops,
-            inline_thoughts=self._family.inline_thoughts,
+            inline_reasoning=self._family.inline_reasoning,
         )
 
     def _think(self, fields: dict[str, Any], payload: dict[str, Any]) -> set[str]:
-        """Put the effort into *payload* in a word that the model knows; the names of the fields that cannot be said.
+        """Put the effort into *payload* in a form that the model supports; return the names of unsupported fields.
 
-        Of a model that is not known the caller's own word is sent: a refusal tells more.
+        For an unknown model the caller's own value is sent: a refusal says more.
         """
         level = read_effort(fields)
         said = payload.pop("reasoning_effort", None)
@@ -234,10 +234,10 @@ class OpenAIWire:
     def _stop(self, payload: dict[str, Any]) -> tuple[str, ...]:
         """Leave the stop texts in *payload* that the model takes; the others, which the gateway finds itself."""
         stops = read_stops(payload.pop("stop", None))
-        told = told_stops(stops, self._family)
-        if told:
-            payload["stop"] = told
-        return tuple(stop for stop in stops if stop not in told)
+        sent = sent_stops(stops, self._family)
+        if sent:
+            payload["stop"] = sent
+        return tuple(stop for stop in stops if stop not in sent)
 
     def _limit(self, payload: dict[str, Any]) -> None:
         """Put the output limit into *payload*, under the name that it has there already."""
@@ -253,17 +253,16 @@ class OpenAIWire:
 class OpenAITranslator:
     """Server-sent events in and out; implements `gateway.backends.bedrock.wire.Translator`."""
 
-    def __init__(self, heading: Heading, *, stops: tuple[str, ...] = (), inline_thoughts: bool = True) -> None:
-        """*stops* are stop texts that the model was not told."""
+    def __init__(self, heading: Heading, *, stops: tuple[str, ...] = (), inline_reasoning: bool = True) -> None:
+        """*stops* are stop texts that were not sent to the model."""
         self._heading = heading
-        self._splitter = ThoughtSplitter(has_tags=inline_thoughts)
+        self._splitter = ReasoningSplitter(has_tags=inline_reasoning)
         self._guard = StopGuard(stops)
         self._buffer = bytearray()
         self._looked_at = 0
         """Bytes of the buffer in which no event ends."""
         self._announced = b""
-        """Chunks that say no more than the role: they go out with the first that says something, so that until then a
-        failure can still move to another backend."""
+        """Chunks with only the role, held until the first content: until then a failure can move to another backend."""
         self._has_finish = False
         self._is_over = False
 
@@ -279,7 +278,7 @@ class OpenAITranslator:
     def feed(self, data: bytes) -> None:
         self._buffer += data
 
-    def next(self) -> bytes | Fault | None:
+    def next(self) -> bytes | BedrockFault | None:
         end = _END_OF_EVENT.search(self._buffer, max(self._looked_at - 3, 0))
         if end is None:
             self._looked_at = len(self._buffer)
@@ -300,7 +299,7 @@ class OpenAITranslator:
             raise ReplyBroken("Bedrock's stream was cut before its end")
         return _DONE
 
-    def _translated(self, data: bytes) -> bytes | Fault:
+    def _translated(self, data: bytes) -> bytes | BedrockFault:
         try:
             chunk = read_object(data)
         except ValueError as error:
@@ -314,28 +313,28 @@ class OpenAITranslator:
                 return self._split(chunk, choice, delta)
             case {"choices": []}:
                 return self._chunk(chunk)
-        raise ReplyBroken("Bedrock sent an event that is no chunk of an answer")
+        raise ReplyBroken("Bedrock sent an event that is not a completion chunk")
 
     def _split(self, chunk: dict[str, Any], choice: dict[str, Any], delta: dict[str, Any]) -> bytes:
-        """*chunk* with what of its text is certain, thought and answer each in its field; often nothing."""
+        """*chunk* with what of its text is certain, reasoning and answer each in its field; often nothing."""
         field = self._heading.reasoning_field
-        thought, answer = "", ""
+        reasoning, answer = "", ""
         if isinstance(delta.get("content"), str) and delta["content"]:
-            thought, answer = self._splitter.feed(delta.pop("content"))
-        told = _told_thoughts(delta)
+            reasoning, answer = self._splitter.feed(delta.pop("content"))
+        field_text = _take_reasoning(delta)
         is_last = choice.get("finish_reason") is not None
         if is_last:
             self._has_finish = True
-            last_thought, last_answer = self._splitter.rest()
-            thought, answer = thought + last_thought, answer + last_answer
+            last_reasoning, last_answer = self._splitter.rest()
+            reasoning, answer = reasoning + last_reasoning, answer + last_answer
         answer = self._guard.feed(answer) + (self._guard.rest() if is_last else "")
         if self._guard.has_stopped:
             choice["finish_reason"], self._has_finish, is_last = "stop", True, True
             delta.pop("tool_calls", None)
         if answer:
             delta["content"] = answer
-        if told + thought:
-            delta[field] = told + thought
+        if field_text + reasoning:
+            delta[field] = field_text + reasoning
         if not is_last and not any(value for name, value in delta.items() if name != "role"):
             self._announced = self._announced or self._chunk(chunk)
             return b""
@@ -357,40 +356,40 @@ def _data_of(event: bytes) -> bytes:
 
 
 def _without_thoughts(messages: object) -> object:
-    """*messages* without thoughts, which most models on Bedrock know no field for."""
+    """*messages* without reasoning, which most models on Bedrock know no field for."""
     if not isinstance(messages, list):
         return messages
     return [
-        {name: value for name, value in message.items() if name not in _THOUGHTS}
+        {name: value for name, value in message.items() if name not in _REASONING_FIELDS}
         if isinstance(message, dict)
         else message
         for message in messages
     ]
 
 
-def _told_thoughts(part: dict[str, Any]) -> str:
-    """Take the thoughts out of a message or a delta, wherever they are."""
-    found = [part.pop(name, None) for name in _THOUGHTS]
+def _take_reasoning(part: dict[str, Any]) -> str:
+    """Extract the reasoning from a message or a delta, wherever it is."""
+    found = [part.pop(name, None) for name in _REASONING_FIELDS]
     return next((text for text in found if isinstance(text, str)), "")
 
 
 def _tell_apart(message: dict[str, Any], reasoning_field: str, question: OpenAIQuestion) -> bool:
-    """Put the thoughts in *message* into their field. Content is null only beside tool calls.
+    """Put the reasoning in *message* into its field. Content is null only with tool calls.
 
     Whether a stop text of *question* has ended the answer.
     """
-    thoughts = _told_thoughts(message)
-    splitter, guard = ThoughtSplitter(has_tags=question.inline_thoughts), StopGuard(question.stops)
+    reasoning = _take_reasoning(message)
+    splitter, guard = ReasoningSplitter(has_tags=question.inline_reasoning), StopGuard(question.stops)
     content = message.get("content")
     if isinstance(content, str):
         parts = [splitter.feed(content), splitter.rest()]
-        thoughts += "".join(thought for thought, _ in parts)
+        reasoning += "".join(each for each, _ in parts)
         content = "".join([guard.feed(answer) for _, answer in parts]) + guard.rest()
     if guard.has_stopped:
         message.pop("tool_calls", None)
     message["content"] = content or (None if message.get("tool_calls") else "")
-    if thoughts:
-        message[reasoning_field] = thoughts
+    if reasoning:
+        message[reasoning_field] = reasoning
     return guard.has_stopped
 
 
@@ -399,7 +398,7 @@ def _limit_in(payload: dict[str, Any]) -> int:
 
 
 def _sanitise_tools(payload: dict[str, Any]) -> None:
-    """Leave out what is said of tools where there are none: empty lists are refused, and so is a choice among them.
+    """Leave out fields of tools in a request without tools: empty lists and a choice among them are refused.
 
     Raises:
         InvalidField: one must be called, or the schema of one is not an object's.
@@ -409,7 +408,7 @@ def _sanitise_tools(payload: dict[str, Any]) -> None:
             continue
         payload.pop(name, None)
         if payload.pop(choice, None) not in (None, "none", "auto"):
-            raise InvalidField(f"'{choice}' asks for a tool, and there is none", param=choice)
+            raise InvalidField(f"'{choice}' asks for a tool, but 'tools' has none", param=choice)
     if "tools" not in payload:
         payload.pop("parallel_tool_calls", None)
         return

@@ -2,7 +2,7 @@
 
 Source: LiteLLM's map of prices and context windows (litellm 1.109.1 on PyPI, October 2026), which cites AWS's pages of
 the models; where its rows of one model differ, the lowest. A model that is in no row, or only known by an ARN, is not
-capped here: a refusal names its limit, which is then learnt (learnt.py).
+capped here: a refusal names its limit, which is then refusals (refusals.py).
 """
 
 import re

@@ -1,6 +1,6 @@
 """The JSON that an answer is to be: enforced by the model's grammar, or by a tool that it must call, or asked for.
 
-Converse has a grammar for some models. Where there is none, a made-up tool whose input is the schema does the same if
+Converse has a grammar for some models. Without one, a made-up tool whose input is the schema does the same if
 the model can be made to call it; its input is then the answer. The last resort is to say it in words.
 """
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from gateway.backends.bedrock.nesting import read_shallow_object
+from gateway.backends.bedrock.json_depth import read_shallow_object
 from gateway.backends.bedrock.schema import Schema, grammar_schema, tool_schema
 from gateway.backends.bedrock.tool_names import is_tool_name
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 ANSWER_TOOL = "json_answer"
-"""What the made-up tool would like to be called."""
+"""Preferred name of the made-up tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class OutputFormat:
     description: str = ""
 
     def output_config(self) -> dict[str, Any] | None:
-        """As Converse's ``outputConfig``; None if no grammar can be made of it."""
+        """Return Converse's ``outputConfig``; None if no grammar can be made of it."""
         closed = grammar_schema(self.schema) if self.schema is not None else None
         if closed is None:
             return None
@@ -41,7 +41,7 @@ class OutputFormat:
         return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": definition}}}
 
     def tool(self, name: str) -> dict[str, Any] | None:
-        """As a tool whose input is the answer; None if it is no certain object."""
+        """Return a tool whose input is the answer; None if that need not be an object."""
         if self.schema is None or self.schema.get("type") != "object":
             return None
         spec = {
@@ -58,7 +58,7 @@ class OutputFormat:
 
 
 def schema_words(schema: str) -> str:
-    """What asks for an answer that fits *schema*, a JSON schema as JSON."""
+    """Return the request for an answer that fits *schema*, a JSON schema as JSON."""
     return (
         "Answer with JSON that fits the following JSON schema, and with nothing else: no words before or after it, "
         f"no code fence.\n{schema}"
@@ -66,7 +66,7 @@ def schema_words(schema: str) -> str:
 
 
 def read_output_format(fields: Mapping[str, Any]) -> OutputFormat | None:
-    """What the *fields* of a chat body ask for, in OpenAI's form or vLLM's; None: text.
+    """Return the format that the *fields* of a chat body ask for, in OpenAI's form or vLLM's; None: text.
 
     Raises:
         InvalidField: it is asked for what has no equal: a grammar, a regular expression, a choice of words.

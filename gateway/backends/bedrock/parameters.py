@@ -1,4 +1,4 @@
-"""The fields of a chat body, and what becomes of each.
+"""The fields of a chat body, and how each is treated.
 
     MAPPED      Converse, or the model's own fields, have its equal
     EMULATED    the gateway sees to it
@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from gateway.backends.bedrock.family import Family
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 
 class Fate(Enum):
@@ -30,7 +30,7 @@ class Fate(Enum):
 class Parameter:
     fate: Fate
     asks: Callable[[object], bool]
-    """Whether a value asks for something."""
+    """Whether a value requests something."""
 
 
 def _unless(*neutral: object) -> Callable[[object], bool]:
@@ -68,10 +68,10 @@ PARAMETERS: Mapping[str, Parameter] = {
 }
 
 _OF_MESSAGES = {"role", "content", "refusal", "tool_calls", "function_call", "tool_call_id", "audio"}
-THOUGHTS = frozenset({"messages.reasoning_content", "messages.reasoning", "messages.thinking_blocks"})
-"""Names under which `left_out` has the thoughts of the history."""
+REASONING = frozenset({"messages.reasoning_content", "messages.reasoning", "messages.thinking_blocks"})
+"""Names under which `left_out` has the reasoning of the history."""
 _SWITCHES = {"enable_thinking", "thinking"}
-"""What reasoning.py reads of ``chat_template_kwargs``."""
+"""Fields of ``chat_template_kwargs`` that reasoning_effort.py reads."""
 
 _MOST_STOPS = 4  # OpenAI's limit, and the lowest of Bedrock's models (Nova)
 _MOST_TOP_K = {"top_k": 500, "topK": 128}  # Claude's and Nova's, in AWS's pages on their own parameters
@@ -84,19 +84,19 @@ _MOST_METADATA = 16
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is chosen, and where the text ends."""
+    """Choice of the next token, and the end of the text."""
 
     inference: dict[str, Any] = field(default_factory=dict)
-    """Of Converse's ``inferenceConfig``."""
+    """Fields of Converse's ``inferenceConfig``."""
     own: dict[str, Any] = field(default_factory=dict)
-    """Of the model's own fields."""
+    """Fields of the model's own."""
     stops: tuple[str, ...] = ()
-    """Those that the gateway must see to."""
+    """Stop strings that the gateway must handle."""
     dropped: frozenset[str] = frozenset()
 
 
 def refuse_unservable(fields: Mapping[str, Any]) -> None:
-    """Let *fields* pass, if none asks for what no model on Bedrock does.
+    """Accept *fields* unless one requires what no model on Bedrock supports.
 
     Raises:
         InvalidField: one does, and the answer would not show that it was left out.
@@ -108,7 +108,7 @@ def refuse_unservable(fields: Mapping[str, Any]) -> None:
 
 
 def left_out(fields: Mapping[str, Any]) -> set[str]:
-    """Names of fields that go nowhere; those of messages as ``messages.name``."""
+    """Names of unsupported fields; fields of messages as ``messages.name``."""
     found = {name for name, value in fields.items() if _is_dropped(name, value)}
     options = fields.get("chat_template_kwargs")
     if isinstance(options, dict) and options.keys() <= _SWITCHES:
@@ -137,10 +137,10 @@ def read_max_tokens(fields: Mapping[str, Any]) -> int | None:
 
 
 def read_sampling(fields: Mapping[str, Any], family: Family, *, thinks: bool) -> Sampling:
-    """What the *fields* of a chat body say of it, as *family* takes it. *thinks*: Claude does, in its own manner.
+    """Return the sampling in the *fields* of a chat body, as *family* accepts it. *thinks*: Claude was asked to think.
 
     Raises:
-        InvalidField: a value is none that any model takes.
+        InvalidField: no model accepts a value.
     """
     temperature, top_p = _number(fields, "temperature"), _number(fields, "top_p", most=1)
     top_k = _top_k(fields)
@@ -159,14 +159,14 @@ def read_sampling(fields: Mapping[str, Any], family: Family, *, thinks: bool) ->
     sent = {name for name, wire in (("temperature", "temperature"), ("top_p", "topP")) if wire in inference}
     sent |= {"top_k"} if own else set()
     stops = read_stops(fields.get("stop"))
-    told = told_stops(stops, family)
-    if told:
-        inference["stopSequences"] = told
-    return Sampling(inference, own, tuple(stop for stop in stops if stop not in told), frozenset(asked - sent))
+    sent_texts = sent_stops(stops, family)
+    if sent_texts:
+        inference["stopSequences"] = sent_texts
+    return Sampling(inference, own, tuple(stop for stop in stops if stop not in sent_texts), frozenset(asked - sent))
 
 
-def told_stops(stops: list[str], family: Family) -> list[str]:
-    """Those of *stops* that a model of *family* takes."""
+def sent_stops(stops: list[str], family: Family) -> list[str]:
+    """Return the *stops* that a model of *family* accepts."""
     return [stop for stop in stops if family.takes_stops and (stop.strip() or family.takes_blank_stops)][:_MOST_STOPS]
 
 
@@ -215,7 +215,7 @@ def _number(fields: Mapping[str, Any], name: str, *, most: float | None = None) 
 
 
 def _top_k(fields: Mapping[str, Any]) -> int | None:
-    """None as well for vLLM's 0 and -1, which say: all."""
+    """Return the value; None also for vLLM's 0 and -1, which mean all."""
     value = fields.get("top_k")
     if value is None:
         return None

@@ -5,11 +5,11 @@ import contextlib
 
 import httpx
 
-from gateway.backends.backend import Headers
 from gateway.backends.bedrock.endpoint import deadline, translated_errors
-from gateway.backends.bedrock.errors import Fault
+from gateway.backends.bedrock.errors import BedrockFault
 from gateway.backends.bedrock.wire import Translator
-from gateway.errors import UpstreamError, UpstreamTimeout
+from gateway.protocol.errors import UpstreamError, UpstreamTimeout
+from gateway.protocol.headers import Headers
 
 EVENT_HEADERS: Headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
@@ -36,13 +36,13 @@ class WholeReply:
         return body
 
     def expect_within(self, idle_s: float) -> None:
-        """Nothing is waited for."""
+        """Do nothing: the reply never waits."""
 
     def interrupt(self, error: UpstreamError) -> None:
         self._interruption = error
 
     async def aclose(self) -> None:
-        """Nothing is held but the interruption, whose traceback holds the frames that it went through."""
+        """Drop the interruption, whose traceback keeps frames alive."""
         self._interruption = None
 
 
@@ -57,7 +57,7 @@ class ChunkSource:
         self._metadata_s = metadata_s
         self._idle_s: float | None = None
         self._usage_until: float | None = None
-        """On the loop's clock."""
+        """Deadline on the loop's clock."""
         self._pause: asyncio.Timeout | None = None
         """The wait under way."""
         self._interruption: UpstreamError | None = None
@@ -78,7 +78,7 @@ class ChunkSource:
         self._interruption = error
         self._end_pause_in(0)
 
-    async def next(self) -> bytes | Fault:
+    async def next(self) -> bytes | BedrockFault:
         """The next piece, or what Bedrock broke off with; ``b""`` after the last.
 
         Raises:
@@ -126,7 +126,7 @@ class ChunkSource:
             self._pause.reschedule(asyncio.get_running_loop().time() + wait_s)
 
     async def aclose(self) -> None:
-        """Give the connection back, or cut it if the answer is not over: Bedrock then stops generating."""
+        """Return the connection to the pool, or close it if the answer is incomplete: Bedrock then stops generating."""
         self._interruption = None
         with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):
             await self._response.aclose()
@@ -157,12 +157,12 @@ class StreamReply:
             first, self._first = self._first, b""
             return first
         piece = await self._rest.next()
-        if isinstance(piece, Fault):
+        if isinstance(piece, BedrockFault):
             raise piece.to_error()
         return piece
 
     def expect_within(self, idle_s: float) -> None:
-        """Never longer than the backend's own patience."""
+        """Timeout, never longer than the backend's own."""
         self._rest.expect_within(min(idle_s, self._longest_idle_s))
 
     def interrupt(self, error: UpstreamError) -> None:

@@ -11,14 +11,13 @@ from typing import Any
 
 from gateway.backends.bedrock.conversation import Conversation, converse, tool_names
 from gateway.backends.bedrock.family import OTHER, Family
-from gateway.backends.bedrock.healing import heal
+from gateway.backends.bedrock.json_depth import DEEPEST, is_deep
 from gateway.backends.bedrock.json_object import read_object
-from gateway.backends.bedrock.learnt import Unsupported
 from gateway.backends.bedrock.message import read_messages
-from gateway.backends.bedrock.nesting import DEEPEST, is_deep
 from gateway.backends.bedrock.output_format import OutputFormat, read_output_format
 from gateway.backends.bedrock.parameters import (
-    THOUGHTS,
+    REASONING,
+    Sampling,
     left_out,
     read_max_tokens,
     read_sampling,
@@ -26,12 +25,14 @@ from gateway.backends.bedrock.parameters import (
     request_metadata,
     service_tier,
 )
-from gateway.backends.bedrock.reasoning import effort_fields, read_effort
+from gateway.backends.bedrock.reasoning_effort import effort_fields, read_effort
+from gateway.backends.bedrock.refusals import Unsupported
 from gateway.backends.bedrock.schema import Schema
-from gateway.backends.bedrock.tool_config import ToolConfig, tells_calls, tool_config
+from gateway.backends.bedrock.tool_config import ToolConfig, calls_as_text, tool_config
 from gateway.backends.bedrock.tool_names import ToolNames
 from gateway.backends.bedrock.tools import read_tools
-from gateway.errors import MalformedBody
+from gateway.backends.bedrock.unsupported_parameters import reduce
+from gateway.protocol.errors import MalformedBody
 
 _CHARACTERS_PER_TOKEN = 4  # of English text, as OpenAI counts it; code and other languages have fewer
 _TOKENS_PER_MEDIUM = 1600  # an image of Claude's full size; a page of a document has about as many
@@ -39,7 +40,7 @@ _TOKENS_PER_MEDIUM = 1600  # an image of Claude's full size; a page of a documen
 
 @dataclass(frozen=True, slots=True)
 class ConverseRequest:
-    """What goes to Bedrock, what of the caller's body did not, and what is to be done with the answer."""
+    """Request to Bedrock, the fields that were left out, and what to do with the answer."""
 
     payload: dict[str, Any]
     """The body of Converse and ConverseStream alike; the model id is part of the path."""
@@ -57,11 +58,11 @@ class ConverseRequest:
     stops: tuple[str, ...] = ()
     """Stop texts that are not in the payload: the gateway ends the answer before the first of them."""
     schema: Schema | None = None
-    """Of the JSON that the answer is to be; None: any, or the answer is text."""
+    """Schema of the JSON that the answer must be; None: any, or the answer is text."""
     mends_json: bool = False
     """JSON is only asked for in words: the answer has to be searched for it."""
-    inline_thoughts: bool = True
-    """The answer's text may begin with thoughts between tags."""
+    inline_reasoning: bool = True
+    """The answer's text may begin with reasoning between tags."""
 
     @property
     def max_tokens(self) -> int:
@@ -69,7 +70,7 @@ class ConverseRequest:
         return int(self.payload["inferenceConfig"]["maxTokens"])
 
     def limited(self, max_tokens: int) -> "ConverseRequest | None":
-        """This request with a lower output limit; None if its own is not higher, or Claude's thoughts fill it."""
+        """Request with a lower output limit; None if its own is not higher, or Claude's reasoning fills it."""
         inference = self.payload["inferenceConfig"]
         budget = self.payload.get("additionalModelRequestFields", {}).get("thinking", {}).get("budget_tokens", 0)
         if not budget < max_tokens < self.max_tokens:
@@ -77,18 +78,18 @@ class ConverseRequest:
         return replace(self, payload={**self.payload, "inferenceConfig": {**inference, "maxTokens": max_tokens}})
 
     def without(self, refused: Unsupported) -> "ConverseRequest | None":
-        """This request without the field that Bedrock says the model does not support; None if it cannot do without."""
-        healed = heal(self.payload, refused.field, beside=refused.beside)
-        if healed is None:
+        """Request without the field that Bedrock reports as unsupported; None if the field is required."""
+        reduced = reduce(self.payload, refused.field, beside=refused.beside)
+        if reduced is None:
             return None
         # The choice of the tool that stands for a schema is no choice of the caller's.
-        is_format = self.unwraps_tool is not None and healed.dropped == "tool_choice"
-        dropped = {*self.dropped, "response_format" if is_format else healed.dropped} - {""}
+        is_format = self.unwraps_tool is not None and reduced.dropped == "tool_choice"
+        dropped = {*self.dropped, "response_format" if is_format else reduced.dropped} - {""}
         return replace(
             self,
-            payload=healed.payload,
+            payload=reduced.payload,
             dropped=tuple(sorted(dropped)),
-            stops=healed.stops + self.stops,
+            stops=reduced.stops + self.stops,
             mends_json=self.mends_json or "response_format" in dropped - {*self.dropped},
         )
 
@@ -102,12 +103,11 @@ def to_converse(
     prompt_tokens: int | None = None,
     family: Family = OTHER,
 ) -> ConverseRequest:
-    """The Converse request for *body*. O(body).
+    """Return the Converse request for *body*. O(body).
 
-    ``maxTokens`` is always sent: without it Bedrock reserves the model's maximum against the account's quota. A caller
-    who asks for more than *max_tokens_limit* (the model's own cap) gets that, and no more than *context_tokens* leaves
-    beside *prompt_tokens*, or beside a rough estimate of them. A prompt that seems to leave nothing is sent as it is:
-    only the model knows.
+    ``maxTokens`` is always sent: without it Bedrock reserves the model's maximum against the account's quota. It is at
+    most *max_tokens_limit* (the model's own cap), and what *context_tokens* leaves beside *prompt_tokens* or a rough
+    estimate of them. A prompt that seems to leave nothing is sent as it is: only the model knows.
 
     Raises:
         MalformedBody: *body* is not a JSON object.
@@ -117,17 +117,12 @@ def to_converse(
     refuse_unservable(fields)
     messages = read_messages(fields.get("messages"))
     toolbox, format_ = read_tools(fields), read_output_format(fields)
-    is_told, calls = tells_calls(toolbox, family), tool_names(messages)
+    as_text, calls = calls_as_text(toolbox, family), tool_names(messages)
     names = ToolNames([*toolbox.names, *calls])
-    conversation = converse(messages, family=family, names=names, tells_calls=is_told)
+    conversation = converse(messages, family=family, names=names, calls_as_text=as_text)
     output_config = format_.output_config() if format_ and family.native_schema else None
-    tools = tool_config(
-        toolbox,
-        history=[] if is_told else calls,
-        names=names,
-        family=family,
-        stands_for=None if output_config else format_,
-    )
+    history, stands_for = [] if as_text else calls, None if output_config else format_
+    tools = tool_config(toolbox, history=history, names=names, family=family, stands_for=stands_for)
     words = [tools.words] if tools.words else []
     dropped = left_out(fields) | tools.dropped
     if format_ and not output_config and not tools.unwraps:
@@ -135,20 +130,15 @@ def to_converse(
         dropped.add(format_.param)
     mends_json = format_ is not None and format_.param in dropped
     payload = _payload(conversation, words, tools, output_config)
-    max_tokens = _max_tokens(
-        read_max_tokens(fields) or default_max_tokens,
-        max_tokens_limit,
-        _room(payload, context_tokens, prompt_tokens),
-    )
-    if family.keeps_thoughts is not None:
-        dropped -= THOUGHTS
-    calls_blindly = conversation.uses_tools and not conversation.tells_thoughts
+    room = _room(payload, context_tokens, prompt_tokens)
+    max_tokens = _max_tokens(read_max_tokens(fields) or default_max_tokens, max_tokens_limit, room)
+    if family.keeps_reasoning is not None:
+        dropped -= REASONING
+    calls_blindly = conversation.uses_tools and not conversation.shows_reasoning
     effort, undone = _effort(fields, family, max_tokens, has_calls=calls_blindly or tools.forces)
     sampling = read_sampling(fields, family, thinks="thinking" in effort)
-    payload["inferenceConfig"] = {"maxTokens": max_tokens} | sampling.inference
-    payload |= _beside(fields, own=sampling.own | effort | tools.own)
-    _, has_tier = service_tier(fields)
-    dropped |= sampling.dropped | undone | (set() if has_tier else {"service_tier"})
+    payload |= _controls(fields, max_tokens, sampling, own=sampling.own | effort | tools.own)
+    dropped |= sampling.dropped | undone | _dropped_tier(fields)
     options = fields.get("stream_options")
     return ConverseRequest(
         payload=payload,
@@ -160,7 +150,7 @@ def to_converse(
         schema=None if format_ is None else format_.schema,
         mends_json=mends_json,
         stops=sampling.stops,
-        inline_thoughts=family.inline_thoughts,
+        inline_reasoning=family.inline_reasoning,
     )
 
 
@@ -177,7 +167,7 @@ def _fields(body: bytes) -> dict[str, Any]:
 def _payload(
     conversation: Conversation, words: list[str], tools: ToolConfig, output_config: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """What the model reads."""
+    """Return what the model reads."""
     payload: dict[str, Any] = {"messages": conversation.turns}
     system = [*conversation.system, *words]
     if system:
@@ -189,14 +179,20 @@ def _payload(
     return payload
 
 
-def _beside(fields: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """What the model does not read."""
+def _controls(fields: dict[str, Any], max_tokens: int, sampling: Sampling, *, own: dict[str, Any]) -> dict[str, Any]:
+    """Return what the model does not read. *own* are fields of its family."""
     metadata, (tier, _) = request_metadata(fields), service_tier(fields)
     return (
-        ({"additionalModelRequestFields": own} if own else {})
+        {"inferenceConfig": {"maxTokens": max_tokens} | sampling.inference}
+        | ({"additionalModelRequestFields": own} if own else {})
         | ({"requestMetadata": metadata} if metadata else {})
         | ({"serviceTier": {"type": tier}} if tier else {})
     )
+
+
+def _dropped_tier(fields: dict[str, Any]) -> set[str]:
+    _, has_tier = service_tier(fields)
+    return set() if has_tier else {"service_tier"}
 
 
 def _format_words(format_: OutputFormat, tools: ToolConfig) -> str:
@@ -206,9 +202,9 @@ def _format_words(format_: OutputFormat, tools: ToolConfig) -> str:
 def _effort(
     fields: dict[str, Any], family: Family, max_tokens: int, *, has_calls: bool
 ) -> tuple[dict[str, Any], set[str]]:
-    """The model's own fields, and the names of those that cannot be said.
+    """Model-specific fields, and the names of fields that the model does not support.
 
-    Claude thinks neither when it must call a tool, nor about a call before which it is not shown its thoughts.
+    Claude thinks neither when it must call a tool, nor about a call before which it is not shown its reasoning.
     """
     level = read_effort(fields)
     if level is None:
@@ -225,7 +221,7 @@ def _max_tokens(wanted: int, limit: int | None, room: int | None) -> int:
 
 
 def _room(payload: dict[str, Any], context_tokens: int | None, prompt_tokens: int | None) -> int | None:
-    """What the prompt leaves of the context; None if that is not known."""
+    """Return the tokens that the prompt leaves of the context; None if not known."""
     if context_tokens is None:
         return None
     return context_tokens - (_estimated_tokens(payload) if prompt_tokens is None else prompt_tokens)

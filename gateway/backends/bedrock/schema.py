@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 Schema = dict[str, Any]
 
@@ -103,7 +103,7 @@ def _joined(schema: Schema) -> Schema:
 
 
 def _properties(schemas: list[Schema]) -> Schema:
-    """Of all *schemas*; what several describe differently may be any of these."""
+    """Return the properties of all *schemas*; one that several describe differently may be any of these."""
     found: dict[str, list[Any]] = {}
     for schema in schemas:
         for name, value in (schema.get("properties") or {}).items():
@@ -119,7 +119,7 @@ def _required(schema: Schema) -> list[str]:
 
 
 def _resolved(branch: Schema, root: Schema) -> Schema:
-    """What *branch* refers to, if that is a definition of *root*; else *branch*."""
+    """Return the definition of *root* that *branch* refers to; else *branch*."""
     match str(branch.get("$ref", "")).split("/"):
         case ["#", "$defs" | "definitions" as place, name]:
             found = (root.get(place) or {}).get(name)
@@ -128,7 +128,7 @@ def _resolved(branch: Schema, root: Schema) -> Schema:
 
 
 def grammar_schema(schema: Mapping[str, Any]) -> Schema | None:
-    """*schema* such that a grammar can be made of it; None if there is none that says the same shape. O(schema).
+    """Return *schema* so that a grammar can be made of it; None if no grammar has the same shape. O(schema).
 
     Each object is closed: ``additionalProperties`` is false, as OpenAI's strict mode has it, so an object whose fields
     are open cannot be said. What bounds a value moves into its description.

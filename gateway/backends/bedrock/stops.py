@@ -16,7 +16,7 @@ class StopGuard:
         return self._has_stopped
 
     def feed(self, text: str) -> str:
-        """What of the text so far may be shown; the beginning of what may become a stop string is held back."""
+        """Return the text that may be shown; a possible beginning of a stop string is held back."""
         if self._has_stopped:
             return ""
         held = self._held + text
@@ -30,7 +30,7 @@ class StopGuard:
         return held[: len(held) - keep]
 
     def rest(self) -> str:
-        """What was held back, when the text has ended without becoming a stop string."""
+        """Return what was held back, at the end of a text without a stop string."""
         held, self._held = self._held, ""
         return held
 

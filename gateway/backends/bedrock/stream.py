@@ -4,7 +4,7 @@
 2. The finish chunk waits for the metadata event or the end: nothing but usage follows it.
 3. ``[DONE]`` is said only to a stream whose ``messageStop`` came and whose bytes all made whole frames. A cut stream
    looks like a finished one on the wire.
-4. Tool calls are numbered by themselves, 0, 1, 2: Bedrock's ``contentBlockIndex`` counts text and thoughts as well.
+4. Tool calls are numbered by themselves, 0, 1, 2: Bedrock's ``contentBlockIndex`` counts text and reasoning as well.
 5. Where the gateway itself finds a stop string the answer is complete there and then; what Bedrock says after that is
    of no weight, but for its usage.
 """
@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from gateway.backends.bedrock.answer import CallIds, Terms, arguments, finish_reason, usage
-from gateway.backends.bedrock.frame import Event
+from gateway.backends.bedrock.frame import StreamEvent
+from gateway.backends.bedrock.inline_reasoning import ReasoningSplitter
 from gateway.backends.bedrock.stops import StopGuard
-from gateway.backends.bedrock.thoughts import ThoughtSplitter
 from gateway.backends.bedrock.wire import Heading
-from gateway.errors import ReplyBroken
+from gateway.protocol.errors import ReplyBroken
 
 DONE = b"data: [DONE]\n\n"
 
@@ -29,7 +29,7 @@ class _OpenTool:
     """A tool call whose end has not come."""
 
     number: int
-    """Among the calls of the answer, from 0."""
+    """Number among the calls of the answer, from 0."""
     has_arguments: bool = False
 
 
@@ -55,10 +55,10 @@ class ChunkWriter:
         self._includes_usage = includes_usage
         self._terms = terms or Terms()
         self._guard = StopGuard(self._terms.text_stops)
-        self._splitter = ThoughtSplitter(has_tags=self._terms.inline_thoughts)
+        self._splitter = ReasoningSplitter(has_tags=self._terms.inline_reasoning)
         self._ids = CallIds()
         self._open: dict[object, _OpenTool | _OpenAnswer | None] = {}
-        """By Bedrock's number of the block; None: nobody is told of it."""
+        """Open tools by Bedrock's number of the block; None: it is not shown."""
         self._calls = 0
         self._unwraps = False
         """The tool that is the answer has been called."""
@@ -75,34 +75,34 @@ class ChunkWriter:
 
     @property
     def was_stopped(self) -> bool:
-        """By a stop string of the caller's, which the gateway found: what Bedrock says from now on matters no more."""
+        """Whether the gateway found a stop string of the caller: what Bedrock sends from now on does not count."""
         return self._guard.has_stopped
 
-    def write(self, event: Event) -> bytes:
-        """What the caller is told of *event*: often nothing, ``b""``.
+    def write(self, event: StreamEvent) -> bytes:
+        """Return what the caller sees of *event*: often nothing, ``b""``.
 
         Raises:
             ReplyBroken: the model's output is not an answer to what was asked, or the event has not its usual shape.
         """
         payload = event.payload
         block = payload.get("contentBlockIndex")
-        told = b""
+        shown = b""
         match event.name:
             case "metadata":
-                told = self._metadata(payload.get("usage"))
+                shown = self._metadata(payload.get("usage"))
             case _ if self._guard.has_stopped:
                 pass
             case "contentBlockStart":
-                told = self._start(block, payload.get("start"))
+                shown = self._start(block, payload.get("start"))
             case "contentBlockDelta":
-                told = self._delta(block, payload.get("delta"))
+                shown = self._delta(block, payload.get("delta"))
             case "contentBlockStop":
-                told = self._stop(block)
+                shown = self._stop(block)
             case "messageStop":
-                told = self._message_stop(payload.get("stopReason"))
+                shown = self._message_stop(payload.get("stopReason"))
             case _:  # messageStart, and whatever Bedrock adds later
                 pass
-        return told
+        return shown
 
     def end(self, *, leftover: int) -> bytes:
         """The last bytes; *leftover* counts those that no whole frame has accounted for.
@@ -118,7 +118,7 @@ class ChunkWriter:
         match start:
             case {"toolUse": {"name": str(name)} as call}:
                 pass
-            case _:  # text and thoughts need no start; a stand-in for Bedrock may send one that is empty
+            case _:  # text and reasoning need no start; a stand-in for Bedrock may send one that is empty
                 return b""
         if name == self._terms.unwraps_tool:
             self._open[block] = None if self._unwraps else _OpenAnswer()
@@ -142,8 +142,8 @@ class ChunkWriter:
         match delta:
             case {"text": str(text)}:
                 return self._text(text)
-            case {"reasoningContent": {"text": str(thought)}}:
-                return self._content(self._reasoning_field, thought)
+            case {"reasoningContent": {"text": str(reasoning)}}:
+                return self._content(self._reasoning_field, reasoning)
             case {"toolUse": {"input": fragment}}:
                 return self._fragment(block, fragment if isinstance(fragment, str) else arguments(fragment))
             case _:  # signatures, citations
@@ -157,8 +157,8 @@ class ChunkWriter:
             return b""
         return self._split(*self._splitter.feed(text))
 
-    def _split(self, thought: str, text: str) -> bytes:
-        shown = self._content(self._reasoning_field, thought) + self._content("content", self._guard.feed(text))
+    def _split(self, reasoning: str, text: str) -> bytes:
+        shown = self._content(self._reasoning_field, reasoning) + self._content("content", self._guard.feed(text))
         if self._guard.has_stopped:
             self._finish = "stop"
             shown += self._finishing()
@@ -170,7 +170,7 @@ class ChunkWriter:
 
     def _fragment(self, block: object, fragment: str) -> bytes:
         if block not in self._open:
-            raise ReplyBroken("Bedrock sent a part of a tool call that it had not begun")
+            raise ReplyBroken("Bedrock sent a delta for a tool call that it had not started")
         if not fragment:
             return b""
         match self._open[block]:

@@ -1,7 +1,7 @@
-"""What Converse is told of tools: those that are offered, those of the history, and the one that stands for a schema.
+"""Tools as Converse gets them: those that are offered, those of the history, and the one that stands for a schema.
 
 Converse wants a ``toolConfig`` whenever there are tools in the history, and has no word for "none": a request that may
-not call any has its history told in words (`tells_calls`), and no tools.
+not call any has its history as text (`calls_as_text`), and no tools.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from gateway.backends.bedrock.family import Family
 from gateway.backends.bedrock.output_format import ANSWER_TOOL, OutputFormat
 from gateway.backends.bedrock.tool_names import ToolNames
 from gateway.backends.bedrock.tools import Toolbox, stub, unstrict
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class ToolConfig:
     choice: dict[str, Any] | None = None
     """None: as the model likes."""
     own: dict[str, Any] = field(default_factory=dict)
-    """Of the model's own fields. Claude's choice is there instead if it carries more than Converse can say."""
+    """Fields of the model's own. Claude's choice is there instead if it carries more than Converse can say."""
     words: str = ""
-    """What cannot be said but in the system's text."""
+    """Text for the system prompt, for what no field can say."""
     unwraps: str | None = None
     """The tool that stands for the schema."""
     dropped: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ class ToolConfig:
         return {"tools": self.specs} | ({"toolChoice": self.choice} if self.choice else {})
 
 
-def tells_calls(toolbox: Toolbox, family: Family) -> bool:
+def calls_as_text(toolbox: Toolbox, family: Family) -> bool:
     """Calls and results of the history must be text."""
     return toolbox.choice.mode == "none" or not family.takes_tools
 
@@ -63,7 +63,7 @@ def tool_config(
 
 
 def call_words(name: str | None) -> str:
-    """What asks for a call of the tool that is *name* on the wire, or of any."""
+    """Return the words that ask for a call of the tool *name*, as on the wire, or of any."""
     return f"You must call the tool {name}." if name else "You must call one of the tools."
 
 

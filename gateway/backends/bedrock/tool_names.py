@@ -15,7 +15,7 @@ _STRANGE = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class ToolNames:
-    """One name on the wire for each name of the caller, and the reverse. Never changes."""
+    """Mapping between names of the caller and names on the wire. Never changes."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         """*names* as they come in the caller's body; repetitions are no matter. O(names)."""
@@ -33,16 +33,16 @@ class ToolNames:
         """*name* as Bedrock gets it.
 
         Raises:
-            KeyError: it is none of the names given at the start.
+            KeyError: it was not given at the start.
         """
         return self._sent[name]
 
     def original(self, sent: str) -> str:
-        """What the caller calls the tool that the model calls *sent*; a name that nobody gave it stays as it is."""
+        """Return the caller's name of the tool that the model calls *sent*; an unknown name stays as it is."""
         return self._original.get(sent, sent)
 
     def free(self, wish: str) -> str:
-        """A name on the wire that is nobody's: *wish*, or one that begins so."""
+        """Return a free name on the wire: *wish*, or one that begins so."""
         return self._free_name(wish)
 
     def _free_name(self, name: str) -> str:

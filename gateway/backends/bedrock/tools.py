@@ -7,7 +7,7 @@ from typing import Any, Literal
 from gateway.backends.bedrock.family import Family
 from gateway.backends.bedrock.schema import Schema, grammar_schema, tool_schema
 from gateway.backends.bedrock.tool_names import ToolNames
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 _STUB: Schema = {"type": "object", "properties": {}}
 
@@ -22,7 +22,7 @@ class Tool:
     strict: bool
 
     def spec(self, names: ToolNames, family: Family) -> dict[str, Any]:
-        """As a member of ``toolConfig.tools``."""
+        """Return the member of ``toolConfig.tools``."""
         closed = grammar_schema(self.schema) if self.strict and family.native_schema else None
         spec: dict[str, Any] = {"name": names.sent(self.name), "inputSchema": {"json": closed or self.schema}}
         if self.description.strip():
@@ -33,20 +33,20 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ToolChoice:
     """Whether the model must call a tool, and which."""
 
     mode: Literal["auto", "required", "none", "named"]
     name: str = ""
-    """Of the tool, if it is named."""
+    """Name of the tool, if the choice names one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """All that a body says of tools."""
+    """Fields of a body about tools."""
 
     tools: tuple[Tool, ...]
-    choice: Choice
+    choice: ToolChoice
     one_at_a_time: bool
     """``parallel_tool_calls`` is false."""
 
@@ -68,9 +68,9 @@ def read_tools(fields: Mapping[str, Any]) -> Toolbox:
     if allowed is not None:
         tools = tuple(tool for tool in tools if tool.name in allowed)
     if choice.mode == "required" and not tools:
-        raise InvalidField(f"'{param}' asks for a tool, and there is none", param=param)
+        raise InvalidField(f"'{param}' asks for a tool, but 'tools' has none", param=param)
     if choice.mode == "named" and choice.name not in (tool.name for tool in tools):
-        raise InvalidField(f"'{param}' names a tool that there is not", param=param)
+        raise InvalidField(f"'{param}' names a tool that is not in 'tools'", param=param)
     return Toolbox(tools, choice, one_at_a_time=fields.get("parallel_tool_calls") is False)
 
 
@@ -102,7 +102,9 @@ def _tool(tool: object, where: str) -> Tool:
         case {"type": "function", "function": function}:
             return _function(function, f"{where}.function")
         case {"type": str(kind)} if kind != "function":
-            raise InvalidField(f"'{where}' is no function: the Bedrock fallback serves no other tools", param=where)
+            raise InvalidField(
+                f"'{where}' is not a function: the Bedrock fallback supports no other tools", param=where
+            )
     raise InvalidField(f"'{where}' must be a function", param=where)
 
 
@@ -116,20 +118,20 @@ def _function(function: object, where: str) -> Tool:
                 schema=tool_schema(function.get("parameters"), f"{where}.parameters"),
                 strict=function.get("strict") is True,
             )
-    raise InvalidField(f"'{where}.name' must be a name", param=f"{where}.name")
+    raise InvalidField(f"'{where}.name' must be a valid name", param=f"{where}.name")
 
 
-def _choice(choice: object, param: str) -> tuple[Choice, set[str] | None]:
+def _choice(choice: object, param: str) -> tuple[ToolChoice, set[str] | None]:
     """The choice, and the names of the tools that it allows if it does not allow them all."""
     match choice:
         case None | "auto":
-            return Choice("auto"), None
+            return ToolChoice("auto"), None
         case "none" | "required":
-            return Choice(choice), None
+            return ToolChoice(choice), None
         case {"type": "function", "function": {"name": str(name)}} | {"name": str(name)}:
-            return Choice("named", name), None
+            return ToolChoice("named", name), None
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(tools)}}:
-            return Choice(mode), {_allowed_name(tool, param) for tool in tools}
+            return ToolChoice(mode), {_allowed_name(tool, param) for tool in tools}
     raise InvalidField(f"'{param}' must be none, auto, required or a function", param=param)
 
 
@@ -137,4 +139,4 @@ def _allowed_name(tool: object, param: str) -> str:
     match tool:
         case {"type": "function", "function": {"name": str(name)}}:
             return name
-    raise InvalidField(f"'{param}.allowed_tools' must hold functions", param=param)
+    raise InvalidField(f"'{param}.allowed_tools' must contain functions", param=param)

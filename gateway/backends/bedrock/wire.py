@@ -1,20 +1,19 @@
-"""The two languages in which a model on Bedrock can be spoken to: Converse, and OpenAI's chat completions.
+"""The seam of Bedrock's two APIs: Converse, and OpenAI's chat completions.
 
-A wire turns a call into a `Question`, which knows both what goes out and how to read what comes back. Pure: bytes and
-values in, bytes and values out.
+A wire turns a call into a `BedrockQuestion`, which knows what to send and how to read the answer. All of it is pure.
 """
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gateway.backends.backend import Call
-from gateway.backends.bedrock.errors import Fault
-from gateway.backends.bedrock.learnt import Unsupported
+from gateway.backends.bedrock.errors import BedrockFault
+from gateway.backends.bedrock.refusals import Unsupported
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What an answer, and every chunk of it, says of itself."""
+    """Fields that an answer and every chunk of it begin with."""
 
     completion_id: str
     """Used where Bedrock gives the answer no id of its own."""
@@ -23,7 +22,7 @@ class Heading:
     model: str
     """The name under which the caller asked."""
     reasoning_field: str
-    """Where the thoughts go: ``reasoning_content`` or ``reasoning``."""
+    """Field for the reasoning: ``reasoning_content`` or ``reasoning``."""
 
 
 class Translator(Protocol):
@@ -36,13 +35,13 @@ class Translator(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Nothing more is needed of the network: `end` can be asked for."""
+        """Whether everything has been received, so that `end` can be called."""
         ...
 
     def feed(self, data: bytes) -> None: ...
 
-    def next(self) -> bytes | Fault | None:
-        """What the next whole event says, often ``b""``; None until there are more bytes.
+    def next(self) -> bytes | BedrockFault | None:
+        """Return what the next whole event says, often ``b""``; None until there are more bytes.
 
         Raises:
             ReplyBroken: the bytes are damaged, or not an answer to what was asked.
@@ -58,12 +57,12 @@ class Translator(Protocol):
         ...
 
 
-class Question(Protocol):
-    """One call, as Bedrock gets it, and how to read the answer."""
+class BedrockQuestion(Protocol):
+    """Call in Bedrock's format, and how to read the answer."""
 
     @property
     def path(self) -> str:
-        """Where to send it, percent-encoded once."""
+        """Path to send it to, percent-encoded once."""
         ...
 
     @property
@@ -78,7 +77,7 @@ class Question(Protocol):
 
     @property
     def content_type(self) -> str:
-        """Of an answer that streams; another one is no answer."""
+        """Content type of an answer that streams; any other is an error."""
         ...
 
     @property
@@ -95,7 +94,7 @@ class Question(Protocol):
         ...
 
     def translator(self, heading: Heading) -> Translator:
-        """For an answer that streams."""
+        """Return the translator of an answer that streams."""
         ...
 
     @property
@@ -103,19 +102,19 @@ class Question(Protocol):
         """The output limit that it has."""
         ...
 
-    def without(self, refused: Unsupported) -> "Question | None":
+    def without(self, refused: Unsupported) -> "BedrockQuestion | None":
         """The same without a field that the model does not take; None if it would not be the same question, or the
         field is not in it.
         """
         ...
 
-    def limited(self, max_tokens: int) -> "Question | None":
+    def limited(self, max_tokens: int) -> "BedrockQuestion | None":
         """The same with a lower output limit; None if its own is not higher."""
         ...
 
 
 class Wire(Protocol):
-    def question(self, call: Call) -> Question:
+    def question(self, call: Call) -> BedrockQuestion:
         """*call*, a chat completion, as this model gets it.
 
         Raises:

@@ -20,9 +20,14 @@ def test_peers_are_named_by_parts_of_their_names() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--scenarios", "sizes,speed"], "no such scenario: speed"), (["--peers", "haproxy"], "nobody is called haproxy")],
+    [
+        (["--scenarios", "sizes,speed"], "no such scenario: speed"),
+        (["--peers", "haproxy"], "is called haproxy"),
+    ],
 )
-def test_a_name_that_is_none_is_told(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_is_not_one_is_reported(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         parse_arguments(arguments)
 
@@ -30,8 +35,6 @@ def test_a_name_that_is_none_is_told(arguments: list[str], message: str, capsys:
 
 
 def test_a_scenario_that_could_not_run_ends_with_status_2(tmp_path: Path) -> None:
-    """And one that missed a bar with 1, which leaves a report."""
-
     def fails(_: Setting) -> Report:
         raise ChildFailedError("one core only")
 

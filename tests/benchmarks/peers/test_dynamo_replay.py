@@ -20,9 +20,9 @@ from benchmarks.replay.setting import CONVERSATION, Setting
 from benchmarks.replay.summary import Summary
 from benchmarks.replay.trace import Recorded, Trace
 from benchmarks.report import Circumstances, Report
-from gateway.simulator.blocks import BlockPool
-from gateway.simulator.engine import FirstToken
-from gateway.simulator.request import EngineRequest
+from simulator.blocks import BlockPool
+from simulator.engine import FirstToken
+from simulator.request import EngineRequest
 
 SETTING = Setting("any", CONVERSATION, 2, 100, 1.0)
 

@@ -7,7 +7,6 @@ from benchmarks.peers.environment import PEERS
 
 
 def test_every_router_has_an_environment() -> None:
-    """And only routers of others have one."""
     assert {"sglang", "smg", "vllm-router", "litellm"} == {each.peer for each in ENTRANTS.values() if each.is_router}
     assert all(each.peer in PEERS for each in ENTRANTS.values() if each.peer)
     assert not any(each.is_router for each in ENTRANTS.values() if each.is_ours)
@@ -18,8 +17,8 @@ def test_a_word_chooses_all_that_have_it_in_their_names() -> None:
     assert [OURS_WITHOUT_KEYS, SGLANG] == [each.name for each in chosen(["sglang", "without keys", "sgl"])]
 
 
-def test_a_word_that_fits_nobody_is_an_error_that_lists_all() -> None:
-    with pytest.raises(ValueError, match=r"nobody is called haproxy; there are nginx, warmgate"):
+def test_a_word_that_fits_no_one_is_an_error_that_lists_all() -> None:
+    with pytest.raises(ValueError, match=r"no entrant is called haproxy; there are nginx, warmgate"):
         chosen(["nginx", "haproxy"])
 
 

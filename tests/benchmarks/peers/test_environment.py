@@ -33,7 +33,7 @@ def test_an_environment_that_is_as_asked_for_is_left_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.e2e
-def test_other_requirements_are_installed_anew(tmp_path: Path) -> None:
+def test_other_requirements_are_installed_again(tmp_path: Path) -> None:
     """A new pin takes effect where an old one is installed."""
     peer = an_environment(tmp_path / "nobody", pip=0)
     install(peer)
@@ -44,7 +44,6 @@ def test_other_requirements_are_installed_anew(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 def test_what_could_not_be_installed_is_named(tmp_path: Path) -> None:
-    """And it is tried again the next time."""
     peer = an_environment(tmp_path / "nobody", pip=1)
 
     with pytest.raises(NotInstalledError, match=r"nothing==1\.0 could not be installed"):

@@ -39,7 +39,6 @@ def test_without_ours_there_is_nothing_to_measure() -> None:
 
 
 def test_the_slow_ones_are_named_where_there_are_some() -> None:
-    """So that nobody compares them with the others."""
     all_of_them = Setting().or_else(rounds=1, seconds=1.0)
     one = Setting(entrants=(ENTRANTS["nginx"],), results=Path()).or_else(rounds=1, seconds=1.0)
 
@@ -47,7 +46,7 @@ def test_the_slow_ones_are_named_where_there_are_some() -> None:
     assert not any(LITELLM in note for note in set_up_notes(one, workers="two"))
 
 
-def test_what_is_not_the_wheel_is_told() -> None:
+def test_what_is_not_the_wheel_is_reported() -> None:
     """Figures of something else must not pass for ours."""
     given = Setting(wheel=Wheel(Path("somewhere"))).or_else(rounds=1, seconds=1.0)
     built = Setting(wheel=Wheel()).or_else(rounds=1, seconds=1.0)

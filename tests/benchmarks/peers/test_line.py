@@ -59,7 +59,6 @@ async def test_a_stream_is_whole_with_all_its_events(url: str) -> None:
 
 
 async def test_a_connection_is_used_again() -> None:
-    """As clients do, and the one that was used last first."""
     connections = 0
 
     async def answer_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -88,7 +87,7 @@ async def test_a_connection_is_used_again() -> None:
         ([b"What?\r\n\r\n"], "no HTTP"),
     ],
 )
-async def test_what_was_wrong_is_told(pieces: list[bytes], end: str) -> None:
+async def test_what_was_wrong_is_reported(pieces: list[bytes], end: str) -> None:
     """Each way to fail has its name, and a mark in two pieces is seen."""
     async with listening(saying(*pieces)) as url:
         lines = Lines(url)

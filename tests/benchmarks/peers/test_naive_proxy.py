@@ -21,7 +21,6 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_workers_take_turns(client: httpx.AsyncClient) -> None:
-    """Whatever the prompt is."""
     answers = [await client.post("/v1/chat/completions", json={}) for _ in range(3)]
 
     assert ["first", "second", "first"] == [answer.json()["model"] for answer in answers]

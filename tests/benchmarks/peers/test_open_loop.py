@@ -28,7 +28,6 @@ def test_the_same_seed_gives_the_same_times() -> None:
 
 @given(st.lists(st.floats(0.001, 10), min_size=1, max_size=300))
 def test_a_percentile_is_a_value_that_was_seen(times_s: list[float]) -> None:
-    """And no more than its share of the values is above it."""
     found = Latency.of(times_s)
 
     for value_ms, share in ((found.p50_ms, 0.5), (found.p99_ms, 0.99), (found.highest_ms, 1.0)):

@@ -53,19 +53,19 @@ def healthy(*are: bool) -> object:
 
 
 @pytest.mark.parametrize("router", ROUTERS, ids=lambda router: router.name)
-def test_a_router_listens_where_it_is_told_and_knows_all_workers(router: Router, tmp_path: Path) -> None:
+def test_a_router_listens_where_it_is_reported_and_knows_all_workers(router: Router, tmp_path: Path) -> None:
     command = router.command(Place(tmp_path / "bin", tmp_path, 4001, 4002), WORKERS)
-    told = " ".join([*command, *(path.read_text() for path in tmp_path.glob("*.yaml"))])
+    reported = " ".join([*command, *(path.read_text() for path in tmp_path.glob("*.yaml"))])
 
     assert str(tmp_path / "bin") in command[0]
     assert "4001" == command[command.index("--port") + 1]
-    assert all(worker in told for worker in WORKERS)
-    assert router.name.split()[-1] in told
+    assert all(worker in reported for worker in WORKERS)
+    assert router.name.split()[-1] in reported
     assert router.peer in PEERS
 
 
 @pytest.mark.parametrize("router", ROUTERS[:3], ids=lambda router: router.name)
-def test_what_it_counts_is_told_on_a_port_of_its_own(router: Router, tmp_path: Path) -> None:
+def test_what_it_counts_is_reported_on_a_port_of_its_own(router: Router, tmp_path: Path) -> None:
     command = router.command(Place(tmp_path / "bin", tmp_path, 4001, 4002), WORKERS)
 
     assert "4002" == command[command.index("--prometheus-port") + 1]

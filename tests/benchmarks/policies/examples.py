@@ -37,7 +37,6 @@ def an_account(*, pending: Sequence[int] = (), decodes: Sequence[int] = (), at: 
 
 
 def a_choice(ask: Ask, *accounts: Account, hits: Sequence[int] | None = None, now: float = 0.0) -> Choice:
-    """Of workers with *hits* leading blocks of the prompt, none by default."""
     hits = [0] * len(accounts) if hits is None else hits
     return Choice(ask, hits, [ask.prompt_tokens - hit * BLOCK_TOKENS for hit in hits], accounts, now)
 

@@ -5,7 +5,6 @@ from tests.benchmarks.policies.examples import a_setup, an_account, an_ask
 
 
 def test_the_turn_of_a_prompt_shrinks_and_the_others_wait() -> None:
-    """Of 500 and 300 tokens, 0.2 s of the first are over."""
     account = an_account(pending=[500, 300])
 
     assert 0.8 == pytest.approx(account.backlog_s(0.0))

@@ -19,7 +19,7 @@ def test_every_request_is_released_once_and_at_once() -> None:
 
 
 def test_a_rule_sees_what_was_sent_before_and_what_has_ended() -> None:
-    """Each of two goes where there is none, and the third where the first has ended."""
+    """Each of two goes where there is not one, and the third where the first has ended."""
     setup = a_setup()
     policy = AtOnce(setup, Events(2), LeastRequests(setup.rng))
     first, second, third = (an_ask(number) for number in range(3))

@@ -5,7 +5,6 @@ from tests.benchmarks.policies.examples import a_choice, an_account, an_ask
 
 
 def test_all_are_chosen_alike_whatever_their_load() -> None:
-    """Of 600 requests each of three workers gets about 200."""
     rule = AtRandom(random.Random(0))
     choice = a_choice(an_ask(1), an_account(pending=[9000]), an_account(), an_account())
     chosen = [rule.choose(choice) for _ in range(600)]

@@ -18,7 +18,6 @@ def test_a_prefix_stays_with_its_worker_while_that_has_room() -> None:
 
 
 def test_prefixes_spread_over_the_workers() -> None:
-    """Of 400 each of four gets roughly 100: 160 points each make the ring even to some 8 %."""
     rule = a_rule()
     chosen = Counter(rule.choose(a_choice(an_ask(1, n), *(an_account() for _ in range(4)))) for n in range(100, 500))
 

@@ -4,7 +4,6 @@ from tests.benchmarks.policies.examples import a_setup, an_ask
 
 
 def test_what_is_cached_need_not_be_computed() -> None:
-    """Of 210 tokens, two blocks of 100 are held by the first worker."""
     desk = Desk(a_setup(), Events(2))
     desk.stored(0, [1, 2])
     choice = desk.choice(an_ask(1, 2), 3.0)

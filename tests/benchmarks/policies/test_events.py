@@ -25,7 +25,7 @@ def test_events_alone_know_nothing_of_what_is_sent() -> None:
 
 class TestInFlight:
     def test_what_is_sent_counts_until_its_first_token(self) -> None:
-        """From then on only what the engine tells."""
+        """From then on only what the engine reports."""
         index = EventsAndInFlight(2)
         ask = an_ask(1, 2)
         index.sent(1, ask)

@@ -16,7 +16,6 @@ def test_a_hole_ends_the_match() -> None:
 
 
 def test_a_whole_prompt_is_a_match_of_its_length() -> None:
-    """And none at all is one of 0."""
     holdings = Holdings(WORKERS)
     holdings.add(2, [1, 2])
 

@@ -11,7 +11,6 @@ def a_policy(workers: int) -> LateBinding:
 
 
 def submitted(policy: LateBinding, ask: Ask) -> list[tuple[Ask, int]]:
-    """What is released when *ask* has come."""
     policy.submit(ask, ask.arrival)
     return policy.poll(ask.arrival)
 
@@ -27,7 +26,6 @@ def warm() -> LateBinding:
 
 
 def test_an_idle_worker_gets_its_request_at_once() -> None:
-    """And nothing is left to wait for."""
     policy, ask = a_policy(1), an_ask(1)
 
     assert [(ask, 0)] == submitted(policy, ask)
@@ -70,7 +68,7 @@ def test_a_request_waits_for_its_home_though_another_worker_idles() -> None:
     assert [(ask, 0)] == policy.poll(0.27)
 
 
-def test_a_home_that_is_busier_than_its_cache_is_worth_is_none() -> None:
+def test_a_home_that_is_busier_than_its_cache_is_worth_is_not_one() -> None:
     """One block of two: 0.31 s + 3 * 0.11 s against 3 * 0.21 s."""
     policy, ask = warm(), an_ask(0, 50)
 

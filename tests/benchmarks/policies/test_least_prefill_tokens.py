@@ -12,7 +12,6 @@ def test_the_fewest_tokens_win_however_many_requests_they_are() -> None:
 
 
 def test_tokens_that_should_have_been_computed_do_not_count() -> None:
-    """Of 900 tokens 800 are done after 0.8 s; of two prompts of 100, one."""
     two, one = an_account(pending=[100, 150]), an_account(pending=[900])
 
     assert 0 == LeastPrefillTokens(random.Random(0)).choose(a_choice(an_ask(1), one, two, now=0.8))

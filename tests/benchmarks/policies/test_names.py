@@ -45,7 +45,6 @@ def test_the_same_seed_gives_the_same_answers(name: str, bursts: Trace, tight: S
 
 
 def test_one_cache_for_all_beats_every_policy_that_knows_no_cache(bursts: Trace, tight: Setting) -> None:
-    """And of its two orders the shortest first is the better one."""
     means_s = {
         name: sum(answer.ttft_s for answer in Run(bursts, tight, ENTRANTS[name], seed=1).answers()) / 300
         for name in ("bound_shortest_first", "bound_first_come", "least_requests", "random")

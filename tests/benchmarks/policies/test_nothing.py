@@ -3,7 +3,6 @@ from tests.benchmarks.policies.examples import an_ask
 
 
 def test_nothing_is_ever_held() -> None:
-    """Whatever is sent, told or asked for."""
     index, ask = Nothing(3), an_ask(1)
     index.sent(0, ask)
     index.stored(0, [1])

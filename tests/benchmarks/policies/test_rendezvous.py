@@ -38,7 +38,6 @@ def test_the_kth_block_decides() -> None:
 
 
 def test_a_shorter_prompt_goes_by_its_last_block() -> None:
-    """Of one block, as by the first."""
     assert [a_rule(1).choose(among(an_ask(block), 4)) for block in range(20)] == [
         a_rule(2).choose(among(an_ask(block), 4)) for block in range(20)
     ]

@@ -3,7 +3,6 @@ from tests.benchmarks.policies.examples import a_choice, an_account, an_ask
 
 
 def test_each_has_its_turn_whatever_its_load() -> None:
-    """And after the last comes the first."""
     rule = RoundRobin()
     choice = a_choice(an_ask(1), an_account(pending=[9000]), an_account(), an_account())
 

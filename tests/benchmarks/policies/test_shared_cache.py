@@ -1,9 +1,9 @@
 import pytest
 
 from benchmarks.policies.shared_cache import Order, SharedCache, ToTheOne, first_come, shortest_uncached
-from gateway.simulator.blocks import BlockPool
-from gateway.simulator.engine import DuplicateRequest, EngineEvent, FirstToken, RequestTooLarge
-from gateway.simulator.request import EngineRequest
+from simulator.blocks import BlockPool
+from simulator.engine import DuplicateRequest, EngineEvent, FirstToken, RequestTooLarge
+from simulator.request import EngineRequest
 from tests.benchmarks.policies.examples import an_ask
 
 LONG = 100_001
@@ -11,7 +11,6 @@ LONG = 100_001
 
 
 def an_engine(capacity: int = 100_000, *, servers: int = 2, order: Order = first_come) -> SharedCache:
-    """Of blocks of 100 tokens, the timing of all replays: 10 ms and 10,000 tokens per second."""
     return SharedCache(BlockPool(capacity, 100), servers, order)
 
 
@@ -46,7 +45,6 @@ def test_what_one_server_has_computed_all_have() -> None:
 
 @pytest.mark.parametrize(("order", "expected"), [(first_come, "along"), (shortest_uncached, "aolgn")])
 def test_the_order_is_that_of_the_queue(order: Order, expected: str) -> None:
-    """Of four that wait for one server: o has most of its prompt cached, and g is long but came sooner than n."""
     engine = an_engine(servers=1, order=order)
     engine.submit(a_request("a", 30_000), 0.0)
     engine.submit(a_request("l", 9000, first_block=1000), 0.1)

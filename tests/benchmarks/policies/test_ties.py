@@ -9,7 +9,6 @@ def test_the_lowest_wins() -> None:
 
 
 def test_equal_scores_share() -> None:
-    """Of 400 choices between the second and the third, each gets about half; the first none."""
     rng = random.Random(0)
     chosen = [lowest([2.0, 1.0, 1.0], rng) for _ in range(400)]
 

@@ -16,7 +16,6 @@ def asked(at_ms: int, tokens: int, ids: Sequence[int], output: int = 1) -> dict[
 
 
 def session(number: int, *, turns: int = 2) -> dict[str, Any]:
-    """Of turns of two blocks of 1,024 tokens, then three and so on, each 9 s after the answer before."""
     requests = [
         {
             "think_s": 9.0 * turn,

@@ -38,7 +38,6 @@ def test_each_strategy_is_a_row(tmp_path: Path) -> None:
 
 
 def test_a_table_may_show_more(tmp_path: Path) -> None:
-    """How long first requests of sessions waited, where there are sessions."""
     report = a_report()
     users = written(tmp_path, session(1), session(2))
     Bench((1,)).compare(Setting("Users", users, 1, 100, users=2), ("round_robin",), report, more=FIRST_WAITS)
@@ -49,7 +48,6 @@ def test_a_table_may_show_more(tmp_path: Path) -> None:
 
 
 def test_a_table_says_how_it_was_asked(tmp_path: Path) -> None:
-    """By users that wait for answers, or at random."""
     report, bench = a_report(), Bench((1,))
     (tmp_path / "users").mkdir()
     users = written(tmp_path / "users", session(1), session(2))
@@ -74,7 +72,6 @@ def test_the_search_compares_speeds_that_can_be_borne(tmp_path: Path) -> None:
 
 
 def test_a_chart_has_a_point_for_each_setting(tmp_path: Path) -> None:
-    """Of the first seed."""
     report, path = a_report(), three(tmp_path)
     settings = {speed: Setting("", path, 1, 100, speed=speed) for speed in (1.0, 2.0, 4.0)}
     Bench((1, 2)).draw("Speed", "times", settings, ("kv_aware", "round_robin"), report)
@@ -95,7 +92,6 @@ def test_the_median_run_counts() -> None:
 
 @pytest.mark.parametrize(("ours_s", "is_met"), [(2.05, True), (2.2, False)])
 def test_ours_has_to_be_as_fast_as_the_best_of_others(ours_s: float, *, is_met: bool) -> None:
-    """But for five percent."""
     found = {"kv_aware": [of_mean(ours_s)], "a": [of_mean(2.0)], "b": [of_mean(3.0)], "bound": [of_mean(0.1)]}
     bar = lead_bar(SETTING, "kv_aware", found, ("a", "b"))
 

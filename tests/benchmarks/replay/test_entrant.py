@@ -6,10 +6,10 @@ from benchmarks.policies.names import BOUNDS, POLICIES
 from benchmarks.policies.shared_cache import SharedCache
 from benchmarks.replay.entrant import ENTRANTS
 from benchmarks.replay.setting import Setting, TimingModel
-from gateway.simulator.blocks import BlockPool
-from gateway.simulator.chunked import ChunkedEngine
-from gateway.simulator.fifo import FifoEngine
 from routing.strategies import NAMES
+from simulator.blocks import BlockPool
+from simulator.chunked import ChunkedEngine
+from simulator.fifo import FifoEngine
 
 SETTING = Setting("", Path(), 4, 100)
 POOL = BlockPool(100, 16)

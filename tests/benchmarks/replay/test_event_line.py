@@ -6,13 +6,13 @@ from benchmarks.replay.event_line import BlockEvent, BlocksRemoved, BlocksStored
 
 
 @pytest.fixture
-def told() -> list[BlockEvent]:
+def reported() -> list[BlockEvent]:
     return []
 
 
 @pytest.fixture
-def sink(told: list[BlockEvent]) -> WorkerSink:
-    return WorkerSink(told.append)
+def sink(reported: list[BlockEvent]) -> WorkerSink:
+    return WorkerSink(reported.append)
 
 
 def a_line(*, lag_s: float = 0.0, loss: float = 0.0, workers: int = 2) -> EventLine:
@@ -20,49 +20,49 @@ def a_line(*, lag_s: float = 0.0, loss: float = 0.0, workers: int = 2) -> EventL
 
 
 class TestSink:
-    def test_blocks_are_told_as_they_were_stored(self, sink: WorkerSink, told: list[BlockEvent]) -> None:
+    def test_blocks_are_reported_as_they_were_stored(self, sink: WorkerSink, reported: list[BlockEvent]) -> None:
         """One run that begins a prompt, one that goes on."""
         sink.stored([1, 2], None, ())
         sink.stored([3], 2, ())
 
-        assert [BlocksStored([1, 2], None), BlocksStored([3], 2)] == told
+        assert [BlocksStored([1, 2], None), BlocksStored([3], 2)] == reported
 
-    def test_only_the_first_copy_is_told(self, sink: WorkerSink, told: list[BlockEvent]) -> None:
-        """A run with a known block in its middle is told in two, the second of which follows that block."""
+    def test_only_the_first_copy_is_reported(self, sink: WorkerSink, reported: list[BlockEvent]) -> None:
+        """A run with a known block in its middle is reported in two, the second of which follows that block."""
         sink.stored([2], 1, ())
         sink.stored([1, 2, 3], None, ())
 
-        assert [BlocksStored([2], 1), BlocksStored([1], None), BlocksStored([3], 2)] == told
+        assert [BlocksStored([2], 1), BlocksStored([1], None), BlocksStored([3], 2)] == reported
 
-    def test_only_the_last_copy_s_end_is_told(self, sink: WorkerSink, told: list[BlockEvent]) -> None:
-        """Stored twice, removed twice: told once each."""
+    def test_only_the_last_copy_s_end_is_reported(self, sink: WorkerSink, reported: list[BlockEvent]) -> None:
+        """Stored twice, removed twice: reported once each."""
         sink.stored([1], None, ())
         sink.stored([1], None, ())
         sink.removed([1])
 
-        assert [BlocksStored([1], None)] == told
+        assert [BlocksStored([1], None)] == reported
 
         sink.removed([1])
 
-        assert [BlocksStored([1], None), BlocksRemoved([1])] == told
+        assert [BlocksStored([1], None), BlocksRemoved([1])] == reported
 
-    def test_a_block_that_comes_back_is_told_again(self, sink: WorkerSink, told: list[BlockEvent]) -> None:
+    def test_a_block_that_comes_back_is_reported_again(self, sink: WorkerSink, reported: list[BlockEvent]) -> None:
         """It was gone in between."""
         sink.stored([1], None, ())
         sink.removed([1])
         sink.stored([1], None, ())
 
-        assert [BlocksStored([1], None), BlocksRemoved([1]), BlocksStored([1], None)] == told
+        assert [BlocksStored([1], None), BlocksRemoved([1]), BlocksStored([1], None)] == reported
 
     def test_no_engine_of_a_replay_clears_its_cache(self, sink: WorkerSink) -> None:
-        """Then there would be something to be told."""
+        """Then there would be something to be reported."""
         with pytest.raises(NotImplementedError):
             sink.cleared()
 
 
 class TestLine:
     def test_events_come_late_and_in_order(self) -> None:
-        """A second after they were told, and not before; each worker's in the order in which it told them."""
+        """A second after they were reported, and not before; each worker's in the order in which it reported them."""
         line = a_line(lag_s=1.0)
         line.tell(0, BlocksStored([1], None), 0.0)
         line.tell(0, BlocksRemoved([1]), 0.0)
@@ -84,15 +84,15 @@ class TestLine:
             come = list(line.due(float(number)))
             late += len(come) > 1
             heard += come
-        told = [[number for number in range(200) if number % 2 == worker] for worker in (0, 1)]
+        reported = [[number for number in range(200) if number % 2 == worker] for worker in (0, 1)]
         blocks = [[event.blocks[0] for which, event in heard if which == worker] for worker in (0, 1)]
 
         assert 20 < late < 80
-        assert [told[worker][: len(blocks[worker])] for worker in (0, 1)] == blocks
+        assert [reported[worker][: len(blocks[worker])] for worker in (0, 1)] == blocks
         assert 180 < len(heard)
 
     def test_a_batch_is_lost_as_a_whole(self) -> None:
-        """What a worker tells at one moment comes together or not at all."""
+        """What a worker reports at one moment comes together or not at all."""
         line = a_line(loss=0.5, workers=1)
         sizes = set()
         for number in range(100):

@@ -67,7 +67,7 @@ def test_kv_aware_goes_no_more_where_the_prompt_was_removed() -> None:
     assert 2 == sent(gateway, an_ask(1, 2, 3, 4), 0.0)
 
 
-def test_kv_aware_expects_what_it_sent_to_be_told() -> None:
+def test_kv_aware_expects_what_it_sent_to_be_reported() -> None:
     """Before any event, the prompt that goes on from one under way, which costs ten times the wait, follows it."""
     gateway = a_gateway()
     first = an_ask(*range(20))
@@ -78,7 +78,7 @@ def test_kv_aware_expects_what_it_sent_to_be_told() -> None:
 
 
 def test_kv_aware_does_not_expect_for_ever() -> None:
-    """Never told, and long past: half a minute later only what another tells counts."""
+    """Never reported, and long past: half a minute later only what another reports counts."""
     gateway = a_gateway()
     first = an_ask(1, 2, 3, 4)
     worker = sent(gateway, first, 0.0)
@@ -89,7 +89,7 @@ def test_kv_aware_does_not_expect_for_ever() -> None:
     assert other == sent(gateway, an_ask(1, 2, 3, 4, 5), 31.0)
 
 
-def test_what_is_under_way_for_long_is_expected_until_it_is_told() -> None:
+def test_what_is_under_way_for_long_is_expected_until_it_is_reported() -> None:
     """Six looks two seconds apart while the first token is awaited: the prompt that goes on still follows."""
     gateway = a_gateway()
     first = an_ask(*range(40))
@@ -103,14 +103,14 @@ def test_what_is_under_way_for_long_is_expected_until_it_is_told() -> None:
 @pytest.mark.parametrize("strategy", [name for name in NAMES if name != "kv_aware"])
 def test_the_other_strategies_hear_nothing_of_caches(strategy: str) -> None:
     """With and without events they send a hundred prompts to the same workers."""
-    told, untold = a_gateway(strategy), a_gateway(strategy)
+    reported, untold = a_gateway(strategy), a_gateway(strategy)
     places = []
     for number in range(100):
-        told.stored(3, [number, 1000 + number], None, float(number))
-        told.removed(3, [1000 + number], float(number))
+        reported.stored(3, [number, 1000 + number], None, float(number))
+        reported.removed(3, [1000 + number], float(number))
         asks = [an_ask(number, 1000 + number) for _ in range(2)]
-        places.append([sent(gateway, ask, number) for gateway, ask in zip((told, untold), asks, strict=True)])
-        for gateway, ask in zip((told, untold), asks, strict=True):
+        places.append([sent(gateway, ask, number) for gateway, ask in zip((reported, untold), asks, strict=True)])
+        for gateway, ask in zip((reported, untold), asks, strict=True):
             answer(gateway, ask, number + 0.5)
 
     assert [] == [place for place in places if place[0] != place[1]]

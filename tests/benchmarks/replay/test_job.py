@@ -20,7 +20,6 @@ def test_a_summary_is_of_the_part_that_the_setting_says(tmp_path: Path) -> None:
 
 
 def test_a_bound_has_one_worker(tmp_path: Path) -> None:
-    """So nothing can be out of balance."""
     assert 1.0 == summary_of(a_job(three(tmp_path), "bound_first_come")).imbalance
 
 

@@ -69,7 +69,7 @@ def test_everybody_is_compared_in_every_setting() -> None:
     assert 2 == sum(figure == list(CHARTED) for figure in figures.values())
 
 
-def test_whoever_is_good_meets_all_bars() -> None:
+def test_anyone_who_is_good_meets_all_bars() -> None:
     """Those of every setting, of speeds, of hardship and of overload."""
     report = recorded(Found)
 
@@ -88,8 +88,6 @@ def test_slow_agents_are_a_missed_bar() -> None:
 
 
 def test_a_low_speed_is_a_missed_bar() -> None:
-    """Of kv_aware at two sizes of caches, at the third it is enough."""
-
     class Low(Found):
         speeds = MappingProxyType({"kv_aware": 2.2, "prefix_aware": 2.4})
 
@@ -115,7 +113,7 @@ def test_hardship_may_not_cost_much() -> None:
     ],
 )
 def test_overload_has_bars_of_its_own(summary: Summary, count: int) -> None:
-    """Half of the requests must be faster than with policy B, and nobody's first may wait without end."""
+    """Half of the requests must be faster than with policy B, and no one's first may wait without end."""
 
     class Overloaded(Found):
         ours = summary

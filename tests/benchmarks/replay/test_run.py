@@ -7,7 +7,7 @@ from benchmarks.replay.run import Run
 from benchmarks.replay.setting import Setting
 from benchmarks.replay.trace import Recorded, Trace, read_trace
 from benchmarks.scenarios.arrivals import ConstantConcurrency
-from gateway.simulator.engine import EngineError
+from simulator.engine import EngineError
 from tests.benchmarks.replay.examples import answers, asked, session, three, written
 
 

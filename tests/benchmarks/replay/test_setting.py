@@ -24,7 +24,6 @@ from benchmarks.replay.setting import SETTINGS, Setting
     ],
 )
 def test_what_makes_no_sense_is_refused(change: dict[str, Any], said: str) -> None:
-    """By the name of what is wrong, and its value."""
     with pytest.raises(ValueError, match=f"^{said}$"):
         Setting(**{"title": "", "trace": Path(), "workers": 1, "blocks": 1, **change})
 

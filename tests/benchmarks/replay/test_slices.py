@@ -19,8 +19,8 @@ from benchmarks.replay.slices import (
     setting_of,
 )
 from benchmarks.replay.trace import Recorded
-from gateway.simulator.rendering import render_chat
-from gateway.simulator.tokens import TokenSequence
+from simulator.rendering import render_chat
+from simulator.tokens import TokenSequence
 
 
 def turn(text: str, *, wait_s: float = 0.0, output_tokens: int = 40) -> Turn:
@@ -52,7 +52,7 @@ def test_equal_beginnings_are_equal_blocks() -> None:
     assert [0, 1, 2] == [each.number for each in (one, same, longer)]
 
 
-def test_answers_take_room_that_nobody_asks_for_again() -> None:
+def test_answers_take_room_that_no_one_asks_for_again() -> None:
     """Full blocks of prompt and answer, without the last token, which is never computed."""
     requests = [request for session in asked(two_sessions(Slicing(2, None, 1, 1))) for request in session.requests]
     answers = [block for request in requests for block in request.answer_blocks]
@@ -72,7 +72,6 @@ def test_load_is_how_much_faster_everybody_comes_and_goes_on() -> None:
 
 
 def test_a_session_goes_on_after_its_answer() -> None:
-    """And comes at its own time, whoever is answered."""
     first, second = Recorded(0, "0", 0.0, 10, 1, ()), Recorded(1, "0", 3.0, 10, 1, ())
     sessions = OpenSessions([Asked(6.0, [first, second])])
 
@@ -117,7 +116,6 @@ def test_prompts_are_computed_as_fast_as_the_slice_says(strategy: str) -> None:
 
 
 def test_every_slice_has_loads_for_the_record() -> None:
-    """And everybody who is played there has a name."""
     assert set(SLICES) == set(LOADS)
     assert list(PLAYED) == parse_arguments(["--slice", "tau"]).strategies
 

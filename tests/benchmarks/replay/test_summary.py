@@ -5,7 +5,6 @@ from benchmarks.replay.summary import Summary
 
 
 def test_the_first_tenth_is_not_counted() -> None:
-    """Of ten requests the first to arrive, whenever it was answered."""
     found = [Answer(arrival, 0, float(arrival), 0.0, 100, 10 * arrival) for arrival in reversed(range(10))]
 
     assert Summary(9, 0.5, 5.0, 5.0, 9.0, 9.0, 1.0, 0.0) == Summary.of(found, 1)
@@ -37,7 +36,7 @@ def test_waits_of_first_requests_count_from_the_beginning() -> None:
     assert 3.0 == summary.wait_max_s
 
 
-def test_without_sessions_nobody_is_the_first() -> None:
+def test_without_sessions_no_one_is_the_first() -> None:
     """None, and not 0."""
     summary = Summary.of([Answer(0, 0, 1.0, 0.0, 100, 0), Answer(1, 0, 1.0, 0.0, 100, 0)], 1)
 

@@ -38,7 +38,6 @@ def test_sessions_make_a_closed_loop(tmp_path: Path) -> None:
     ],
 )
 def test_the_shipped_traces_are_read(name: str, block_tokens: int, count: int, is_closed_loop: bool) -> None:
-    """By their names, with or without endings; the size of a block follows from lengths and ids."""
     trace = read_trace(trace_path(name))
 
     assert (block_tokens, is_closed_loop, count) == (trace.block_tokens, trace.is_closed_loop, len(trace.requests))
@@ -99,7 +98,6 @@ def test_a_boundless_cache_holds_all_that_was_asked_before(tmp_path: Path) -> No
 
 
 def test_the_last_token_of_a_prompt_is_no_hit(tmp_path: Path) -> None:
-    """Of a repeated prompt of exactly two blocks of 512 tokens the last block is computed again."""
     path = written(tmp_path, asked(0, 1024, [1, 2]), asked(1, 1024, [1, 2]))
 
     assert pytest.approx(512 / 2048) == boundless_hit_rate(read_trace(path))

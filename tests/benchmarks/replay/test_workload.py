@@ -43,7 +43,7 @@ def test_an_open_loop_does_not_wait_for_answers() -> None:
 
 
 def test_a_user_thinks_and_then_takes_the_next_session() -> None:
-    """One user, two sessions: the pause inside a session is the recorded one, between sessions there is none."""
+    """One user, two sessions: the pause inside a session is the recorded one, between sessions there is not one."""
     requests = [
         recorded(0, session="a"),
         recorded(1, session="a", wait_s=8.0),

@@ -8,12 +8,11 @@ def contexts(new_share: float = 0.1, live: int = 5, requests: int = 2_000) -> Co
 
 
 def shared(blocks: tuple[int, ...]) -> tuple[int, ...]:
-    """Of a prompt of `contexts`: 1,000 tokens are seven full blocks of 128."""
     return blocks[:7]
 
 
 def test_a_prompt_is_a_context_and_a_question_of_its_own() -> None:
-    """Full blocks only; those of the question, which begin in the context's last one, are nobody else's."""
+    """Full blocks only; those of the question, which begin in the context's last one, are no one else's."""
     trace = contexts().trace(seed=1)
     own = [block for request in trace.requests for block in request.blocks[7:]]
 
@@ -25,7 +24,6 @@ def test_a_prompt_is_a_context_and_a_question_of_its_own() -> None:
 
 
 def test_the_share_of_new_contexts_is_what_was_asked_for() -> None:
-    """Of 2,000 requests a tenth begin a context, beside the five that are there from the first."""
     seen = {shared(request.blocks) for request in contexts().trace(seed=1).requests}
 
     assert pytest.approx(205, abs=30) == len(seen)
@@ -48,7 +46,6 @@ def test_with_nothing_but_new_contexts_no_prompt_repeats() -> None:
 
 
 def test_the_same_seed_makes_the_same_requests() -> None:
-    """So that every strategy gets the same."""
     assert contexts().trace(seed=7) == contexts().trace(seed=7)
     assert contexts().trace(seed=7) != contexts().trace(seed=8)
 

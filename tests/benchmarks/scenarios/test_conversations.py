@@ -33,7 +33,6 @@ def test_a_turn_sends_all_that_was_said_before_it() -> None:
 
 
 def test_blocks_are_the_full_ones() -> None:
-    """Of the prompt, and of the prompt with its answer."""
     for request in CHATS.trace(1).requests:
         assert request.prompt_tokens // BLOCK_TOKENS == len(request.blocks)
         both = (request.prompt_tokens + request.output_tokens) // BLOCK_TOKENS

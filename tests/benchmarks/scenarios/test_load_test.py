@@ -6,7 +6,6 @@ from benchmarks.scenarios.load_test import Measured, Wanted
 
 
 def entry(kind: str, times_ms: dict[int, int], per_s: dict[int, int] | None = None) -> dict[str, Any]:
-    """As locust's --json-file has them: numbers are keys, and so text."""
     counts = per_s or {1_000: sum(times_ms.values())}
     return {
         "method": kind,
@@ -26,7 +25,6 @@ def entries(per_s: dict[int, int]) -> list[dict[str, Any]]:
 
 
 def test_percentiles_come_from_the_times_that_locust_counted() -> None:
-    """Of a hundred: the 50th, 90th and 95th."""
     found = Measured.of(entries({1_000 + second: 3 for second in range(40)}), ramp_s=10.0, cores=0.25)
 
     assert (1.0, 9.0) == (found.latency_p50_s, found.latency_p95_s)
@@ -54,9 +52,9 @@ def test_seconds_without_an_answer_count() -> None:
 
 def test_failures_are_no_answers() -> None:
     """However fast they come."""
-    told = entries({1_000 + second: 9 for second in range(41)})
-    told[0] |= {"num_failures": 280, "num_fail_per_sec": {str(1_000 + second): 7 for second in range(41)}}
-    found = Measured.of(told, ramp_s=0.0, cores=0.0)
+    reported = entries({1_000 + second: 9 for second in range(41)})
+    reported[0] |= {"num_failures": 280, "num_fail_per_sec": {str(1_000 + second): 7 for second in range(41)}}
+    found = Measured.of(reported, ramp_s=0.0, cores=0.0)
 
     assert (2.0, 120.0, 280) == (found.most_per_s, found.requests_per_min, found.failures)
 

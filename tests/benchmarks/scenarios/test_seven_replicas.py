@@ -20,7 +20,7 @@ def test_live_contexts_fill_half_of_all_caches(size: Size) -> None:
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
 def test_the_request_at_the_90th_percentile_is_a_cold_one(size: Size) -> None:
-    """More than a tenth are about contexts that nobody has seen."""
+    """More than a tenth are about contexts that no one has seen."""
     requests = size.contexts().trace(seed=1).requests
     shared = size.context_tokens // 128
     seen: set[int] = set()

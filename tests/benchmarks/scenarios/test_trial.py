@@ -24,7 +24,6 @@ def test_every_kind_of_load_is_routed_better_than_by_turns() -> None:
 
 
 def test_a_closed_loop_is_the_faster_the_more_is_cached() -> None:
-    """Who is answered asks again at once."""
     by_turns, ours = (Trial(InFlight(CONTEXTS, 12), FLEET, name, 1).outcome() for name in ("round_robin", "kv_aware"))
 
     assert by_turns.answers_per_s < ours.answers_per_s

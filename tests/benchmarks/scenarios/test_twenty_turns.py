@@ -5,7 +5,6 @@ from benchmarks.scenarios.twenty_turns import CONVERSATIONS, LOAD, REPLICAS, TUR
 
 
 def test_every_conversation_has_twenty_turns() -> None:
-    """As many users at a time, each with ten conversations in the mean."""
     trace, workload = LOAD.made(1)
     sessions = itertools.groupby(trace.requests, key=lambda request: request.session)
 
@@ -15,7 +14,6 @@ def test_every_conversation_has_twenty_turns() -> None:
 
 
 def test_one_worker_cannot_hold_all_users() -> None:
-    """But all together can: what is lost is lost by routing."""
     tokens = USERS * (CONVERSATIONS.system_tokens + sum(CONVERSATIONS.opening_tokens) // 2 + TURNS * 200)
 
     assert CACHE_TOKENS < tokens < REPLICAS * CACHE_TOKENS

@@ -1,33 +1,80 @@
-"""Who may use the routes under /warmgate."""
+"""Facts about who may use /admin/v1."""
 
 import pytest
 
-from gateway.api.admin_access import AdminAccess
-from gateway.errors import AdminClosed, AdminRefused
+from gateway.api.admin_access import AdminAccess, AdminKey, Role
+from gateway.protocol.errors import AdminClosed, AdminKeyRefused, Forbidden
 
-
-@pytest.mark.parametrize("authorization", ["Bearer t-1", "bearer t-1", "Bearer  t-1 "])
-def test_whoever_brings_the_token_may(authorization: str) -> None:
-    """The scheme's case does not matter, as in HTTP."""
-    AdminAccess("t-1").check(authorization)
+ANN, BOB = AdminKey("ann", "owner", "s-1"), AdminKey("bob", "viewer", "s-2")
+ACCESS = AdminAccess([ANN, BOB])
 
 
 @pytest.mark.parametrize(
-    "authorization", ["", "t-1", "Bearer", "Bearer t-2", "Bearer t-1x", "Basic t-1", "Bearer t\xe9"]
+    ("authorization", "api_key", "who"),
+    [
+        ("Bearer s-1", None, ANN),
+        ("bearer  s-2 ", None, BOB),
+        (None, "s-2", BOB),
+        ("", " s-1 ", ANN),
+        ("Bearer s-1", "s-1", ANN),
+        ("Basic x", "s-1", ANN),
+    ],
 )
-def test_others_may_not(authorization: str) -> None:
-    """They are told what is needed, and nothing of what they brought."""
-    with pytest.raises(AdminRefused) as refused:
-        AdminAccess("t-1").check(authorization)
-
-    assert 401 == refused.value.status
-    assert "This route needs the admin token: authorization: Bearer <server.admin_token>" == refused.value.message
+def test_a_key_may_come_in_either_header(authorization: str | None, api_key: str | None, who: AdminKey) -> None:
+    assert who == ACCESS.check(authorization, api_key)
 
 
-@pytest.mark.parametrize("authorization", ["", "Bearer ", "Bearer None"])
-def test_without_a_token_nobody_may(authorization: str) -> None:
-    """Nothing is open by accident."""
-    with pytest.raises(AdminClosed, match=r"set server.admin_token to open them") as closed:
-        AdminAccess(None).check(authorization)
+@pytest.mark.parametrize(
+    ("authorization", "api_key"),
+    [
+        (None, None),
+        ("", ""),
+        ("Bearer", None),
+        ("s-1", None),
+        ("Basic s-1", None),
+        ("Bearer s-3", None),
+        ("Bearer s-1x", None),
+        ("Bearer s-", None),
+        ("Bearer s\xe9", None),
+        ("Bearer s-1", "s-2"),
+        ("Bearer s-1", "x"),
+        ("Bearer ann", None),
+    ],
+)
+def test_everything_else_is_refused(authorization: str | None, api_key: str | None) -> None:
+    """Two keys as well: whose change would it be?"""
+    with pytest.raises(AdminKeyRefused) as refused:
+        ACCESS.check(authorization, api_key)
 
-    assert 403 == closed.value.status
+    assert (401, "invalid_admin_key") == (refused.value.status, refused.value.code)
+    assert "s-" not in refused.value.message
+
+
+@pytest.mark.parametrize("authorization", [None, "Bearer ", "Bearer s-1"])
+def test_without_admin_keys_no_one_may(authorization: str | None) -> None:
+    with pytest.raises(AdminClosed, match=r"set admin.keys to enable it"):
+        AdminAccess([]).check(authorization, None)
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [("viewer", ["viewer"]), ("operator", ["viewer", "operator"]), ("owner", ["viewer", "operator", "owner"])],
+)
+def test_a_role_may_what_lower_ones_may(role: Role, allowed: list[Role]) -> None:
+    key = AdminKey("x", role, "s")
+    roles: list[Role] = ["viewer", "operator", "owner"]
+
+    assert allowed == [each for each in roles if key.may(each)]
+
+
+def test_who_may_not_is_reported_the_role_that_is_needed() -> None:
+    with pytest.raises(
+        Forbidden, match=r"Draining needs the role 'operator'; .* 'bob' has the role 'viewer'"
+    ) as caught:
+        BOB.require("operator", "Draining")
+
+    assert (403, "role_not_sufficient") == (caught.value.status, caught.value.code)
+
+
+def test_a_secret_is_not_shown() -> None:
+    assert "AdminKey(id='ann', role='owner')" == repr(ANN)

@@ -1,4 +1,4 @@
-"""Most of it is tested by its routes, and in tests/gateway/test_app.py."""
+"""Most of it is tested by its routes, and in tests/gateway/app/test_application.py."""
 
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
@@ -13,14 +13,13 @@ from cache_index import WorkerId
 from gateway.api.admin_access import AdminAccess
 from gateway.api.application import public_api
 from gateway.api.explain import Explainer
-from gateway.discovery.sightings import Sightings
-from gateway.draining import Draining
-from gateway.endings import Endings
-from gateway.kept_looks import KeptLooks
-from gateway.kept_responses import KeptResponses
-from gateway.kv_events.feed import Trust
-from gateway.metrics import Metrics
-from gateway.response_owners import ResponseOwners
+from gateway.api.kept_looks import KeptLooks
+from gateway.api.kept_responses import KeptResponses
+from gateway.models.response_affinity.owners import ResponseOwners
+from gateway.proxy.completed_requests import CompletedRequests
+from gateway.telemetry.metrics import Metrics
+from gateway.workers.discovery.discovery_status import DiscoveryStatus
+from gateway.workers.kv_events.feed import Trust
 from tests.bodies import bodies_up_to
 from tests.gateway.asgi import Caller
 from tests.gateway.examples import Clock, the_models
@@ -37,22 +36,21 @@ def an_api(metrics: Metrics) -> FastAPI:
     return public_api(
         models,
         metrics,
-        Endings([metrics]),
+        CompletedRequests([metrics]),
         KeptResponses(models, ResponseOwners()),
         Explainer({}, models, ResponseOwners(), stream_state=streams.get, bodies=bodies_up_to(1)),
-        kept_looks=KeptLooks(a_tenancy().admission, Endings([]), clock=Clock()),
+        kept_looks=KeptLooks(a_tenancy().admission, CompletedRequests([]), clock=Clock()),
         stream_state=streams.get,
-        sightings=Sightings(clock=Clock()),
+        discovery_status=DiscoveryStatus(clock=Clock()),
         replicas=dict,
-        admin_access=AdminAccess(None),
+        admin_access=AdminAccess([]),
         access=a_tenancy().access,
-        draining=Draining(models, hand_over_after_s=None, clock=Clock()),
         lifespan=lifespan,
     )
 
 
-async def test_what_nobody_foresaw_has_openais_shape_too() -> None:
-    """The caller is told nothing of it; the server gets the exception, to log it."""
+async def test_what_no_one_foresaw_has_openais_shape_too() -> None:
+    """The caller is reported nothing of it; the server gets the exception, to log it."""
 
     class Fails(Collector):
         def collect(self) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""Who asks a route of FastAPI's."""
+"""Facts about who asks a route of FastAPI's."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,14 +8,14 @@ import pytest
 from fastapi import FastAPI
 
 from gateway.api.callers import AnyCaller
-from gateway.errors import Forbidden, InvalidKey
-from gateway.tenancy import Tenancy
+from gateway.app.tenancy import Tenancy
+from gateway.protocol.errors import Forbidden, InvalidKey
 from tests.gateway.tenancy_examples import SECRET, a_team, a_tenancy, at_work
 
 
 @asynccontextmanager
 async def asking(tenancy: Tenancy, *, peer: str = "127.0.0.1") -> AsyncIterator[httpx.AsyncClient]:
-    """A client at *peer* of a route that tells who asks."""
+    """A client at *peer* of a route that reports who asks."""
     api = FastAPI()
 
     @api.get("/who")
@@ -60,8 +60,7 @@ async def test_where_there_are_no_teams_it_is_somebody_on_this_machine() -> None
 
 
 async def test_where_a_request_comes_from_is_believed_of_a_trusted_proxy_only() -> None:
-    """And of what several have said, the last word that was not theirs."""
-    team = a_team(keys=[{"id": "ci", "secret": SECRET, "networks": ["10.1.0.0/16"]}])
+    team = a_team(keys=[{"id": "ci", "secret": SECRET, "allowed_cidrs": ["10.1.0.0/16"]}])
     headers = [("api-key", SECRET), ("x-forwarded-for", "8.8.8.8"), ("x-forwarded-for", "10.1.2.3")]
     server = {"trusted_proxies": ["10.9.0.0/16"]}
     async with asking(a_tenancy(team, server=server), peer="10.9.0.1") as client:

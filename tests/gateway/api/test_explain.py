@@ -1,4 +1,4 @@
-"""What an operator is told of a request that is not sent."""
+"""What an operator is reported of a request that is not sent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,17 +8,17 @@ import pytest
 from fastapi import FastAPI, Request, Response
 
 from cache_index import WorkerId
-from gateway.api.admin_access import AdminAccess
+from gateway.api.admin_access import AdminAccess, AdminKey
 from gateway.api.explain import Explainer, router
-from gateway.body import parse_chat
-from gateway.endpoints.table import ENDPOINTS
-from gateway.errors import GatewayError
-from gateway.kv_events.feed import Trust
-from gateway.model import Model
-from gateway.response_owners import Owner, ResponseOwners
+from gateway.models.model import Model
+from gateway.models.response_affinity.owners import ResponseOwner, ResponseOwners
+from gateway.protocol.body import parse_chat
+from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.errors import GatewayError
+from gateway.workers.kv_events.feed import Trust
 from routing.booking import Ending, Outcome
 from routing.dispatcher import Immediate
-from routing.strategies import STRATEGIES
+from routing.strategies import NAMES, STRATEGIES
 from routing.strategies.by_name import StrategiesByName
 from tests.bodies import bodies_up_to
 from tests.fakes.backends import Answers, Fake
@@ -60,7 +60,8 @@ class Stage:
         self.api = FastAPI()
         self.api.include_router(router)
         models = the_models(self.model, aliases={"tiny": ["gpt-4o"]})
-        self.api.state.admin_access = AdminAccess("the-admins")
+        self.api.state.admin_access = AdminAccess([AdminKey("grafana", "viewer", "the-admins")])
+        self.api.state.refused_logins = None
         self.api.state.explainer = Explainer(
             ENDPOINTS, models, self.owners, stream_state=(streams or {}).get, bodies=bodies_up_to(max_body_bytes)
         )
@@ -85,9 +86,9 @@ class Stage:
 
     async def serve(self, body: bytes = CHAT, *, ending: Ending = Ending.ANSWERED) -> str:
         """Send *body* as the proxy does, and answer at once; the worker."""
-        dispatch = await self.model.turnstile.admit(self.model.request(parse_chat(body), lambda _: None, None))
+        dispatch = await self.model.dispatch_queue.admit(self.model.request(parse_chat(body), lambda _: None, None))
         assert dispatch.booking is not None
-        self.fleet.release(dispatch.booking, Outcome(ending), self.clock.now)
+        self.fleet.bookings.release(dispatch.booking, Outcome(ending), self.clock.now)
         return dispatch.booking.worker
 
 
@@ -96,11 +97,10 @@ async def _in_openais_shape(_: Request, error: Exception) -> Response:
     return Response(error.to_body(), error.status)
 
 
-# ---- what is told
+# ---- what is reported
 
 
 async def test_the_whole_answer() -> None:
-    """Of a warm fleet with a worker that is down: one cold and one warm candidate, and why the third is none."""
     stage = Stage()
     home = await stage.serve(LONG)
     cold, gone = (worker for worker in (A, B, C) if worker != home)
@@ -126,7 +126,7 @@ async def test_the_whole_answer() -> None:
                 "rank": 1,
                 "hit_blocks": 21,
                 "hit_tokens": 336.0,
-                "hit_source": "shadow",
+                "hit_source": "predicted",
                 "hit_load_s": 0.0,
                 "evicts_s": 0.0,
                 "kv_stream": None,
@@ -141,7 +141,7 @@ async def test_the_whole_answer() -> None:
                 "rank": 2,
                 "hit_blocks": 0,
                 "hit_tokens": 0.0,
-                "hit_source": "shadow",
+                "hit_source": "predicted",
                 "hit_load_s": 0.0,
                 "evicts_s": 0.0,
                 "kv_stream": None,
@@ -156,7 +156,7 @@ async def test_the_whole_answer() -> None:
                 "rank": None,
                 "hit_blocks": 0,
                 "hit_tokens": 0.0,
-                "hit_source": "shadow",
+                "hit_source": "predicted",
                 "hit_load_s": 0.0,
                 "evicts_s": 0.0,
                 "kv_stream": None,
@@ -170,17 +170,16 @@ async def test_the_whole_answer() -> None:
     } == await stage.explain(LONG)
 
 
-async def test_how_far_each_engine_can_be_relied_on_is_told() -> None:
-    """In what it tells of its cache, also of a worker that is no candidate; none where nobody listens."""
+async def test_how_far_each_engine_can_be_relied_on_is_reported() -> None:
+    """In what it reports its cache, also of a worker that is no candidate; none where no one listens."""
     stage = Stage(streams={A: "live", B: "stale"})
     stage.fleet.set_up(B, up=False)
-    told = await stage.explain()
+    found = await stage.explain()
 
-    assert {"a": "live", "b": "stale", "c": None} == {w["worker"]: w["kv_stream"] for w in told["workers"]}
+    assert {"a": "live", "b": "stale", "c": None} == {w["worker"]: w["kv_stream"] for w in found["workers"]}
 
 
-async def test_nothing_of_the_prompt_is_told() -> None:
-    """Nor of the session."""
+async def test_nothing_of_the_prompt_is_reported() -> None:
     response = await Stage("session").post(LONG, x_session_id="ann's secret")
 
     assert b"mouse" not in response.content
@@ -193,41 +192,40 @@ async def test_a_worker_that_is_no_candidate_says_why_not() -> None:
     stage.fleet.set_asleep(A, asleep=True)
     for _ in range(5):
         await fail_on(stage, B)
-    told = await stage.explain()
+    found = await stage.explain()
 
-    assert ("only_candidate", "cold") == (told["effective_strategy"], told["reason"])
-    assert {"a": "asleep", "b": "breaker open", "c": None} == {w["worker"]: w["why_not"] for w in told["workers"]}
+    assert ("only_candidate", "cold") == (found["effective_strategy"], found["reason"])
+    assert {"a": "asleep", "b": "breaker open", "c": None} == {w["worker"]: w["why_not"] for w in found["workers"]}
 
 
 async def test_a_response_is_gone_on_with_by_its_worker() -> None:
     """No other is a candidate; nor is it a use of the response, which the next two would else outlive."""
     stage = Stage()
     for response_id in ("resp_1", "resp_2"):
-        stage.owners.remember(response_id, Owner("tiny", B))
+        stage.owners.remember(response_id, ResponseOwner("tiny", B))
     body = b'{"model":"tiny","input":"And then?","previous_response_id":"resp_1"}'
-    told = await stage.explain(body, query="?path=/v1/responses")
+    found = await stage.explain(body, query="?path=/v1/responses")
     elsewhere = "not the worker that keeps the response"
 
-    assert [("b", None), ("a", elsewhere), ("c", elsewhere)] == [(w["worker"], w["why_not"]) for w in told["workers"]]
-    stage.owners.remember("resp_3", Owner("tiny", B))
+    assert [("b", None), ("a", elsewhere), ("c", elsewhere)] == [(w["worker"], w["why_not"]) for w in found["workers"]]
+    stage.owners.remember("resp_3", ResponseOwner("tiny", B))
     assert stage.owners.peek("resp_1") is None
 
 
-async def test_with_nobody_there_the_fallback_would_answer() -> None:
-    """Its name is told, if there is one."""
+async def test_with_no_one_there_the_fallback_would_answer() -> None:
+    """Its name is reported, if there is one."""
     for fallback in (Answers(), None):
         stage = Stage(fallback=fallback)
         for worker in (A, B, C):
             stage.fleet.set_up(worker, up=False)
-        told = await stage.explain()
+        found = await stage.explain()
 
-        assert ("none", "none") == (told["effective_strategy"], told["reason"])
-        assert ([] if fallback is None else [fallback.id]) == told["fallbacks"]
-        assert [None, None, None] == [worker["rank"] for worker in told["workers"]]
+        assert ("none", "none") == (found["effective_strategy"], found["reason"])
+        assert ([] if fallback is None else [fallback.id]) == found["fallbacks"]
+        assert [None, None, None] == [worker["rank"] for worker in found["workers"]]
 
 
 async def test_the_session_counts() -> None:
-    """By the header that the model names; without one the session strategy ranks as least_loaded does."""
     stage = Stage("session")
     await stage.explain()
     bob = await stage.explain(x_session_id="bob")
@@ -239,7 +237,6 @@ async def test_the_session_counts() -> None:
 
 
 async def test_a_model_is_named_as_it_is_configured() -> None:
-    """By whichever alias it was asked for."""
     assert "tiny" == (await Stage().explain(CHAT.replace(b"tiny", b"gpt-4o")))["model"]
 
 
@@ -279,11 +276,11 @@ async def test_bodies_of_other_endpoints_are_explained(path: str) -> None:
 async def test_a_form_is_explained() -> None:
     """With the content-type that its endpoint takes."""
     form = b'--x\r\ncontent-disposition: form-data; name="model"\r\n\r\ntiny\r\n--x--\r\n'
-    told = await Stage().explain(
+    found = await Stage().explain(
         form, query="?path=/v1/audio/transcriptions", content_type="multipart/form-data; boundary=x"
     )
 
-    assert "tiny" == told["model"]
+    assert "tiny" == found["model"]
 
 
 # ---- what is refused
@@ -298,21 +295,27 @@ async def test_a_form_is_explained() -> None:
         (400, "prompt", "'prompt' must be a string", "?path=/v1/completions", CHAT),
         (400, None, "JSON is malformed", "", b"{"),
         (404, "model", "The model 'big' does not exist or is not served here", "", CHAT.replace(b"tiny", b"big")),
-        (413, None, "The body is larger than 10000 bytes (server.max_body_bytes)", "", CHAT + b" " * 10_000),
+        (
+            413,
+            None,
+            "The body is larger than 10000 bytes (server.max_body_bytes). Send a smaller body.",
+            "",
+            CHAT + b" " * 10_000,
+        ),
     ],
 )
-async def test_what_is_wrong_is_told_as_for_a_completion(
+async def test_what_is_wrong_is_reported_as_for_a_completion(
     status: int, param: str | None, message: str, query: str, body: bytes
 ) -> None:
     """Status, field and sentence, in OpenAI's shape."""
-    told = await Stage().fault(body, query=query)
+    found = await Stage().fault(body, query=query)
 
-    assert (status, param) == (told[0], told[2])
-    assert told[1].startswith(message)
+    assert (status, param) == (found[0], found[2])
+    assert found[1].startswith(message)
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer another", "the-admins"])
-async def test_only_who_knows_the_token_is_told(authorization: str) -> None:
+async def test_an_admin_key_is_required(authorization: str) -> None:
     """Where the workers are and how busy they are is nothing for every caller."""
     response = await Stage().post(authorization=authorization)
 
@@ -321,32 +324,31 @@ async def test_only_who_knows_the_token_is_told(authorization: str) -> None:
 
 
 async def test_another_content_type_is_refused() -> None:
-    """As for a completion."""
-    assert (415, "The content-type must be application/json", None) == await Stage().fault(content_type="text/plain")
+    assert (415, "The content-type must be application/json.", None) == await Stage().fault(content_type="text/plain")
 
 
 async def test_an_unknown_strategy_in_the_header_is_refused() -> None:
     """With the names that there are."""
-    told = await Stage(allows_strategy_header=True).fault(x_warmgate_strategy="best")
+    found = await Stage(allows_strategy_header=True).fault(x_warmgate_strategy="best")
 
     assert (
         400,
-        "The header 'x-warmgate-strategy' must be one of round_robin, least_loaded, session, prefix_aware, kv_aware",
+        f"The header 'x-warmgate-strategy' must be one of {', '.join(NAMES)}",
         "x-warmgate-strategy",
-    ) == told
+    ) == found
 
 
 async def test_a_response_whose_worker_left_cannot_be_gone_on_with() -> None:
-    """The request would be told the same."""
+    """The request would learn the same."""
     stage = Stage()
-    stage.owners.remember("resp_1", Owner("tiny", WorkerId("gone")))
+    stage.owners.remember("resp_1", ResponseOwner("tiny", WorkerId("gone")))
     body = b'{"model":"tiny","input":"And then?","previous_response_id":"resp_1"}'
 
     assert (404, "previous_response_id") == (await stage.fault(body, query="?path=/v1/responses"))[::2]
 
 
 async def test_a_caller_that_leaves_amid_its_body_is_no_fault() -> None:
-    """Nobody is there to be told."""
+    """No one is there to be reported."""
     headers = [(b"authorization", b"Bearer the-admins")]
     caller = Caller(CHAT[:10], path=EXPLAIN, headers=headers, finishes_body=False)
     caller.leave()
@@ -362,8 +364,8 @@ async def test_nothing_is_sent_and_nothing_is_booked() -> None:
     """No worker hears of it, none has more to do, and none is believed to hold more."""
     stage = Stage()
     for _ in range(3):
-        told = await stage.explain(LONG)
-        assert "cold" == told["reason"]
+        found = await stage.explain(LONG)
+        assert "cold" == found["reason"]
 
     assert [[], [], []] == [worker.calls for worker in stage.workers]
     assert [] == stage.fleet.booked
@@ -388,15 +390,15 @@ async def test_a_breakers_probe_is_left_to_a_request() -> None:
     for _ in range(5):
         await fail_on(stage, A)
     stage.clock.now = 10.0
-    told = [await stage.explain() for _ in range(3)]
+    found = [await stage.explain() for _ in range(3)]
 
-    assert [{None}] * 3 == [{worker["why_not"] for worker in each["workers"]} for each in told]
+    assert [{None}] * 3 == [{worker["why_not"] for worker in each["workers"]} for each in found]
     assert [True] * 3 == [worker.breaker.allows(10.0) for worker in stage.fleet]
 
 
 async def fail_on(stage: Stage, worker: WorkerId) -> None:
     request = stage.model.request(parse_chat(CHAT), lambda _: None, None)
     candidates = [c for c in stage.fleet.candidates(request, stage.clock.now) if c.worker == worker]
-    booking = stage.fleet.book(request, candidates[0], stage.clock.now)
+    booking = stage.fleet.bookings.book(request, candidates[0], stage.clock.now)
     assert booking is not None
-    stage.fleet.release(booking, Outcome(Ending.FAILED), stage.clock.now)
+    stage.fleet.bookings.release(booking, Outcome(Ending.FAILED), stage.clock.now)

@@ -12,7 +12,7 @@ from gateway.server.asgi import Message, Receive, Send
 LATER = dedent(
     """
     import asyncio, sys
-    from gateway.app import create_app
+    from gateway.app.application import create_app
     from gateway.settings import build
     from tests.gateway.asgi import Caller, running
 

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 
 from cache_index import WorkerId
 from gateway.api.models import router
-from gateway.errors import InvalidKey, UnknownModel
-from gateway.tenancy import Tenancy
+from gateway.app.tenancy import Tenancy
+from gateway.protocol.errors import InvalidKey, UnknownModel
 from tests.fakes.backends import Refuses
 from tests.gateway.examples import a_model, the_models
 from tests.gateway.tenancy_examples import SECRET, a_team, a_tenancy
@@ -52,7 +52,7 @@ async def test_every_name_that_can_be_asked_for_is_listed(client: httpx.AsyncCli
 
 
 @pytest.mark.parametrize("model_id", ["tiny", "gpt-4o", "org/big", "org%2Fbig"])
-async def test_one_model_is_told_by_its_name(client: httpx.AsyncClient, model_id: str) -> None:
+async def test_one_model_is_reported_by_its_name(client: httpx.AsyncClient, model_id: str) -> None:
     """Also if the name has a slash in it, escaped or not."""
     assert card(model_id.replace("%2F", "/")) == (await client.get(f"/v1/models/{model_id}")).json()
 

@@ -6,10 +6,10 @@ from fastapi import FastAPI
 
 from gateway.api import models, probes
 from gateway.api.openapi import describe
-from gateway.endpoints.endpoint import FORM
-from gateway.endpoints.table import ENDPOINTS
-from gateway.errors import InvalidField
-from tests.gateway.endpoints.test_table import FORM_TYPE
+from gateway.protocol.endpoints.endpoint import FORM
+from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.errors import InvalidField
+from tests.gateway.protocol.endpoints.test_table import FORM_TYPE
 
 WHOLE = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "input": "Hi", "prompt": "Hi"}
 
@@ -38,7 +38,7 @@ def test_the_description_is_made_once() -> None:
     assert api.openapi() is api.openapi()
 
 
-def test_errors_are_described_as_they_are_told() -> None:
+def test_errors_are_described_as_they_are_reported() -> None:
     """In OpenAI's shape, in Anthropic's below /v1/messages, and never in FastAPI's."""
     document = described()
     operations = [(path, operation) for path, ways in document["paths"].items() for operation in ways.values()]

@@ -1,4 +1,4 @@
-"""What an orchestrator and a scraper ask."""
+"""Facts about what an orchestrator and a scraper ask."""
 
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -12,16 +12,16 @@ from fastapi import FastAPI
 
 from cache_index import WorkerId
 from gateway.api.probes import router
-from gateway.discovery.sightings import Sightings
-from gateway.discovery.source import Source
-from gateway.endings import Endings
-from gateway.kv_events.feed import Trust
-from gateway.metrics import Metrics
-from gateway.model import Model
-from gateway.server import Message, Receive, Send
+from gateway.models.model import Model
+from gateway.models.tokenizing.exactness import NotExact
+from gateway.proxy.completed_requests import CompletedRequests
+from gateway.server.asgi import Message, Receive, Send
 from gateway.server.stop import SCOPE_KEY, Stop
-from gateway.settings import ServiceSettings
-from gateway.tokenizing.exactness import NotExact
+from gateway.telemetry.metrics import Metrics
+from gateway.workers.discovery.discovery_status import DiscoveryStatus
+from gateway.workers.discovery.endpoints import ServiceSource
+from gateway.workers.discovery.source import WorkerSource
+from gateway.workers.kv_events.feed import Trust
 from tests.fakes.backends import Answers
 from tests.gateway.exact_examples import follow
 from tests.gateway.examples import Clock, a_model, an_ended_request, an_exchange, the_models
@@ -44,9 +44,9 @@ class Store:
 async def serving(
     *models: Model,
     metrics: Metrics | None = None,
-    endings: Endings | None = None,
+    completed_requests: CompletedRequests | None = None,
     streams: Mapping[WorkerId, Trust] | None = None,
-    sightings: Sightings | None = None,
+    discovery_status: DiscoveryStatus | None = None,
     replicas: Mapping[str, Any] | None = None,
     store: "Store | None" = None,
     stop: Stop | None = None,
@@ -55,11 +55,11 @@ async def serving(
     api.include_router(router)
     api.state.models = the_models(*models)
     api.state.stream_state = (streams or {}).get
-    api.state.sightings = sightings or Sightings(clock=Clock(0.0))
+    api.state.discovery_status = discovery_status or DiscoveryStatus(clock=Clock(0.0))
     api.state.replicas = lambda: replicas or {}
     api.state.store = store or Store()
     api.state.metrics = metrics or Metrics()
-    api.state.endings = endings or Endings([])
+    api.state.completed_requests = completed_requests or CompletedRequests([])
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         await api(scope if stop is None else {**scope, "state": {SCOPE_KEY: stop}}, receive, send)
@@ -96,15 +96,15 @@ async def test_one_model_that_can_be_served_makes_it_ready() -> None:
 
 
 async def test_a_source_of_workers_that_was_never_heard_keeps_it_from_being_ready() -> None:
-    """Until it was heard once: then its age is told, and takes nobody out."""
+    """Until it was heard once: then its age is reported, and takes no one out."""
     clock = Clock(10.0)
-    sightings = Sightings(clock=clock)
-    with sightings.of(Source("tiny", ServiceSettings(name="vllm"))) as sighting:
-        async with serving(a_model(Answers(), name="tiny"), sightings=sightings) as client:
+    discovery_status = DiscoveryStatus(clock=clock)
+    with discovery_status.of(WorkerSource("tiny", ServiceSource(name="vllm"))) as source_status:
+        async with serving(a_model(Answers(), name="tiny"), discovery_status=discovery_status) as client:
             before = await client.get("/readyz")
-            sighting.heard(1)
+            source_status.heard(1)
             clock.now = 700.0
-            sighting.failed("it is away")
+            source_status.failed("it is away")
             after = await client.get("/readyz")
 
     assert (503, "not ready") == (before.status_code, before.json()["status"])
@@ -113,7 +113,7 @@ async def test_a_source_of_workers_that_was_never_heard_keeps_it_from_being_read
 
 
 async def test_a_store_that_was_never_heard_keeps_it_from_being_ready() -> None:
-    """A rollout must not replace good pods by some that refuse every key. Heard once, an outage takes nobody out."""
+    """A rollout must not replace good pods by some that refuse every key. Heard once, an outage takes no one out."""
     fault = "The store does not answer: wrong user or password"
     store = Store({"state": "away", "heard": False, "fault": fault}, is_store_awaited=True)
     async with serving(a_model(Answers(), name="tiny"), store=store) as client:
@@ -161,7 +161,6 @@ async def test_a_gateway_that_stops_is_not_ready() -> None:
 
 
 async def test_how_far_engines_can_be_relied_on_is_a_detail_of_readiness() -> None:
-    """Of the models that follow what engines tell of their caches, and the workers that somebody listens to."""
     following = a_model(Answers(), Answers(), Answers(), name="tiny")
     follow(following, NotExact("unavailable"))
     streams: dict[WorkerId, Trust] = {WorkerId("a"): "live", WorkerId("b"): "untrusted"}
@@ -188,11 +187,11 @@ async def test_metrics_come_in_the_format_that_they_say() -> None:
 
 
 async def test_a_scrape_sees_every_request_that_ended_before_it() -> None:
-    """Endings are told of together, a little later; a scrape does not wait for that."""
+    """Endings are reported of together, a little later; a scrape does not wait for that."""
     metrics = Metrics()
-    endings = Endings([metrics])
-    endings.add(an_exchange(model="tiny", status=200), 101.0)
-    async with serving(metrics=metrics, endings=endings) as client:
+    completed_requests = CompletedRequests([metrics])
+    completed_requests.add(an_exchange(model="tiny", status=200), 101.0)
+    async with serving(metrics=metrics, completed_requests=completed_requests) as client:
         response = await client.get("/metrics")
 
     assert 'warmgate_requests_total{model="tiny",status="200"} 1.0\n' in response.text
@@ -200,7 +199,6 @@ async def test_a_scrape_sees_every_request_that_ended_before_it() -> None:
 
 @pytest.mark.parametrize(("path", "status"), [("/livez", 200), ("/readyz", 503)])
 async def test_probes_may_ask_for_the_head_alone(path: str, status: int) -> None:
-    """As load balancers and monitors do; the status says it all."""
     async with serving(down("tiny")) as client:
         assert status == (await client.head(path)).status_code
 

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from gateway.api.refused_logins import RefusedLogins
-from gateway.errors import StoreAway
-from gateway.ledger.audit import AuditEntry
+from gateway.protocol.errors import StoreUnavailable
+from gateway.tenancy.ledger.audit import AuditEntry
 from tests.gateway.examples import Clock
 
 ENTRY = {
@@ -20,15 +20,13 @@ ENTRY = {
 
 
 class Log:
-    """As much of a store as is needed here."""
-
     def __init__(self) -> None:
         self.entries: list[AuditEntry] = []
         self.is_away = False
 
     async def note(self, audit: AuditEntry) -> None:
         if self.is_away:
-            raise StoreAway("gone")
+            raise StoreUnavailable("gone")
         self.entries.append(audit)
 
 
@@ -38,7 +36,6 @@ class Logins:
         self.refused = RefusedLogins(self.log, wall_clock=self.clock)  # type: ignore[arg-type]  # only notes
 
     async def attack(self, requests: int, seconds: int) -> None:
-        """So many wrong keys in each of so many seconds, each from an address of its own."""
         for second in range(seconds):
             for i in range(requests):
                 self.refused.count("wrong key", f"10.0.{second % 256}.{i}")

@@ -9,19 +9,19 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from gateway.api.kept_looks import KeptLooks
+from gateway.api.kept_responses import KeptResponses
 from gateway.api.responses import router
-from gateway.endings import Endings
-from gateway.errors import InvalidField, ReplyBroken, UnknownResponse
-from gateway.guardrails.filter import Action
-from gateway.guardrails.guards import GuardedModels, ModelGuards
-from gateway.guardrails.tally import GuardrailTally
-from gateway.kept_looks import KeptLooks
-from gateway.kept_responses import KeptResponses
-from gateway.response_owners import ResponseOwners
+from gateway.models.response_affinity.owners import ResponseOwners
+from gateway.protocol.errors import InvalidField, ReplyBroken, UnknownResponse
+from gateway.proxy.completed_requests import CompletedRequests
+from gateway.proxy.guardrails.counters import GuardrailCounters
+from gateway.proxy.guardrails.filter import Action
+from gateway.proxy.guardrails.guards import GuardedModels, ModelGuards
 from tests.fakes.backends import JSON, Answers, BreaksAfter, Fake, Hangs, Streams
 from tests.gateway.asgi import Caller
 from tests.gateway.examples import Clock, a_model, the_models
-from tests.gateway.guardrails.examples import a_filter, a_rule
+from tests.gateway.proxy.guardrails.examples import a_filter, a_rule
 from tests.gateway.tenancy_examples import a_tenancy
 
 KEPT = b'{"id":"resp_1","status":"completed"}'
@@ -36,7 +36,7 @@ def the_api(*workers: Fake, upstream_name: str | None = None) -> FastAPI:
     api.state.kept_responses = KeptResponses(
         the_models(a_model(*workers, upstream_name=upstream_name)), ResponseOwners()
     )
-    api.state.kept_looks = KeptLooks(a_tenancy().admission, Endings([]), clock=Clock())
+    api.state.kept_looks = KeptLooks(a_tenancy().admission, CompletedRequests([]), clock=Clock())
     return api
 
 
@@ -49,7 +49,7 @@ async def client(*workers: Fake, upstream_name: str | None = None) -> AsyncItera
         yield client
 
 
-async def test_a_response_is_told_as_its_worker_tells_it() -> None:
+async def test_a_response_is_reported_as_its_worker_reports_it() -> None:
     """Status, body and headers, but for what belongs to the way they came."""
     headers = [(b"content-type", b"application/json"), (b"openai-processing-ms", b"1"), (b"x-request-id", b"theirs")]
     worker = Answers(200, KEPT[:9], KEPT[9:], headers=headers)
@@ -98,7 +98,7 @@ async def test_what_cannot_be_an_id_goes_nowhere(spelt: str) -> None:
     assert [] == worker.calls
 
 
-async def test_the_path_is_made_anew_from_the_id() -> None:
+async def test_the_path_is_made_again_from_the_id() -> None:
     """However the caller has encoded it."""
     worker = Answers(200, KEPT)
     async with client(worker) as asking:
@@ -114,14 +114,14 @@ async def test_an_unknown_response_is_unknown() -> None:
             await asking.get("/v1/responses/resp_1")
 
 
-async def test_a_workers_refusal_is_told_in_openais_shape() -> None:
+async def test_a_workers_refusal_is_reported_in_openais_shape() -> None:
     """Whatever shape it had; what described its body goes with it."""
     worker = Answers(400, b'{"detail":"no"}', headers=[(b"content-type", b"text/plain"), (b"etag", b'"1"')])
     async with client(worker) as asking:
         response = await asking.post("/v1/responses/resp_1/cancel")
 
-    told = {"message": "no", "type": "invalid_request_error", "param": None, "code": None}
-    assert (400, {"error": told}) == (response.status_code, response.json())
+    found = {"message": "no", "type": "invalid_request_error", "param": None, "code": None}
+    assert (400, {"error": found}) == (response.status_code, response.json())
     assert "application/json" == response.headers["content-type"]
     assert "etag" not in response.headers
 
@@ -134,7 +134,7 @@ async def test_a_refusal_in_openais_shape_stays_as_it_is() -> None:
 
 
 async def test_an_answer_that_breaks_is_an_error_and_not_half_an_answer() -> None:
-    """It is told when it is complete."""
+    """It is reported when it is complete."""
     worker = BreaksAfter(1, KEPT[:9], headers=JSON)
     async with client(worker) as asking:
         with pytest.raises(ReplyBroken):
@@ -166,7 +166,6 @@ async def test_events_that_break_off_end_with_an_error_event() -> None:
 
 
 async def test_an_error_event_never_lands_inside_another() -> None:
-    """Of an event too long to be held a part may be out."""
     long = b"data: " + b"x" * 2**21
     async with client(BreaksAfter(1, long)) as asking:
         response = await asking.get("/v1/responses/resp_1?stream=true")
@@ -192,7 +191,7 @@ async def test_a_caller_who_leaves_ends_the_reply() -> None:
 async def guarded(worker: Fake, action: Action = "redact") -> AsyncIterator[httpx.AsyncClient]:
     in_force = GuardedModels()
     rules = {"pii": a_rule(a_filter(action=action))}
-    in_force.use({"tiny": ModelGuards(rules, ["pii"], model="tiny", tally=GuardrailTally())})
+    in_force.use({"tiny": ModelGuards(rules, ["pii"], model="tiny", counters=GuardrailCounters())})
     api = the_api(worker)
     api.state.kept_responses = KeptResponses(the_models(a_model(worker)), ResponseOwners(), in_force)
     transport = httpx.ASGITransport(api, raise_app_exceptions=False)

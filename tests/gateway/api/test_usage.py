@@ -11,19 +11,18 @@ import pytest
 from fastapi import FastAPI
 
 from gateway.api.usage import SelfView, router
-from gateway.errors import InvalidField, InvalidKey, UnknownEntity
-from gateway.ledger.entry import Entry
-from gateway.models import Models
-from gateway.quota.limit import Granted
-from gateway.quota.plan import Tokens
-from gateway.tenancy import Tenancy
+from gateway.app.tenancy import Tenancy
+from gateway.models.registry import Models
+from gateway.protocol.errors import InvalidField, InvalidKey, UnknownEntity
+from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.quota.limit import Granted
+from gateway.tenancy.quota.plan import Tokens
 from tests.fakes.backends import Refuses
-from tests.gateway.commands.terminal import entry
+from tests.gateway.cli.commands.terminal import entry
 from tests.gateway.examples import a_model, the_models
 from tests.gateway.tenancy_examples import NOW, SECRET, a_team, a_tenancy, at_work, booked
 
 TODAY = "2025-11-21"
-"""That of `NOW`."""
 
 
 def two_models() -> Models:
@@ -47,12 +46,12 @@ async def serving(
         httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://localhost", headers=headers) as client,
     ):
         for each in entries:
-            tenancy.stores.quota.book(each.record.team, partial(Entry.of, each.day, each.record))
+            tenancy.stores.quota.book(each.record.team, partial(Entry.from_record, each.day, each.record))
         await booked(tenancy, sum(each.day.startswith(TODAY[:7]) for each in entries))
         yield client
 
 
-async def told(client: httpx.AsyncClient, **query: str) -> dict[str, Any]:
+async def found(client: httpx.AsyncClient, **query: str) -> dict[str, Any]:
     answer: dict[str, Any] = (await client.get("/v1/usage", params=query)).raise_for_status().json()
     return answer
 
@@ -67,7 +66,7 @@ async def test_a_key_sees_its_own_sums_of_this_month() -> None:
         entry("2025-10-31", request_id="r-5"),
     ]
     async with serving(a_tenancy(a_team()), *entries) as client:
-        answer = await told(client)
+        answer = await found(client)
 
     one = {
         "requests": 1,
@@ -108,10 +107,9 @@ async def test_a_key_sees_its_own_sums_of_this_month() -> None:
 
 
 async def test_another_month_can_be_asked_for() -> None:
-    """By its name."""
     async with serving(a_tenancy(a_team()), entry("2025-10-31", cost_usd=3.0), entry(TODAY)) as client:
-        october = await told(client, month="2025-10")
-        november = await told(client)
+        october = await found(client, month="2025-10")
+        november = await found(client)
 
     assert ("2025-10-01", "2025-10-31", 3.0) == (october["from"], october["to"], october["total"]["cost_usd"])
     assert ("2025-11-01", "2025-11-30", 0.25) == (november["from"], november["to"], november["total"]["cost_usd"])
@@ -123,7 +121,7 @@ async def test_this_month_is_that_of_the_settings_time_zone() -> None:
     first_days = []
     for zone in ("Pacific/Kiritimati", "America/New_York"):  # UTC+14, UTC-4
         async with serving(a_tenancy(a_team(), quota={"time_zone": zone}), now=noon_of_october_31) as client:
-            first_days.append((await told(client))["from"])
+            first_days.append((await found(client))["from"])
 
     assert ["2025-11-01", "2025-10-01"] == first_days
 
@@ -135,8 +133,8 @@ async def test_limits_are_those_that_a_request_meets() -> None:
         {
             "name": "blue",
             "limits": {"usd_per_month": 10},
-            "model_limits": {"large": {"tokens_per_minute": 1000}, "unknown": {"concurrent": 1}},
-            "keys": [{"id": "ci", "secret": SECRET, "limits": {"concurrent": 5}}],
+            "model_limits": {"large": {"tokens_per_minute": 1000}, "unknown": {"max_concurrent_requests": 1}},
+            "keys": [{"id": "ci", "secret": SECRET, "limits": {"max_concurrent_requests": 5}}],
         }
     )
     async with serving(tenancy, models=models) as client:
@@ -144,9 +142,9 @@ async def test_limits_are_those_that_a_request_meets() -> None:
         large = models.get("large")
         assert caller is not None
         assert large is not None
-        charges = tenancy.plans.of(caller, large.metered).charges(Tokens(30.0, 0.0, 20.0), 2.5, NOW)
+        charges = tenancy.plans.plan_for(caller, large.metered).charges(Tokens(30.0, 0.0, 20.0), 2.5, NOW)
         assert isinstance(await tenancy.stores.quota.reserve("blue", "r-1", charges, entry), Granted)
-        limits = (await told(client))["limits"]
+        limits = (await found(client))["limits"]
 
     assert [
         ("key", "ci", None, "concurrent", 5.0, 4.0),
@@ -160,18 +158,18 @@ async def test_limits_are_those_that_a_request_meets() -> None:
 async def test_to_ask_takes_nothing() -> None:
     """Not even a request per minute."""
     async with serving(a_tenancy(a_team(limits={"requests_per_minute": 1}))) as client:
-        answers = [await told(client) for _ in range(5)]
+        answers = [await found(client) for _ in range(5)]
 
     assert [1.0] * 5 == [answer["limits"][0]["remaining"] for answer in answers]
     assert 0 == answers[-1]["total"]["requests"]
 
 
 @pytest.mark.parametrize("month", ["2025-13", "november", "2025-11-21", "0000-01"])
-async def test_what_is_no_month_is_told(month: str) -> None:
+async def test_what_is_no_month_is_reported(month: str) -> None:
     """400, with the parameter."""
     async with serving(a_tenancy(a_team())) as client:
         with pytest.raises(InvalidField) as raised:
-            await told(client, month=month)
+            await found(client, month=month)
 
     assert "month" == raised.value.param
 
@@ -186,5 +184,5 @@ async def test_it_needs_a_key() -> None:
 async def test_where_there_are_no_keys_there_is_nothing_to_tell() -> None:
     """Nothing is counted there; 404."""
     async with serving(a_tenancy()) as client:
-        with pytest.raises(UnknownEntity, match=r"^Nothing is counted here: there are no teams and no keys$"):
-            await told(client)
+        with pytest.raises(UnknownEntity, match=r"^Usage is not tracked: there are no teams and no keys$"):
+            await found(client)

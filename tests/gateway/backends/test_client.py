@@ -6,7 +6,7 @@ import pytest
 
 from gateway.backends.backend import Call
 from gateway.backends.client import WorkerClient
-from gateway.errors import ConnectFailed, UpstreamError
+from gateway.protocol.errors import ConnectFailed, UpstreamError
 from tests.fakes.engine import Hangs, Page, fake_engine
 
 HEALTH = Call(b"GET", b"/health", [], b"", streams=False, model="")
@@ -26,9 +26,9 @@ async def test_one_who_is_asked_again_is_asked_on_the_same_connection() -> None:
     """Also when somebody else was asked in between."""
     async with fake_engine({"/health": Page("a")}) as a, fake_engine({"/health": Page("b", 503)}) as b:
         async with WorkerClient() as client:
-            told = [await ask(client, url) for url in (a.url, b.url, a.url)]
+            found = [await ask(client, url) for url in (a.url, b.url, a.url)]
 
-        assert ([200, 503, 200], 1, 1) == (told, a.connections, b.connections)
+        assert ([200, 503, 200], 1, 1) == (found, a.connections, b.connections)
 
 
 async def test_addresses_without_a_connection_are_forgotten() -> None:

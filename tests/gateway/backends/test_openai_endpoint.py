@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt import whole
-from gateway.backends.backend import Call
+from gateway.backends.backend import Call, whole
+from gateway.backends.fallbacks.failure_class import classify
 from gateway.backends.openai_endpoint import OpenAIEndpoint
-from gateway.cascade.verdict import verdict_of
-from gateway.errors import ClientError, ConnectFailed, MalformedBody, UpstreamError, UpstreamTimeout
-from gateway.upstream.timeouts import Timeouts
-from tests.gateway.upstream.peer import Peer, Request, Script, Wire, free_port, serving
+from gateway.backends.upstream.timeouts import Timeouts
+from gateway.protocol.errors import ClientError, ConnectFailed, MalformedBody, UpstreamError, UpstreamTimeout
+from tests.gateway.backends.upstream.peer import Peer, Request, Script, Wire, free_port, serving
 
 OK = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 13\r\n\r\n{"model":"x"}'
 
@@ -43,7 +42,6 @@ def endpoint_at(peer: Peer, base: str = "/openai/v1", **more: Any) -> OpenAIEndp
 
 
 async def sent(call: Call, **more: Any) -> Request:
-    """What the endpoint gets of *call*."""
     async with serving(answers()) as peer:
         endpoint = endpoint_at(peer, **more)
         reply = await endpoint.send(call)
@@ -136,7 +134,6 @@ async def test_a_body_that_is_no_object_is_not_sent() -> None:
 
 @pytest.mark.parametrize("status", [402, 404, 405, 410])
 async def test_a_model_that_is_not_there_is_not_the_callers_fault(status: int) -> None:
-    """And nobody asks again for a while."""
     said = b"HTTP/1.1 %d No\r\ncontent-length: 2\r\n\r\n{}" % status
     async with serving(answers(said)) as peer:
         endpoint = endpoint_at(peer)
@@ -145,7 +142,7 @@ async def test_a_model_that_is_not_there_is_not_the_callers_fault(status: int) -
         await endpoint.aclose()
 
     assert 502 == caught.value.status
-    assert "shut" == verdict_of(caught.value).of
+    assert "shut" == classify(caught.value).kind
 
 
 @pytest.mark.parametrize("status", [400, 401, 422, 429, 500, 503])
@@ -184,7 +181,7 @@ async def test_its_connections_are_kept_counted_and_cut() -> None:
             await endpoint.send(chat())
 
 
-async def test_an_address_at_which_nobody_listens_is_a_failed_connect() -> None:
+async def test_an_address_at_which_no_one_listens_is_a_failed_connect() -> None:
     endpoint = OpenAIEndpoint("openai:llm", f"http://127.0.0.1:{free_port()}/v1", model="m")
     with pytest.raises(ConnectFailed):
         await endpoint.send(chat())

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from gateway.backends.backend import Call
+from gateway.backends.upstream.reply import HttpReply
+from gateway.backends.upstream.timeouts import Timeouts
 from gateway.backends.worker import HttpWorker
-from gateway.errors import ConnectFailed, ReplyBroken, UpstreamTimeout
-from gateway.upstream.reply import HttpReply
-from gateway.upstream.timeouts import Timeouts
+from gateway.protocol.errors import ConnectFailed, ReplyBroken, UpstreamTimeout
+from tests.gateway.backends.upstream.peer import Peer, Request, Script, Wire, free_port, serving
 from tests.gateway.examples import Clock
-from tests.gateway.upstream.peer import Peer, Request, Script, Wire, free_port, serving
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -144,7 +144,7 @@ async def test_an_answer_byte_by_byte_is_whole() -> None:
 
 
 async def test_a_body_until_the_end_of_the_connection_is_whole() -> None:
-    """A worker that tells no length ends its body by closing."""
+    """A worker that reports no length ends its body by closing."""
 
     async def script(_: Request, wire: Wire) -> None:
         await wire.send_pieces(b"HTTP/1.0 200 OK\r\n\r\nhel", b"lo")
@@ -310,7 +310,7 @@ async def test_a_refused_connection_is_connect_failed() -> None:
 
 
 async def test_an_unknown_name_is_connect_failed() -> None:
-    """A name that nobody knows is a worker that cannot be reached."""
+    """A name that no one knows is a worker that cannot be reached."""
     name = ".".join(["x" * 60] * 5)  # so long that no name server is asked, which might be silent
     worker = HttpWorker("w1", f"http://{name}")
     with pytest.raises(ConnectFailed, match="gaierror"):
@@ -388,7 +388,7 @@ async def test_a_patience_ends_with_the_first_byte() -> None:
 
 
 class Deaf:
-    """Takes a connection and reads nothing until it is told to."""
+    """Takes a connection and reads nothing until it is reported to."""
 
     def __init__(self) -> None:
         self.listens = asyncio.Event()
@@ -533,8 +533,6 @@ async def test_cancelling_a_send_cuts_the_connection(sent: Call, first: bytes) -
 
 
 async def test_closing_a_reply_early_cuts_the_connection() -> None:
-    """That is what stops the worker from generating on."""
-
     async def script(_: Request, wire: Wire) -> None:
         await wire.send(STREAM_HEAD + b"1\r\nx\r\n")
         await wire.until_caller_left()
@@ -628,7 +626,7 @@ async def test_a_large_body_goes_up_and_down() -> None:
 
 
 async def test_a_slow_reader_holds_the_worker_back() -> None:
-    """While nobody reads, what the worker can write stays far below the whole body; then all of it arrives."""
+    """While no one reads, what the worker can write stays far below the whole body; then all of it arrives."""
     size = 50_000_000
     written = 0
 
@@ -680,7 +678,7 @@ async def test_an_early_refusal_of_a_body_gets_through() -> None:
 
 
 async def test_closing_the_worker_ends_its_calls() -> None:
-    """Calls in flight break, later ones are told that there is nothing to connect with."""
+    """Calls in flight break, later ones are reported that there is nothing to connect with."""
     async with serving(hangs) as peer:
         worker = worker_at(peer)
         sending = asyncio.create_task(worker.send(call()))
@@ -695,7 +693,7 @@ async def test_closing_the_worker_ends_its_calls() -> None:
 
 
 async def test_a_retired_worker_closes_each_connection_with_its_call() -> None:
-    """Whoever asks it all the same gets an answer, on a connection that is not kept either."""
+    """A caller that asks it all the same gets an answer, on a connection that is not kept either."""
     async with serving(sends(OK)) as peer:
         worker = worker_at(peer)
         await answer_to(worker, call())

@@ -13,7 +13,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
-from gateway.server import App, CreateApp, Message, Receive, Send, announce_on_stdout, bind, serve
+from gateway.app.serving import CreateApp, announce_on_stdout, serve
+from gateway.server.asgi import App, Message, Receive, Send
+from gateway.server.listener import bind
 from gateway.server.stop import SCOPE_KEY
 from gateway.settings import Settings, build
 
@@ -70,7 +72,7 @@ def create_app(_: Settings) -> App:
         elif name in ("pid", "running"):
             body = b"%d" % {"pid": os.getpid(), "running": running}[name]
         elif name == "stopping":
-            body = b"yes" if scope["state"][SCOPE_KEY].is_asked else b"no"
+            body = b"yes" if scope["state"][SCOPE_KEY].is_requested else b"no"
         elif name:
             if name != "waits":
                 signal.raise_signal(signal.SIGTERM if name == "hangs" else signal.Signals[name])

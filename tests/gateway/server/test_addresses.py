@@ -12,7 +12,7 @@ def test_an_address_has_its_own_limit() -> None:
 
 
 def test_one_network_of_ipv6_is_one_address() -> None:
-    """A host has 2^64 of them; an IPv4 address is the same in either form, and a zone is none."""
+    """A host has 2^64 addresses. Both notations of an IPv4 address are one address, and a zone does not matter."""
     addresses = Addresses(1)
     hosts = ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "::ffff:10.0.0.1", "10.0.0.1", "fe80::1%eth0", "nowhere:")
 
@@ -20,7 +20,7 @@ def test_one_network_of_ipv6_is_one_address() -> None:
 
 
 def test_proxies_have_no_limit() -> None:
-    """Nor has a unix socket, nor anybody where there is none."""
+    """Unix sockets have none either, and a server may be without a limit."""
     addresses = Addresses(1, ["10.0.0.0/8"])
 
     assert all(addresses.enter(("10.0.0.1", port)) for port in range(5))

@@ -7,9 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.server import App, Message, Receive, Send, ServerError, bind, serve
+from gateway.app.serving import serve
 from gateway.server.admin_port import listening, with_admin_port
-from gateway.server.connection import Limits
+from gateway.server.asgi import App, Message, Receive, Send
+from gateway.server.listener import ServerError, bind
+from gateway.server.shared_state import ConnectionLimits
 from gateway.settings import Settings, build
 from tests.gateway.asgi import running
 from tests.gateway.server import harness
@@ -47,7 +49,7 @@ def pausing(asked: asyncio.Event, may_end: asyncio.Event) -> App:
 async def served(admin: App, *, grace_s: float) -> AsyncIterator[str]:
     """The address of *admin* beside an application, while that one's lifespan is on."""
     with listening("127.0.0.1", 0) as listener:
-        app = with_admin_port(harness.create_app(settings()), admin, listener, Limits(), grace_s=grace_s)
+        app = with_admin_port(harness.create_app(settings()), admin, listener, ConnectionLimits(), grace_s=grace_s)
         async with running(app):
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
@@ -58,7 +60,7 @@ async def ask(url: str) -> httpx.Response:
 
 
 async def until_refused(url: str) -> None:
-    """Nobody listens there any more. One that was taken in just before may still be answered."""
+    """Wait until the port is closed. A connection accepted just before may still be answered."""
     host, port = url.removeprefix("http://").split(":")
     async with asyncio.timeout(30):
         while True:
@@ -82,7 +84,7 @@ class TwoSided:
 
 
 def test_the_admin_routes_are_up_before_the_gateway_is_ready(capfd: pytest.CaptureFixture[str]) -> None:
-    """In the same process, on a port of their own, which nobody serves any more when the gateway has ended."""
+    """They have their own port in the same process, closed when the gateway has ended."""
     port, admin_port = free_port(), free_port()
     admin_url = f"http://127.0.0.1:{admin_port}"
 
@@ -97,21 +99,21 @@ def test_the_admin_routes_are_up_before_the_gateway_is_ready(capfd: pytest.Captu
         httpx.get(admin_url)
 
 
-def test_a_port_of_0_is_told() -> None:
-    """So that a program can find it."""
-    told: list[str] = []
+def test_a_port_of_0_is_announced() -> None:
+    """A program can find it."""
+    addresses: list[str] = []
 
     def announce(url: str) -> None:
-        told.append(url)
+        addresses.append(url)
         signal.raise_signal(signal.SIGTERM)
 
-    serve(settings(port=0), create_app=TwoSided, announce=announce, announce_admin=told.append)
+    serve(settings(port=0), create_app=TwoSided, announce=announce, announce_admin=addresses.append)
 
-    assert 2 == len(set(told))
-    assert all(url.startswith("http://127.0.0.1:") and not url.endswith(":0") for url in told)
+    assert 2 == len(set(addresses))
+    assert all(url.startswith("http://127.0.0.1:") and not url.endswith(":0") for url in addresses)
 
 
-def test_a_taken_admin_port_is_told_before_anything_starts() -> None:
+def test_a_taken_admin_port_is_reported_before_anything_starts() -> None:
     """Host, port and the system's reason; the application is never made."""
 
     def create_app(_: Settings) -> App:
@@ -124,7 +126,7 @@ def test_a_taken_admin_port_is_told_before_anything_starts() -> None:
 
 
 def test_a_port_that_another_program_bound_and_did_not_listen_on_is_ours() -> None:
-    """Whoever listens first has it, and the other one is told."""
+    """The first to listen has it, and the other one fails."""
     with closing(bind("127.0.0.1", 0)) as bound:
         port = bound.getsockname()[1]
         with listening("127.0.0.1", port), pytest.raises(OSError, match="in use"):
@@ -132,7 +134,7 @@ def test_a_port_that_another_program_bound_and_did_not_listen_on_is_ours() -> No
 
 
 def test_an_application_without_admin_routes_has_no_use_for_the_port() -> None:
-    """It would accept connections that nobody answers."""
+    """It would accept connections without answering them."""
     with pytest.raises(ServerError, match=r"admin\.port is set, but this application has no admin routes"):
         serve(settings(port=0), create_app=harness.create_app)
 
@@ -175,19 +177,19 @@ class TestTheEnd:
                 await client.get(url)
 
     async def test_an_application_that_fails_while_it_runs_takes_it_along(self) -> None:
-        """Whatever the way of its end."""
-        told: list[str] = []
+        """The port closes after any kind of end."""
+        addresses: list[str] = []
 
         async def failing(scope: Message, receive: Receive, send: Send) -> None:
             await send({"type": "lifespan.startup.complete"})
             raise RuntimeError("broken")
 
         async def send(message: Message) -> None:
-            told.append((await ask(url)).text)
+            addresses.append((await ask(url)).text)
 
         with listening("127.0.0.1", 0) as listener:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            app = with_admin_port(failing, answering("admin"), listener, Limits(), grace_s=0)
+            app = with_admin_port(failing, answering("admin"), listener, ConnectionLimits(), grace_s=0)
             with pytest.raises(RuntimeError, match="broken"):
                 await app({"type": "lifespan"}, asyncio.Event().wait, send)  # type: ignore[arg-type]
             await until_refused(url)

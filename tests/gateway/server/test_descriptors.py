@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.server.descriptors import PER_CLIENT, clients_within, raise_limit, room_for
+from gateway.server.descriptors import PER_CLIENT, clients_within, raise_limit, table_size
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_what_is_let_in_never_takes_all(limit: int, wanted: int) -> None:
 )
 def test_there_is_room_for_all_clients_and_what_else_there_is(clients: int, limit: int | None, room: int) -> None:
     """Within the limit, and for half a MiB at most: who has more clients than that has them nevertheless."""
-    assert room == room_for(clients, limit)
+    assert room == table_size(clients, limit)
 
 
 def room() -> int:
@@ -64,14 +64,14 @@ def room() -> int:
 
 def in_a_process(call: str) -> list[int]:
     """Room and open descriptors before and after *call*, in a process that has few."""
-    told = "print(room(), len([*Path('/proc/self/fd').iterdir()]))"
+    report = "print(room(), len([*Path('/proc/self/fd').iterdir()]))"
     imports = [
         "import resource",
         "from pathlib import Path",
-        "from gateway.server.descriptors import make_room",
+        "from gateway.server.descriptors import preallocate",
         "from tests.gateway.server.test_descriptors import room",
     ]
-    code = "\n".join([*imports, told, call, told])
+    code = "\n".join([*imports, report, call, report])
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
     return [int(number) for number in ran.stdout.split()]
 
@@ -79,7 +79,7 @@ def in_a_process(call: str) -> list[int]:
 @pytest.mark.e2e
 def test_the_table_has_room_for_all_clients_from_the_start() -> None:
     """Nothing stays open."""
-    before, opened, after, opened_after = in_a_process("make_room(912)")
+    before, opened, after, opened_after = in_a_process("preallocate(912)")
 
     assert before < 912 <= after
     assert opened == opened_after
@@ -87,7 +87,7 @@ def test_the_table_has_room_for_all_clients_from_the_start() -> None:
 
 @pytest.mark.e2e
 def test_no_room_is_made_that_the_limit_forbids() -> None:
-    """Nor is that an error: the table grows then as it always did."""
-    before, _, after, _ = in_a_process("resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); make_room(912)")
+    """This is not an error: the table then grows as usual."""
+    before, _, after, _ = in_a_process("resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); preallocate(912)")
 
     assert before == after

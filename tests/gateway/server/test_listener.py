@@ -11,8 +11,8 @@ def test_a_host_that_is_not_here_is_one_sentence() -> None:
         bind("192.0.2.1", 0)
 
 
-def test_a_host_that_is_no_host_is_one_sentence() -> None:
-    """The resolver's reason is told."""
+def test_an_unknown_host_is_one_sentence() -> None:
+    """It contains the resolver's reason."""
     with pytest.raises(ServerError, match=r"^Cannot listen on no such host: .+\.$"):
         bind("no such host", 0)
 

@@ -19,7 +19,7 @@ def test_line_ends_before_a_request_are_passed(data: bytes, at: int, place: int)
 
 
 def ended(data: bytes, cuts: set[int], *, length: int = 0, is_chunked: bool = False, is_head: bool = False) -> int:
-    """How many bytes of *data*, cut at *cuts*, of which none is the end, are of the message."""
+    """Return how many bytes of *data*, cut at *cuts*, belong to the message; no cut is at its end."""
     ends = MessageEnds()
     ends.expect_body(length, is_chunked=is_chunked)
     places = sorted({0, len(data), *cuts})
@@ -37,7 +37,7 @@ def test_a_head_ends_with_its_empty_line(cuts: set[int]) -> None:
     assert len(HEAD) == ended(HEAD + b"\r\n\r\n", cuts, is_head=True)
 
 
-def test_a_head_begins_anew_behind_another() -> None:
+def test_a_head_may_follow_another() -> None:
     ends = MessageEnds()
 
     places = [ends.head_in(HEAD[:-1], 0), ends.head_in(b"\n\n\r\n", 0), ends.head_in(b"\n\r\n", 0)]
@@ -47,7 +47,7 @@ def test_a_head_begins_anew_behind_another() -> None:
 
 @given(st.sets(st.integers(1, 19).filter(lambda cut: cut != 15)))
 def test_a_body_with_a_length_ends_with_it(cuts: set[int]) -> None:
-    """Whatever it holds."""
+    """Its content does not matter."""
     assert 15 == ended(HEAD[:20], cuts, length=15)
 
 
@@ -65,7 +65,7 @@ def test_what_is_no_chunked_body_is_for_the_parser_to_refuse(body: bytes) -> Non
 
 
 def test_small_chunks_are_read_like_all_others() -> None:
-    """Of 1 to 17 bytes each, in capitals or not, that hold what reads like their end."""
+    """Chunks of 1 to 17 bytes, with sizes in upper or lower case, may contain bytes that look like their end."""
     small = [b"%x\r\n%b\r\n" % (n, (b"\r\n0\r\n\r\n" * 3)[:n]) for n in range(1, 18)]
     small += [b"0%X;x=y\r\n%b\r\n" % (n, b"0" * n) for n in range(1, 18)]
     body = b"".join(small) * 2 + b"0\r\n\r\n"

@@ -8,7 +8,8 @@ from contextlib import closing
 import httpx
 import pytest
 
-from gateway.server import ServerError, bind, serve
+from gateway.app.serving import serve
+from gateway.server.listener import ServerError, bind
 from tests.gateway.server.harness import answer_to, connected, create_app, served_elsewhere, settings
 
 pytestmark = pytest.mark.e2e
@@ -67,7 +68,7 @@ def test_one_connection_too_many_is_answered_503(limited: str) -> None:
 
 
 def test_a_port_that_was_lost_after_the_binding_is_one_sentence(capfd: pytest.CaptureFixture[str]) -> None:
-    """Two may bind a port while nobody listens on it; the second to listen is never ready, and its lifespan ends."""
+    """Two processes can bind a port before one listens; the second to listen is never ready, and its lifespan ends."""
     with closing(bind("127.0.0.1", 0)) as first:
         port = first.getsockname()[1]
         with closing(bind("127.0.0.1", port)) as second:

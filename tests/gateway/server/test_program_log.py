@@ -1,4 +1,4 @@
-"""What the program says on stderr."""
+"""The log of the program on stderr."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from gateway.server.program_log import JsonLine
 
 
 def record(text: str = "%s is away", *args: object, **more: object) -> logging.LogRecord:
-    made = logging.LogRecord("gateway.health", logging.WARNING, "health.py", 7, text, args or ("w1",), None)
+    made = logging.LogRecord("gateway.workers.health", logging.WARNING, "health.py", 7, text, args or ("w1",), None)
     made.created = 1_767_225_600.25
     made.__dict__.update(more)
     return made
@@ -23,7 +23,7 @@ def test_a_line_has_exactly_these_fields() -> None:
         "time": "2026-01-01T00:00:00.250Z",
         "event": "log",
         "level": "warning",
-        "logger": "gateway.health",
+        "logger": "gateway.workers.health",
         "message": "w1 is away",
     } == json.loads(JsonLine().format(record()))
 
@@ -32,7 +32,7 @@ def test_it_stays_one_line_whatever_is_said() -> None:
     assert '"message":"a\\n\\"b\\""' in JsonLine().format(record("%s", 'a\n"b"'))
 
 
-def test_an_exception_is_told_with_its_trace() -> None:
+def test_an_exception_is_logged_with_its_traceback() -> None:
     try:
         int("no")
     except ValueError:
@@ -52,15 +52,15 @@ from gateway.server.program_log import log_to_stderr
 for form in ("json", "text"):
     log_to_stderr("info", form)
     log_to_stderr("debug", "json")
-    logging.getLogger("gateway.health").info("w1 is up")
-    logging.getLogger("gateway.health").debug("not this")
+    logging.getLogger("gateway.workers.health").info("w1 is up")
+    logging.getLogger("gateway.workers.health").debug("not this")
     logging.getLogger("httpx").info("nor this")
     logging.getLogger().handlers.clear()
 """
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stderr
     in_json, in_text = said.splitlines()
 
-    assert ("info", "gateway.health", "w1 is up") == tuple(
+    assert ("info", "gateway.workers.health", "w1 is up") == tuple(
         json.loads(in_json)[name] for name in ("level", "logger", "message")
     )
-    assert in_text.endswith(" INFO gateway.health: w1 is up")
+    assert in_text.endswith(" INFO gateway.workers.health: w1 is up")

@@ -11,17 +11,19 @@ def test_a_host_is_a_name_or_an_address(value: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"a b", b"a/b", b"a,b c", b"u@a", b"a:b", b"::1", b"[a", b"a:123456", b"\xff"])
-def test_what_else_stands_there_is_named(value: bytes) -> None:
-    assert "The header host is not a host name or address, with or without a port." == check_host(value)
+def test_any_other_host_is_refused(value: bytes) -> None:
+    assert "The 'host' header must be a host name or an IP address, with or without a port." == check_host(value)
 
 
 def test_a_head_has_one_host_and_no_coding_of_another_version() -> None:
     """HTTP/1.0 may be without a host."""
     assert check_head("1.1", hosts=1, is_coded=True) is None
     assert check_head("1.0", hosts=0, is_coded=False) is None
-    assert "The header host is missing: HTTP/1.1 needs it." == check_head("1.1", hosts=0, is_coded=False)
-    assert "There must be one header host, not several." == check_head("1.0", hosts=2, is_coded=False)
-    assert "HTTP/1.0 has no transfer-encoding" in (check_head("1.0", hosts=1, is_coded=True) or "")
+    assert "The 'host' header is missing. HTTP/1.1 requires it." == check_head("1.1", hosts=0, is_coded=False)
+    assert "The request has more than one 'host' header. Send exactly one." == check_head(
+        "1.0", hosts=2, is_coded=False
+    )
+    assert "HTTP/1.0 does not support 'transfer-encoding'" in (check_head("1.0", hosts=1, is_coded=True) or "")
 
 
 @pytest.mark.parametrize(
@@ -36,17 +38,17 @@ def test_a_head_has_one_host_and_no_coding_of_another_version() -> None:
     ],
 )
 def test_a_head_begins_with_its_line(head: bytes, is_right: bool) -> None:
-    """What else it holds does not count."""
+    """The rest of the head does not matter."""
     fault = check_line(b"GET", b"/a", "1.1", head)
 
     assert is_right == (fault is None)
-    assert fault is None or fault.endswith("with exactly one space between them.")
+    assert fault is None or fault.endswith("separated by single spaces.")
 
 
-def test_other_versions_are_named() -> None:
+def test_other_versions_are_refused() -> None:
     fault = check_line(b"GET", b"/", "2.0", b"GET / HTTP/2.0\r\n")
 
-    assert "This is not a request of HTTP/1.1 or HTTP/1.0." == fault
+    assert "Only HTTP/1.1 and HTTP/1.0 are supported here." == fault
 
 
 @pytest.mark.parametrize(
@@ -60,10 +62,10 @@ def test_other_versions_are_named() -> None:
     ],
 )
 def test_an_absolute_target_has_a_host(target: bytes, authority: bytes | None) -> None:
-    """Of HTTP only, and without a user."""
+    """Only an HTTP URL without a user has one."""
     assert authority == authority_of(httptools.parse_url(target))
 
 
-def test_a_length_is_told_or_it_is_not() -> None:
+def test_the_announced_length_is_zero_without_a_header() -> None:
     assert 12 == announced_bytes([(b"host", b"a"), (b"content-length", b"12")])
     assert 0 == announced_bytes([(b"host", b"a")])

@@ -1,17 +1,17 @@
-"""Why an application did not start."""
+"""Errors of an application that does not start."""
 
 import pytest
 
-from gateway.errors import StoreAway
-from gateway.server import Message, Receive, Send, ServerError
-from gateway.server.start import Start
-from gateway.settings import SettingsError
+from gateway.protocol.errors import StoreUnavailable
+from gateway.server.asgi import Message, Receive, Send
+from gateway.server.listener import ServerError
+from gateway.server.start import StartWatcher
 
 TRACEBACK = "Traceback (most recent call last): ..."
 
 
 class Fails:
-    """An application whose lifespan does not begin because of *fault*, told as Starlette does."""
+    """An application whose lifespan fails to start because of *fault*, as Starlette reports it."""
 
     def __init__(self, fault: Exception) -> None:
         self.fault = fault
@@ -23,8 +23,8 @@ class Fails:
         await send({"type": "http.response.start", "status": 204})
 
 
-async def told(start: Start, fault: Exception, kind: str = "lifespan") -> list[Message]:
-    """What a server is told."""
+async def messages_after(start: StartWatcher, fault: Exception, kind: str = "lifespan") -> list[Message]:
+    """Return the messages that a server gets."""
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -33,7 +33,7 @@ async def told(start: Start, fault: Exception, kind: str = "lifespan") -> list[M
     async def receive() -> Message:
         return {"type": "lifespan.startup"}
 
-    app = start.of(Fails(fault))
+    app = start.watch(Fails(fault))
     if kind != "lifespan":
         await app({"type": kind}, receive, send)
         return sent
@@ -43,8 +43,8 @@ async def told(start: Start, fault: Exception, kind: str = "lifespan") -> list[M
 
 
 async def test_a_store_that_cannot_be_used_is_one_sentence() -> None:
-    start, error = Start(), ServerError("its error is above")
-    sent = await told(start, StoreAway("The file w.db cannot be used: file is not a database"))
+    start, error = StartWatcher(), ServerError("its error is above")
+    sent = await messages_after(start, StoreUnavailable("The file w.db cannot be used: file is not a database"))
     fault = start.fault(error)
 
     assert [{"type": "lifespan.startup.failed", "message": ""}] == sent
@@ -52,21 +52,23 @@ async def test_a_store_that_cannot_be_used_is_one_sentence() -> None:
     assert "Warmgate cannot start: The file w.db cannot be used: file is not a database." == str(fault)
 
 
-async def test_settings_that_turn_out_to_be_wrong_are_told_as_such() -> None:
-    """With the exit code of bad settings."""
-    start, wrong = Start(), SettingsError(["Two keys have one secret."])
-    await told(start, wrong)
+async def test_an_error_in_the_settings_is_kept() -> None:
+    """The exit code is that of bad settings."""
+    start, wrong = StartWatcher(ValueError), ValueError("Two keys have one secret.")
+    await messages_after(start, wrong)
 
     assert wrong is start.fault(ServerError("its error is above"))
 
 
-async def test_what_nobody_foresaw_keeps_its_traceback() -> None:
-    start, error = Start(), ServerError("its error is above")
-    sent = await told(start, ZeroDivisionError())
+async def test_an_unexpected_error_keeps_its_traceback() -> None:
+    start, error = StartWatcher(), ServerError("its error is above")
+    sent = await messages_after(start, ZeroDivisionError())
 
     assert [{"type": "lifespan.startup.failed", "message": TRACEBACK}] == sent
     assert error is start.fault(error)
 
 
 async def test_requests_pass() -> None:
-    assert [{"type": "http.response.start", "status": 204}] == await told(Start(), ZeroDivisionError(), kind="http")
+    assert [{"type": "http.response.start", "status": 204}] == await messages_after(
+        StartWatcher(), ZeroDivisionError(), kind="http"
+    )

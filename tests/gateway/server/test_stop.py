@@ -3,33 +3,33 @@ import signal
 import pytest
 
 from gateway.server.asgi import Message, Receive, Send
-from gateway.server.stop import SCOPE_KEY, Stop, telling
+from gateway.server.stop import SCOPE_KEY, Stop, handled_by, with_stop
 from tests.gateway.examples import Clock
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
 
-def test_nothing_is_asked_of_a_server_that_nobody_stops() -> None:
+def test_no_stop_is_requested_at_first() -> None:
     stop = Stop(delay_s=5.0, clock=Clock())
 
-    assert (False, False, False) == (stop.is_asked, stop.is_due, stop.is_forced)
+    assert (False, False, False) == (stop.is_requested, stop.is_due, stop.is_forced)
 
 
-def test_after_sigterm_requests_are_taken_for_a_while() -> None:
-    """It is asked at once, and due when the delay is over."""
+def test_after_sigterm_requests_are_accepted_for_a_while() -> None:
+    """The stop is requested at once, and due after the delay."""
     clock = Clock(100.0)
     stop = Stop(delay_s=5.0, clock=clock)
     stop.signalled(TERM)
-    asked = stop.is_asked, stop.is_due, stop.left_s
+    requested = stop.is_requested, stop.is_due, stop.left_s
     clock.now = 104.9
     before = stop.is_due
     clock.now = 105.0
 
-    assert (True, False, 5.0) == asked
+    assert (True, False, 5.0) == requested
     assert (False, True, False) == (before, stop.is_due, stop.is_forced)
 
 
-def test_more_of_sigterm_puts_nothing_off() -> None:
+def test_a_second_sigterm_delays_nothing() -> None:
     clock = Clock(100.0)
     stop = Stop(delay_s=5.0, clock=clock)
     stop.signalled(TERM)
@@ -50,35 +50,50 @@ def test_more_of_sigterm_puts_nothing_off() -> None:
         ([INT, INT, TERM], True, True),
     ],
 )
-def test_sigint_does_not_wait_and_forces_what_was_asked_before(
+def test_sigint_does_not_wait_and_forces_a_stop_requested_before(
     signals: list[signal.Signals], due: bool, forced: bool
 ) -> None:
     stop = Stop(delay_s=5.0, clock=Clock())
     for number in signals:
         stop.signalled(number)
 
-    assert (True, due, forced) == (stop.is_asked, stop.is_due, stop.is_forced)
+    assert (True, due, forced) == (stop.is_requested, stop.is_due, stop.is_forced)
 
 
 async def test_applications_find_it_in_the_state_of_their_lifespan() -> None:
-    """Which servers copy into the scope of every request; those are passed on as they are."""
+    """Requests pass unchanged."""
     seen: list[Message] = []
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         seen.append(scope)
 
     async def receive() -> Message:
-        raise AssertionError("nothing is asked for")
+        raise AssertionError("unexpected")
 
     async def send(message: Message) -> None:
-        raise AssertionError("nothing is said")
+        raise AssertionError("unexpected")
 
     stop = Stop(delay_s=0.0, clock=Clock())
     request: Message = {"type": "http", "state": {"mine": 1}}
-    told = telling(app, stop)
-    await told({"type": "lifespan", "state": {"mine": 1}}, receive, send)
-    await told({"type": "lifespan"}, receive, send)
-    await told(request, receive, send)
+    stoppable = with_stop(app, stop)
+    await stoppable({"type": "lifespan", "state": {"mine": 1}}, receive, send)
+    await stoppable({"type": "lifespan"}, receive, send)
+    await stoppable(request, receive, send)
 
     assert [{"mine": 1, SCOPE_KEY: stop}, {SCOPE_KEY: stop}] == [scope["state"] for scope in seen[:2]]
     assert seen[2] is request
+
+
+def test_stop_signals_are_handled_inside_the_block_only() -> None:
+    """Afterwards the former handlers are back."""
+    outer: list[int] = []
+    inner: list[int] = []
+
+    with handled_by(lambda number, _: outer.append(number)):
+        with handled_by(lambda number, _: inner.append(number)):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+
+    assert [signal.SIGINT, signal.SIGTERM] == inner
+    assert [signal.SIGTERM] == outer

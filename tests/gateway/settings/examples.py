@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gateway.app.mapping.workers import model_workers
 from gateway.settings import Settings, SettingsError, build
+from gateway.workers.worker_spec import ModelWorkers
 
 SMALLEST = """
 server: {host: 127.0.0.1, port: 8080}
@@ -17,6 +19,11 @@ EXAMPLE = Path(__file__).parents[3] / "deploy" / "warmgate.example.yaml"
 
 def parsed(text: str = SMALLEST, **environ: str) -> Settings:
     return build(yaml.safe_load(text), environ)
+
+
+def with_workers(text: str = SMALLEST) -> tuple[ModelWorkers, ...]:
+    """Return the models of *text* with their workers, as values."""
+    return model_workers(parsed(text).models)
 
 
 def sentences(text: str = SMALLEST, **environ: str) -> list[str]:

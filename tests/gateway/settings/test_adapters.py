@@ -12,9 +12,8 @@ README = Path(__file__).parents[3] / "README.md"
 
 
 def test_a_model_is_its_own_unless_it_says_of_what_it_is_an_adapter() -> None:
-    """By the short form or by the long one; both name the base, and the adapter as the workers call it."""
     plain = parsed(with_model()).models[0]
-    short = parsed(with_model(upstream_model="poet", adapter_of="base")).models[0]
+    short = parsed(with_model(upstream_model="poet", adapter_of="base")).models[0]  # its former form
     long = parsed(with_model(upstream_model="base:poet", adapter={"of": "base", "name": "poet"})).models[0]
     unnamed = parsed(with_model(upstream_model="poet", adapter={"of": "base"})).models[0]
 
@@ -24,34 +23,34 @@ def test_a_model_is_its_own_unless_it_says_of_what_it_is_an_adapter() -> None:
 
 
 def test_what_loading_takes() -> None:
-    told = {"of": "base", "path": "/poet", "load_on_demand": True, "most_per_worker": 4}
+    reported = {"of": "base", "path": "/poet", "load_on_demand": True, "max_per_worker": 4}
 
-    assert AdapterSettings(of="base", path="/poet", load_on_demand=True, most_per_worker=4) == (
-        parsed(with_model(adapter=told)).models[0].adapter
+    assert AdapterSettings(of="base", path="/poet", load_on_demand=True, max_per_worker=4) == (
+        parsed(with_model(adapter=reported)).models[0].adapter
     )
     assert AdaptersSettings(load_s=1, load_timeout_s=60, retry_s=30) == parsed().adapters
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         (
             {"adapter": {"of": "base", "load_on_demand": True}},
             "models[0].adapter.path is needed where load_on_demand is true.",
         ),
         (
-            {"adapter": {"of": "base", "most_per_worker": 2}},
-            "models[0].adapter.most_per_worker counts only where load_on_demand is true.",
+            {"adapter": {"of": "base", "max_per_worker": 2}},
+            "models[0].adapter.max_per_worker counts only where load_on_demand is true.",
         ),
         (
             {"adapter": {"of": "base"}, "adapter_of": "other"},
-            "models[0].adapter_of is another model than models[0].adapter.of.",
+            "models[0].adapter_of is the former name of models[0].adapter.of, which is set too. Remove it.",
         ),
         ({"adapter": {}}, "models[0].adapter.of is missing; it must be given."),
     ],
 )
-def test_what_cannot_be_is_told(fields: dict[str, Any], told: str) -> None:
-    assert [told] == sentences(with_model(**fields))
+def test_what_cannot_be_is_reported(fields: dict[str, Any], reported: str) -> None:
+    assert [reported] == sentences(with_model(**fields))
 
 
 def test_the_example_of_the_readme_is_one() -> None:

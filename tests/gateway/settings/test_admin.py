@@ -1,4 +1,4 @@
-"""Who may use the admin routes, and where they are."""
+"""Facts about who may use the admin routes, and where they are."""
 
 import pytest
 
@@ -22,5 +22,5 @@ from tests.gateway.settings.examples import SMALLEST, sentences
         ),
     ],
 )
-def test_what_is_wrong_is_told_by_its_place(text: str, expected: str) -> None:
+def test_what_is_wrong_is_reported_by_its_place(text: str, expected: str) -> None:
     assert [expected] == sentences(f"{SMALLEST}\n{text}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.settings import DisaggregationSettings, SettingsError, WorkerSettings, with_found, workers_in
+from gateway.settings import DisaggregationSettings, workers_in
 from tests.gateway.settings.examples import parsed, sentences, with_model
 
 PREFILL = {"url": "http://a:8000", "role": "prefill"}
@@ -18,9 +18,7 @@ def test_a_model_may_have_workers_that_do_halves() -> None:
     model = parsed(with_model(workers=[PREFILL, DECODE, BOTH], disaggregation={"flow": "nixl"})).models[0]
 
     assert ["prefill", "decode", "both"] == [worker.role for worker in model.workers]
-    assert (
-        DisaggregationSettings(flow="nixl", least_uncached_tokens=None, replace_loopback=True) == model.disaggregation
-    )
+    assert DisaggregationSettings(flow="nixl", min_uncached_tokens=None, replace_loopback=True) == model.disaggregation
 
 
 def test_sglangs_prefill_workers_are_met_at_a_port() -> None:
@@ -31,11 +29,11 @@ def test_sglangs_prefill_workers_are_met_at_a_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "reported"),
     [
         (
             {"workers": [PREFILL, BOTH]},
-            "models[0].workers[0].role is 'prefill', but the model has no disaggregation: nobody would do the other "
+            "models[0].workers[0].role is 'prefill', but the model has no disaggregation: no worker would do the other "
             "half.",
         ),
         (
@@ -57,8 +55,8 @@ def test_sglangs_prefill_workers_are_met_at_a_port() -> None:
             "sglang.",
         ),
         (
-            {"workers": [PREFILL, DECODE], "disaggregation": {"flow": "sglang", "least_uncached_tokens": 9}},
-            "models[0].disaggregation.least_uncached_tokens has no meaning where flow is sglang: its decode workers "
+            {"workers": [PREFILL, DECODE], "disaggregation": {"flow": "sglang", "min_uncached_tokens": 9}},
+            "models[0].disaggregation.min_uncached_tokens has no meaning where flow is sglang: its decode workers "
             "compute no prompts.",
         ),
         (
@@ -67,8 +65,8 @@ def test_sglangs_prefill_workers_are_met_at_a_port() -> None:
         ),
     ],
 )
-def test_a_contradiction_is_a_sentence(model: dict[str, Any], told: str) -> None:
-    assert [told] == sentences(with_model(**model))
+def test_a_contradiction_is_a_sentence(model: dict[str, Any], reported: str) -> None:
+    assert [reported] == sentences(with_model(**model))
 
 
 def test_who_is_missing_may_be_found() -> None:
@@ -78,20 +76,9 @@ def test_who_is_missing_may_be_found() -> None:
 
 
 def test_a_file_of_workers_may_name_roles() -> None:
-    told = b"[{url: 'http://a:8000', role: prefill, bootstrap_port: 9000}, {url: 'http://b:8000', role: decode}]"
+    reported = b"[{url: 'http://a:8000', role: prefill, bootstrap_port: 9000}, {url: 'http://b:8000', role: decode}]"
 
-    assert ["prefill", "decode"] == [worker.role for worker in workers_in(told, Path("workers.yaml"))]
-
-
-def test_who_is_found_for_a_model_that_is_not_divided_is_refused() -> None:
-    """Its half would pass for an answer."""
-    settings = parsed(with_model(workers=[BOTH], pods={"selector": "app=vllm"}))
-    with pytest.raises(SettingsError) as refused:
-        with_found(settings, {"tiny": [WorkerSettings(url="http://d:8000", role="decode")]})
-
-    assert (
-        "models[0].found[0].role is 'decode', but the model has no disaggregation: nobody would do the other half.",
-    ) == tuple(refused.value.sentences)
+    assert ["prefill", "decode"] == [worker.role for worker in workers_in(reported, Path("workers.yaml"))]
 
 
 def test_the_readmes_example_is_valid() -> None:

@@ -9,7 +9,6 @@ from tests.gateway.settings.examples import SMALLEST, parsed, sentences, with_mo
 
 
 def test_a_model_may_have_workers_that_are_found_only() -> None:
-    """By any of the ways, and by several at once."""
     for source in ("service: {name: a}", "pods: {selector: a}", "dns: {name: a, port: 1}"):
         assert () == parsed(f"models: [{{name: tiny, {source}}}]").models[0].workers
 
@@ -26,7 +25,7 @@ def test_a_model_may_have_workers_that_are_found_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reported"),
     [
         ({"service": {}}, "models[0].service.name is missing; it must be given."),
         (
@@ -62,9 +61,9 @@ def test_a_model_may_have_workers_that_are_found_only() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told(source: dict[str, Any], told: str) -> None:
+def test_what_is_wrong_is_reported(source: dict[str, Any], reported: str) -> None:
     """In a sentence that names the setting."""
-    assert [told] == sentences(with_model(**source))
+    assert [reported] == sentences(with_model(**source))
 
 
 def test_ports_may_come_from_variables() -> None:
@@ -91,7 +90,6 @@ def test_ports_may_come_from_variables() -> None:
     ],
 )
 def test_the_clusters_own_address_fills_what_is_unset(environ: dict[str, str], url: str | None) -> None:
-    """As Kubernetes tells each pod; what the file says comes first."""
     assert KubernetesSettings(api_url=url) == parsed(SMALLEST, **environ).kubernetes
     other = f"{SMALLEST}\nkubernetes: {{api_url: 'https://k:6443'}}"
     assert "https://k:6443" == parsed(other, **environ).kubernetes.api_url

@@ -14,7 +14,6 @@ EVENTS = {"endpoint": "tcp://10.0.0.5:5557"}
 
 
 def test_instances_are_numbers_of_64_bits_however_they_are_written() -> None:
-    """As a number, or as the text that passes through what knows numbers as floats."""
     worker = parsed(with_worker(dynamo={"instances": [{"id": 2**64 - 1}, {"id": "7", "kv_events": EVENTS}]})).models[0]
 
     assert DynamoSettings(
@@ -26,7 +25,7 @@ def test_instances_are_numbers_of_64_bits_however_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         (
             {"dynamo": {"instances": [{"id": 2**64}]}},
@@ -61,7 +60,7 @@ def test_instances_are_numbers_of_64_bits_however_they_are_written() -> None:
             {"dynamo": {}, "kv_events": EVENTS},
             "kv_events cannot be beside dynamo, whose instances have their own.",
         ),
-        ({"dynamo": {}, "ranks": 0}, "ranks must be said beside dynamo: a frontend does not tell it."),
+        ({"dynamo": {}, "ranks": 0}, "ranks must be set beside dynamo: a frontend does not report it."),
         ({"ranks": 4, "kv_events": {**EVENTS, "ranks": 2}}, "ranks is another number than {place}.kv_events.ranks."),
         (
             {"dynamo": {"instances": [{"id": 7, "kv_events": {"topic": "kv"}}]}},
@@ -69,12 +68,11 @@ def test_instances_are_numbers_of_64_bits_however_they_are_written() -> None:
         ),
     ],
 )
-def test_what_contradicts_itself_is_refused_by_name(fields: dict[str, Any], told: str) -> None:
-    assert [f"{PLACE}.{told.format(place=PLACE)}"] == sentences(with_worker(**fields))
+def test_what_contradicts_itself_is_refused_by_name(fields: dict[str, Any], message: str) -> None:
+    assert [f"{PLACE}.{message.format(place=PLACE)}"] == sentences(with_worker(**fields))
 
 
 def test_ranks_may_be_said_in_either_place() -> None:
-    """Of the worker, of its events, or of both alike; 0: the engine is asked."""
     assert [4, 1, 4, 0] == [
         parsed(with_worker(**fields)).models[0].workers[0].ranks
         for fields in (
@@ -96,7 +94,7 @@ def test_the_example_of_the_readme_is_one() -> None:
     assert DynamoSettings(component="backend", kv_events_port=5557, kv_replay_port=5558) == workers[2].dynamo
 
 
-def test_the_names_of_ranks_are_nobody_elses() -> None:
+def test_the_names_of_ranks_are_no_one_elses() -> None:
     """What stands behind an address is called by its id, a # and more; elsewhere a # is as good as any letter."""
     other = {"url": "http://b:1", "id": "gpu#1"}
 

@@ -1,4 +1,4 @@
-"""Where one engine tells of its cache."""
+"""Where one engine reports its cache."""
 
 from gateway.settings import WorkerEventsSettings
 from tests.gateway.settings.examples import parsed, sentences, with_worker
@@ -11,6 +11,6 @@ def test_what_is_not_said_is_that_of_one_engine_without_replays() -> None:
 
 
 def test_an_address_is_zeromqs() -> None:
-    (told,) = sentences(with_worker(kv_events={"endpoint": "10.0.0.5:5557"}))
+    (reported,) = sentences(with_worker(kv_events={"endpoint": "10.0.0.5:5557"}))
 
-    assert "it must be a ZeroMQ address such as tcp://10.0.0.5:5557." in told
+    assert "it must be a ZeroMQ address such as tcp://10.0.0.5:5557." in reported

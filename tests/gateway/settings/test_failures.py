@@ -14,5 +14,5 @@ from tests.gateway.settings.examples import SMALLEST, sentences
         ("drain: {hand_over_after_s: -1}", "drain.hand_over_after_s is -1; it must be at least 0."),
     ],
 )
-def test_what_is_wrong_is_told_by_its_place(text: str, expected: str) -> None:
+def test_what_is_wrong_is_reported_by_its_place(text: str, expected: str) -> None:
     assert [expected] == sentences(f"{SMALLEST}\n{text}")

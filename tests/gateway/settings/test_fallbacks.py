@@ -2,8 +2,7 @@
 
 import pytest
 
-from gateway.cascade.assembly import fallbacks_of
-from gateway.settings import OpenAIEndpointSettings
+from gateway.app.fallbacks import bedrock_fallbacks, fallbacks_of
 from tests.gateway.settings.examples import parsed, sentences, with_model
 
 BEDROCK = {"model_id": "m", "region": "us-east-1"}
@@ -14,19 +13,17 @@ def test_fallbacks_keep_their_order_and_bedrock_is_the_last() -> None:
     settings = parsed(
         with_model(fallbacks=[{"openai": OPENAI}, {"bedrock": BEDROCK}], bedrock={**BEDROCK, "model_id": "n"})
     )
-    named = [
-        each.url if isinstance(each, OpenAIEndpointSettings) else each.model_id
-        for each in fallbacks_of(settings.models[0])
-    ]
+    model = settings.models[0]
 
-    assert ["https://llm.example.com/v1", "m", "n"] == named
+    assert ["openai", "bedrock", "bedrock"] == [kind for kind, _ in fallbacks_of(model)]
+    assert ["m", "n"] == [each.model_id for each in bedrock_fallbacks(model)]
 
 
 @pytest.mark.parametrize("fallback", [{}, {"openai": OPENAI, "bedrock": BEDROCK}])
 def test_a_fallback_is_of_one_kind(fallback: dict[str, object]) -> None:
-    assert ["models[0].fallbacks[0] needs either bedrock or openai, and not both."] == sentences(
-        with_model(fallbacks=[fallback])
-    )
+    [sentence] = sentences(with_model(fallbacks=[fallback]))
+
+    assert sentence.startswith("models[0].fallbacks[0] needs exactly one of bedrock, openai")
 
 
 def test_bedrock_needs_a_region_from_somewhere() -> None:

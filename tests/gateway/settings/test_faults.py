@@ -96,7 +96,10 @@ class TestValues:
                 with_worker(id="a\r\nb"),
                 "models[0].workers[0].id is 'a\\r\\nb'; it must be printable ASCII without spaces.",
             ),
-            (with_model(bedrock={}), "models[0].bedrock.model_id is missing; it must be given."),
+            (
+                with_model(fallbacks=[{"bedrock": {}}]),
+                "models[0].fallbacks[0].bedrock.model_id is missing; it must be given.",
+            ),
         ],
     )
     def test_a_wrong_model_is_said_with_its_number(self, text: str, expected: str) -> None:
@@ -133,10 +136,10 @@ class TestSecrets:
     )
     def test_no_sentence_repeats_one(self, text: str, environ: dict[str, str]) -> None:
         """Neither a key, nor what stands where a key was meant, nor an address with credentials."""
-        told = sentences(text, **environ)
+        reported = sentences(text, **environ)
 
-        assert told
-        assert "hidden" not in " ".join(told)
+        assert reported
+        assert "hidden" not in " ".join(reported)
 
     @pytest.mark.parametrize(
         ("text", "place"),
@@ -148,7 +151,6 @@ class TestSecrets:
         ],
     )
     def test_a_secret_in_the_place_of_its_group_is_not_repeated(self, text: str, place: str) -> None:
-        """As whoever forgets the list would write it."""
         assert [f"{place} is not valid; it must be a list."] == sentences(text)
 
     def test_a_key_of_digits_in_the_file_needs_quotes(self) -> None:

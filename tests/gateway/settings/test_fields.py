@@ -3,9 +3,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, SecretStr
 
-from gateway.settings.fields import annotation_at, bare, entry_of, fields_of, group_of, is_optional, is_text, type_name
+from gateway.protocol.field_names import Place
+from gateway.settings.fields import annotation_at, bare, entry_of, fields_of, groups_of, is_optional, is_text, type_name
 from gateway.settings.models import ModelSettings, WorkerSettings
-from gateway.settings.names import Place
 from gateway.settings.server import ServerSettings
 
 
@@ -28,16 +28,15 @@ def test_every_place_has_its_type(place: Place, expected: object) -> None:
 
 
 def test_a_type_is_bare_without_its_rules() -> None:
-    """And without the null that it may be."""
     assert bare(Annotated[int, Field(ge=1)] | None) is int
     assert is_optional(int | None)
     assert not is_optional(int)
 
 
-def test_groups_and_lists_are_told_from_values() -> None:
+def test_groups_and_lists_are_reported_from_values() -> None:
     """Only a group has fields, only a list has entries."""
-    assert group_of(ServerSettings | None) is ServerSettings
-    assert group_of(int) is None
+    assert (ServerSettings,) == groups_of(ServerSettings | None)
+    assert () == groups_of(int)
     assert "port" in (fields_of(ServerSettings) or {})
     assert fields_of(int) is None
     assert entry_of(tuple[int, ...]) is int

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.guardrails import credentials, national_ids, personal
+from gateway.proxy.guardrails import credentials, national_ids, personal
 from gateway.settings import build
 from gateway.settings.guardrails import NATIONAL_IDS, PERSONAL, SECRETS
 from tests.gateway.settings.examples import sentences
@@ -19,12 +19,12 @@ def written(*guardrails: dict[str, Any], model: dict[str, Any] | None = None, **
 def test_a_guardrail_looks_in_both_directions_and_redacts() -> None:
     (made,) = build(yaml.safe_load(written({"name": "pii", "kind": "pii"})), {}).guardrails
 
-    assert ("redact", ("request", "response"), "closed") == (made.action, made.directions, made.when_away)
+    assert ("redact", ("request", "response"), "fail_closed") == (made.action, made.directions, made.on_unavailable)
 
 
 def test_every_name_in_the_settings_has_detectors() -> None:
     assert set(PERSONAL) == set(personal.DETECTORS)
-    assert set(NATIONAL_IDS) == set(national_ids.DETECTORS)
+    assert set(NATIONAL_IDS) == set(national_ids.detectors())
     assert set(SECRETS) == set(credentials.DETECTORS)
 
 
@@ -33,11 +33,15 @@ def test_every_name_in_the_settings_has_detectors() -> None:
     [
         ({"kind": "pii", "words": ["x"]}, "guardrails[0].words is for kind: words, and this one is pii"),
         (
-            {"kind": "pii", "most_at_once": 1},
-            "guardrails[0].most_at_once is for kind: bedrock or http, and this one is pii",
+            {"kind": "pii", "max_at_once": 1},
+            "guardrails[0].max_at_once is for kind: bedrock or http, and this one is pii",
         ),
-        ({"kind": "http"}, "guardrails[0].url is needed for kind: http"),
-        ({"kind": "bedrock"}, "guardrails[0].guardrail_id is needed for kind: bedrock"),
+        ({"kind": "http"}, "guardrails[0].url is missing"),
+        ({"kind": "bedrock"}, "guardrails[0].guardrail_id is missing"),
+        ({"kind": "pii", "most": 1}, "guardrails[0].most is not a setting"),
+        ({"kind": "pdf"}, "guardrails[0].kind is 'pdf'; allowed are 'pii', 'secrets'"),
+        ({"kind": "x" * 99}, f"guardrails[0].kind is '{'x' * 76}...; allowed are"),
+        ({}, "guardrails[0].kind is missing"),
         ({"kind": "words"}, "guardrails[0].words is needed, or patterns"),
         ({"kind": "pii", "directions": []}, "guardrails[0].directions is empty; it would look at nothing"),
         ({"kind": "pii", "detect": ["jwt"]}, "guardrails[0].detect[0] is not one of email, phone"),
@@ -47,13 +51,13 @@ def test_every_name_in_the_settings_has_detectors() -> None:
         ({"kind": "words", "words": ["--"]}, "guardrails[0].words[0]"),
     ],
 )
-def test_what_does_not_belong_together_is_told_by_its_field(fields: dict[str, Any], said: str) -> None:
+def test_what_does_not_belong_together_is_reported_by_its_field(fields: dict[str, Any], said: str) -> None:
     (sentence,) = sentences(written({"name": "g", **fields}))
 
     assert sentence.startswith(said)
 
 
-def test_a_name_that_there_is_not_is_told_where_it_stands() -> None:
+def test_a_name_that_there_is_not_learns_where_it_stands() -> None:
     text = written(
         {"name": "pii", "kind": "pii"},
         model={"guardrails": ["pii", "pi"]},
@@ -73,8 +77,24 @@ def test_two_cannot_have_the_same_name() -> None:
 
 
 def test_a_guardrail_of_bedrock_needs_a_region() -> None:
-    told = {"name": "aws", "kind": "bedrock", "guardrail_id": "g"}
-    (sentence,) = sentences(written(told))
+    reported = {"name": "aws", "kind": "bedrock", "guardrail_id": "g"}
+    (sentence,) = sentences(written(reported))
 
     assert sentence.startswith("guardrails[0].region is needed")
-    assert "us-east-1" == build(yaml.safe_load(written({**told, "region": "us-east-1"})), {}).guardrails[0].region
+    (made,) = build(yaml.safe_load(written({**reported, "region": "us-east-1"})), {}).guardrails
+    assert "us-east-1" == (made.region if made.kind == "bedrock" else None)
+
+
+def test_a_guardrail_is_a_mapping() -> None:
+    """The value is not repeated: it may be a secret."""
+    assert ["guardrails[0] is not valid; it must be a mapping."] == sentences(
+        yaml.safe_dump({"models": [MODEL], "guardrails": ["pii"]})
+    )
+
+
+def test_variables_set_what_any_kind_has() -> None:
+    """The place of a field does not depend on the kind."""
+    variables = {"WARMGATE_GUARDRAILS__0__KIND": "http", "WARMGATE_GUARDRAILS__0__URL": "http://x"}
+    (made,) = build(yaml.safe_load(written({"name": "it"})), variables).guardrails
+
+    assert ("http", "http://x") == (made.kind, made.url if made.kind == "http" else None)

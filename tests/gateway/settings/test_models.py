@@ -8,7 +8,6 @@ from tests.gateway.settings.examples import parsed, sentences, with_model
 
 
 def test_a_model_may_have_a_file_of_workers_only() -> None:
-    """Which may be empty, or not there yet."""
     model = parsed("models: [{name: tiny, workers_file: workers.yaml}]").models[0]
 
     assert ((), "workers.yaml") == (model.workers, model.workers_file)
@@ -16,11 +15,12 @@ def test_a_model_may_have_a_file_of_workers_only() -> None:
 
 def test_a_model_may_have_bedrock_only() -> None:
     """No worker is needed where Bedrock answers."""
-    model = parsed("models: [{name: claude, bedrock: {model_id: m, region: us-east-1}}]").models[0]
+    model = parsed("models: [{name: claude, fallbacks: [{bedrock: {model_id: m, region: us-east-1}}]}]").models[0]
 
     assert () == model.workers
-    assert model.bedrock is not None
-    assert (4096, "m") == (model.bedrock.default_max_tokens, model.bedrock.model_id)
+    bedrock = model.fallbacks[0].bedrock
+    assert bedrock is not None
+    assert (4096, "m") == (bedrock.default_max_tokens, bedrock.model_id)
 
 
 def test_the_rules_hold_for_parts_too() -> None:

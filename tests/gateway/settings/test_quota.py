@@ -1,4 +1,4 @@
-"""How limits are counted and turns are given."""
+"""Facts about how limits are counted and turns are given."""
 
 import pytest
 
@@ -17,5 +17,5 @@ from tests.gateway.settings.examples import SMALLEST, sentences
         ("queue: {low_share: 1.5}", "queue.low_share is 1.5; it must be at most 1."),
     ],
 )
-def test_what_is_wrong_is_told_by_its_place(text: str, expected: str) -> None:
+def test_what_is_wrong_is_reported_by_its_place(text: str, expected: str) -> None:
     assert [expected] == sentences(f"{SMALLEST}\n{text}")

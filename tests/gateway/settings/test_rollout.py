@@ -19,27 +19,27 @@ def with_route(**fields: Any) -> str:
     return text
 
 
-def test_there_are_none_unless_some_are_given() -> None:
+def test_there_are_not_unless_some_are_given() -> None:
     assert () == parsed().routes
 
 
 def test_a_route_is_a_name_and_where_it_leads() -> None:
-    """All else has a default: requests are dealt, and go on where nobody is ready."""
+    """All else has a default: requests are dealt, and go on where no one is ready."""
     assert (
-        RouteSettings(name="chat", to=(VariantSettings(model="a", weight=1),), sticky="none", when_not_ready="next"),
+        RouteSettings(name="chat", to=(VariantSettings(model="a", weight=1),), sticky="none", on_unavailable="next"),
     ) == parsed(with_route()).routes
 
 
-def test_a_rule_as_it_is_told() -> None:
-    rule = {"model": "b", "name": "long", "prompt_tokens_from": 8000, "asks": ["tools"], "teams": ["x"]}
+def test_a_rule_as_it_is_reported() -> None:
+    rule = {"model": "b", "name": "long", "prompt_tokens_from": 8000, "requires": ["tools"], "teams": ["x"]}
 
     assert (
-        RouteRuleSettings(model="b", name="long", prompt_tokens_from=8000, asks=("tools",), teams=("x",)),
+        RouteRuleSettings(model="b", name="long", prompt_tokens_from=8000, requires=("tools",), teams=("x",)),
     ) == parsed(with_route(rules=[rule])).routes[0].rules
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"to": [{"model": "c"}]}, "routes[0].to[0].model is 'c'; no model has that name."),
         (
@@ -54,23 +54,22 @@ def test_a_rule_as_it_is_told() -> None:
             {"to": [{"model": "a"}, {"model": "a"}]},
             "routes[0].to[1].model is 'a'; each must be its own, and this is that of routes[0].to[0].model.",
         ),
-        ({"rules": [{"model": "b"}]}, "routes[0].rules[0] asks for nothing: it would be true of every request."),
+        ({"rules": [{"model": "b"}]}, "routes[0].rules[0] has no condition: it would match every request."),
         (
             {"rules": [{"model": "b", "prompt_tokens_from": 9, "prompt_tokens_below": 9}]},
             "routes[0].rules[0].prompt_tokens_below leaves nothing beside routes[0].rules[0].prompt_tokens_from.",
         ),
         (
-            {"rules": [{"model": "b", "max_tokens_from": 1}, {"model": "b", "asks": ["tools"]}]},
+            {"rules": [{"model": "b", "max_tokens_from": 1}, {"model": "b", "requires": ["tools"]}]},
             "routes[0].rules[1].name is 'b'; each must be its own, and this is that of routes[0].rules[0].name.",
         ),
     ],
 )
-def test_what_cannot_be_is_told(fields: dict[str, Any], told: str) -> None:
-    assert [told] == sentences(with_route(**fields))
+def test_what_cannot_be_is_reported(fields: dict[str, Any], reported: str) -> None:
+    assert [reported] == sentences(with_route(**fields))
 
 
 def test_the_example_of_the_readme_is_one() -> None:
-    """Of four models."""
     section = README.read_text(encoding="utf-8").partition("\n## One name for several models\n")[2]
     example = section.partition("```yaml\n")[2].partition("```")[0]
     names = ("llama-8b", "llama-8b-new", "llama-70b", "qwen-vl")

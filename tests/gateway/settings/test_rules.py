@@ -27,14 +27,13 @@ def test_an_address_is_http_with_a_host(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://a", "https://a.example:8443/base", "http://[::1]:8000", "http://10.0.0.1"])
 def test_a_good_address_stays_as_it_is(url: str) -> None:
-    """But for a slash at its end."""
     assert url == parsed(with_worker(url=f"{url}/")).models[0].workers[0].url
 
 
 def test_the_address_of_a_worker_is_not_an_sdks_base_url() -> None:
     """With /v1 in it every request would be a 404, from a worker whose health check passes."""
     assert [
-        "models[0].workers[0].url is 'http://a/v1/'; it must end before /v1: that is in the path of every request."
+        "models[0].workers[0].url is 'http://a/v1/'; it must not include /v1, which every request's path already has."
     ] == sentences(with_worker(url="http://a/v1/"))
 
 
@@ -50,10 +49,10 @@ def test_events_come_from_an_address_of_zeromq(address: str) -> None:
 @pytest.mark.parametrize("address", ["tcp://10.0.0.5:5557", "tcp://[::1]:5557", "tcp://*:5557", "ipc:///run/a"])
 def test_a_good_address_of_zeromq_stays_as_it_is(address: str) -> None:
     """A star stands for the worker's own host."""
-    told = parsed(with_worker(kv_events={"endpoint": address})).models[0].workers[0].kv_events
+    reported = parsed(with_worker(kv_events={"endpoint": address})).models[0].workers[0].kv_events
 
-    assert told is not None
-    assert address == told.endpoint
+    assert reported is not None
+    assert address == reported.endpoint
 
 
 class TestRepetition:

@@ -68,14 +68,16 @@ def test_settings_are_built_from_parts() -> None:
 )
 def test_the_region_of_bedrock_must_come_from_somewhere(setting: str, environ: dict[str, str]) -> None:
     """The model's own, the shared one, or that of AWS's variables; without any nothing starts."""
-    text = "models: [{name: claude, bedrock: {model_id: m}}]"
+    text = "models: [{name: claude, fallbacks: [{bedrock: {model_id: m}}]}]"
 
     assert "eu-west-1" == parsed(f"{text}\n{setting}", **environ).bedrock.region
-    assert ["models[0].bedrock.region is needed: set it, or bedrock.region, or AWS_REGION."] == sentences(text)
+    assert ["models[0].fallbacks[0].bedrock.region is needed: set it, or bedrock.region, or AWS_REGION."] == sentences(
+        text
+    )
 
 
 def test_settings_do_not_change() -> None:
-    """They are handed to many and belong to nobody."""
+    """They are handed to many and belong to no one."""
     settings = parsed()
 
     with pytest.raises(ValidationError, match="frozen"):

@@ -22,10 +22,10 @@ def test_a_variable_that_is_not_set_is_named() -> None:
 @pytest.mark.parametrize("secret", ["hunter2", "wg-ci-0123456789", "a1B2c3D4"])
 def test_a_secret_in_the_place_of_a_name_is_not_repeated(secret: str) -> None:
     """Only what looks like the name of a variable is."""
-    told = " ".join(_sentences(TEAMS.replace("BLUE_KEY", secret)))
+    reported = " ".join(_sentences(TEAMS.replace("BLUE_KEY", secret)))
 
-    assert "teams[0].keys[0].secret_env names a variable, which is not set." in told
-    assert secret not in told
+    assert "teams[0].keys[0].secret_env names a variable, which is not set." in reported
+    assert secret not in reported
 
 
 def test_a_key_has_one_secret() -> None:
@@ -51,7 +51,7 @@ def test_the_variables_of_the_commands_are_no_settings() -> None:
     assert parsed() == parsed(WARMGATE_ADMIN_KEY="s-1", WARMGATE_ADMIN_URL="http://127.0.0.1:8081")
 
 
-def test_a_bad_secret_is_told_by_its_variable_and_not_repeated() -> None:
+def test_a_bad_secret_is_reported_by_its_variable_and_not_repeated() -> None:
     found = _sentences(TEAMS, BLUE_KEY="two words")
 
     assert [

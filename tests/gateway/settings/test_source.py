@@ -21,7 +21,7 @@ def test_the_smallest_file_is_enough(tmp_path: Path) -> None:
     assert "tiny" == model.upstream_model
     assert "http://127.0.0.1:18101" == model.workers[0].url
     assert "worker-651d3da8" == model.workers[0].id
-    assert model.bedrock is None
+    assert () == model.fallbacks
 
 
 def test_an_empty_file_lacks_models(tmp_path: Path) -> None:

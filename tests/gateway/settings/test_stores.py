@@ -1,4 +1,4 @@
-"""What is kept, and what gateways share."""
+"""Facts about what is kept, and what gateways share."""
 
 import pytest
 
@@ -14,10 +14,10 @@ from tests.gateway.settings.examples import SMALLEST, sentences
         ),
         (
             "replicas: {heartbeat_s: 2}",
-            "replicas.dead_after_s is shorter than two times replicas.heartbeat_s: one late sign of life would be a "
-            "death.",
+            "replicas.dead_after_s is shorter than two times replicas.heartbeat_s: one late heartbeat would end a "
+            "replica.",
         ),
     ],
 )
-def test_what_is_wrong_is_told_by_its_place(text: str, expected: str) -> None:
+def test_what_is_wrong_is_reported_by_its_place(text: str, expected: str) -> None:
     assert [expected] == sentences(f"{SMALLEST}\n{text}")

@@ -11,7 +11,7 @@ def test_teams_are_declared_beside_models() -> None:
     """The smallest form, as the README has it."""
     text = """
     teams: [{name: blue, weight: 1, models: [tiny], limits: {requests_per_minute: 600, tokens_per_minute: 50000,
-             concurrent: 50, usd_per_month: 100}, keys: [{id: ci, secret_env: BLUE_KEY}]}]
+             max_concurrent_requests: 50, usd_per_month: 100}, keys: [{id: ci, secret_env: BLUE_KEY}]}]
     admin: {port: 8081, keys: [{role: owner, secret_env: WARMGATE_ADMIN_KEY}]}
     store: {url: "sqlite:///warmgate.db"}
     """
@@ -47,15 +47,20 @@ def test_teams_are_declared_beside_models() -> None:
             "teams[1].keys[0].id is 'k'; each must be its own, and this is that of teams[0].keys[0].id.",
         ),
         (
-            "teams: [{name: a, keys: [{id: k, secret: x, networks: [10.0.0.1/8]}]}]",
-            "teams[0].keys[0].networks[0] is '10.0.0.1/8'; it must be an address or a network such as 10.0.0.0/8.",
+            "teams: [{name: a, keys: [{id: k, secret: x, allowed_cidrs: [10.0.0.1/8]}]}]",
+            "teams[0].keys[0].allowed_cidrs[0] is '10.0.0.1/8'; it must be an IP address or a network such as "
+            "10.0.0.0/8.",
         ),
-        ("teams: [{name: a, limits: {concurrent: 0}}]", "teams[0].limits.concurrent is 0; it must be at least 1."),
         (
-            "teams: [{name: a, model_limits: {tiny: {concurent: 1}}}]",
-            "teams[0].model_limits.tiny.concurent is not a setting; did you mean 'concurrent'.",
+            "teams: [{name: a, limits: {max_concurrent_requests: 0}}]",
+            "teams[0].limits.max_concurrent_requests is 0; it must be at least 1.",
+        ),
+        (
+            "teams: [{name: a, model_limits: {tiny: {max_concurent_requests: 1}}}]",
+            "teams[0].model_limits.tiny.max_concurent_requests is not a setting; "
+            "did you mean 'max_concurrent_requests'.",
         ),
     ],
 )
-def test_what_is_wrong_is_told_by_its_place(text: str, expected: str) -> None:
+def test_what_is_wrong_is_reported_by_its_place(text: str, expected: str) -> None:
     assert [expected] == sentences(f"{SMALLEST}\n{text}")

@@ -10,7 +10,7 @@ from gateway.settings import TracingSettings, applicable, build, masked
 from tests.gateway.settings.examples import SMALLEST, parsed, sentences
 
 
-def told(**tracing: Any) -> TracingSettings:
+def settings_of(**tracing: Any) -> TracingSettings:
     return build({**parsed_models(), "tracing": tracing}, {}).tracing
 
 
@@ -18,7 +18,7 @@ def parsed_models() -> dict[str, Any]:
     return {"models": [{"name": "tiny", "workers": [{"url": "http://127.0.0.1:1"}]}]}
 
 
-def test_nothing_is_told_to_anybody_by_default() -> None:
+def test_nothing_is_asked_to_anybody_by_default() -> None:
     settings = parsed(SMALLEST)
 
     assert (None, False, 1.0) == (settings.tracing.endpoint, settings.tracing.content, settings.tracing.ratio)
@@ -36,11 +36,10 @@ def test_nothing_is_told_to_anybody_by_default() -> None:
 )
 def test_a_receiver_is_sent_what_it_asks_for(said: dict[str, Any], headers: dict[str, str]) -> None:
     """A token, or a name and a password as HTTP has them (RFC 7617), beside other headers."""
-    assert headers == told(endpoint="http://collector:4318", **said).sent_headers
+    assert headers == settings_of(endpoint="http://collector:4318", **said).sent_headers
 
 
 def test_a_secret_may_stand_in_the_environment() -> None:
-    """Of the operator's destination, and of a team's."""
     data = {
         **parsed_models(),
         "tracing": {"endpoint": "http://collector:4318", "secret_env": "COLLECTOR"},
@@ -69,12 +68,12 @@ def test_secrets_are_masked() -> None:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ("tracing: {secret: abc}", "tracing.endpoint is needed: nobody is named who should be told."),
-        ("tracing: {content: true}", "tracing.endpoint is needed: nobody is named who should be told."),
-        ("tracing: {headers: {a: b}}", "tracing.endpoint is needed: nobody is named who should be told."),
+        ("tracing: {secret: abc}", "tracing.endpoint is needed: no receiver is set."),
+        ("tracing: {content: true}", "tracing.endpoint is needed: no receiver is set."),
+        ("tracing: {headers: {a: b}}", "tracing.endpoint is needed: no receiver is set."),
         (
             "teams: [{name: blue, tracing: {}}]",
-            "teams[0].tracing.endpoint is needed: nobody is named who should be told.",
+            "teams[0].tracing.endpoint is needed: no receiver is set.",
         ),
         (
             "tracing: {endpoint: 'http://c', secret: abc, headers: {Authorization: x}}",
@@ -103,7 +102,6 @@ def test_the_operators_destination_needs_a_restart_and_a_teams_does_not() -> Non
 
 
 def test_the_example_of_the_readme_is_taken() -> None:
-    """As it stands there, with a model beside it."""
     page = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
     example = page.partition("\n## Traces\n")[2].partition("```yaml\n")[2].partition("```")[0]
     settings = build({**parsed_models(), **yaml.safe_load(example)}, {"BLUE_LANGFUSE": "pk-lf-1:sk-lf-2"})

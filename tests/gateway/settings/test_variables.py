@@ -64,7 +64,7 @@ class TestAws:
         assert "http://localhost:4566" == parsed(AWS_ENDPOINT_URL="http://localhost:4566").bedrock.endpoint_url
 
     def test_the_file_beats_them(self) -> None:
-        """What Warmgate was told is not changed by what AWS's tools are told."""
+        """What Warmgate was reported is not changed by what AWS's tools are reported."""
         text = f"{SMALLEST}\nbedrock: {{region: us-west-2, endpoint_url: 'https://vpce.example'}}"
 
         settings = parsed(text, AWS_REGION="eu-west-1", AWS_ENDPOINT_URL="http://localhost:4566")

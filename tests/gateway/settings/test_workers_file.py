@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import SettingsError, WorkerSettings, with_found, workers_in
-from tests.gateway.settings.examples import parsed
+from gateway.settings import SettingsError, WorkerSettings, workers_in
 
 YAML, JSON = Path("w.yaml"), Path("w.json")
 
@@ -67,8 +66,7 @@ def test_anything_but_a_list_is_refused(content: bytes, what: str) -> None:
         ),
     ],
 )
-def test_a_fault_is_told_with_file_place_and_reason(content: bytes, fault: str) -> None:
-    """As for the settings, and no secret is repeated."""
+def test_a_fault_is_reported_with_file_place_and_reason(content: bytes, fault: str) -> None:
     assert [f"w.yaml: {fault}"] == faults(content)
 
 
@@ -84,59 +82,6 @@ def test_a_fault_is_told_with_file_place_and_reason(content: bytes, fault: str) 
         (b"- \xff", YAML, "w.yaml is not UTF-8 text (byte 3)."),
     ],
 )
-def test_what_is_cut_short_is_told_with_its_place(content: bytes, path: Path, fault: str) -> None:
+def test_what_is_cut_short_is_reported_with_its_place(content: bytes, path: Path, fault: str) -> None:
     """It may be half written."""
     assert [fault] == faults(content, path)
-
-
-# ---- beside those of the settings
-
-TWO = "models: [{name: x, workers: [{url: 'http://a:1', id: a}]}, {name: y, workers_file: f}]"
-
-
-def test_those_that_were_found_come_behind_those_that_are_listed() -> None:
-    """Each model gets its own; one for which nothing was found has what it lists."""
-    found = {"x": [a_worker("http://b:1")], "y": [a_worker("http://c:1")], "z": [a_worker("http://d:1")]}
-    settings = with_found(parsed(TWO), found)
-
-    assert [["http://a:1", "http://b:1"], ["http://c:1"]] == [
-        [worker.url for worker in model.workers] for model in settings.models
-    ]
-    assert parsed(TWO) == with_found(parsed(TWO), {})
-
-
-def test_what_was_found_elsewhere_is_not_said_to_stand_in_a_file() -> None:
-    """The sentence is for whoever looks for it."""
-    settings = parsed("models: [{name: x, workers: [{url: 'http://a:1'}], service: {name: s}}]")
-    with pytest.raises(SettingsError, match=r"^models\[0\]\.found\[0\]\.url is 'http://a:1'"):
-        with_found(settings, {"x": [a_worker("http://a:1")]})
-
-
-@pytest.mark.parametrize(
-    ("model", "worker", "fault"),
-    [
-        (
-            "x",
-            a_worker("http://a:1", id="b"),
-            "models[0].workers_file[0].url is 'http://a:1'; each must be its own, and this is that of "
-            "models[0].workers[0].url.",
-        ),
-        (
-            "x",
-            a_worker("http://b:1", id="a"),
-            "models[0].workers_file[0].id is 'a'; each must be its own, and this is that of models[0].workers[0].id.",
-        ),
-        (
-            "y",
-            a_worker("http://b:1", id="a"),
-            "models[1].workers_file[0].id is 'a'; an id stands for one url in all models, and this one stands already "
-            "for models[0].workers[0].url.",
-        ),
-    ],
-)
-def test_what_was_found_may_not_contradict_what_is_listed(model: str, worker: WorkerSettings, fault: str) -> None:
-    """The same rules hold across the file and the settings."""
-    with pytest.raises(SettingsError) as raised:
-        with_found(parsed(TWO), {model: [worker]})
-
-    assert [fault] == raised.value.sentences

@@ -10,7 +10,7 @@ HOLD = "import sys; from pathlib import Path; from gateway.storage.file_lock imp
 HOLD += "lock = FileLock(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
 
 
-def test_a_file_is_one_holders_at_a_time(tmp_path: Path) -> None:
+def test_one_holder_at_a_time(tmp_path: Path) -> None:
     lock = FileLock(tmp_path / "a.db")
     with pytest.raises(FileTaken):
         FileLock(tmp_path / "a.db")
@@ -20,8 +20,8 @@ def test_a_file_is_one_holders_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_a_process_that_is_killed_lets_it_go(tmp_path: Path) -> None:
-    """No stale lock has to be cleared away by hand."""
+def test_a_killed_process_releases_the_lock(tmp_path: Path) -> None:
+    """No stale lock is left."""
     command = [sys.executable, "-c", HOLD, str(tmp_path / "a.db")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -33,12 +33,12 @@ def test_a_process_that_is_killed_lets_it_go(tmp_path: Path) -> None:
         FileLock(tmp_path / "a.db").release()
 
 
-def test_nobody_else_may_read_the_lock_file(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_the_lock_file(tmp_path: Path) -> None:
     FileLock(tmp_path / "a.db").release()
 
     assert 0o600 == (tmp_path / "a.db.lock").stat().st_mode & 0o777
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         FileLock(tmp_path / "nowhere" / "a.db")

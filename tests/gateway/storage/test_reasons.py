@@ -1,4 +1,4 @@
-"""Reasons why Redis does not do what it is asked."""
+"""Reasons why Redis failed."""
 
 import socket
 import ssl
@@ -12,7 +12,7 @@ from gateway.storage.reasons import reason_of, refusal_of
 
 
 def led_to(cause: BaseException) -> NotConnected:
-    """As redis-py raises it: its text has an address."""
+    """Return an error like those of redis-py, whose text has an address."""
     fault = NotConnected("Error 111 connecting to user:secret@host:6379.")
     fault.__cause__ = cause
     return fault
@@ -24,7 +24,7 @@ def led_to(cause: BaseException) -> NotConnected:
         (TimeoutError(), "no answer within 0.5 s (store.timeout_s)"),
         (RedisTimeout("secret"), "no answer within 0.5 s (store.timeout_s)"),
         (AuthenticationError("WRONGPASS secret"), "wrong user or password"),
-        (BusyLoadingError("LOADING secret"), "it still loads its data"),
+        (BusyLoadingError("LOADING secret"), "it is still loading its data"),
         (ConnectionRefusedError(111, "secret"), "connection refused"),
         (led_to(ConnectionRefusedError(111, "secret")), "connection refused"),
         (led_to(socket.gaierror(-2, "secret")), "its host name cannot be resolved"),
@@ -33,12 +33,12 @@ def led_to(cause: BaseException) -> NotConnected:
         (NotConnected("secret"), "ConnectionError"),
     ],
 )
-def test_why_no_answer_came(fault: Exception, reason: str) -> None:
-    """In words of a closed set: nothing of the error's own text."""
+def test_the_reason_for_no_answer(fault: Exception, reason: str) -> None:
+    """Nothing of the error's own text is in it."""
     assert reason == reason_of(fault, 0.5)
 
 
-def test_a_certificate_that_is_not_accepted_is_told_with_the_reason() -> None:
+def test_a_refused_certificate_has_a_reason() -> None:
     fault = ssl.SSLCertVerificationError("secret")
     fault.verify_message = "self-signed certificate"
 
@@ -54,5 +54,5 @@ def test_a_certificate_that_is_not_accepted_is_told_with_the_reason() -> None:
         (ResponseError("CROSSSLOT Keys secret"), "ResponseError CROSSSLOT"),
     ],
 )
-def test_why_it_refused(fault: ResponseError, reason: str) -> None:
+def test_the_reason_for_a_refusal(fault: ResponseError, reason: str) -> None:
     assert reason == refusal_of(fault)

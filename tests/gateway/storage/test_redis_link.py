@@ -1,4 +1,4 @@
-"""The connection to Redis: what it waits for, and for how long."""
+"""The connection to Redis: timeouts and the circuit breaker."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import ReadOnlyError
 
-from gateway.errors import StoreAway
+from gateway.protocol.errors import StoreUnavailable
 from gateway.storage.redis_link import (
     CONNECTIONS,
     FAILURES,
@@ -27,7 +27,7 @@ from tests.certificates import verify_strictly, without_key_identifiers
 from tests.fault_proxy import Passage, fault_proxy
 from tests.storage import PATIENCE_S, RedisServer, RedisServers, free_port
 
-NOBODY = "unix:///nowhere/at/all"
+UNREACHABLE = "unix:///nowhere/at/all"
 
 
 class Clock:
@@ -39,7 +39,7 @@ class Clock:
 
 
 class Store:
-    """Questions for a link, and how they end; none of them needs a connection."""
+    """A query with an outcome that a test chooses; it needs no connection."""
 
     def __init__(self) -> None:
         self.fault: Exception | None = None
@@ -65,7 +65,7 @@ async def linked(url: str) -> AsyncIterator[RedisLink]:
 
 
 def link_of(clock: Clock) -> RedisLink:
-    return RedisLink(redis_client(NOBODY), clock=clock)
+    return RedisLink(redis_client(UNREACHABLE), clock=clock)
 
 
 async def ping(client: "Redis") -> bool:
@@ -73,8 +73,8 @@ async def ping(client: "Redis") -> bool:
 
 
 async def fails(link: RedisLink, question: Callable[["Redis"], Awaitable[object]]) -> str:
-    """With what words."""
-    with pytest.raises(StoreAway) as raised:
+    """Return the message of the failure."""
+    with pytest.raises(StoreUnavailable) as raised:
         await link.ask(question)
     return raised.value.message
 
@@ -86,22 +86,22 @@ async def test_an_answer_is_passed_on() -> None:
     link = link_of(Clock())
 
     assert "here" == await link.ask(Store())
-    assert not link.is_away
+    assert not link.is_unavailable
 
 
-async def test_a_store_that_does_not_answer_is_away_until_it_does() -> None:
+async def test_a_store_is_unavailable_until_it_answers() -> None:
     link, store = link_of(Clock()), Store()
     store.fault = NotConnected("redis://user:secret@host")
 
     assert "The store does not answer: ConnectionError" == await fails(link, store)
-    assert link.is_away
+    assert link.is_unavailable
 
     store.fault = None
     await link.ask(store)
-    assert not link.is_away
+    assert not link.is_unavailable
 
 
-async def test_after_some_failures_in_a_row_nobody_is_asked_for_a_while() -> None:
+async def test_failures_in_a_row_open_the_breaker() -> None:
     clock, store = Clock(), Store()
     link = link_of(clock)
     store.fault = NotConnected()
@@ -122,8 +122,8 @@ async def test_after_some_failures_in_a_row_nobody_is_asked_for_a_while() -> Non
     assert FAILURES + 1 == store.asked
 
 
-async def test_only_one_at_a_time_finds_out_whether_it_is_back() -> None:
-    """Were all that wait let through, each of them would wait its whole time."""
+async def test_only_one_query_at_a_time_probes() -> None:
+    """If all were sent, each of them would wait for its whole timeout."""
     clock, store = Clock(), Store()
     link = link_of(clock)
     store.fault = NotConnected()
@@ -144,7 +144,7 @@ async def test_only_one_at_a_time_finds_out_whether_it_is_back() -> None:
     assert "here" == await link.ask(store)
 
 
-async def test_one_that_is_cancelled_while_it_finds_out_leaves_it_to_the_next() -> None:
+async def test_a_cancelled_probe_leaves_the_next_query_to_probe() -> None:
     clock, store = Clock(), Store()
     link = link_of(clock)
     store.fault = NotConnected()
@@ -162,21 +162,21 @@ async def test_one_that_is_cancelled_while_it_finds_out_leaves_it_to_the_next() 
     assert "here" == await link.ask(store)
 
 
-async def test_one_that_answers_with_an_error_is_not_away() -> None:
-    """What it quotes is not passed on; the kind of the error is."""
+async def test_a_store_that_answers_with_an_error_is_available() -> None:
+    """The message has the kind of the error, not its text."""
     link, store = link_of(Clock()), Store()
     store.fault = ReadOnlyError("READONLY You can't write secret against a read only replica.")
     for _ in range(2 * FAILURES):
         with pytest.raises(StoreRefuses) as raised:
             await link.ask(store)
 
-    assert "The store cannot do it: it is a read-only replica" == raised.value.message
+    assert "The store refused the request: it is a read-only replica" == raised.value.message
     assert 2 * FAILURES == store.asked
-    assert not link.is_away
+    assert not link.is_unavailable
 
 
-async def test_a_question_of_ours_that_is_wrong_is_told_as_it_is() -> None:
-    """That is a fault of this program, and of no store."""
+async def test_an_error_of_the_query_itself_is_raised_unchanged() -> None:
+    """The store is not to blame."""
 
     async def wrong(_: "Redis") -> None:
         raise KeyError("field")
@@ -185,11 +185,11 @@ async def test_a_question_of_ours_that_is_wrong_is_told_as_it_is() -> None:
     with pytest.raises(KeyError):
         await link.ask(wrong)
 
-    assert not link.is_away
+    assert not link.is_unavailable
 
 
-async def test_while_it_is_away_it_is_looked_for() -> None:
-    """More and more seldom, and only until it is there."""
+async def test_an_unavailable_store_is_probed() -> None:
+    """The pauses grow."""
     pauses: list[float] = []
     server: list[str] = []
 
@@ -201,7 +201,7 @@ async def test_while_it_is_away_it_is_looked_for() -> None:
             await asyncio.Event().wait()
 
     clock, here, store = Clock(), asyncio.Event(), Store()
-    link = RedisLink(redis_client(NOBODY), clock=clock, sleep=sleep)
+    link = RedisLink(redis_client(UNREACHABLE), clock=clock, sleep=sleep)
     store.fault = NotConnected()
     await fails(link, store)
     running = asyncio.create_task(link.run())
@@ -217,8 +217,8 @@ async def test_while_it_is_away_it_is_looked_for() -> None:
 
 
 @pytest.mark.redis
-async def test_a_server_that_hangs_is_waited_for_no_longer_than_said(redis_server: RedisServer) -> None:
-    """Then not at all; and when it goes on, so does the link, without anybody asking."""
+async def test_a_server_that_hangs_delays_no_longer_than_the_timeout(redis_server: RedisServer) -> None:
+    """After the breaker opened, not at all. The link recovers by itself when the server continues."""
     async with linked(redis_server.url) as link:
         await link.ask(ping)
         link._timeout_s = 0.2
@@ -231,7 +231,7 @@ async def test_a_server_that_hangs_is_waited_for_no_longer_than_said(redis_serve
         redis_server.thaw()
         link._timeout_s = PATIENCE_S
         async with asyncio.timeout(10):
-            while link.is_away:
+            while link.is_unavailable:
                 await asyncio.sleep(0.01)
 
         assert await link.ask(ping)
@@ -240,8 +240,8 @@ async def test_a_server_that_hangs_is_waited_for_no_longer_than_said(redis_serve
 
 
 @pytest.mark.redis
-async def test_a_server_that_was_restarted_is_found_again(redis_server: RedisServer) -> None:
-    """A connection that it closed meanwhile is no failure."""
+async def test_a_restarted_server_is_used_again(redis_server: RedisServer) -> None:
+    """A connection that it has closed is not a failure."""
     async with linked(redis_server.url) as link:
         await link.ask(ping)
         redis_server.kill()
@@ -257,7 +257,7 @@ async def test_a_server_that_was_restarted_is_found_again(redis_server: RedisSer
 
 
 @pytest.mark.redis
-async def test_the_connections_are_bounded_and_who_needs_one_waits(redis_server: RedisServer) -> None:
+async def test_connections_are_bounded_and_queries_wait_for_one(redis_server: RedisServer) -> None:
     async with linked(redis_server.url) as link:
         answers = await asyncio.gather(*(link.ask(ping) for _ in range(5 * CONNECTIONS)))
         with redis_server.client() as client:
@@ -268,8 +268,8 @@ async def test_the_connections_are_bounded_and_who_needs_one_waits(redis_server:
 
 
 @pytest.mark.redis
-async def test_a_question_can_be_cancelled_at_any_moment(redis_server: RedisServer) -> None:
-    """And the connection that it had is not used by another one for the answer."""
+async def test_a_query_can_be_cancelled_at_any_moment(redis_server: RedisServer) -> None:
+    """No other query receives its answer."""
     async with linked(redis_server.url) as link:
         for ticks in range(30):
             task = asyncio.create_task(link.ask(lambda client: client.set("n", "cancelled")))
@@ -282,11 +282,11 @@ async def test_a_question_can_be_cancelled_at_any_moment(redis_server: RedisServ
             assert task.cancelled()
             assert await link.ask(ping)
         else:
-            pytest.fail("it takes longer than was looked at")
+            pytest.fail("it takes longer than 30 turns of the loop")
 
 
 @pytest.mark.redis
-async def test_a_password_is_sent_and_never_told(redis_servers: RedisServers) -> None:
+async def test_a_password_is_sent_and_never_shown(redis_servers: RedisServers) -> None:
     server = redis_servers.make(port=free_port())
     server.arguments = ("--requirepass", "open-sesame")
     server.start()
@@ -299,8 +299,8 @@ async def test_a_password_is_sent_and_never_told(redis_servers: RedisServers) ->
 
 
 @pytest.mark.redis
-async def test_a_user_without_the_right_is_refused(redis_server: RedisServer) -> None:
-    """It is there; it does not do it."""
+async def test_a_user_without_permission_is_refused(redis_server: RedisServer) -> None:
+    """The store is available."""
     with redis_server.client() as client:
         client.acl_setuser("reader", enabled=True, passwords=["+x"], categories=["+@read", "+@connection"], keys=["*"])
     async with linked(f"{redis_server.url}?username=reader&password=x") as link:
@@ -310,8 +310,8 @@ async def test_a_user_without_the_right_is_refused(redis_server: RedisServer) ->
 
 
 @pytest.mark.redis
-async def test_a_cluster_is_one_where_the_url_says_so(redis_servers: RedisServers) -> None:
-    """Keys of one hash tag lie together, others elsewhere."""
+async def test_a_cluster_is_used_if_the_url_asks_for_it(redis_servers: RedisServers) -> None:
+    """Keys with one hash tag are on one node."""
     server = redis_servers.make(port=free_port())
     server.start_cluster()
     async with linked(f"redis://127.0.0.1:{server.port}/0?cluster=true") as link:
@@ -360,7 +360,7 @@ async def test_tls_needs_no_key_identifiers(redis_servers: RedisServers, monkeyp
 
 
 def certificate(folder: Path) -> tuple[str, str]:
-    """Of localhost, and its own CA; and its key."""
+    """Return paths of a self-signed certificate of localhost and of its key."""
     if shutil.which("openssl") is None:
         if os.environ.get("TEST_REDIS") == "required":
             pytest.fail("openssl is not installed")
@@ -384,9 +384,9 @@ def certificate(folder: Path) -> tuple[str, str]:
         "rediss://user:secret@host/0?ssl_cert_reqs=sometimes",
     ],
 )
-def test_an_option_that_there_is_not_is_told_at_once(url: str) -> None:
-    """Without the address, which holds the password."""
-    with pytest.raises(ValueError, match=r"^store\.url has an option in its query that is not known") as raised:
+def test_a_wrong_option_is_refused_at_once(url: str) -> None:
+    """The message does not contain the URL, which has the password."""
+    with pytest.raises(ValueError, match=r"^store\.url has an unknown option") as raised:
         redis_link(url)
 
     assert "secret" not in str(raised.value)
@@ -394,8 +394,8 @@ def test_an_option_that_there_is_not_is_told_at_once(url: str) -> None:
 
 
 @pytest.mark.redis
-async def test_a_redis_that_is_far_away_is_reached_with_a_longer_timeout(redis_servers: RedisServers) -> None:
-    """200 ms there and back: to connect takes some round trips, and with half a second it would never be done."""
+async def test_a_distant_redis_needs_a_longer_timeout(redis_servers: RedisServers) -> None:
+    """With 200 ms for a round trip, half a second is too short to connect."""
     server = redis_servers.started(port=free_port())
     async with fault_proxy(f"http://127.0.0.1:{server.port}") as proxy:
         proxy.set(Passage(delay_s=0.1))

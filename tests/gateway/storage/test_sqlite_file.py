@@ -1,4 +1,4 @@
-"""One SQLite file, one thread."""
+"""One SQLite file and its thread."""
 
 import asyncio
 import sqlite3
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import StoreAway
-from gateway.storage.sqlite_file import MEMORY, SqliteFile, give_back
+from gateway.protocol.errors import StoreUnavailable
+from gateway.storage.sqlite_file import MEMORY, SqliteFile, migrate, release_pages, schema_version
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def numbers(connection: sqlite3.Connection) -> list[int]:
     return [number for (number,) in connection.execute("SELECT number FROM numbers ORDER BY number")]
 
 
-async def test_what_was_written_is_there_for_the_next(file: SqliteFile, tmp_path: Path) -> None:
-    """Even without `aclose`: as after a kill."""
+async def test_commits_are_visible_to_the_next_process(file: SqliteFile, tmp_path: Path) -> None:
+    """Without `aclose`, as after a kill."""
     await file.run(lambda connection: put(1, connection))
     other = SqliteFile(tmp_path / "db")
     found = await other.run(numbers)
@@ -48,8 +48,8 @@ async def test_what_was_written_is_there_for_the_next(file: SqliteFile, tmp_path
     assert [1] == found
 
 
-async def test_what_raises_writes_nothing(file: SqliteFile) -> None:
-    """And the next transaction is as good as ever."""
+async def test_a_function_that_raises_writes_nothing(file: SqliteFile) -> None:
+    """The next transaction works."""
 
     def fail(connection: sqlite3.Connection) -> None:
         put(1, connection)
@@ -62,15 +62,15 @@ async def test_what_raises_writes_nothing(file: SqliteFile) -> None:
     assert [2] == await file.run(numbers)
 
 
-async def test_a_fault_of_whoever_asks_is_told_as_it_is(file: SqliteFile) -> None:
-    """The file is not to blame for a number that is there already."""
+async def test_an_error_of_the_caller_is_raised_unchanged(file: SqliteFile) -> None:
+    """The file is not to blame for a duplicate number."""
     await file.run(lambda connection: put(1, connection))
 
     with pytest.raises(sqlite3.IntegrityError):
         await file.run(lambda connection: put(1, connection))
 
 
-async def test_everything_runs_in_one_thread_that_is_not_the_loops(file: SqliteFile) -> None:
+async def test_everything_runs_in_one_thread_outside_the_loop(file: SqliteFile) -> None:
     threads = {await file.run(lambda _: threading.get_ident()) for _ in range(5)}
 
     assert 1 == len(threads)
@@ -78,15 +78,15 @@ async def test_everything_runs_in_one_thread_that_is_not_the_loops(file: SqliteF
 
 
 async def test_only_the_owner_may_read_it(file: SqliteFile, tmp_path: Path) -> None:
-    """What SQLite puts beside it too."""
+    """The files that SQLite adds have the same permissions."""
     await file.run(lambda connection: put(1, connection))
 
     assert {"db": 0o600, "db-wal": 0o600, "db-shm": 0o600} == modes_in(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"This is no database. " * 100, None], ids=["no database", "a folder"])
-async def test_what_cannot_be_used_is_away(tmp_path: Path, content: bytes | None) -> None:
-    """And says which file, and why."""
+async def test_a_file_that_cannot_be_used_is_unavailable(tmp_path: Path, content: bytes | None) -> None:
+    """The message names the file and the reason."""
     path = tmp_path / "db"
     if content is None:
         path.mkdir()
@@ -94,27 +94,27 @@ async def test_what_cannot_be_used_is_away(tmp_path: Path, content: bytes | None
         path.write_bytes(content)
     file = SqliteFile(path)
 
-    with pytest.raises(StoreAway, match="The file db cannot be used: "):
+    with pytest.raises(StoreUnavailable, match="The file db cannot be used: "):
         await file.run(create)
     await file.aclose()
 
 
-async def test_a_full_disk_is_told_and_survived(file: SqliteFile) -> None:
-    """Nothing of what did not fit is there; what fits later is."""
+async def test_a_full_disk_is_reported_and_survived(file: SqliteFile) -> None:
+    """A transaction that does not fit writes nothing; later ones work."""
 
     def fill(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA max_page_count = 4")
         connection.executemany("INSERT INTO numbers VALUES (?)", [(number,) for number in range(100_000)])
 
-    with pytest.raises(StoreAway, match="full"):
+    with pytest.raises(StoreUnavailable, match="full"):
         await file.run(fill)
     await file.run(lambda connection: put(7, connection))
 
     assert [7] == await file.run(numbers)
 
 
-async def test_in_memory_everything_works() -> None:
-    """Until the end, in one connection."""
+async def test_a_file_in_memory_works() -> None:
+    """It has one connection until the end."""
     file = SqliteFile(MEMORY)
     await file.run(create)
     await file.run(lambda connection: put(1, connection))
@@ -123,8 +123,8 @@ async def test_in_memory_everything_works() -> None:
     await file.aclose()
 
 
-async def test_many_may_open_a_new_file_at_the_same_moment(tmp_path: Path) -> None:
-    """A gateway and commands beside it: one of them puts the file into WAL mode, for which SQLite does not wait."""
+async def test_many_processes_can_open_a_new_file_at_once(tmp_path: Path) -> None:
+    """One of them switches it to WAL mode, for which SQLite does not wait."""
     for number in range(20):
         files = [SqliteFile(tmp_path / f"{number}.db") for _ in range(8)]
         modes = await asyncio.gather(
@@ -140,12 +140,12 @@ def _mode(connection: sqlite3.Connection) -> tuple[str]:
     return mode
 
 
-async def test_much_that_is_free_is_given_back_piece_by_piece(tmp_path: Path) -> None:
-    """What retention has removed does not stay on the disk, and no piece takes long."""
+async def test_many_free_pages_are_released_in_steps(tmp_path: Path) -> None:
+    """Removed data does not stay on the disk, and no step takes long."""
     file = SqliteFile(tmp_path / "db")
     await file.run(_filled_and_emptied)
     pieces = 1
-    while await file.run(lambda connection: give_back(connection, most=500)):
+    while await file.run(lambda connection: release_pages(connection, limit=500)):
         pieces += 1
     pages, free = await file.run(_pages)
     await file.aclose()
@@ -154,12 +154,12 @@ async def test_much_that_is_free_is_given_back_piece_by_piece(tmp_path: Path) ->
     assert (tmp_path / "db").stat().st_size == 4096 * pages < 4096 * 1100
 
 
-async def test_a_file_of_an_earlier_version_is_written_anew_once(tmp_path: Path) -> None:
-    """It could give back nothing: that is a property which a file has from its first table on."""
+async def test_a_file_of_an_earlier_release_is_rewritten_once(tmp_path: Path) -> None:
+    """It cannot release pages: that has to be set before the first table."""
     with closing(sqlite3.connect(tmp_path / "db")) as connection, connection:
         _filled_and_emptied(connection)
     file = SqliteFile(tmp_path / "db")
-    assert not await file.run(lambda connection: give_back(connection, most=500))
+    assert not await file.run(lambda connection: release_pages(connection, limit=500))
     done = [await file.compact() for _ in range(2)]
     pages, free = await file.run(_pages)
     await file.aclose()
@@ -169,7 +169,7 @@ async def test_a_file_of_an_earlier_version_is_written_anew_once(tmp_path: Path)
 
 
 def _filled_and_emptied(connection: sqlite3.Connection) -> None:
-    """16 MB, and then nothing."""
+    """Write 16 MB and remove them."""
     connection.execute("CREATE TABLE large (content BLOB)")
     connection.execute("INSERT INTO large SELECT zeroblob(16 * 1024 * 1024)")
     connection.execute("DELETE FROM large")
@@ -178,3 +178,25 @@ def _filled_and_emptied(connection: sqlite3.Connection) -> None:
 def _pages(connection: sqlite3.Connection) -> tuple[int, int]:
     (pages,), (free,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count"))
     return pages, free
+
+
+def test_migrations_run_once_in_order() -> None:
+    def first(connection: sqlite3.Connection) -> None:
+        connection.execute("CREATE TABLE a (x)")
+
+    def second(connection: sqlite3.Connection) -> None:
+        connection.execute("ALTER TABLE a RENAME TO b")
+
+    def broken(connection: sqlite3.Connection) -> None:
+        connection.execute("DROP TABLE b")
+        connection.execute("no SQL")
+
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        assert [0, 1, 2] == [migrate(connection, steps) for steps in ([first], [first, second], [first, second])]
+        connection.execute("BEGIN")
+        with pytest.raises(sqlite3.OperationalError):
+            migrate(connection, [first, second, broken])
+        connection.execute("ROLLBACK")
+
+        assert 2 == schema_version(connection)
+        assert [("b",)] == connection.execute("SELECT name FROM sqlite_master").fetchall()

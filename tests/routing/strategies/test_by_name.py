@@ -3,7 +3,7 @@ from routing.strategies.round_robin import RoundRobin
 
 
 def test_a_strategy_is_made_when_it_is_first_asked_for() -> None:
-    """And only once: its turns go on."""
+    """Each strategy is made once, so its state is kept."""
     made: list[str] = []
 
     def make(name: str) -> RoundRobin:

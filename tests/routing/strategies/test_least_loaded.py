@@ -27,7 +27,7 @@ def test_fewest_requests_in_flight_come_first(order: str, candidates: list[Candi
 
 
 def test_ties_are_random() -> None:
-    """Of 300 requests to three idle workers each gets about a hundred."""
+    """Each of three idle workers gets about a hundred of 300 requests."""
     strategy = LeastLoaded(seeded())
     idle = [a_candidate("a"), a_candidate("b"), a_candidate("c")]
     first = Counter(order_of(strategy, REQUEST, *idle)[0] for _ in range(300))
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_order() -> None:
 
 
 def test_an_explanation_says_whether_the_load_decides() -> None:
-    """Where all have equally many requests, chance does; whether they wait or generate makes no difference."""
+    """Ties are broken at random, whether requests wait or generate."""
     strategy = LeastLoaded(seeded())
     differing = strategy.explain(REQUEST, [a_candidate("a", pending=1), a_candidate("b")])
     equal = strategy.explain(REQUEST, [a_candidate("a", pending=1), a_candidate("b", decodes=1)])

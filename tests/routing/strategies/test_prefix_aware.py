@@ -87,7 +87,7 @@ def test_a_second_of_prefill_costs_others_more_the_busier_they_are(busy_shares: 
 
 
 def test_ties_are_random() -> None:
-    """Of 300 cold requests to three idle workers each gets about a hundred."""
+    """Each of three idle workers gets about a hundred of 300 cold requests."""
     strategy = PrefixAware(seeded())
     idle = [a_candidate("a"), a_candidate("b"), a_candidate("c")]
     first = Counter(order_of(strategy, REQUEST, *idle)[0] for _ in range(300))
@@ -122,8 +122,8 @@ def test_a_conversation_stays_with_its_worker() -> None:
     for turn in range(1, 11):
         for speaker in "pqr":
             booking = dispatch(fleet, strategy, a_request(speaker * 50 * turn), float(turn))
-            fleet.first_byte(booking, turn + 0.1)
-            fleet.release(booking, ANSWERED, turn + 0.5)
+            fleet.bookings.first_byte(booking, turn + 0.1)
+            fleet.bookings.release(booking, ANSWERED, turn + 0.5)
 
             assert 50 == booking.new_blocks
             assert homes.setdefault(speaker, booking.worker) == booking.worker
@@ -206,7 +206,7 @@ def test_what_costs_little_more_is_as_good_to_replicas() -> None:
 
 
 def test_what_costs_more_than_that_decides() -> None:
-    """Whatever the order of equals."""
+    """The order of equals makes no difference."""
     request = a_request("xyz")
 
     assert {"ab"} == {
@@ -239,8 +239,8 @@ def test_one_worker_alone_is_first_of_its_equals() -> None:
 
 def test_a_longer_way_is_a_price() -> None:
     """A near worker comes first where all else is equal, and no more where the other one gains more than that."""
-    near, far = a_candidate("a"), a_candidate("b").changed(way_s=0.002)
-    gaining = a_candidate("b", hit_tokens=16.0).changed(way_s=0.002)
+    near, far = a_candidate("a"), a_candidate("b").changed(zone_penalty_s=0.002)
+    gaining = a_candidate("b", hit_tokens=16.0).changed(zone_penalty_s=0.002)
 
     assert {"ab"} == {order_of(PrefixAware(seeded(seed)), REQUEST, far, near) for seed in range(9)}
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, near, gaining)

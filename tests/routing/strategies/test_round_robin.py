@@ -21,7 +21,7 @@ def test_the_circle_does_not_depend_on_the_order_of_candidates() -> None:
 
 
 def test_load_and_hits_do_not_matter() -> None:
-    """That is the strategy's point."""
+    """Load and hits are ignored."""
     strategy = RoundRobin()
 
     assert "ab" == order_of(strategy, REQUEST, a_candidate("a", backlog_s=60.0), a_candidate("b", hit_tokens=1000))

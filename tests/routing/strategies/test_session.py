@@ -34,7 +34,7 @@ def test_a_worker_that_leaves_moves_only_its_own_sessions() -> None:
 
 
 def test_sessions_spread_over_the_workers() -> None:
-    """Of 1,000 sessions each of five workers gets about 200."""
+    """Each of five workers gets about 200 of 1,000 sessions."""
     strategy = Session(seeded())
     first = Counter(order_of(strategy, a_request(session=f"session {i}"), *FIVE)[0] for i in range(1000))
 
@@ -49,7 +49,7 @@ def test_a_request_without_a_session_goes_to_the_least_loaded_worker() -> None:
 
 
 def test_an_explanation_says_whether_there_is_a_session() -> None:
-    """Without one it is the least loaded, or chance among equals."""
+    """Without a session, load or chance decides."""
     strategy = Session(seeded())
     loaded = [a_candidate("a", pending=1), a_candidate("b")]
     effective = [

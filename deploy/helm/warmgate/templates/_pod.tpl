@@ -16,7 +16,7 @@
 - {name: WARMGATE_STORE__URL, value: "redis://:$(VALKEY_PASSWORD)@{{ include "warmgate.fullname" . }}-valkey:6379/0"}
 {{- end }}
 {{- with .Values.secrets }}
-{{- range $variable, $from := dict "WARMGATE_STORE__URL" .storeUrl "WARMGATE_STORE__PEPPER" .storePepper "WARMGATE_SERVER__ADMIN_TOKEN" .adminToken "WARMGATE_BEDROCK__BEARER_TOKEN" .bedrockToken }}
+{{- range $variable, $from := dict "WARMGATE_STORE__URL" .storeUrl "WARMGATE_STORE__PEPPER" .storePepper "WARMGATE_BEDROCK__BEARER_TOKEN" .bedrockToken }}
 {{- if $from.name }}
 {{ include "warmgate.secretVariable" (dict "variable" $variable "from" $from) }}
 {{- end }}

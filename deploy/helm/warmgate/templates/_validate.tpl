@@ -112,7 +112,7 @@ What a schema cannot say: values that are good alone and not together. Every sen
 {{- end -}}
 {{- end -}}
 {{- if and (not .Values.existingConfigMap.name) (has (dig "server" "host" "127.0.0.1" .Values.config) (list "127.0.0.1" "localhost" "::1")) -}}
-{{- $faults = append $faults "config.server.host is the pod's own: nobody could reach it. Use 0.0.0.0, or \"::\" where pods have IPv6 only." -}}
+{{- $faults = append $faults "config.server.host is the pod's own, which callers cannot reach. Use 0.0.0.0, or \"::\" where pods have IPv6 only." -}}
 {{- end -}}
 {{- $limit := include "warmgate.mebibytes" (dig "limits" "memory" "" .Values.resources) -}}
 {{- if $limit -}}

@@ -14,17 +14,16 @@ class Engines:
 
     def __init__(self) -> None:
         self.sequences: dict[tuple[int, int], bytes] = {}
-        """By worker and engine hash, all tokens up to the end of the block."""
 
     def hear(self, announcements: Iterable[Announcement]) -> None:
-        for told in announcements:
-            before = b"" if told.parent is None else self.sequences[told.worker, told.parent]
-            for place, value in enumerate(told.hashes, start=1):
-                self.sequences[told.worker, value] = before + told.tokens[: place * BLOCK_BYTES]
+        for reported in announcements:
+            before = b"" if reported.parent is None else self.sequences[reported.worker, reported.parent]
+            for place, value in enumerate(reported.hashes, start=1):
+                self.sequences[reported.worker, value] = before + reported.tokens[: place * BLOCK_BYTES]
 
-    def forget(self, told: Announcement) -> None:
-        for value in told.hashes:
-            del self.sequences[told.worker, value]
+    def forget(self, reported: Announcement) -> None:
+        for value in reported.hashes:
+            del self.sequences[reported.worker, value]
 
     def held(self, prompt: Prompt) -> dict[int, int]:
         """Leading blocks of *prompt* by worker, found by comparing tokens."""
@@ -37,35 +36,34 @@ class Engines:
 
 
 def test_the_same_seed_fills_the_same_caches() -> None:
-    """Whoever is measured is told the same, and another seed is another run."""
+    """Every router gets the same, and another seed is another run."""
     first, again, other = (list(Caches(seed, workers=4, systems=2).fill(2_000)) for seed in (1, 1, 2))
 
     assert first == again
     assert first != other
-    assert [told.tokens for told in first] == [told.tokens for told in again]
+    assert [reported.tokens for reported in first] == [reported.tokens for reported in again]
 
 
 def test_an_announcement_is_as_long_as_the_benchmark_says() -> None:
     """16 to 272 blocks of 16 tokens below 2^17, and as many hashes as blocks."""
-    told = list(Caches(1, workers=8, systems=4).fill(20_000))
+    reported = list(Caches(1, workers=8, systems=4).fill(20_000))
 
-    assert 16 <= min(each.blocks for each in told)
-    assert 272 >= max(each.blocks for each in told)
-    assert 200 < max(each.blocks for each in told)
-    assert all(len(each.hashes) == each.blocks == len(each.tokens) // BLOCK_BYTES for each in told)
-    assert 2**17 > max(max(array("I", each.tokens)) for each in told)
-    assert 2**16 < max(array("I", told[0].tokens))
+    assert 16 <= min(each.blocks for each in reported)
+    assert 272 >= max(each.blocks for each in reported)
+    assert 200 < max(each.blocks for each in reported)
+    assert all(len(each.hashes) == each.blocks == len(each.tokens) // BLOCK_BYTES for each in reported)
+    assert 2**17 > max(max(array("I", each.tokens)) for each in reported)
+    assert 2**16 < max(array("I", reported[0].tokens))
 
 
 def test_caches_are_filled_as_far_as_asked() -> None:
     """To within one announcement."""
-    filled = sum(told.blocks for told in Caches(1, workers=4, systems=2).fill(5_000))
+    filled = sum(reported.blocks for reported in Caches(1, workers=4, systems=2).fill(5_000))
 
     assert 5_000 <= filled < 5_000 + 272
 
 
 def test_equal_content_has_equal_hashes_on_all_workers() -> None:
-    """And other content has others."""
     engines = Engines()
     engines.hear(Caches(3, workers=6, systems=2).fill(6_000))
     by_hash: dict[int, set[bytes]] = {}
@@ -78,15 +76,14 @@ def test_equal_content_has_equal_hashes_on_all_workers() -> None:
 
 
 def test_without_system_prompts_no_block_is_on_two_workers() -> None:
-    """That is what memory is measured with."""
-    told = list(Caches(3, workers=6, systems=0).fill(6_000))
-    hashes = [value for each in told for value in each.hashes]
+    reported = list(Caches(3, workers=6, systems=0).fill(6_000))
+    hashes = [value for each in reported for value in each.hashes]
 
     assert len(hashes) == len(set(hashes))
 
 
 @pytest.mark.parametrize("kind", ["turn", "system", "new", "whole"])
-def test_what_is_held_of_a_prompt_is_what_was_told_of_it(kind: str) -> None:
+def test_what_is_held_of_a_prompt_is_what_was_notified_of_it(kind: str) -> None:
     """Token by token, for every worker."""
     caches, engines = Caches(5, workers=6, systems=2), Engines()
     engines.hear(caches.fill(8_000))
@@ -97,7 +94,7 @@ def test_what_is_held_of_a_prompt_is_what_was_told_of_it(kind: str) -> None:
 
 
 def test_each_kind_of_prompt_is_held_as_its_name_says() -> None:
-    """A turn to 15/16, a whole one wholly, a system prompt by several workers, a new one by nobody."""
+    """A turn to 15/16, a whole one wholly, a system prompt by several workers, a new one by no one."""
     caches = Caches(5, workers=6, systems=2)
     list(caches.fill(8_000))
     turn, system, new, whole = (caches.ask(kind, 272).held for kind in ("turn", "system", "new", "whole"))
@@ -109,7 +106,7 @@ def test_each_kind_of_prompt_is_held_as_its_name_says() -> None:
     assert 272 == max(whole.values())
 
 
-def test_a_prompt_that_nobody_can_go_on_from_is_refused() -> None:
+def test_a_prompt_that_no_one_can_go_on_from_is_refused() -> None:
     """Rather than one that is held less than its kind says."""
     caches = Caches(5, workers=6, systems=0)
     list(caches.fill(100))
@@ -125,10 +122,10 @@ def test_a_prompt_that_nobody_can_go_on_from_is_refused() -> None:
 def test_what_is_taken_back_is_held_no_longer() -> None:
     """Newest first, as nothing is evicted before what goes on from it."""
     caches, engines = Caches(7, workers=3, systems=1), Engines()
-    told = list(caches.fill(4_000))
-    engines.hear(told)
+    reported = list(caches.fill(4_000))
+    engines.hear(reported)
     asked = [caches.ask("whole", 200) for _ in range(20)]
-    for each in reversed(told[len(told) // 2 :]):
+    for each in reversed(reported[len(reported) // 2 :]):
         engines.forget(each)
         caches.take_back(each)
     known = [caches.ask("whole", 200) for _ in range(20)]
@@ -147,13 +144,12 @@ def test_answers_grow_by_single_blocks_of_a_worker_at_a_time() -> None:
     steps = list(caches.generate(40, at_once=4))
 
     assert [4] * 10 == [len(step) for step in steps]
-    assert [1] * 10 == [len({told.worker for told in step}) for step in steps]
-    assert {1} == {told.blocks for told in itertools.chain(*steps)}
+    assert [1] * 10 == [len({reported.worker for reported in step}) for step in steps]
+    assert {1} == {reported.blocks for reported in itertools.chain(*steps)}
     engines.hear(itertools.chain(*steps))  # a parent that is not held would be a KeyError
 
 
 def test_caches_can_be_given_long_conversations() -> None:
-    """Of which one as long as a prompt of 16,384 tokens does not come by itself."""
     caches, engines = Caches(7, workers=2, systems=1), Engines()
     engines.hear(caches.lengthen(3, 1_024))
 

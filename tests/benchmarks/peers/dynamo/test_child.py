@@ -7,7 +7,7 @@ from benchmarks.peers.dynamo.child import options_of, tell
 from benchmarks.peers.dynamo.index_trial import Measured, Work
 
 
-def test_a_process_is_told_what_caches_to_make_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_learns_what_caches_to_make_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers, and what it needs beside them as it came."""
     given = ["child", "--seed", "1", "--workers", "64", "--systems", "8", "--blocks", "1000", "--ports", "5,6"]
     monkeypatch.setattr("sys.argv", given)
@@ -17,10 +17,10 @@ def test_a_process_is_told_what_caches_to_make_up(monkeypatch: pytest.MonkeyPatc
     )
 
 
-def test_what_was_found_is_told_as_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever started the process reads the last line."""
+def test_what_was_found_is_reported_as_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Anyone who started the process reads the last line."""
     tell(Measured(stored=Work(blocks=5), wrong=3))
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    reported = json.loads(capsys.readouterr().out.splitlines()[-1])
 
-    assert 3 == told["wrong"]
-    assert {"blocks": 5, "messages": 0, "wall_s": 0.0, "cpu_s": 0.0} == told["stored"]
+    assert 3 == reported["wrong"]
+    assert {"blocks": 5, "messages": 0, "wall_s": 0.0, "cpu_s": 0.0} == reported["stored"]

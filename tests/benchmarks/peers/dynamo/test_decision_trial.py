@@ -5,7 +5,7 @@ def situation() -> Situation:
     return Situation(seed=1, workers=4, systems=2, blocks=3_000)
 
 
-async def test_whoever_sends_each_prompt_where_most_of_it_is_is_never_wrong() -> None:
+async def test_anyone_who_sends_each_prompt_where_most_of_it_is_is_never_wrong() -> None:
     """Each kind of prompt has its median."""
     prompts = situation().prompts
     best = {tuple(prompt.token_ids): max(prompt.held, key=prompt.held.__getitem__, default=0) for prompt in prompts}
@@ -20,8 +20,8 @@ async def test_whoever_sends_each_prompt_where_most_of_it_is_is_never_wrong() ->
     assert all(found.p99_us[kind] >= found.decision_us[kind] > 0 for kind in found.p99_us)
 
 
-async def test_whoever_does_not_look_is_found_out() -> None:
-    """For a prompt that nobody has, everybody is right."""
+async def test_anyone_who_does_not_look_is_found_out() -> None:
+    """For a prompt that no one has, everybody is right."""
     prompts = situation().prompts
 
     async def decide(_: list[int]) -> int:
@@ -44,5 +44,5 @@ def test_both_sides_are_in_the_same_situation() -> None:
     """It is made again from the same numbers in each process."""
     first, again = situation(), situation()
 
-    assert first.told == again.told
+    assert first.reported == again.reported
     assert first.prompts == again.prompts

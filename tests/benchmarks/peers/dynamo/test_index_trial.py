@@ -17,16 +17,15 @@ class Exact:
 
     def __init__(self) -> None:
         self.chains: dict[tuple[int, int], int] = {}
-        """By worker and engine hash."""
         self.holders: dict[int, set[int]] = {}
 
     def stored(self, step: Sequence[Announcement]) -> list[bytes]:
-        told = [(each.parent, each.hashes, each.tokens.hex()) for each in step]
-        return [json.dumps({"stored": told}).encode()]
+        reported = [(each.parent, each.hashes, each.tokens.hex()) for each in step]
+        return [json.dumps({"stored": reported}).encode()]
 
     def removed(self, hashes: Sequence[int], *, one_by_one: bool) -> list[bytes]:
-        told = [[value] for value in hashes] if one_by_one else [list(hashes)]
-        return [json.dumps({"removed": each}).encode() for each in told]
+        reported = [[value] for value in hashes] if one_by_one else [list(hashes)]
+        return [json.dumps({"removed": each}).encode() for each in reported]
 
     def apply(self, worker: int, message: bytes) -> None:
         event = json.loads(message)
@@ -92,7 +91,7 @@ def test_an_exact_index_is_never_wrong_and_everything_is_timed() -> None:
     assert {"whole", "system", "new"} == set(found.match_us) == set(found.hash_and_match_us)
 
 
-def test_without_system_prompts_nobody_asks_for_them() -> None:
+def test_without_system_prompts_no_one_asks_for_them() -> None:
     """The other kinds stay."""
     found = measure(Exact(), seed=1, workers=2, systems=0, blocks=3_000)
 
@@ -101,7 +100,7 @@ def test_without_system_prompts_nobody_asks_for_them() -> None:
 
 @pytest.mark.parametrize("index", [KeepsEverything(), HalvesHits()], ids=lambda index: type(index).__name__)
 def test_an_index_that_answers_otherwise_is_found_out(index: Exact) -> None:
-    """Speed for wrong answers is none."""
+    """Speed for wrong answers is not one."""
     assert 0 < measure(index, seed=1, workers=2, systems=2, blocks=4_000).wrong
 
 

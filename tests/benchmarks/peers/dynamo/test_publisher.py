@@ -20,7 +20,7 @@ def test_a_subscriber_gets_all_batches_of_its_engine_in_order() -> None:
     assert [[b"", bytes(8), b"first"], [b"", bytes(7) + b"\x01", b"second"], [b"", bytes(8), b"other"]] == heard
 
 
-def test_an_engine_that_nobody_listens_to_is_an_error() -> None:
+def test_an_engine_that_no_one_listens_to_is_an_error() -> None:
     """Rather than a comparison with somebody who knows nothing."""
     with Publisher(2) as publisher, pytest.raises(NobodyListensError, match="2 engines without a subscriber"):
         publisher.publish({}, timeout_s=0.05)

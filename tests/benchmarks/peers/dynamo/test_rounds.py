@@ -9,7 +9,7 @@ from benchmarks.processes import ChildFailedError, Processes
 from benchmarks.report import Spread
 from benchmarks.shipped import Shipped
 
-TELLS = (
+REPORTS = (
     "import json, os, sys; print('hello'); print(json.dumps({'arguments': sys.argv[1:], 'mood': os.environ['MOOD']}))"
 )
 
@@ -19,10 +19,9 @@ def program(text: str) -> Program:
 
 
 @pytest.mark.e2e
-def test_a_program_gets_its_options_and_tells_in_its_last_line() -> None:
-    """And its environment."""
+def test_a_program_gets_its_options_and_reports_in_its_last_line() -> None:
     with Processes() as processes:
-        found = run(processes, program(TELLS), {"seed": 1, "ports": "5,6"})
+        found = run(processes, program(REPORTS), {"seed": 1, "ports": "5,6"})
 
     assert {"arguments": ["--seed", "1", "--ports", "5,6"], "mood": "good"} == found
 

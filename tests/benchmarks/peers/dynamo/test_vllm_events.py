@@ -4,7 +4,7 @@ from benchmarks.peers.dynamo import vllm_events
 from benchmarks.peers.dynamo.caches import Announcement, Run
 
 
-def test_a_stored_run_is_told_as_vllm_tells_it() -> None:
+def test_a_stored_run_is_reported_as_vllm_reports_it() -> None:
     """A map with the hashes, the block before, the tokens of all blocks, and the fields that are always there."""
     run = Run(7, 2)
     ts, events, rank = msgspec.msgpack.decode(vllm_events.stored([Announcement(0, 2**63 + 5, (run,))]))
@@ -37,7 +37,7 @@ def test_one_step_is_one_batch() -> None:
     assert [1, 2] == [event["parent_block_hash"] for event in events]
 
 
-def test_removed_blocks_are_told_together_or_one_by_one() -> None:
+def test_removed_blocks_are_reported_together_or_one_by_one() -> None:
     """The second is vLLM's way."""
     together = msgspec.msgpack.decode(vllm_events.removed([5, 6], one_by_one=False))
     one_by_one = msgspec.msgpack.decode(vllm_events.removed([5, 6], one_by_one=True))

@@ -6,7 +6,7 @@ SITUATION = Situation(seed=1, workers=6, systems=2, blocks=3_000)
 
 
 def test_each_prompt_goes_where_most_of_it_is() -> None:
-    """From a list of ids; what it takes from packed ids and in parts is told too."""
+    """From a list of ids; what it takes from packed ids and in parts is reported too."""
     found = measure_ours(SITUATION)
 
     assert 0 == found.wrong

@@ -17,7 +17,7 @@ Write = Callable[[asyncio.StreamWriter], Awaitable[None]]
 async def asked(
     write: Write, *, timeout_s: float = 10.0, late_s: float = 0.0, key: str | None = None
 ) -> tuple[Answer, bytes]:
-    """What became of one request that *write* answers, and its bytes."""
+    """Return the outcome of one request that *write* answers, and its bytes."""
     received = bytearray()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -116,7 +116,7 @@ async def test_an_answer_that_does_not_come_is_a_failure() -> None:
     assert "timeout" == answer.failure
 
 
-async def test_nobody_there_is_a_failure() -> None:
+async def test_no_one_there_is_a_failure() -> None:
     async with listening(lambda _, __: asyncio.sleep(0)) as url:
         pass
     answer = await Door(url, timeout_s=10.0).ask(b"{}", due=time.monotonic())

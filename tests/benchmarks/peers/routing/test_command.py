@@ -4,7 +4,7 @@ from benchmarks.peers.routing.command import parse_arguments, trial_of
 from benchmarks.peers.routing.slices import SLICES, turns_of
 
 
-def test_a_slice_is_what_it_is_where_nobody_says_otherwise() -> None:
+def test_a_slice_is_what_it_is_where_no_one_says_otherwise() -> None:
     trial = trial_of(SLICES["conversation"], parse_arguments(["--slice", "conversation", "--size", "10"]))
 
     assert (4, 45_696, 2_500.0) == (trial.workers.count, trial.workers.blocks, trial.workers.prefill_tokens_per_s)
@@ -19,7 +19,7 @@ def test_caches_and_rates_shrink_as_prompts_do() -> None:
     assert 6 == sum(1 for _ in turns_of(trial.sessions))
 
 
-def test_a_peer_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_peer_that_no_one_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_arguments(["--slice", "tau", "--peers", "kv_aware,nginx"])
 

@@ -19,7 +19,6 @@ def test_settings_are_ones_that_the_gateway_takes() -> None:
 
 
 def test_in_earnest_they_are_the_defaults() -> None:
-    """But for the port, the model and its tokenizer."""
     data = settings_of("kv_aware", WORKERS, Path("folder"), Pace(1.0, 1))
     settings, plain = build(data, {}), build({"models": data["models"]}, {})
 
@@ -30,9 +29,9 @@ def test_in_earnest_they_are_the_defaults() -> None:
 def test_what_is_said_in_seconds_is_as_fast_as_the_workers() -> None:
     settings = build(settings_of("kv_aware", WORKERS, Path("folder"), Pace(5.0, 4)), {})
 
-    assert (0.01, 24.0) == (settings.routing.depth_s, settings.routing.max_wait_s)
-    assert 2500.0 == settings.routing.initial_prefill_tokens_per_s
-    assert 1.0 == settings.kv_events.prediction_s
+    assert (0.01, 24.0) == (settings.advanced.release_depth_s, settings.routing.max_wait_s)
+    assert 2500.0 == settings.advanced.initial_prefill_tokens_per_s
+    assert 1.0 == settings.advanced.kv_prediction_s
 
 
 @pytest.mark.parametrize("name", list(ENTRANTS))
@@ -43,7 +42,7 @@ def test_everybody_has_a_name_of_their_own_and_others_a_version(name: str) -> No
     assert entrant.is_ours == (entrant.pins == ())
 
 
-def test_who_is_compared_where_nobody_says_is_known() -> None:
+def test_who_is_compared_where_no_one_says_is_known() -> None:
     assert set(DEFAULT) <= set(ENTRANTS)
 
 

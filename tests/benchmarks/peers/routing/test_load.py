@@ -23,14 +23,14 @@ def test_a_load_that_is_kept_costs_one_look_once_the_best_is_known() -> None:
     assert ["fast"] * (len(kept) - 1) == [look.router for look in kept[1:]]
 
 
-def test_nobody_is_looked_at_above_a_load_that_was_too_much() -> None:
+def test_no_one_is_looked_at_above_a_load_that_was_too_much() -> None:
     search = LoadSearch(["slow", "fast"], lambda router, load: load * {"slow": 9.0, "fast": 1.0}[router])
     search.highest(2.0)
 
     assert [2.0] == [look.load for look in search.looks if look.router == "slow"]
 
 
-def test_all_looks_are_told() -> None:
+def test_all_looks_are_reported() -> None:
     search = LoadSearch(["only"], lambda _, load: 5.0 * load)
     search.highest(1.0)
 

@@ -46,7 +46,7 @@ def test_a_failure_counts_as_one_and_gives_no_time() -> None:
     assert (4, 0.5) == (found.requests, found.ttft_mean_s)
 
 
-def test_a_router_that_answers_nobody_is_infinitely_slow() -> None:
+def test_a_router_that_answers_no_one_is_infinitely_slow() -> None:
     found = outcome([answer(0.0, "503")], [Work(1, 10, 0, 1)])
 
     assert (math.inf, math.inf) == (found.ttft_mean_s, found.ttft_p90_s)

@@ -44,7 +44,7 @@ async def test_a_turn_follows_the_answer_before() -> None:
 
 
 @pytest.mark.e2e
-async def test_sessions_come_at_their_times_whoever_is_still_being_answered() -> None:
+async def test_sessions_come_at_their_times_anyone_who_is_still_being_answered() -> None:
     """In the time of workers that are a thousand times as fast as the clock."""
     _, log = await played([Session(1000.0, [turn("late")]), Session(0.0, [turn("early")])], speed=1000.0)
     _, crowd = await played([Session(0.0, [turn(str(number))]) for number in range(5)], speed=1.0)

@@ -19,11 +19,10 @@ from benchmarks.peers.routing.slices import (
 )
 from benchmarks.replay.setting import CONVERSATION
 from benchmarks.replay.trace import read_trace
-from gateway.simulator.rendering import render_chat
-from gateway.simulator.tokens import TokenSequence
+from simulator.rendering import render_chat
+from simulator.tokens import TokenSequence
 
 LEAST_TOKENS = 7
-"""Of a message with something in it."""
 
 
 def tokens_of(prompt: MadeUp | Said) -> TokenSequence:
@@ -123,7 +122,7 @@ def test_conversations_of_tau_keep_their_text_and_get_times_from_the_seed() -> N
 
 @pytest.mark.parametrize("name", list(SLICES))
 def test_every_prompt_of_a_slice_fits_into_the_cache_of_one_worker(name: str) -> None:
-    """With its answer, at the size that is taken where nobody says another."""
+    """With its answer, at the size that is taken where no one says another."""
     cut = SLICES[name]
     size = min(cut.size, 100)
     for turn in turns_of(cut.sessions(Slicing(size, cut.most_turns, cut.shrink, 1))):

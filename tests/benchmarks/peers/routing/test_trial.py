@@ -14,7 +14,7 @@ WORKER = WorkerOptions(1, 200, 10_000.0, 1.0, "fifo", 20.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Nobody:
+class NoRouter:
     """Between clients and the first worker."""
 
     name: str = "nobody"
@@ -37,7 +37,7 @@ def a_session(number: int) -> Session:
 @pytest.mark.e2e
 def test_everybody_is_answered_by_workers_whose_caches_were_cold() -> None:
     """The first prompt finds nothing, the second its 3 blocks, the third 3 and the fourth 6."""
-    found = Trial([a_session(0), a_session(50)], WORKER, 1).run(Nobody(), load=10.0)
+    found = Trial([a_session(0), a_session(50)], WORKER, 1).run(NoRouter(), load=10.0)
 
     assert ("nobody", False, 4, {}) == (found.router, found.is_ours, found.requests, found.failures)
     # Each prompt has 8 tokens behind its blocks, and 4 that begin the answer.

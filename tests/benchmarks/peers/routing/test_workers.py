@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.peers.routing.workers import Work, WorkerOptions, Workers, since, work_of
 from benchmarks.processes import Processes
-from gateway.cli import main
+from gateway.cli.main import main
 
 EXPOSITION = """# HELP vllm:prompt_tokens_total Prompt tokens whose prefill has ended.
 vllm:prefix_cache_queries_total{engine="0",model_name="tiny"} 1000.0

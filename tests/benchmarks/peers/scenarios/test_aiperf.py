@@ -23,7 +23,6 @@ def test_the_head_is_what_came_in_the_first_seconds_with_short_answers(tmp_path:
 
 
 def test_a_metric_that_aiperf_does_not_tell_is_left_out() -> None:
-    """As when nothing was answered."""
     found = read("x", 0, SUMMARY, asked=9, hit_rate=0.5)
 
     assert {"time_to_first_token": {"avg": 1.0, "p50": 2.0, "p90": 3.0, "p99": 4.0}} == found.milliseconds

@@ -42,7 +42,6 @@ def test_the_best_is_who_has_the_highest_median_of_those_asked_about() -> None:
 
 
 def test_processor_time_counts_where_the_clock_deceives() -> None:
-    """Who got half of its core and made half the answers is as good."""
     found = [measured(OURS, 500, cpu=0.5), measured(NGINX, 1_000, cpu=1.0)]
 
     ratio = by_processor_time(found, OURS, NGINX)
@@ -84,7 +83,7 @@ def test_slow_ones_get_no_more_than_32_connections() -> None:
     assert 1 == connections(Case("1 connection", connections=1), ENTRANTS[LITELLM])
 
 
-def test_a_machine_that_was_not_quiet_and_an_idle_nginx_are_told() -> None:
+def test_a_machine_that_was_not_quiet_and_an_idle_nginx_are_reported() -> None:
     notes = remarks({CASE: [measured(NGINX, 1_000, cpu=0.5, noise=0.3)]})
 
     assert ["30% of the proxy's core" in notes[0], "nginx left its core idle" in notes[1]] == [True, True]

@@ -15,7 +15,6 @@ def body(request: bytes) -> dict[str, object]:
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
 def test_prompts_differ_and_are_of_one_length(one: int, other: int) -> None:
-    """Whatever their numbers are."""
     texts = [str(body(DISTINCT(number))["messages"]) for number in (one, other)]
 
     assert (one == other) == (texts[0] == texts[1])
@@ -23,7 +22,6 @@ def test_prompts_differ_and_are_of_one_length(one: int, other: int) -> None:
 
 
 def test_a_request_has_the_length_that_it_says() -> None:
-    """And a system prompt only where there is one."""
     head, _, text = chat("What?", system="Ä", streams=True).partition(b"\r\n\r\n")
 
     assert f"content-length: {len(text)}".encode() in head

@@ -23,7 +23,7 @@ def test_added_is_what_the_worker_itself_did_not_take_in_the_same_round() -> Non
 
 @pytest.mark.parametrize(("p99_ms", "is_met"), [(5.0, True), (5.1, False)])
 def test_the_bar_is_the_best_routers_p99_at_500_per_second(p99_ms: float, is_met: bool) -> None:
-    """Nginx is no router, and other rates are told only."""
+    """Nginx is no router, and other rates are reported only."""
     report = a_report()
     judged = {STUB: 1.0, NGINX: 1.5, SGLANG: 9.0, SMG: 5.0, OURS: p99_ms}
     found = {rate: [reading(OURS, 900.0)] for rate in RATES}

@@ -10,7 +10,6 @@ from tests.benchmarks.peers.scenarios.made_up import a_report
     ("requests", "streams", "is_met"), [(100, 500, True), (99, 500, False), (100, 499, False), (100, 399, False)]
 )
 def test_the_bars_are_sglangs_requests_and_the_best_streams(requests: float, streams: float, is_met: bool) -> None:
-    """And nginx's streams, which are fewer here."""
     report = a_report()
     of_requests = {NGINX: 600.0, OURS: requests, SGLANG: 100.0, ROUND_ROBIN: 160.0}
     of_streams = {NGINX: 400.0, OURS: streams, SGLANG: 200.0, ROUND_ROBIN: 500.0}

@@ -7,7 +7,6 @@ from tests.benchmarks.peers.scenarios.made_up import a_report, reading
 
 @pytest.mark.parametrize(("share", "is_met"), [(0.2, True), (0.34, False)])
 def test_the_bar_is_the_share_of_the_last_worker(share: float, is_met: bool) -> None:
-    """Which is the slow one; its turn would be a third."""
     report = a_report()
     tell(report, [reading(OURS, shares=(1 - share, 0.0, share))])
 

@@ -36,7 +36,7 @@ def test_where_nothing_came_whole_there_is_no_latency() -> None:
     assert (2, None, {"not connected": 2}) == (found.failed, found.last, dict(found.ends))
 
 
-def test_failures_are_told_with_their_reasons() -> None:
+def test_failures_are_reported_with_their_reasons() -> None:
     found = [reading("x", ends={"whole": 90, "late": 2, "status 503": 8}), reading("x", ends={"status 503": 1})]
 
     assert "status 503: 9, late: 2" == failures(found)
@@ -51,5 +51,5 @@ def test_rounds_without_a_figure_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(("share", "notes"), [(0.2, 2), (0.01, 1)])
-def test_a_machine_that_was_not_quiet_is_told(share: float, notes: int) -> None:
+def test_a_machine_that_was_not_quiet_is_reported(share: float, notes: int) -> None:
     assert notes == len(noise([reading("x", noise=share)]))

@@ -1,6 +1,6 @@
 """The admin application over real SQLite stores in memory, with admin keys of every role and a clock that is set."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,22 +9,24 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from gateway.api.admin_v1.access import AdminKey
+from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.application import admin_api
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.api.admin_v1.sqlite_claims import SqliteClaims
 from gateway.api.refused_logins import RefusedLogins
-from gateway.ledger import sqlite_book, sqlite_usage
-from gateway.ledger.entry import Entry
-from gateway.ledger.sqlite_usage import SqliteUsage
-from gateway.ledger.usage_store import UsageStore
 from gateway.storage.sqlite_file import SqliteFile
-from gateway.teams.declared import Declared
-from gateway.teams.directory import Directory
-from gateway.teams.secret import Digester
-from gateway.teams.sqlite_teams import SqliteTeamStore
-from gateway.teams.team_store import TeamStore
+from gateway.tenancy.ledger import sqlite_book, sqlite_usage
+from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.ledger.sqlite_usage import SqliteUsage
+from gateway.tenancy.ledger.usage_store import UsageStore
+from gateway.tenancy.teams.declared import Declared
+from gateway.tenancy.teams.directory import Directory
+from gateway.tenancy.teams.secret import Digester
+from gateway.tenancy.teams.sqlite_teams import SqliteTeamStore
+from gateway.tenancy.teams.team_store import TeamStore
+from gateway.workers.added_workers import KnownWorkers
+from gateway.workers.worker_spec import ModelWorkers
 from tests.gateway.examples import Clock
 
 NOW = 1_795_248_000.0
@@ -48,7 +50,6 @@ class Administration:
     refused_logins: RefusedLogins
 
     async def ask(self, method: str, path: str, body: Any = None, *, who: str = "ow", **headers: str) -> httpx.Response:
-        """As the admin key *who*; *path* is behind ``/admin/v1``, names of headers may have _ for -."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         async with self.client(who) as client:
             if body is None:
@@ -56,7 +57,7 @@ class Administration:
             return await client.request(method, f"/admin/v1{path}", headers=named, json=body)
 
     def client(self, who: str | None = "ow") -> httpx.AsyncClient:
-        """None: without a key. An error that nobody foresaw comes out as its answer, 500."""
+        """None: without a key. An error that no one foresaw comes out as its answer, 500."""
         headers = {} if who is None else {"authorization": f"Bearer s3cret-of-{who}"}
         transport = httpx.ASGITransport(self.api, raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers)
@@ -88,6 +89,7 @@ async def administration(
     keys: tuple[AdminKey, ...] = KEYS,
     declared: Declared | None = None,
     gateway: AdminGateway | None = None,
+    listed: Sequence[ModelWorkers] = (),
     guardrails: tuple[str, ...] = ("pii",),
     time_zone: str = "UTC",
     stores: tuple[TeamStore, UsageStore, Claims] | None = None,
@@ -118,6 +120,7 @@ async def administration(
             gateway=gateway,
             refused_logins=refused,
             guardrails=lambda: guardrails,
+            known_workers=None if gateway is None else lambda: KnownWorkers(listed),
         )
         yield Administration(api, file, store, directory, digester, clock, refused)
     finally:

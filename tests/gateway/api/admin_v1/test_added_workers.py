@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from gateway.added_workers import KnownWorkers
 from gateway.api.admin_v1.application import admin_api
 from gateway.api.admin_v1.parts import AdminGateway
+from gateway.app.mapping.surroundings import configured_models
+from gateway.app.mapping.workers import model_workers
 from gateway.settings import build
-from gateway.teams.added_worker import AddedWorker
-from gateway.teams.team_store import PutWorker
+from gateway.tenancy.teams.added_worker import AddedWorker
+from gateway.tenancy.teams.team_store import PutWorker
+from gateway.workers.added_workers import KnownWorkers
 from tests.fakes.backends import Answers
 from tests.gateway.api.admin_v1.administration import KEYS, Administration, administration, fault, message
 from tests.gateway.examples import a_draining, a_model, the_models
@@ -23,10 +25,9 @@ NEW = {"model": "tiny", "url": "http://10.0.0.7:8000", "id": "w7"}
 
 @pytest.fixture
 async def admin() -> AsyncIterator[Administration]:
-    """Of a gateway with the workers a and b of tiny, which puts nothing in force."""
     models = the_models(a_model(Answers(), Answers(), name="tiny"))
-    gateway = AdminGateway(models, lambda: SETTINGS, draining=a_draining(models))
-    async with administration(gateway=gateway) as made:
+    gateway = AdminGateway(models, lambda: configured_models(SETTINGS), draining=a_draining(models))
+    async with administration(gateway=gateway, listed=model_workers(SETTINGS.models)) as made:
         yield made
 
 
@@ -68,7 +69,7 @@ async def test_an_id_is_made_of_the_address(admin: Administration) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "found"),
     [
         ({"model": "big"}, (404, "model_not_found", "model")),
         ({"url": "http://a"}, (409, "conflict", "url")),
@@ -85,29 +86,29 @@ async def test_an_id_is_made_of_the_address(admin: Administration) -> None:
     ],
 )
 async def test_what_cannot_be_added_is_refused_and_not_logged(
-    admin: Administration, change: dict[str, Any], told: tuple[int, str | None, str]
+    admin: Administration, change: dict[str, Any], found: tuple[int, str | None, str]
 ) -> None:
     """Fields are bounded, and no secret is taken: none would be safe in the store."""
     response = await admin.ask("POST", "/workers", NEW | change)
 
-    assert told == fault(response)
+    assert found == fault(response)
     assert "s3cret" not in response.text
     assert ([], 0) == (await admin.audited(), (await admin.store.load()).revision)
 
 
 @pytest.mark.parametrize(
-    ("worker", "told", "text"),
+    ("worker", "found", "text"),
     [
         ("a", (409, "conflict", "worker"), "is listed in the configuration (models[].workers)"),
         ("z", (404, "worker_not_found", "worker"), "There is no worker 'z' of the model 'tiny'"),
     ],
 )
 async def test_only_what_was_added_can_be_removed(
-    admin: Administration, worker: str, told: tuple[int, str, str], text: str
+    admin: Administration, worker: str, found: tuple[int, str, str], text: str
 ) -> None:
     response = await admin.ask("DELETE", f"/workers?model=tiny&worker={worker}")
 
-    assert told == fault(response)
+    assert found == fault(response)
     assert text in message(response)
     assert [] == await admin.audited()
 
@@ -150,7 +151,6 @@ async def _gone(admin: Administration) -> Any:
 
 
 async def test_workers_are_listed_while_the_store_is_away(admin: Administration) -> None:
-    """As they were read last; nothing can be added or removed meanwhile."""
     await admin.ask("POST", "/workers", NEW)
     before = await listed(admin)
     await admin.file.run(lambda connection: connection.execute("DROP TABLE directory_workers"))
@@ -164,13 +164,12 @@ async def test_answers_have_the_fields_that_are_described(admin: Administration)
     """Whether a worker is in use or not."""
     await admin.ask("POST", "/workers", NEW)
     workers = (await admin.get("/workers"))["workers"]
-    described = set(admin.api.openapi()["components"]["schemas"]["ListedWorkerCard"]["properties"])
+    described = set(admin.api.openapi()["components"]["schemas"]["ListedWorkerResponse"]["properties"])
 
     assert [described] * 3 == [set(worker) for worker in workers]
 
 
 async def test_without_a_gateway_workers_are_listed_and_added(admin: Administration) -> None:
-    """As by a command that works on the store: what is listed comes from the settings, and no state is known."""
     api = admin_api(
         KEYS,
         store=admin.store,
@@ -179,7 +178,7 @@ async def test_without_a_gateway_workers_are_listed_and_added(admin: Administrat
         usage_store=admin.api.state.parts.usage,
         claims=admin.api.state.parts.claims,
         wall_clock=admin.clock,
-        known_workers=lambda: KnownWorkers(SETTINGS),
+        known_workers=lambda: KnownWorkers(model_workers(SETTINGS.models)),
     )
     admin.api = api
     added = await admin.ask("POST", "/workers", NEW)

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, Response
 
 from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claim
-from gateway.errors import Conflict
+from gateway.protocol.errors import Conflict
 from tests.gateway.examples import Clock
 
 ONE = Claim("id", "body", "a")
@@ -69,7 +69,7 @@ async def test_while_the_first_one_runs_its_repetition_is_refused() -> None:
 
     first = asyncio.ensure_future(work.answers.once(ONE, wait))
     await asyncio.sleep(0)
-    with pytest.raises(Conflict, match="still being carried out"):
+    with pytest.raises(Conflict, match="still in progress"):
         await work.once()
     go.set()
 

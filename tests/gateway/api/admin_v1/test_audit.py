@@ -41,5 +41,5 @@ async def test_what_was_refused_is_not_logged(admin: Administration) -> None:
     assert [] == await admin.audited()
 
 
-async def test_a_cursor_that_is_none(admin: Administration) -> None:
+async def test_a_cursor_that_is_not_one(admin: Administration) -> None:
     assert (400, None, "after") == fault(await admin.ask("GET", "/audit?after=xyz"))

@@ -1,4 +1,4 @@
-"""What the header Idempotency-Key stands for."""
+"""Facts about what the header Idempotency-Key stands for."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from gateway.api.admin_v1.bodies import TeamBody
 from gateway.api.admin_v1.claims import Claim, claim_of
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 BLUE = TeamBody(name="blue")
 
@@ -27,7 +27,7 @@ def test_the_same_request_has_the_same_claim() -> None:
 
 @pytest.mark.parametrize("other", [{"key": "k-2"}, {"admin": "bob"}, {"route": "keys"}])
 def test_another_header_admin_or_route_is_another_claim(other: dict[str, Any]) -> None:
-    """Nobody can find out, or take, what another admin claimed."""
+    """No one can find out, or take, what another admin claimed."""
     one, two = claim(), claim(**other)
     assert one is not None
     assert two is not None
@@ -49,7 +49,7 @@ def test_a_claim_holds_nothing_in_clear() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "\xe9"])
-def test_a_header_that_is_none_is_refused(key: str) -> None:
+def test_a_header_that_is_not_one_is_refused(key: str) -> None:
     with pytest.raises(InvalidField) as caught:
         claim(key)
 

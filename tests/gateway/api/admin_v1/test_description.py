@@ -6,22 +6,23 @@ from typing import Any
 import pytest
 
 from gateway.api.admin_v1.parts import AdminGateway
+from gateway.app.mapping.surroundings import configured_models
 from gateway.settings import build
 from tests.gateway.api.admin_v1.administration import Administration, administration
 from tests.gateway.examples import a_draining, the_models
-from tests.gateway.ledger.examples import an_entry
+from tests.gateway.tenancy.ledger.examples import an_entry
 
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    async def told() -> Any:
+    async def found() -> Any:
         settings = build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}]}, {})
         models = the_models()
-        gateway = AdminGateway(models, lambda: settings, draining=a_draining(models))
+        gateway = AdminGateway(models, lambda: configured_models(settings), draining=a_draining(models))
         async with administration(gateway=gateway) as admin, admin.client(None) as client:
             return (await client.get("/admin/v1/openapi.json")).json()
 
-    described: dict[str, Any] = asyncio.run(told())
+    described: dict[str, Any] = asyncio.run(found())
     return described
 
 
@@ -47,8 +48,7 @@ def test_every_schema_that_is_named_is_there(document: dict[str, Any]) -> None:
     assert set() == references(document) - document["components"]["schemas"].keys()
 
 
-def test_every_operation_tells_errors_in_our_shape(document: dict[str, Any]) -> None:
-    """And none in FastAPI's."""
+def test_every_operation_reports_errors_in_our_shape(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
 
     assert [] == [name for _, name, operation in operations(document) if "422" in operation["responses"]]
@@ -80,7 +80,7 @@ def test_bodies_are_described(document: dict[str, Any], method: str, path: str, 
 def test_only_the_answers_that_make_a_secret_have_one(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
 
-    assert ["NewKeyCard"] == [name for name, schema in schemas.items() if "secret" in schema.get("properties", {})]
+    assert ["NewKeyResponse"] == [name for name, schema in schemas.items() if "secret" in schema.get("properties", {})]
 
 
 def test_both_ways_to_bring_a_key_are_described(document: dict[str, Any]) -> None:
@@ -97,7 +97,8 @@ async def test_answers_have_the_fields_that_are_described(admin: Administration)
     (record,) = (await admin.get("/usage/records"))["data"]
     (entry, _) = await admin.audited()
     schemas = admin.api.openapi()["components"]["schemas"]
-    told = {"TeamCard": team, "NewKeyCard": key, "UsageCard": usage, "SumCard": usage["total"]}
-    told |= {"RecordCard": record, "AuditCard": entry}
+    found = {"TeamResponse": team, "NewKeyResponse": key, "UsageResponse": usage, "SumResponse": usage["total"]}
+    found |= {"RecordResponse": record, "AuditResponse": entry}
 
-    assert {name: set(schemas[name]["properties"]) for name in told} == {name: set(each) for name, each in told.items()}
+    described = {name: set(schemas[name]["properties"]) for name in found}
+    assert described == {name: set(each) for name, each in found.items()}

@@ -3,21 +3,20 @@
 import pytest
 
 from gateway.api.admin_v1.entities import ATTEMPTS, DeclaredElsewhere, Entities, retried
-from gateway.errors import Conflict, UnknownEntity
-from gateway.ledger.audit import AuditEntry
-from gateway.teams.declared import Declared
-from gateway.teams.directory import Directory
-from gateway.teams.key import Key
-from gateway.teams.sqlite_teams import SqliteTeamStore
-from gateway.teams.team import Team
-from gateway.teams.team_store import PutKey, PutTeam
+from gateway.protocol.errors import Conflict, UnknownEntity
+from gateway.tenancy.ledger.audit import AuditEntry
+from gateway.tenancy.teams.declared import Declared
+from gateway.tenancy.teams.directory import Directory
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.sqlite_teams import SqliteTeamStore
+from gateway.tenancy.teams.team import Team
+from gateway.tenancy.teams.team_store import PutKey, PutTeam
 from tests.gateway.api.admin_v1.administration import Administration
 
 ENTRY = AuditEntry(time="2026-11-21T08:00:00.000Z", who="ow", role="owner", action="create", kind="team", id="x")
 
 
 def entities(admin: Administration, declared: Declared | None = None) -> Entities:
-    """Of another gateway with the same store."""
     directory = Directory()
     directory.declare(declared or Declared())
     return Entities(SqliteTeamStore(admin.file), directory)

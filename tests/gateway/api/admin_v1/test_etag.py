@@ -8,12 +8,12 @@ import pytest
 from msgspec import structs
 
 from gateway.api.admin_v1.sqlite_claims import SqliteClaims
-from gateway.ledger import sqlite_usage
-from gateway.ledger.audit import AuditEntry
-from gateway.ledger.sqlite_usage import SqliteUsage
 from gateway.storage.sqlite_file import SqliteFile
-from gateway.teams.sqlite_teams import SqliteTeamStore
-from gateway.teams.team_store import Change, PutKey, PutTeam, Snapshot
+from gateway.tenancy.ledger import sqlite_usage
+from gateway.tenancy.ledger.audit import AuditEntry
+from gateway.tenancy.ledger.sqlite_usage import SqliteUsage
+from gateway.tenancy.teams.sqlite_teams import SqliteTeamStore
+from gateway.tenancy.teams.team_store import Change, PutKey, PutTeam, Snapshot
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault
 from tests.gateway.examples import Clock
 

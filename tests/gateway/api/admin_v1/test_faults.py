@@ -4,7 +4,7 @@ import pytest
 
 from gateway.api.admin_v1.bodies import KeyBody, TeamBody
 from gateway.api.admin_v1.json_body import parsed
-from gateway.errors import InvalidField, MalformedBody
+from gateway.protocol.errors import InvalidField, MalformedBody
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_field_is_named(raw: bytes, param: str | None, message: str) -> None
     assert (param, message) == (caught.value.param, caught.value.message)
 
 
-def test_all_faults_are_told_but_not_at_any_length() -> None:
+def test_all_faults_are_reported_but_not_at_any_length() -> None:
     """The first one is the param."""
     with pytest.raises(InvalidField) as caught:
         parsed(TeamBody, b'{"name": "b", ' + b", ".join(b'"x%d": 1' % i for i in range(9)) + b"}")

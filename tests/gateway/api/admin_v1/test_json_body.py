@@ -6,7 +6,7 @@ import pytest
 
 from gateway.api.admin_v1.bodies import TeamState
 from gateway.api.admin_v1.json_body import MOST_BYTES, patched, takes
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 from tests.gateway.api.admin_v1.administration import Administration, fault
 from tests.gateway.asgi import Caller
 
@@ -55,7 +55,7 @@ async def test_what_is_no_object_is_refused(admin: Administration, method: str, 
 
 
 async def test_a_patch_names_fields_that_there_are(admin: Administration) -> None:
-    """Whoever asks for a field that there is not is not told of a role, but of the slip of the pen."""
+    """A caller that asks for a field that there is not is not notified of a role, but of the slip of the pen."""
     response = await admin.ask("PATCH", "/teams/blue", {"wieght": 2}, who="op")
 
     assert (400, None, "wieght") == fault(response)
@@ -81,7 +81,7 @@ def test_null_brings_the_default_back() -> None:
 
 
 async def test_a_caller_that_leaves_in_the_middle_is_no_error(admin: Administration) -> None:
-    """Nobody is there to be told."""
+    """No one is there to be reported."""
     headers = [(b"authorization", b"Bearer s3cret-of-ow"), (b"content-type", b"application/json")]
     caller = Caller(b'{"na', path="/admin/v1/teams", headers=headers, finishes_body=False)
     caller.leave()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.teams.declared import Declared
-from gateway.teams.key import Former, Key
-from gateway.teams.team import Team
+from gateway.tenancy.teams.declared import Declared
+from gateway.tenancy.teams.key import Former, Key
+from gateway.tenancy.teams.team import Team
 from tests.gateway.api.admin_v1.administration import NOW, Administration, administration, fault, message
 
 CI: dict[str, Any] = {
@@ -51,7 +51,6 @@ async def stored(admin: Administration, key_id: str = "ci") -> Key:
 
 
 async def test_a_key_is_made_and_its_secret_is_shown_once(blue: Administration) -> None:
-    """What is kept is a digest."""
     made = await blue.make("keys", team="blue", id="ci")
     secret = made.pop("secret")
 
@@ -174,7 +173,6 @@ async def test_keys_are_listed_by_id_in_pages_and_by_team(blue: Administration) 
 
 
 async def test_no_answer_holds_a_secret_or_a_digest(blue: Administration) -> None:
-    """Of the keys, of the changes, and of their log."""
     secrets = [(await blue.make("keys", team="blue", id="ci"))["secret"]]
     secrets.append((await blue.ask("POST", "/keys/ci/rotate", {"grace_s": 60})).json()["secret"])
     patched = (await blue.ask("PATCH", "/keys/ci", {"weight": 2})).json()
@@ -295,7 +293,7 @@ async def test_some_things_never_change(blue: Administration, field: str) -> Non
     assert (400, None, field) == fault(await blue.ask("PATCH", "/keys/ci", {field: "x"}))
 
 
-async def test_a_key_ends_when_it_is_told_to(blue: Administration) -> None:
+async def test_a_key_ends_when_it_is_reported_to(blue: Administration) -> None:
     await blue.make("keys", team="blue", id="ci")
     await blue.ask("PATCH", "/keys/ci", {"expires_at": "2026-11-21T08:00:01Z"})
     before = (await blue.get("/keys/ci"))["expired"]

@@ -1,8 +1,9 @@
 """/admin/v1/models."""
 
 from gateway.api.admin_v1.parts import AdminGateway
-from gateway.model_names import ModelNames
-from gateway.models import Models
+from gateway.app.mapping.surroundings import configured_models
+from gateway.models.model_names import ModelNames
+from gateway.models.registry import Models
 from gateway.settings import build
 from tests.fakes.backends import Answers
 from tests.gateway.api.admin_v1.administration import administration, fault
@@ -28,7 +29,7 @@ SETTINGS = build(
 
 
 def of(models: Models) -> AdminGateway:
-    return AdminGateway(models, lambda: SETTINGS, draining=a_draining(models))
+    return AdminGateway(models, lambda: configured_models(SETTINGS), draining=a_draining(models))
 
 
 async def test_models_are_listed_with_price_limits_workers_and_fallbacks() -> None:
@@ -71,7 +72,7 @@ async def test_models_are_listed_with_price_limits_workers_and_fallbacks() -> No
 
 
 async def test_limits_are_of_models_that_are_configured() -> None:
-    """Those of an alias would come to nothing; what was accepted earlier stays, whatever became of its model."""
+    """Grants on an alias would have no effect; a grant that was accepted earlier stays, even if its model is gone."""
     unknown = {"model_limits": {"nobody": {"concurrent": 1}}}
     models = the_models(a_model(name="tiny"), aliases={"tiny": ["gpt-4o"]})
     async with administration(gateway=of(models)) as admin:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.api.admin_v1.paging import Page, listing, of_cursor, page_of
-from gateway.errors import InvalidField
+from gateway.api.admin_v1.paging import PageQuery, listing, of_cursor, page_of
+from gateway.protocol.errors import InvalidField
 
 
 def items(*names: str) -> dict[str, str]:
@@ -15,15 +15,15 @@ def items(*names: str) -> dict[str, str]:
 def test_a_page_ends_where_the_next_one_begins() -> None:
     known = items("a", "b", "c")
 
-    assert (["A", "B"], "b") == page_of(known, Page(limit=2))
-    assert (["C"], None) == page_of(known, Page(limit=2, after="b"))
-    assert (["A", "B", "C"], None) == page_of(known, Page(limit=3))
-    assert ([], None) == page_of(known, Page(limit=3, after="c"))
-    assert ([], None) == page_of({}, Page())
+    assert (["A", "B"], "b") == page_of(known, PageQuery(limit=2))
+    assert (["C"], None) == page_of(known, PageQuery(limit=2, after="b"))
+    assert (["A", "B", "C"], None) == page_of(known, PageQuery(limit=3))
+    assert ([], None) == page_of(known, PageQuery(limit=3, after="c"))
+    assert ([], None) == page_of({}, PageQuery())
 
 
 def test_a_page_goes_on_behind_what_was_deleted() -> None:
-    assert (["C"], None) == page_of(items("a", "c"), Page(after="b"))
+    assert (["C"], None) == page_of(items("a", "c"), PageQuery(after="b"))
 
 
 def test_a_listing_says_whether_there_is_more() -> None:
@@ -35,23 +35,23 @@ names = st.text("abcdef", min_size=1, max_size=2)
 
 
 @given(st.sets(names), st.lists(st.sets(names), max_size=6), st.integers(1, 4))
-def test_what_stays_is_told_once(staying: set[str], others: list[set[str]], limit: int) -> None:
+def test_what_stays_is_reported_once(staying: set[str], others: list[set[str]], limit: int) -> None:
     """Whatever else comes and goes between the pages."""
-    told: list[str] = []
+    found: list[str] = []
     after: str | None = None
     for step in range(100):
         around = others[step] if step < len(others) else set()
-        page, after = page_of(items(*(staying | around)), Page(limit=limit, after=after))
-        told += page
+        page, after = page_of(items(*(staying | around)), PageQuery(limit=limit, after=after))
+        found += page
         if after is None:
             break
 
-    assert sorted(told) == told
-    assert len(set(told)) == len(told)
-    assert {name.upper() for name in staying} <= set(told)
+    assert sorted(found) == found
+    assert len(set(found)) == len(found)
+    assert {name.upper() for name in staying} <= set(found)
 
 
-async def test_a_cursor_that_is_none_is_the_callers_fault() -> None:
+async def test_a_cursor_that_is_not_one_is_the_callers_fault() -> None:
     async def page() -> None:
         raise InvalidField("no cursor", param="cursor")
 

@@ -1,19 +1,18 @@
-"""What the routes are made of."""
+"""Facts about what the routes are made of."""
 
 import logging
 
 import pytest
 
-from gateway.api.admin_v1.access import AdminKey
+from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.parts import Parts
-from gateway.ledger.audit import AuditEntry
+from gateway.tenancy.ledger.audit import AuditEntry
 from tests.gateway.api.admin_v1.administration import Administration
 
 ANN = AdminKey("ann", "operator", "s3cret")
 
 
 def test_an_entry_of_the_audit_log_says_who_and_when(admin: Administration) -> None:
-    """And nothing that is secret, wherever it came from."""
     parts: Parts = admin.api.state.parts
     entry = parts.audit(ANN, "update", "key", "ci", team="blue", before={"digest": "d", "weight": 1.0}, after={})
 
@@ -41,6 +40,6 @@ async def test_what_cannot_be_noted_is_logged(admin: Administration, caplog: pyt
     with caplog.at_level(logging.WARNING):
         await parts.note(entry)
 
-    assert "not in the audit log" in caplog.text
+    assert "missing from the audit log" in caplog.text
     assert '"who":"ann"' in caplog.text
     assert '"id":"w-1"' in caplog.text

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from gateway.api.admin_v1.claims import Claim
-from gateway.api.admin_v1.repetition import Made, made_once
+from gateway.api.admin_v1.repetition import MadeOnce, made_once
 from gateway.api.admin_v1.sqlite_claims import SqliteClaims
-from gateway.errors import Conflict, StoreAway
+from gateway.protocol.errors import Conflict, StoreUnavailable
 from tests.gateway.api.admin_v1.administration import Administration
 
 ONE = Claim("id", "body", "blue")
@@ -34,24 +34,23 @@ class Things:
         self.there.add(name)
         self.made.append(f"{name} {seed}".rstrip())
 
-    async def once(self, claim: Claim = ONE) -> Made:
+    async def once(self, claim: Claim = ONE) -> MadeOnce:
         return await made_once(claim, self.claims, exists=self.exists, make=self.make)
 
 
 async def test_a_repetition_makes_nothing(admin: Administration) -> None:
     things = Things(admin)
 
-    assert Made("blue", repeats=False) == await things.once()
-    assert Made("blue", repeats=True) == await things.once()
+    assert MadeOnce("blue", repeats=False) == await things.once()
+    assert MadeOnce("blue", repeats=True) == await things.once()
     assert ["blue"] == things.made
 
 
 async def test_a_repetition_that_chose_another_name_gets_the_first_one(admin: Administration) -> None:
-    """As for a key whose id is made by chance."""
     things = Things(admin)
     await things.once()
 
-    assert Made("blue", repeats=True) == await things.once(Claim("id", "body", "k123"))
+    assert MadeOnce("blue", repeats=True) == await things.once(Claim("id", "body", "k123"))
 
 
 async def test_another_request_with_the_same_header_is_refused(admin: Administration) -> None:
@@ -64,8 +63,7 @@ async def test_another_request_with_the_same_header_is_refused(admin: Administra
     assert ["blue"] == things.made
 
 
-async def test_what_was_there_before_is_nobodys_repetition(admin: Administration) -> None:
-    """Nor is the request after it: it gets the same answer."""
+async def test_what_was_there_before_is_no_ones_repetition(admin: Administration) -> None:
     things = Things(admin, "blue")
     for _ in range(2):
         with pytest.raises(Conflict):
@@ -73,21 +71,21 @@ async def test_what_was_there_before_is_nobodys_repetition(admin: Administration
 
 
 async def test_what_failed_is_made_by_the_repetition(admin: Administration) -> None:
-    """The answer got lost, or there was none."""
+    """The answer got lost, or there was not one."""
     things = Things(admin)
 
     async def fail() -> None:
-        raise StoreAway("gone")
+        raise StoreUnavailable("gone")
 
     things.before = fail
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await things.once()
     things.before = None
 
-    assert Made("blue", repeats=False) == await things.once()
+    assert MadeOnce("blue", repeats=False) == await things.once()
 
 
-async def test_whoever_is_faster_has_it(admin: Administration) -> None:
+async def test_the_caller_that_is_faster_has_it(admin: Administration) -> None:
     """Somebody else makes one of that name in the meantime: that is theirs, also when the request is repeated."""
     things = Things(admin)
 
@@ -101,7 +99,7 @@ async def test_whoever_is_faster_has_it(admin: Administration) -> None:
 
 
 async def test_of_many_at_once_one_makes_it(admin: Administration) -> None:
-    """The others repeat it, or are told of a conflict; nothing is made twice."""
+    """The others repeat it, or are reported of a conflict; nothing is made twice."""
     things = Things(admin)
 
     async def turn() -> None:
@@ -111,5 +109,5 @@ async def test_of_many_at_once_one_makes_it(admin: Administration) -> None:
     results = await asyncio.gather(*(things.once() for _ in range(10)), return_exceptions=True)
 
     assert ["blue"] == things.made
-    assert 1 == sum(result == Made("blue", repeats=False) for result in results)
-    assert all(isinstance(result, Made | Conflict) for result in results)
+    assert 1 == sum(result == MadeOnce("blue", repeats=False) for result in results)
+    assert all(isinstance(result, MadeOnce | Conflict) for result in results)

@@ -1,10 +1,9 @@
-"""Who may give a part of a budget back, and where that can be done; tests/e2e/test_credits.py has what it does."""
+"""Team credits: who may give a part of a budget back, and where. tests/e2e/test_credits.py has the effect."""
 
 import pytest
 
 from gateway.api.admin_v1.parts import AdminGateway
-from gateway.models import Models
-from gateway.settings import build
+from gateway.models.registry import Models
 from tests.gateway.api.admin_v1.administration import administration, fault
 from tests.gateway.examples import a_draining
 
@@ -15,7 +14,7 @@ CREDIT = {"measure": "usd_per_day", "amount": 5}
 async def test_only_owners_give_back_and_only_where_budgets_are_counted(who: str, status: int) -> None:
     """409: the gateway counts none."""
     models = Models()
-    gateway = AdminGateway(models, lambda: build({}, {}), draining=a_draining(models))
+    gateway = AdminGateway(models, tuple, draining=a_draining(models))
     async with administration(gateway=gateway) as admin:
         await admin.make("teams", name="blue", limits={"usd_per_day": 10.0})
 
@@ -23,6 +22,5 @@ async def test_only_owners_give_back_and_only_where_budgets_are_counted(who: str
 
 
 async def test_beside_no_gateway_there_is_no_such_route() -> None:
-    """As for the commands on the store itself: budgets are counted by a gateway that runs."""
     async with administration() as admin:
         assert 404 == (await admin.ask("POST", "/teams/blue/credits", CREDIT)).status_code

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.ledger.audit import AuditEntry
-from gateway.teams.declared import Declared
-from gateway.teams.limits import Limits
-from gateway.teams.team import Team
-from gateway.teams.team_store import PutTeam
+from gateway.tenancy.ledger.audit import AuditEntry
+from gateway.tenancy.teams.declared import Declared
+from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.team import Team
+from gateway.tenancy.teams.team_store import PutTeam
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault, message
 
 BLUE = {
@@ -148,7 +148,7 @@ async def test_a_patch_changes_what_it_names(admin: Administration) -> None:
 
 
 async def test_changes_at_the_same_time_are_all_kept(admin: Administration) -> None:
-    """Each is of its own field; whoever was slower works on what the other has written."""
+    """Each is of its own field; a caller that was slower works on what the other has written."""
     await admin.make("teams", name="blue")
     patches: list[dict[str, Any]] = [
         {"weight": 2},
@@ -200,7 +200,6 @@ async def test_an_operator_changes_nothing_else(admin: Administration, patch: di
 
 
 async def test_a_team_is_deleted(admin: Administration) -> None:
-    """And is no more when that is asked for again."""
     await admin.make("teams", name="blue")
     deleted = await admin.ask("DELETE", "/teams/blue")
     again = await admin.ask("DELETE", "/teams/blue")
@@ -246,7 +245,6 @@ async def test_a_declared_team_is_changed_where_it_is_declared(method: str, body
 
 
 async def test_every_change_is_in_the_audit_log(admin: Administration) -> None:
-    """Who, what, before, after."""
     await admin.make("teams", name="blue")
     await admin.ask("PATCH", "/teams/blue", {"limits": {"concurrent": 5}}, who="op")
     await admin.ask("DELETE", "/teams/blue")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault, message
-from tests.gateway.ledger.examples import A_RECORD, an_entry
+from tests.gateway.tenancy.ledger.examples import A_RECORD, an_entry
 
 NOTHING = {
     "requests": 0,
@@ -55,18 +55,18 @@ async def test_sums_by_group(admin: Administration) -> None:
         an_entry(team="red"),
         an_entry(team="red", outcome="failed"),
     )
-    told = await admin.get("/usage?group_by=team,model")
+    shown = await admin.get("/usage?group_by=team,model")
 
-    assert ["team", "model"] == told["group_by"]
+    assert ["team", "model"] == shown["group_by"]
     assert [
         {"team": "blue", "model": "big"} | ONE | {"fallbacks": 1, "fallback_cost_usd": 0.001},
         {"team": "blue", "model": "tiny"} | ONE,
         {"team": "red", "model": "tiny"}
         | {name: 2 * value for name, value in ONE.items()}
         | {"failed": 1, "cost_usd": 0.002, "saved_usd": 0.0008},
-    ] == told["data"]
+    ] == shown["data"]
     assert (4, 1, 0.004, 0.001) == tuple(
-        told["total"][name] for name in ("requests", "failed", "cost_usd", "fallback_cost_usd")
+        shown["total"][name] for name in ("requests", "failed", "cost_usd", "fallback_cost_usd")
     )
 
 
@@ -170,12 +170,11 @@ async def test_a_group_that_is_asked_for_twice_is_one(admin: Administration) -> 
 
 
 async def test_end_users_of_a_team(admin: Administration) -> None:
-    """Who cost most comes first."""
     await admin.book(an_entry(user="ann"), an_entry(user="bob", cost_usd=0.5), an_entry(user="eve", team="red"))
-    told = await admin.get("/usage/users?team=blue&month=2026-11")
+    shown = await admin.get("/usage/users?team=blue&month=2026-11")
     bob = await admin.get("/usage/users?team=blue&user=bob&limit=1")
 
-    assert ["bob", "ann"] == [each["user"] for each in told["data"]]
+    assert ["bob", "ann"] == [each["user"] for each in shown["data"]]
     assert [0.5] == [each["cost_usd"] for each in bob["data"]]
 
 
@@ -217,12 +216,11 @@ async def test_some_single_requests(admin: Administration, query: str, found: li
     assert found == [each["request_id"] for each in (await admin.get(f"/usage/records?{query}"))["data"]]
 
 
-async def test_a_cursor_that_is_none(admin: Administration) -> None:
+async def test_a_cursor_that_is_not_one(admin: Administration) -> None:
     assert (400, None, "after") == fault(await admin.ask("GET", "/usage/records?after=xyz"))
 
 
 async def test_an_export_as_csv(admin: Administration) -> None:
-    """Of more than one page; formulas are none."""
     await admin.book(*(an_entry(request_id=f"r{i}", user="=1+1") for i in range(1200)))
     response = await admin.ask("GET", "/usage/export?team=blue", who="vi")
     rows = list(csv.DictReader(io.StringIO(response.text)))

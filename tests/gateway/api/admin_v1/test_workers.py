@@ -6,6 +6,7 @@ import pytest
 
 from cache_index import WorkerId
 from gateway.api.admin_v1.parts import AdminGateway
+from gateway.app.mapping.surroundings import configured_models
 from gateway.settings import build
 from tests.fakes.backends import Answers
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault
@@ -17,10 +18,9 @@ SETTINGS = build({"models": [{"name": "tiny", "workers": [{"url": "http://a"}]}]
 
 @pytest.fixture
 async def admin() -> AsyncIterator[Administration]:
-    """Of a gateway with two models: workers a and b of tiny, a of big."""
     models = the_models(a_model(Answers(), Answers(), name="tiny"), a_model(Answers(), name="big"))
     book(models.find("tiny").fleet, a_request(), 100.0, WorkerId("b"))
-    gateway = AdminGateway(models, lambda: SETTINGS, draining=a_draining(models))
+    gateway = AdminGateway(models, lambda: configured_models(SETTINGS), draining=a_draining(models))
     async with administration(gateway=gateway) as made:
         yield made
 
@@ -63,7 +63,6 @@ async def test_a_drain_may_say_when_streams_are_handed_over(
 
 @pytest.mark.parametrize(("action", "after_s"), [("drain", -1), ("drain", 10**7), ("drain", "7"), ("undrain", 7)])
 async def test_a_time_that_cannot_be_is_refused(admin: Administration, action: str, after_s: object) -> None:
-    """And one that has no meaning."""
     response = await admin.ask("POST", f"/workers/{action}", {"worker": "a", "hand_over_after_s": after_s})
 
     assert (400, None, "hand_over_after_s") == fault(response)
@@ -82,7 +81,7 @@ async def test_both_are_in_the_audit_log(admin: Administration) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "found"),
     [
         ({"worker": "z"}, (404, "worker_not_found", "worker")),
         ({"worker": "b", "model": "big"}, (404, "worker_not_found", "worker")),
@@ -94,9 +93,9 @@ async def test_both_are_in_the_audit_log(admin: Administration) -> None:
 )
 @pytest.mark.parametrize("action", ["drain", "undrain"])
 async def test_what_cannot_be_done_is_neither_done_nor_logged(
-    admin: Administration, action: str, body: dict[str, object], told: tuple[int, str | None, str]
+    admin: Administration, action: str, body: dict[str, object], found: tuple[int, str | None, str]
 ) -> None:
-    assert told == fault(await admin.ask("POST", f"/workers/{action}", body))
+    assert found == fault(await admin.ask("POST", f"/workers/{action}", body))
     assert {"up"} == {state for *_, state in await states(admin)}
     assert [] == await admin.audited()
 
@@ -106,7 +105,7 @@ async def test_a_viewer_only_looks(admin: Administration, path: str) -> None:
     assert (403, "role_not_sufficient", None) == fault(await admin.ask("POST", path, {"worker": "a"}, who="vi"))
 
 
-async def test_nobody_without_a_key(admin: Administration) -> None:
+async def test_no_one_without_a_key(admin: Administration) -> None:
     async with admin.client(None) as client:
         responses = [await client.get("/admin/v1/workers"), await client.post("/admin/v1/workers/drain")]
 

@@ -96,7 +96,6 @@ junk: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(_WORDS), inner, max_size=3),
     max_leaves=5,
 )
-"""What no client means."""
 
 
 @st.composite

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from gateway.http_client import HttpClient
+from gateway.backends.http_client import HttpClient
 from tests.fakes.bedrock import ENVIRONMENT, FOREIGN_ENVIRONMENT, FakeBedrock
 
 

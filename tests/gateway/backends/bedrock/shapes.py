@@ -75,7 +75,6 @@ def _size(size: float, shape: dict[str, Any], where: str) -> Iterator[str]:
 
 
 def _turns(payload: dict[str, Any]) -> Iterator[str]:
-    """Who speaks when, and that every call has its result in the next turn."""
     turns = payload["messages"]
     roles = [turn["role"] for turn in turns]
     if not roles or roles[0] != "user" or roles[-1] != "user":

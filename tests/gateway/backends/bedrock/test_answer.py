@@ -5,9 +5,9 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from gateway.backends.bedrock.answer import Terms, as_events, finish_reason, read_answer, to_completion, usage
-from gateway.backends.bedrock.frame import Event
+from gateway.backends.bedrock.frame import StreamEvent
 from gateway.backends.bedrock.wire import Heading
-from gateway.errors import ReplyBroken
+from gateway.protocol.errors import ReplyBroken
 
 HEADING = Heading("chatcmpl-1", 1700000000, "tiny", "reasoning_content")
 
@@ -72,7 +72,7 @@ def test_an_answer_of_nothing_but_reasoning_has_empty_content() -> None:
     assert {"role": "assistant", "content": "", "reasoning_content": "hm"} == message
 
 
-def test_without_usage_there_is_none() -> None:
+def test_without_usage_there_is_not_one() -> None:
     """No count is made up."""
     assert "usage" not in completion(answer({"text": "x"}))
 
@@ -128,8 +128,8 @@ def test_an_unusable_answer_is_broken(stop_reason: str) -> None:
         finish_reason(stop_reason, has_calls=True)
 
 
-def use(name: str, told: object = None, call_id: object = "t1") -> dict[str, Any]:
-    return {"toolUse": {"toolUseId": call_id, "name": name, "input": told}}
+def use(name: str, shown: object = None, call_id: object = "t1") -> dict[str, Any]:
+    return {"toolUse": {"toolUseId": call_id, "name": name, "input": shown}}
 
 
 def test_every_tool_call_is_there() -> None:
@@ -189,7 +189,7 @@ def test_the_input_of_the_schemas_tool_is_the_content() -> None:
 
 
 def test_text_is_the_answer_where_the_schemas_tool_is_not_called() -> None:
-    """A model may answer with plain JSON though it was told to call."""
+    """A model may answer with plain JSON though it was reported to call."""
     found = completion(answer({"text": '{"a":1}'}), Terms(unwraps_tool="json"))["choices"][0]
 
     assert '{"a":1}' == found["message"]["content"]
@@ -212,23 +212,23 @@ def test_what_might_have_become_a_stop_string_is_not_lost() -> None:
 
 
 def test_an_answer_as_events_is_that_of_a_stream() -> None:
-    """Blocks keep their numbers; what nobody reads has no event."""
+    """Blocks keep their numbers; what no one reads has no event."""
     thought = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}}
     body = msgspec.json.encode(
         answer(thought, {"citationsContent": {}}, {"text": "a"}, use("f", {"x": 1}, "t"), usage={"inputTokens": 1})
     )
 
     assert [
-        Event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}}),
-        Event("contentBlockDelta", {"contentBlockIndex": 2, "delta": {"text": "a"}}),
-        Event(
+        StreamEvent("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}}),
+        StreamEvent("contentBlockDelta", {"contentBlockIndex": 2, "delta": {"text": "a"}}),
+        StreamEvent(
             "contentBlockStart",
             {"contentBlockIndex": 3, "start": {"toolUse": {"toolUseId": "t", "name": "f", "input": {"x": 1}}}},
         ),
-        Event("contentBlockDelta", {"contentBlockIndex": 3, "delta": {"toolUse": {"input": '{"x":1}'}}}),
-        Event("contentBlockStop", {"contentBlockIndex": 3}),
-        Event("messageStop", {"stopReason": "end_turn"}),
-        Event("metadata", {"usage": {"inputTokens": 1}}),
+        StreamEvent("contentBlockDelta", {"contentBlockIndex": 3, "delta": {"toolUse": {"input": '{"x":1}'}}}),
+        StreamEvent("contentBlockStop", {"contentBlockIndex": 3}),
+        StreamEvent("messageStop", {"stopReason": "end_turn"}),
+        StreamEvent("metadata", {"usage": {"inputTokens": 1}}),
     ] == list(as_events(read_answer(body)))
 
 
@@ -260,7 +260,7 @@ def test_the_prompt_includes_the_cache(
 
 
 def test_thoughts_within_the_text_stand_in_their_field() -> None:
-    """Where the family writes them there, with the line breaks behind them; a stop within them is none."""
+    """Where the family writes them there, with the line breaks behind them; a stop within them is not one."""
     said = answer({"text": "<think>x STOP"}, {"text": " y</think>\n\nFour."})
 
     assert {"role": "assistant", "content": "Four.", "reasoning_content": "x STOP y"} == completion(
@@ -268,7 +268,7 @@ def test_thoughts_within_the_text_stand_in_their_field() -> None:
     )["choices"][0]["message"]
     assert (
         "<think>x STOP y</think>\n\nFour."
-        == completion(said, Terms(inline_thoughts=False))["choices"][0]["message"]["content"]
+        == completion(said, Terms(inline_reasoning=False))["choices"][0]["message"]["content"]
     )
 
 
@@ -276,4 +276,4 @@ def test_line_breaks_before_an_answer_are_taken_away() -> None:
     """Qwen begins with them."""
     said = answer({"text": "\n\nFour.\n"})
 
-    assert "Four.\n" == completion(said, Terms(inline_thoughts=False))["choices"][0]["message"]["content"]
+    assert "Four.\n" == completion(said, Terms(inline_reasoning=False))["choices"][0]["message"]["content"]

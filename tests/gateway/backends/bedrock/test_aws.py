@@ -17,7 +17,7 @@ from botocore.exceptions import CredentialRetrievalError
 
 from gateway.backends.bedrock.aws import BotocoreMissingError, CredentialChain, FrameParser, SigV4Signer
 from gateway.backends.bedrock.frame import Frame
-from gateway.errors import ConnectFailed, ReplyBroken
+from gateway.protocol.errors import ConnectFailed, ReplyBroken
 
 MESSAGE_START = bytes.fromhex(
     "000000760000005296d5fade0b3a6576656e742d7479706507000c6d65737361676553746172740d3a636f6e74656e742d74797065"
@@ -124,7 +124,7 @@ async def test_credentials_near_their_end_are_refreshed_in_a_thread() -> None:
 
 
 async def test_forgotten_credentials_are_looked_up_again() -> None:
-    """After `forget` the chain is walked anew."""
+    """After `forget` the chain is walked again."""
     session = Session(Credentials("AKID", "secret"))
     chain = CredentialChain(new_session=lambda: session)
     await chain.get()
@@ -375,7 +375,7 @@ def test_frames_are_read_however_the_network_cuts_them(piece_bytes: int) -> None
 
 
 def test_a_cut_frame_leaves_bytes_over() -> None:
-    """A stream that ends inside a frame is told from a whole one by its leftover, even in the first 12 bytes."""
+    """A stream that ends inside a frame is reported from a whole one by its leftover, even in the first 12 bytes."""
     parser = FrameParser()
     parser.feed(MESSAGE_START + THROTTLED[:5])
 

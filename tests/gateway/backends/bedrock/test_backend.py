@@ -9,9 +9,9 @@ from gateway.backends.backend import Call, Reply
 from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
 from gateway.backends.bedrock.backend import BedrockBackend
 from gateway.backends.bedrock.bearer import BearerSigner
-from gateway.backends.bedrock.endpoint import Timeouts
-from gateway.backends.bedrock.learnt import Learnt
-from gateway.errors import ClientError, ConnectFailed, InvalidField, ReplyBroken, UpstreamTimeout
+from gateway.backends.bedrock.endpoint import BedrockTimeouts
+from gateway.backends.bedrock.refusals import Refusals
+from gateway.protocol.errors import ClientError, ConnectFailed, InvalidField, ReplyBroken, UpstreamTimeout
 from tests.fakes.bedrock import (
     CORAL,
     MESSAGE_START,
@@ -209,7 +209,7 @@ async def test_a_field_that_cannot_be_served_is_refused(fake: FakeBedrock, clien
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize(
-    ("status", "kind", "told"),
+    ("status", "kind", "shown"),
     [
         (400, "ValidationException", (400, None)),
         (403, "AccessDeniedException", (502, "upstream_auth")),
@@ -226,7 +226,7 @@ async def test_a_refusal_is_an_openai_error(
     *,
     status: int,
     kind: str,
-    told: tuple[int, str | None],
+    shown: tuple[int, str | None],
     streams: bool,
 ) -> None:
     """Each has its status and code, and names no account; the connection goes back."""
@@ -236,7 +236,7 @@ async def test_a_refusal_is_an_openai_error(
     reply = await backend(fake, client).send(chat(streams=streams))
     body = await read_all(reply)
 
-    assert told == (reply.status, msgspec.json.decode(body)["error"]["code"])
+    assert shown == (reply.status, msgspec.json.decode(body)["error"]["code"])
     assert (b"application/json", b"2") == (dict(reply.headers)[b"content-type"], dict(reply.headers)[b"retry-after"])
     assert b"123456789012" not in body
     assert [] == busy(client)
@@ -352,7 +352,7 @@ async def test_silence_before_the_first_text_is_a_timeout(
     fake.next(scenario)
 
     with pytest.raises(UpstreamTimeout) as caught:
-        await backend(fake, client, timeouts=Timeouts(first_event_s=0.5)).send(chat(streams=True))
+        await backend(fake, client, timeouts=BedrockTimeouts(first_event_s=0.5)).send(chat(streams=True))
 
     assert "first_byte" == caught.value.phase
     assert await fake.caller_left(within_s=20)
@@ -363,7 +363,7 @@ async def test_usage_that_does_not_come_is_not_waited_for(fake: FakeBedrock, cli
     """After ``messageStop`` the answer is whole: a short wait later the stream is ended as finished."""
     fake.next(Streams((MESSAGE_START, text_delta("Hello"), STOP, Cut.STALL)))
 
-    reply = await backend(fake, client, timeouts=Timeouts(metadata_s=0.05)).send(chat(streams=True))
+    reply = await backend(fake, client, timeouts=BedrockTimeouts(metadata_s=0.05)).send(chat(streams=True))
     data = await read_all(reply)
 
     assert "Hello" == text(data)
@@ -378,7 +378,7 @@ async def test_a_usage_cut_in_its_frame_is_waited_for_like_any_event(
 ) -> None:
     """Half a frame is not silence after the end, but an idle stream."""
     fake.next(Streams((MESSAGE_START, text_delta("Hello"), STOP + event("metadata", {})[:40], Cut.STALL)))
-    timeouts = Timeouts(metadata_s=0.01, idle_s=0.1)
+    timeouts = BedrockTimeouts(metadata_s=0.01, idle_s=0.1)
 
     reply = await backend(fake, client, timeouts=timeouts).send(chat(streams=True))
     await reply.read()
@@ -417,7 +417,6 @@ def called(data: bytes, *, streams: bool) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("model_id", ["qwen.qwen3-32b-v1:0", "us.meta.llama3-3-70b-instruct-v1:0"])
 @pytest.mark.parametrize("streams", [False, True])
 async def test_tools_are_called(fake: FakeBedrock, client: httpx.AsyncClient, model_id: str, *, streams: bool) -> None:
-    """By the names that the caller gave them; a stream is one, also of a model that does not stream its calls."""
     sent = "files_read"
     fake.next(
         Says(
@@ -460,7 +459,7 @@ def does_not_know(field: str) -> Refuses:
 async def test_a_field_that_the_model_does_not_know_is_left_out(
     fake: FakeBedrock, client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, *, streams: bool
 ) -> None:
-    """At once, and from then on: the caller is told which, and the log tells the operator once."""
+    """At once, and from then on: the caller is reported which, and the log reports the operator once."""
     fake.next(does_not_know("temperature"))
     model = backend(fake, client)
 
@@ -534,7 +533,6 @@ def says(message: str) -> Refuses:
 async def test_a_field_refused_in_claudes_words_is_left_out_behind_an_arn(
     fake: FakeBedrock, client: httpx.AsyncClient
 ) -> None:
-    """Which the id does not tell to be Claude's; it is not asked with the field again."""
     fake.next(says("The model returned the following errors: `temperature` is deprecated for this model."))
     model = backend(fake, client, model_id=ARN)
     replies = [await model.send(chat(temperature=0.5)) for _ in range(2)]
@@ -613,20 +611,19 @@ async def test_a_limit_that_it_must_be_lower_than_is_undercut(fake: FakeBedrock,
     assert [5000, 4096, 4095] == [request.body["inferenceConfig"]["maxTokens"] for request in fake.requests]
 
 
-async def test_what_is_learnt_is_shared_by_all_that_lead_to_the_same_target(
+async def test_what_is_learned_is_shared_by_all_that_lead_to_the_same_target(
     fake: FakeBedrock, client: httpx.AsyncClient
 ) -> None:
     """Other models of the gateway, and those of settings that were read again."""
     fake.next(says("`temperature` is deprecated for this model."))
-    learnt = Learnt()
+    refusals = Refusals()
     for _ in range(2):
-        await backend(fake, client, model_id=ARN, learnt=learnt).send(chat(temperature=0.5))
+        await backend(fake, client, model_id=ARN, refusals=refusals).send(chat(temperature=0.5))
 
     assert 3 == len(fake.requests)
 
 
 async def test_a_known_model_is_not_asked_for_more_than_it_takes(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
-    """By the table of its family, unless the settings say otherwise."""
     await backend(fake, client).send(chat(max_tokens=100_000))
     await backend(fake, client, max_output_tokens=9000).send(chat(max_tokens=100_000))
 
@@ -634,7 +631,6 @@ async def test_a_known_model_is_not_asked_for_more_than_it_takes(fake: FakeBedro
 
 
 async def test_the_openai_wire_heals_likewise(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
-    """By OpenAI's names of the fields."""
     fake.next(
         says("Unsupported value: 'temperature' does not support 0.5 with this model. Only 1 is supported."),
         says("max_tokens is too large: 9000. This model supports at most 4096 completion tokens."),
@@ -743,7 +739,7 @@ async def test_a_model_without_that_path_is_broken(
 async def test_a_failing_stream_of_openais_ends_without_done(
     fake: FakeBedrock, client: httpx.AsyncClient, last: tuple[bytes | Cut, ...]
 ) -> None:
-    """A cut and an error are told, as they are in Converse."""
+    """A cut and an error are reported, as they are in Converse."""
     chunks = list(Says().to_chunks("m"))[:2]
     fake.next(Streams((*chunks, *last), content_type="text/event-stream"))
 
@@ -762,7 +758,7 @@ async def test_a_shorter_patience_counts_for_streams(fake: FakeBedrock, client: 
     """The backend's own is a minute, and the shorter of the two counts."""
     fake.next(Streams((MESSAGE_START, Cut.STALL)), Streams((MESSAGE_START, Cut.STALL)))
     patient = backend(fake, client)
-    impatient = backend(fake, client, timeouts=Timeouts(first_event_s=0.1))
+    impatient = backend(fake, client, timeouts=BedrockTimeouts(first_event_s=0.1))
 
     for model, first_byte_s in ((patient, 0.1), (impatient, 3600.0)):
         with pytest.raises(UpstreamTimeout) as caught:
@@ -784,18 +780,17 @@ async def test_a_whole_answer_has_a_patience_of_its_own(
 
 
 async def test_a_stall_is_cut_short_from_outside(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
-    """By less patience, or by somebody who knows better; either way Bedrock sees its caller go."""
     fake.default = Streams((MESSAGE_START, text_delta("Hel"), Cut.STALL))
     paused = await backend(fake, client).send(chat(streams=True))
     await paused.read()
     paused.expect_within(0.05)
     with pytest.raises(UpstreamTimeout, match="silent"):
         await paused.read()
-    told = await backend(fake, client).send(chat(streams=True))
-    told.interrupt(ReplyBroken("the node is going away"))
+    shown = await backend(fake, client).send(chat(streams=True))
+    shown.interrupt(ReplyBroken("the node is going away"))
     with pytest.raises(ReplyBroken, match="node"):
-        await told.read()
-    for reply in (paused, told):
+        await shown.read()
+    for reply in (paused, shown):
         await reply.aclose()
 
     assert await fake.caller_left(within_s=20)
@@ -850,11 +845,11 @@ async def test_cancelling_at_any_moment_leaves_nothing(
 async def test_no_credentials_send_nothing(fake: FakeBedrock, client: httpx.AsyncClient) -> None:
     """Without credentials the call fails as one that could not connect."""
 
-    class Nobody(KeyHolder):
+    class NoSession(KeyHolder):
         def get_credentials(self) -> Any:
             return None
 
-    signer = SigV4Signer(region=REGION, credentials=CredentialChain(new_session=Nobody))
+    signer = SigV4Signer(region=REGION, credentials=CredentialChain(new_session=NoSession))
 
     with pytest.raises(ConnectFailed):
         await backend(fake, client, signer=signer).send(chat())
@@ -865,7 +860,6 @@ async def test_no_credentials_send_nothing(fake: FakeBedrock, client: httpx.Asyn
 async def test_json_that_was_asked_for_in_words_is_mended(
     fake: FakeBedrock, client: httpx.AsyncClient, streams: bool
 ) -> None:
-    """Of a family that has neither a grammar nor forced tools; a stream is made of the whole answer."""
     fake.next(Says(texts=('Sure!\n```json\n{"a":1}\n```',)))
     model = backend(fake, client, model_id="us.meta.llama3-3-70b-instruct-v1:0")
     said = await read_all(await model.send(chat(streams=streams, response_format={"type": "json_object"})))

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from gateway.backends.bedrock.bearer import BearerSigner
-from gateway.errors import ConnectFailed
+from gateway.protocol.errors import ConnectFailed
 
 HEADERS = {"content-type": "application/json"}
 
@@ -19,7 +19,7 @@ async def test_the_key_is_a_bearer_token() -> None:
     assert "Bearer bedrock-api-key-abc" == await authorization(BearerSigner(token="bedrock-api-key-abc"))
 
 
-async def test_a_file_is_read_anew(tmp_path: Path) -> None:
+async def test_a_file_is_read_again(tmp_path: Path) -> None:
     """Short keys are replaced from outside while the gateway runs."""
     file = tmp_path / "key"
     signer = BearerSigner(file=file)
@@ -45,9 +45,9 @@ async def test_a_file_without_a_key_sends_nothing(tmp_path: Path, content: str |
 
 def test_exactly_one_source_is_given(tmp_path: Path) -> None:
     """Neither, or both, is a mistake; so is what cannot stand in a header."""
-    with pytest.raises(ValueError, match="one of them"):
+    with pytest.raises(ValueError, match="either as a value"):
         BearerSigner()
-    with pytest.raises(ValueError, match="one of them"):
+    with pytest.raises(ValueError, match="either as a value"):
         BearerSigner(token="a", file=tmp_path)
     with pytest.raises(ValueError, match="characters") as caught:
         BearerSigner(token="sec\r\nret")

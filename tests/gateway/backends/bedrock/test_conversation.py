@@ -6,7 +6,7 @@ from gateway.backends.bedrock.conversation import Conversation, converse, tool_n
 from gateway.backends.bedrock.family import FAMILIES, OTHER, Family
 from gateway.backends.bedrock.message import read_messages
 from gateway.backends.bedrock.tool_names import ToolNames
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 from tests.gateway.backends.bedrock.chats import PDF, PNG
 
 LLAMA, MISTRAL, CLAUDE = FAMILIES["llama"], FAMILIES["mistral"], FAMILIES["claude"]
@@ -19,14 +19,14 @@ DOCUMENT = {"document": {"format": "pdf", "name": "a", "source": {"bytes": PDF}}
 Message = dict[str, Any]
 
 
-def conversation(*messages: Message, family: Family = OTHER, tells_calls: bool = False) -> Conversation:
+def conversation(*messages: Message, family: Family = OTHER, calls_as_text: bool = False) -> Conversation:
     read = read_messages(list(messages))
-    return converse(read, family=family, names=ToolNames(tool_names(read)), tells_calls=tells_calls)
+    return converse(read, family=family, names=ToolNames(tool_names(read)), calls_as_text=calls_as_text)
 
 
-def turns(*messages: Message, family: Family = OTHER, tells_calls: bool = False) -> list[tuple[str, list[Any]]]:
+def turns(*messages: Message, family: Family = OTHER, calls_as_text: bool = False) -> list[tuple[str, list[Any]]]:
     """Role and blocks of each turn; a block of text is that text."""
-    made = conversation(*messages, family=family, tells_calls=tells_calls)
+    made = conversation(*messages, family=family, calls_as_text=calls_as_text)
     return [(turn["role"], [block.get("text", block) for block in turn["content"]]) for turn in made.turns]
 
 
@@ -101,7 +101,7 @@ def test_blank_messages_hold_no_turn_but_a_users() -> None:
 @pytest.mark.parametrize("last", [assistant("Once upon"), assistant(None, call("c"))])
 def test_the_assistant_may_not_have_the_last_word(last: Message) -> None:
     """Most models would begin afresh instead of going on."""
-    with pytest.raises(InvalidField, match="end with the assistant"):
+    with pytest.raises(InvalidField, match="end with an assistant message"):
         turns(user("a"), last)
 
 
@@ -177,7 +177,7 @@ def test_an_older_result_is_found_by_its_name() -> None:
 
 
 def test_ids_are_made_plain_and_unique_on_both_sides() -> None:
-    """Engines count calls anew in each turn; Bedrock wants each id once, at most 64 long, without odd characters."""
+    """Engines count calls again in each turn; Bedrock wants each id once, at most 64 long, without odd characters."""
     long = "i" * 80
 
     assert [
@@ -272,7 +272,7 @@ def test_a_document_stands_beside_results_where_it_may() -> None:
 
 
 def test_images_are_refused_for_models_without_eyes() -> None:
-    with pytest.raises(InvalidField, match="does not take"):
+    with pytest.raises(InvalidField, match="does not accept"):
         turns(user([IMAGE_PART]), family=FAMILIES["gpt-oss"])
 
 
@@ -290,7 +290,7 @@ def test_a_turn_has_no_more_media_than_bedrock_takes() -> None:
 # --- in words -----------------------------------------------------------------------------------------------------
 
 
-def test_calls_can_be_told_in_words() -> None:
+def test_calls_can_be_reported_in_words() -> None:
     """For a request without tools, whose history would force some on it. Each result stands where it came."""
     made = conversation(
         user("a"),
@@ -298,7 +298,7 @@ def test_calls_can_be_told_in_words() -> None:
         result("2", ""),
         result("1", [{"type": "text", "text": "rain"}, IMAGE_PART]),
         user("b"),
-        tells_calls=True,
+        calls_as_text=True,
     )
 
     assert not made.uses_tools
@@ -326,5 +326,5 @@ def test_calls_can_be_told_in_words() -> None:
 
 def test_a_history_in_words_still_takes_turns() -> None:
     assert [("user", ["a"]), ("assistant", ["I called the tool add with {}."]), ("user", ["."])] == turns(
-        user("a"), assistant(None, call("c")), user(" "), tells_calls=True
+        user("a"), assistant(None, call("c")), user(" "), calls_as_text=True
     )

@@ -11,7 +11,7 @@ from gateway.backends.bedrock.request import ConverseRequest
 from gateway.backends.bedrock.stream import ChunkWriter
 from gateway.backends.bedrock.tool_names import ToolNames
 from gateway.backends.bedrock.wire import Heading
-from gateway.errors import ReplyBroken
+from gateway.protocol.errors import ReplyBroken
 from tests.fakes.bedrock import MESSAGE_START, Says, Use, event, exception, text_delta
 
 HEADING = Heading("chatcmpl-1", 1, "tiny", "reasoning_content")
@@ -61,8 +61,8 @@ def test_the_path_names_model_and_operation(model_id: str, path: str, *, streams
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_guardrail_goes_along_with_the_question(streams: bool) -> None:
     """A stream is looked at before it is sent."""
-    told = call(streams=streams).changed(guardrail=("gr1", "2"))
-    payload = ConverseWire("m", default_max_tokens=9).question(told).payload
+    shown = call(streams=streams).changed(guardrail=("gr1", "2"))
+    payload = ConverseWire("m", default_max_tokens=9).question(shown).payload
 
     mode = {"streamProcessingMode": "sync"} if streams else {}
     assert {"guardrailIdentifier": "gr1", "guardrailVersion": "2", **mode} == payload["guardrailConfig"]
@@ -174,7 +174,7 @@ def test_after_the_end_of_the_text_only_usage_is_missing() -> None:
 
 
 @pytest.mark.parametrize("rest", [exception("throttlingException", "no"), b"\x00" * 16, event("x", {})[:-1] + b"\x00"])
-def test_a_failure_behind_a_stop_string_of_ours_is_nobodys_business(rest: bytes) -> None:
+def test_a_failure_behind_a_stop_string_of_ours_is_no_ones_business(rest: bytes) -> None:
     """The answer was complete; the stream ends as such."""
     translator = asked(streams=True, stops=("lo",)).translator(HEADING)
     said = run(translator, MESSAGE_START + text_delta("Hello") + rest)
@@ -230,7 +230,7 @@ def gathered(stream: bytes) -> dict[str, Any]:
     return found
 
 
-def told(completion: bytes) -> dict[str, Any]:
+def shown(completion: bytes) -> dict[str, Any]:
     answer = msgspec.json.decode(completion)
     (choice,) = answer["choices"]
     message = choice["message"]
@@ -261,7 +261,7 @@ def test_whole_replayed_and_streamed_answers_say_the_same(said: Says, terms: dic
     """Text, thoughts, calls, finish and usage, whatever the terms: only the form differs."""
     translator = asked(streams=True, **terms).translator(HEADING)
     streamed = b"".join([*run(translator, b"".join(said.to_frames())), translator.end()])
-    whole = told(asked(**terms).answer(body(said), HEADING))
+    whole = shown(asked(**terms).answer(body(said), HEADING))
     replayed = gathered(asked(replays=True, **terms).answer(body(said), HEADING))
 
     assert whole == replayed

@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.backends.bedrock.data_url import Attachment, read_attachment
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_bare_base64_is_taken_where_it_is_allowed() -> None:
         ("https://example.com/a.png", "does not fetch"),
         ("http://169.254.169.254/latest", "does not fetch"),
         ("aGVsbG8=", "does not fetch"),
-        ("data:image/png,hello", "in base64"),
-        ("data:image/png;base64", "in base64"),
+        ("data:image/png,hello", "base64 data: URL"),
+        ("data:image/png;base64", "base64 data: URL"),
         ("data:image/png;base64,aGVsbG8", "not valid base64"),
         ("data:image/png;base64,größe", "not valid base64"),
         ("data:image/png;base64,aGVs*bG8=", "not valid base64"),

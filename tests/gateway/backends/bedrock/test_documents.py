@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from gateway.backends.bedrock.documents import Documents
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 
 def block(
@@ -43,7 +43,7 @@ def test_bare_base64_is_a_document_too() -> None:
         ("a.json", b"{}", "application/json", "txt"),
     ],
 )
-def test_the_format_is_told_by_bytes_name_or_type(filename: str | None, data: bytes, mime: str, kind: str) -> None:
+def test_the_format_is_reported_by_bytes_name_or_type(filename: str | None, data: bytes, mime: str, kind: str) -> None:
     assert kind == block(filename, data, mime=mime)["format"]
 
 
@@ -74,7 +74,7 @@ def test_no_two_documents_of_a_request_have_the_same_name() -> None:
 @pytest.mark.parametrize(
     ("file", "why"),
     [
-        ({"file_id": "file-1"}, "must bring its bytes"),
+        ({"file_id": "file-1"}, "must include the content"),
         ({"filename": "a.zip", "file_data": "data:application/zip;base64,aGVsbG8="}, "must be one of pdf, csv"),
         ({"filename": "a.pdf", "file_data": "https://example.com/a.pdf"}, "does not fetch"),
         ({"filename": "a.pdf", "file_data": base64.b64encode(bytes(4_500_001)).decode()}, r"4\.5 MB"),

@@ -5,23 +5,29 @@ import httpx
 import pytest
 
 from gateway.backends.bedrock.aws import CredentialChain, SigV4Signer
-from gateway.backends.bedrock.endpoint import Endpoint, Timeouts, deadline, model_segment, translated_errors
-from gateway.errors import ConnectFailed, ReplyBroken, UpstreamTimeout
+from gateway.backends.bedrock.endpoint import (
+    BedrockEndpoint,
+    BedrockTimeouts,
+    deadline,
+    model_segment,
+    translated_errors,
+)
+from gateway.protocol.errors import ConnectFailed, ReplyBroken, UpstreamTimeout
 from tests.fakes.bedrock import REGION, Cut, FakeBedrock, KeyHolder, Silent
 
 CONVERSE = "/model/qwen.qwen3-32b-v1%3A0/converse"
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": [{"text": "hello"}]}]}
 
 
-def endpoint(client: httpx.AsyncClient, **changes: Any) -> Endpoint:
+def endpoint(client: httpx.AsyncClient, **changes: Any) -> BedrockEndpoint:
     signer = SigV4Signer(region=REGION, credentials=CredentialChain(new_session=KeyHolder))
-    return Endpoint(
+    return BedrockEndpoint(
         **{
             "region": REGION,
             "client": client,
             "signer": signer,
             "endpoint_url": None,
-            "timeouts": Timeouts(),
+            "timeouts": BedrockTimeouts(),
             **changes,
         }
     )
@@ -127,7 +133,7 @@ async def test_a_full_pool_is_a_connect_timeout(fake: FakeBedrock) -> None:
         holder = asyncio.create_task(endpoint(client, endpoint_url=fake.base_url).post(CONVERSE, HELLO))
         assert await fake.was_called(within_s=20)
 
-        impatient = endpoint(client, endpoint_url=fake.base_url, timeouts=Timeouts(connect_s=0.05))
+        impatient = endpoint(client, endpoint_url=fake.base_url, timeouts=BedrockTimeouts(connect_s=0.05))
         with pytest.raises(UpstreamTimeout) as caught:
             await impatient.post(CONVERSE, HELLO)
         holder.cancel()
@@ -171,7 +177,7 @@ def test_an_error_of_the_client_is_one_of_ours(error: httpx.RequestError, expect
     ],
 )
 def test_a_timeout_of_the_client_has_its_phase(error: httpx.TimeoutException, phase: str) -> None:
-    """Connecting and sending are told apart."""
+    """Connecting and sending are reported apart."""
     with pytest.raises(UpstreamTimeout) as caught, translated_errors():
         raise error
 

@@ -2,8 +2,8 @@ import msgspec
 import pytest
 
 from gateway.backends.bedrock.errors import fault, fault_of_error, fault_of_reply, public_id, redact
-from gateway.backends.bedrock.learnt import Unsupported
-from gateway.errors import ReplyBroken, UpstreamTimeout
+from gateway.backends.bedrock.refusals import Unsupported
+from gateway.protocol.errors import ReplyBroken, UpstreamTimeout
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_kind_may_stand_in_the_body() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"\xff", b'{"message":"\xff"}'])
 def test_an_error_without_json_is_still_a_fault(body: bytes) -> None:
-    """A proxy's page in between is told by its status."""
+    """A proxy's page in between is reported by its status."""
     found = fault_of_reply(503, {}, body)
 
     assert (503, "Bedrock answered Http503: no message") == (found.status, found.message)
@@ -102,7 +102,7 @@ def test_arns_accounts_and_keys_are_redacted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "shown"),
     [
         ("no route to https://vpce-1.bedrock-runtime.us-east-1.vpce.amazonaws.com/model/x", "no route to [address]"),
         ("bedrock-runtime.eu-west-1.amazonaws.com is away", "[address] is away"),
@@ -110,9 +110,8 @@ def test_arns_accounts_and_keys_are_redacted() -> None:
         ("version 1.2.3 of qwen.qwen3-32b-v1:0 at 0.7", "version 1.2.3 of qwen.qwen3-32b-v1:0 at 0.7"),
     ],
 )
-def test_addresses_are_redacted(text: str, told: str) -> None:
-    """Of hosts inside AWS or the operator's network; versions and model ids stay."""
-    assert told == redact(text)
+def test_addresses_are_redacted(text: str, shown: str) -> None:
+    assert shown == redact(text)
 
 
 def test_a_public_id_has_neither_region_nor_account() -> None:
@@ -201,7 +200,7 @@ def test_a_field_that_the_model_does_not_know_is_named(
     ("kind", "expired"),
     [("ExpiredTokenException", True), ("ExpiredToken", True), ("AccessDeniedException", False), ("", False)],
 )
-def test_credentials_that_expired_are_told_from_wrong_ones(kind: str, *, expired: bool) -> None:
+def test_credentials_that_expired_are_reported_from_wrong_ones(kind: str, *, expired: bool) -> None:
     """For the former there is a remedy."""
     assert expired == fault(kind, "no", status=403).means_expired
 

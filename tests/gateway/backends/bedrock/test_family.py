@@ -31,13 +31,13 @@ from gateway.settings.fallbacks import FamilyName
         ("arn:aws:bedrock:us-east-1::foundation-model/qwen.qwen3-32b-v1:0", "qwen"),
     ],
 )
-def test_a_model_id_tells_its_family(model_id: str, name: str) -> None:
+def test_a_model_id_reports_its_family(model_id: str, name: str) -> None:
     """With or without a region before it; an ARN only if it ends in such an id."""
     assert name == family_of(model_id).name
 
 
 def test_the_setting_wins_over_the_id() -> None:
-    """An application inference profile is told by the setting; a family's own id tells the version as well."""
+    """An application inference profile is reported by the setting; a family's own id reports the version as well."""
     arn = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"
 
     assert FAMILIES["llama"] == family_of(arn, "llama")

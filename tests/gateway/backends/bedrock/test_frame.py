@@ -1,15 +1,15 @@
 import pytest
 
-from gateway.backends.bedrock.errors import Fault
-from gateway.backends.bedrock.frame import Event, Frame, read_frame
-from gateway.errors import ReplyBroken
+from gateway.backends.bedrock.errors import BedrockFault
+from gateway.backends.bedrock.frame import Frame, StreamEvent, read_frame
+from gateway.protocol.errors import ReplyBroken
 
 
 def test_an_event_is_its_name_and_payload() -> None:
     """An ordinary message is an event."""
     frame = Frame({":message-type": "event", ":event-type": "messageStart"}, b'{"role":"assistant","p":"abc"}')
 
-    assert Event("messageStart", {"role": "assistant", "p": "abc"}) == read_frame(frame)
+    assert StreamEvent("messageStart", {"role": "assistant", "p": "abc"}) == read_frame(frame)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_an_exception_is_a_fault(name: str, status: int) -> None:
     """Every member of the stream's exceptions has its own status, whatever its case; an unknown one is a 502."""
     fault = read_frame(Frame({":message-type": "exception", ":exception-type": name}, b'{"message":"m"}'))
 
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, BedrockFault)
     assert status == fault.status
 
 
@@ -41,7 +41,7 @@ def test_an_error_is_a_fault() -> None:
         Frame({":message-type": "error", ":error-code": "InternalFailure", ":error-message": "boom"}, b"")
     )
 
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, BedrockFault)
     assert (500, "Bedrock answered InternalFailure: boom") == (fault.status, fault.message)
 
 
@@ -51,7 +51,7 @@ def test_an_exception_labelled_as_an_event_is_a_fault() -> None:
 
     fault = read_frame(frame)
 
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, BedrockFault)
     assert 429 == fault.status
 
 

@@ -3,7 +3,7 @@ import base64
 import pytest
 
 from gateway.backends.bedrock.images import image_block
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 
 def png(width: int = 1, height: int = 1) -> bytes:

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.bedrock.answer import Answer, mended
+from gateway.backends.bedrock.answer import ConverseAnswer, mended
 from gateway.backends.bedrock.json_answer import MOST_STARTS, json_answer
-from gateway.errors import ReplyBroken
+from gateway.protocol.errors import ReplyBroken
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
 ECHO = '{"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}'
@@ -36,8 +36,8 @@ def test_without_a_schema_any_json_will_do() -> None:
     assert ECHO == json_answer(ECHO, None)
 
 
-def an_answer(*blocks: dict[str, Any], stop_reason: str = "end_turn") -> Answer:
-    return Answer(blocks, stop_reason, None)
+def an_answer(*blocks: dict[str, Any], stop_reason: str = "end_turn") -> ConverseAnswer:
+    return ConverseAnswer(blocks, stop_reason, None)
 
 
 def test_an_answer_is_mended_behind_its_thoughts() -> None:
@@ -54,12 +54,12 @@ def test_an_answer_is_mended_behind_its_thoughts() -> None:
         an_answer({"text": "I ask."}, {"toolUse": {"name": "f"}}, stop_reason="tool_use"),
     ],
 )
-def test_what_is_cut_or_calls_a_tool_stays(answer: Answer) -> None:
+def test_what_is_cut_or_calls_a_tool_stays(answer: ConverseAnswer) -> None:
     """The caller sees why it is no JSON."""
     assert answer is mended(answer, SCHEMA)
 
 
-def test_an_answer_without_json_is_none() -> None:
+def test_an_answer_without_json_is_not_one() -> None:
     """Another fallback may do better."""
     with pytest.raises(ReplyBroken, match="response_format"):
         mended(an_answer({"text": "Paris."}), SCHEMA)

@@ -2,20 +2,20 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.bedrock.message import Message, Thought, ToolCall, ToolResult, read_messages
-from gateway.errors import InvalidField
+from gateway.backends.bedrock.message import ChatMessage, Reasoning, ToolCall, ToolResult, read_messages
+from gateway.protocol.errors import InvalidField
 from tests.gateway.backends.bedrock.chats import PDF, PNG
 
 IMAGE = {"image": {"format": "png", "source": {"bytes": PNG}}}
 
 
-def read(message: Any) -> Message:
+def read(message: Any) -> ChatMessage:
     return read_messages([message])[0]
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
 def test_the_system_has_two_names(role: str) -> None:
-    assert Message("system", ({"text": "Be brief."},)) == read({"role": role, "content": "Be brief."})
+    assert ChatMessage("system", ({"text": "Be brief."},)) == read({"role": role, "content": "Be brief."})
 
 
 def test_content_may_have_parts() -> None:
@@ -62,7 +62,7 @@ def test_a_refusal_is_text() -> None:
 def test_calls_are_read() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 
-    assert Message("assistant", (), calls=(ToolCall("c", "add", {"a": 1}),)) == read(
+    assert ChatMessage("assistant", (), calls=(ToolCall("c", "add", {"a": 1}),)) == read(
         {"role": "assistant", "content": "", "tool_calls": [call], "function_call": None}
     )
 
@@ -159,10 +159,10 @@ def test_what_cannot_be_served_is_refused_with_its_place(message: object, param:
 @pytest.mark.parametrize(
     ("fields", "thoughts"),
     [
-        ({"reasoning_content": "Hm."}, (Thought("Hm."),)),
-        ({"reasoning": "Hm."}, (Thought("Hm."),)),
+        ({"reasoning_content": "Hm."}, (Reasoning("Hm."),)),
+        ({"reasoning": "Hm."}, (Reasoning("Hm."),)),
         ({"reasoning_content": " "}, ()),
-        ({"thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]}, (Thought("Hm.", "s"),)),
+        ({"thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]}, (Reasoning("Hm.", "s"),)),
         (
             {
                 "content": [
@@ -172,18 +172,18 @@ def test_what_cannot_be_served_is_refused_with_its_place(message: object, param:
                     {"type": "text", "text": "Four."},
                 ]
             },
-            (Thought("Hm.", "s"), Thought("", "d", is_redacted=True), Thought("So.")),
+            (Reasoning("Hm.", "s"), Reasoning("", "d", is_redacted=True), Reasoning("So.")),
         ),
     ],
 )
-def test_thoughts_are_read_wherever_clients_put_them(fields: dict[str, Any], thoughts: tuple[Thought, ...]) -> None:
+def test_thoughts_are_read_wherever_clients_put_them(fields: dict[str, Any], thoughts: tuple[Reasoning, ...]) -> None:
     """In engines' fields, in LiteLLM's, and in Anthropic's parts of the content, of which none is an answer."""
     (message,) = read_messages([{"role": "assistant", "content": "Four.", **fields}])
 
-    assert (thoughts, ({"text": "Four."},)) == (message.thoughts, message.blocks)
+    assert (thoughts, ({"text": "Four."},)) == (message.reasoning, message.blocks)
 
 
 def test_a_user_has_no_thoughts() -> None:
-    """Such a part of a user's is a medium that nobody takes."""
+    """Such a part of a user's is a medium that no one takes."""
     with pytest.raises(InvalidField):
         read_messages([{"role": "user", "content": [{"type": "thinking", "thinking": "Hm."}]}])

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from gateway.backends.backend import Call
-from gateway.backends.bedrock.errors import Fault
-from gateway.backends.bedrock.learnt import Unsupported
+from gateway.backends.bedrock.errors import BedrockFault
 from gateway.backends.bedrock.openai_wire import OpenAIQuestion, OpenAITranslator, OpenAIWire
+from gateway.backends.bedrock.refusals import Unsupported
 from gateway.backends.bedrock.wire import Heading
-from gateway.errors import InvalidField, MalformedBody, ReplyBroken
+from gateway.protocol.errors import InvalidField, MalformedBody, ReplyBroken
 from tests.fakes.bedrock import Says, Use
 
 HEADING = Heading("chatcmpl-own", 1, "tiny", "reasoning_content")
@@ -52,13 +52,13 @@ def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
 
 def translated(*pieces: bytes) -> bytes:
     """All that comes of a stream that ends where *pieces* do."""
-    translator, told = OpenAITranslator(HEADING), b""
+    translator, shown = OpenAITranslator(HEADING), b""
     for piece in pieces:
         translator.feed(piece)
         while (said := translator.next()) is not None and not translator.is_over:
-            assert not isinstance(said, Fault)
-            told += said
-    return told + translator.end()
+            assert not isinstance(said, BedrockFault)
+            shown += said
+    return shown + translator.end()
 
 
 def chunks(stream: bytes) -> list[Any]:
@@ -116,7 +116,7 @@ def test_an_output_limit_always_goes_out(fields: dict[str, Any], limit: dict[str
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "7", 1.5])
-def test_a_limit_that_is_none_is_refused(value: object) -> None:
+def test_a_limit_that_is_not_one_is_refused(value: object) -> None:
     """Before anything is sent."""
     with pytest.raises(InvalidField) as caught:
         question(max_tokens=value)
@@ -125,7 +125,6 @@ def test_a_limit_that_is_none_is_refused(value: object) -> None:
 
 
 def test_what_only_an_engine_knows_is_dropped_by_name() -> None:
-    """And what says nothing about the answer, or says the usual, without a word."""
     asked = question(min_p=0.1, cache_salt="s", chat_template_kwargs={}, store=True, n=1, user="u", logprobs=False)
 
     assert ("cache_salt", "chat_template_kwargs", "min_p", "store") == asked.dropped
@@ -161,7 +160,6 @@ def test_thoughts_in_the_history_stay_here() -> None:
 
 
 def test_a_body_that_is_no_object_is_malformed() -> None:
-    """As it is for Converse."""
     call = Call(b"POST", b"/v1/chat/completions", [], b"[]", streams=False, model="tiny")
 
     with pytest.raises(MalformedBody):
@@ -169,7 +167,7 @@ def test_a_body_that_is_no_object_is_malformed() -> None:
 
 
 def test_a_field_that_the_model_does_not_know_can_be_left_out() -> None:
-    """If the answer is the same kind of answer without it; then it is told like any that is dropped."""
+    """If the answer is the same kind of answer without it; then it is reported like any that is dropped."""
     asked = question(temperature=0.5, seed=1, stop=["x"], min_p=1)
     mended = asked.without(Unsupported("temperature"))
 
@@ -179,7 +177,6 @@ def test_a_field_that_the_model_does_not_know_can_be_left_out() -> None:
 
 
 def test_a_model_needs_an_id() -> None:
-    """As everywhere."""
     with pytest.raises(ValueError, match="model id"):
         OpenAIWire("", default_max_tokens=1)
 
@@ -287,7 +284,6 @@ def test_the_role_goes_out_with_the_first_thing_worth_reading() -> None:
 
 
 def test_a_tag_cut_over_chunks_is_seen() -> None:
-    """And what only began like one is text, at the latest with the finish."""
     tagged = sse(*[delta(content=letter) for letter in "<reasoning>hm</reasoning>4"], delta("stop"))
     almost = sse(*[delta(content=letter) for letter in "<reason"], delta("length"))
 
@@ -296,7 +292,6 @@ def test_a_tag_cut_over_chunks_is_seen() -> None:
 
 
 def test_thoughts_in_a_field_of_their_own_are_renamed() -> None:
-    """As they are in a whole answer."""
     stream = translated(sse(delta(reasoning="hm"), delta(content="4"), delta("stop")))
 
     assert ("hm", "4") == (joined(stream, "reasoning_content"), joined(stream, "content"))
@@ -327,7 +322,7 @@ def test_an_error_in_the_stream_is_a_fault(error: dict[str, Any], status: int) -
 
     fault = translator.next()
 
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, BedrockFault)
     assert status == fault.status
 
 
@@ -385,7 +380,6 @@ def of(model_id: str, **fields: Any) -> OpenAIQuestion:
 def test_effort_is_said_in_words_that_the_model_knows(
     model_id: str, level: str, sent: str | None, dropped: tuple[str, ...]
 ) -> None:
-    """As to Converse; to a model that is not known as it came."""
     asked = of(model_id, reasoning_effort=level)
 
     assert (sent, dropped) == (asked.payload.get("reasoning_effort"), asked.dropped)
@@ -400,7 +394,7 @@ def test_effort_is_said_in_words_that_the_model_knows(
         {"functions": [], "function_call": "auto"},
     ],
 )
-def test_nothing_is_said_of_tools_where_there_are_none(fields: dict[str, Any]) -> None:
+def test_nothing_is_said_of_tools_where_there_are_not(fields: dict[str, Any]) -> None:
     """Empty lists are refused, and so is what is said of their members."""
     assert not of("zai.glm-5", **fields).payload.keys() & {*fields}
 
@@ -412,7 +406,6 @@ def test_a_call_that_is_forced_needs_a_tool() -> None:
 
 
 def test_schemas_of_tools_are_those_of_objects() -> None:
-    """As to Converse."""
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": None}}}
 
     assert {"type": "object", "properties": {}} == of("zai.glm-5", tools=[tool]).payload["tools"][0]["function"][
@@ -457,12 +450,12 @@ def test_the_gateway_ends_a_stream_at_a_stop(size: int) -> None:
     text = "<think>STOP</think>\n\nFour. STOP Five."
     pieces = [delta(content=text[at : at + size]) for at in range(0, len(text), size)]
     usage = {**delta(), "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}
-    translator, told = OpenAITranslator(HEADING, stops=("STOP",)), b""
+    translator, shown = OpenAITranslator(HEADING, stops=("STOP",)), b""
     translator.feed(sse(delta(role="assistant"), *pieces, delta("length"), usage) + b"data: [DONE]\n\n")
     while not translator.is_over and (said := translator.next()) is not None:
         assert isinstance(said, bytes)
-        told += said
-    chunks = [msgspec.json.decode(line[6:]) for line in told.splitlines() if line]
+        shown += said
+    chunks = [msgspec.json.decode(line[6:]) for line in shown.splitlines() if line]
     choices = [chunk["choices"][0] for chunk in chunks if chunk["choices"]]
 
     assert "Four. " == "".join(choice["delta"].get("content", "") for choice in choices)

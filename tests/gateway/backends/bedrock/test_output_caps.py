@@ -26,5 +26,4 @@ from gateway.backends.bedrock.output_caps import output_cap
     ],
 )
 def test_caps_are_those_of_the_model(model_id: str, tokens: int | None) -> None:
-    """By the beginning of its id, behind a region and at the end of an ARN."""
     assert tokens == output_cap(model_id)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from gateway.backends.bedrock.output_format import OutputFormat, read_output_format
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 

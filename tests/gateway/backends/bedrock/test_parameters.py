@@ -13,7 +13,7 @@ from gateway.backends.bedrock.parameters import (
     request_metadata,
     service_tier,
 )
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 NOVA, GPT_OSS = FAMILIES["nova"], FAMILIES["gpt-oss"]
 CLAUDE_4_5, CLAUDE_4_7 = family_of("anthropic.claude-haiku-4-5-20251001-v1:0"), family_of("anthropic.claude-opus-4-7")
@@ -89,7 +89,6 @@ def test_neutral_values_are_no_hindrance() -> None:
 
 
 def test_soft_fields_are_left_out_and_named() -> None:
-    """So are those that nobody here has heard of."""
     fields = {
         "seed": 1,
         "frequency_penalty": 0.1,

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.backends.bedrock.converse_wire import ConverseTranslator
-from gateway.backends.bedrock.errors import Fault
+from gateway.backends.bedrock.errors import BedrockFault
 from gateway.backends.bedrock.reply import ChunkSource, StreamReply, WholeReply
 from gateway.backends.bedrock.stream import ChunkWriter
 from gateway.backends.bedrock.wire import Heading
-from gateway.errors import ReplyBroken, UpstreamError, UpstreamTimeout
+from gateway.protocol.errors import ReplyBroken, UpstreamError, UpstreamTimeout
 from tests.fakes.bedrock import MESSAGE_START, Says, error, event, exception, text_delta
 
 STOP = event("messageStop", {"stopReason": "end_turn"})
@@ -52,7 +52,7 @@ async def begun(chunks: ChunkSource, *, idle_s: float = 60.0) -> StreamReply:
 async def drain(chunks: ChunkSource) -> bytes:
     data = b""
     while piece := await chunks.next():
-        assert not isinstance(piece, Fault)
+        assert not isinstance(piece, BedrockFault)
         data += piece
     return data
 
@@ -72,7 +72,6 @@ async def test_a_whole_reply_is_read_once() -> None:
 
 @pytest.mark.parametrize("piece_bytes", [1, 3, 50, 10_000])
 async def test_pieces_of_any_size_make_the_same_stream(piece_bytes: int) -> None:
-    """How the network cuts the bytes, down to single ones, does not show in what the caller reads."""
     data = b"".join(Says(("Grüße", " 世界"), reasoning="hm", empty_block_first=True).to_frames())
     cut = [data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes)]
 
@@ -87,7 +86,7 @@ async def test_what_came_before_an_exception_is_read_first() -> None:
 
     assert isinstance(text, bytes)
     assert b'"content":"Hel"' in text
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, BedrockFault)
     assert 429 == fault.status
 
 
@@ -145,11 +144,11 @@ async def test_a_stream_made_of_a_whole_answer_says_so() -> None:
     assert [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")] == reply.headers
 
 
-# --- told from outside
+# --- reported from outside
 
 
 class Stalled(UpstreamError):
-    """What somebody outside has to say."""
+    """A stall that the caller's side reports."""
 
 
 async def test_a_read_under_way_is_interrupted() -> None:
@@ -192,7 +191,6 @@ async def test_what_is_between_two_reads_is_interrupted_too() -> None:
 
 
 async def test_patience_does_not_touch_the_wait_for_the_usage() -> None:
-    """That one has its own end, and the answer is whole."""
     reply = await begun(silent_after(MESSAGE_START, text_delta("Hel"), STOP))
     await reply.read()
     reading = asyncio.create_task(reply.read())
@@ -222,7 +220,6 @@ async def test_what_has_ended_is_not_interrupted() -> None:
 
 
 async def test_a_whole_reply_is_interrupted() -> None:
-    """As any other, though nothing is waited for."""
     reply = WholeReply(status=200, headers=[], body=b"{}")
     reply.expect_within(0.0)
     reply.interrupt(Stalled("it stalls"))
@@ -318,7 +315,7 @@ def outcome(network: list[bytes]) -> tuple[str, str]:
         chunks, data = source(*network), b""
         try:
             while piece := await chunks.next():
-                if isinstance(piece, Fault):
+                if isinstance(piece, BedrockFault):
                     return data, "fault"
                 data += piece
         except ReplyBroken:
@@ -352,7 +349,7 @@ def test_a_whole_stream_is_read_whole(data: st.DataObject) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(st.data())
-def test_a_failure_at_any_frame_is_told(data: st.DataObject) -> None:
+def test_a_failure_at_any_frame_is_reported(data: st.DataObject) -> None:
     """First, in the middle, or behind the last: what was before it is there, and then the fault, never an end."""
     whole = data.draw(frames())
     at = data.draw(st.integers(0, len(whole)))

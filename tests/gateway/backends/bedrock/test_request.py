@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.backends.bedrock.family import FAMILIES, OTHER, Family, family_of
-from gateway.backends.bedrock.learnt import Unsupported
+from gateway.backends.bedrock.refusals import Unsupported
 from gateway.backends.bedrock.request import ConverseRequest, to_converse
-from gateway.errors import ClientError, InvalidField, MalformedBody
+from gateway.protocol.errors import ClientError, InvalidField, MalformedBody
 from tests.gateway.backends.bedrock.chats import PNG, bodies, spoilt_bodies
 from tests.gateway.backends.bedrock.shapes import faults
 
@@ -157,7 +157,6 @@ def test_max_tokens_is_always_sent(fields: dict[str, Any], limit: int | None, ma
     ("prompt_tokens", "max_tokens"), [(900, 100), (999, 1), (0, 1000), (None, 749), (1000, 4096), (5000, 4096)]
 )
 def test_the_output_ends_where_the_context_does(prompt_tokens: int | None, max_tokens: int) -> None:
-    """By the count that is given, else by four characters to a token; a prompt that leaves nothing is the model's."""
     messages = [{"role": "system", "content": "x" * 400}, {"role": "user", "content": "y" * 600}]
     request = converse({"messages": messages}, context_tokens=1000, prompt_tokens=prompt_tokens)
 
@@ -201,7 +200,7 @@ def test_a_history_of_calls_needs_no_tools_of_the_callers() -> None:
 
 
 def test_no_call_is_made_where_none_is_wanted() -> None:
-    """Tools are withheld, and their history is told."""
+    """Tools are withheld, and their history is reported."""
     payload = converse({"messages": CALLED, "tools": TOOLS, "tool_choice": "none"}).payload
 
     assert "toolConfig" not in payload
@@ -254,7 +253,7 @@ def test_elsewhere_a_tool_stands_for_it() -> None:
     ],
 )
 def test_else_it_is_asked_for_and_named(fields: dict[str, Any], family: Family, param: str) -> None:
-    """Nobody sees to it, so that the caller is told."""
+    """No one repairs it, so the caller gets the reason."""
     request = converse(fields, family=family)
 
     assert request.payload["system"][0]["text"].startswith("Answer with ")
@@ -364,7 +363,7 @@ def test_stops_that_a_model_does_not_take_are_the_gateways() -> None:
 
 
 def test_a_request_can_do_without_what_the_model_does_not_support() -> None:
-    """Twice, if Bedrock names another; each time the caller is told, or the gateway sees to it."""
+    """Twice, if Bedrock names another; each time the caller is reported, or the gateway sees to it."""
     fields = {"temperature": 0.5, "stop": list("abcdef"), "seed": 1}
     first = converse(fields).without(Unsupported("temperature"))
     assert first is not None
@@ -480,11 +479,11 @@ def test_every_chat_that_is_served_is_a_request_without_fault(body: dict[str, An
     payload = request.payload
     blocks = [block for turn in payload["messages"] for block in turn["content"]]
     uses = [request.names.original(block["toolUse"]["name"]) for block in blocks if "toolUse" in block]
-    is_told = body.get("tool_choice") == "none" or not family_of(model_id).takes_tools
+    is_reported = body.get("tool_choice") == "none" or not family_of(model_id).takes_tools
 
     assert [] == faults(payload, model_id)
     assert all(text in _texts(payload) for text in _said(body))
-    assert ([] if is_told else _calls(body)) == uses
+    assert ([] if is_reported else _calls(body)) == uses
     assert 1 <= payload["inferenceConfig"]["maxTokens"] <= 8192
     json.dumps(payload, ensure_ascii=False).encode()
 

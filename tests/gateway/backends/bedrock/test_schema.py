@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from gateway.backends.bedrock.schema import grammar_schema, tool_schema
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 
 @pytest.mark.parametrize(

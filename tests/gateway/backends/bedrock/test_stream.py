@@ -5,17 +5,17 @@ import pytest
 from openai.types.chat import ChatCompletionChunk
 
 from gateway.backends.bedrock.answer import Terms
-from gateway.backends.bedrock.frame import Event
+from gateway.backends.bedrock.frame import StreamEvent
 from gateway.backends.bedrock.stream import ChunkWriter
 from gateway.backends.bedrock.wire import Heading
-from gateway.errors import ReplyBroken
+from gateway.protocol.errors import ReplyBroken
 
-STOP = Event("messageStop", {"stopReason": "end_turn"})
-METADATA = Event("metadata", {"usage": {"inputTokens": 11, "outputTokens": 5, "totalTokens": 16}})
+STOP = StreamEvent("messageStop", {"stopReason": "end_turn"})
+METADATA = StreamEvent("metadata", {"usage": {"inputTokens": 11, "outputTokens": 5, "totalTokens": 16}})
 
 
-def text(content: str) -> Event:
-    return Event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": content}, "p": "abc"})
+def text(content: str) -> StreamEvent:
+    return StreamEvent("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": content}, "p": "abc"})
 
 
 def writer(*, includes_usage: bool = False, **terms: Any) -> ChunkWriter:
@@ -40,7 +40,7 @@ def deltas(data: bytes) -> list[Any]:
 def test_a_stream_is_openais() -> None:
     """Role first and once, then the text, then the finish reason, then the end."""
     w = writer()
-    pieces = [w.write(event) for event in (Event("messageStart", {}), text("Hel"), text("lo"), STOP, METADATA)]
+    pieces = [w.write(event) for event in (StreamEvent("messageStart", {}), text("Hel"), text("lo"), STOP, METADATA)]
     pieces.append(w.end(leftover=0))
 
     assert b"" == pieces[0]
@@ -80,7 +80,7 @@ def test_usage_follows_the_finish_when_asked_for() -> None:
 
 
 def test_a_stream_without_metadata_is_finished_at_its_end() -> None:
-    """The finish chunk, held for the metadata, comes with the end if there is none."""
+    """The finish chunk, held for the metadata, comes with the end if there is not one."""
     w = writer(includes_usage=True)
     w.write(text("a"))
     w.write(STOP)
@@ -91,8 +91,10 @@ def test_a_stream_without_metadata_is_finished_at_its_end() -> None:
 def test_empty_text_and_reasoning_come_as_the_models_send_them() -> None:
     """An empty block in front is passed over, reasoning has its own field, signatures are nothing."""
     w = writer()
-    reasoning = Event("contentBlockDelta", {"contentBlockIndex": 1, "delta": {"reasoningContent": {"text": "hm"}}})
-    signature = Event("contentBlockDelta", {"delta": {"reasoningContent": {"signature": "s"}}})
+    reasoning = StreamEvent(
+        "contentBlockDelta", {"contentBlockIndex": 1, "delta": {"reasoningContent": {"text": "hm"}}}
+    )
+    signature = StreamEvent("contentBlockDelta", {"delta": {"reasoningContent": {"signature": "s"}}})
 
     assert b"" == w.write(text(""))
     assert [({"role": "assistant", "content": ""}, None), ({"reasoning_content": "hm"}, None)] == deltas(
@@ -105,7 +107,7 @@ def test_empty_text_and_reasoning_come_as_the_models_send_them() -> None:
 def test_an_empty_answer_still_has_its_role() -> None:
     """With nothing to say, role and finish come together."""
     w = writer()
-    w.write(Event("messageStop", {"stopReason": "max_tokens"}))
+    w.write(StreamEvent("messageStop", {"stopReason": "max_tokens"}))
 
     assert [({"role": "assistant", "content": ""}, None), ({}, "length")] == deltas(w.write(METADATA))
 
@@ -113,16 +115,16 @@ def test_an_empty_answer_still_has_its_role() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        Event("contentBlockStart", {"contentBlockIndex": 0, "start": {}}),
-        Event("contentBlockStop", {"contentBlockIndex": 0}),
-        Event("contentBlockDelta", {"delta": {"citation": {}}}),
-        Event("contentBlockDelta", {}),
-        Event("somethingNew", {"x": 1}),
-        Event("metadata", {}),
-        Event("", {}),
+        StreamEvent("contentBlockStart", {"contentBlockIndex": 0, "start": {}}),
+        StreamEvent("contentBlockStop", {"contentBlockIndex": 0}),
+        StreamEvent("contentBlockDelta", {"delta": {"citation": {}}}),
+        StreamEvent("contentBlockDelta", {}),
+        StreamEvent("somethingNew", {"x": 1}),
+        StreamEvent("metadata", {}),
+        StreamEvent("", {}),
     ],
 )
-def test_what_is_not_known_is_passed_over(event: Event) -> None:
+def test_what_is_not_known_is_passed_over(event: StreamEvent) -> None:
     """Block borders, and whatever Bedrock adds later, say nothing to the caller."""
     assert b"" == writer(includes_usage=True).write(event)
 
@@ -142,41 +144,41 @@ def test_a_cut_stream_has_no_end() -> None:
 def test_unusable_output_breaks_the_stream() -> None:
     """Output that Bedrock calls malformed does not finish as if it were an answer."""
     with pytest.raises(ReplyBroken, match="malformed_model_output"):
-        writer().write(Event("messageStop", {"stopReason": "malformed_model_output"}))
+        writer().write(StreamEvent("messageStop", {"stopReason": "malformed_model_output"}))
 
 
 # --- tools
 
 
-def tool(name: str, call_id: str = "t1", *, block: int = 0) -> Event:
+def tool(name: str, call_id: str = "t1", *, block: int = 0) -> StreamEvent:
     start = {"toolUse": {"toolUseId": call_id, "name": name}}
-    return Event("contentBlockStart", {"contentBlockIndex": block, "start": start})
+    return StreamEvent("contentBlockStart", {"contentBlockIndex": block, "start": start})
 
 
-def told(fragment: object, *, block: int = 0) -> Event:
-    return Event("contentBlockDelta", {"contentBlockIndex": block, "delta": {"toolUse": {"input": fragment}}})
+def shown(fragment: object, *, block: int = 0) -> StreamEvent:
+    return StreamEvent("contentBlockDelta", {"contentBlockIndex": block, "delta": {"toolUse": {"input": fragment}}})
 
 
-def block_stop(block: int = 0) -> Event:
-    return Event("contentBlockStop", {"contentBlockIndex": block})
+def block_stop(block: int = 0) -> StreamEvent:
+    return StreamEvent("contentBlockStop", {"contentBlockIndex": block})
 
 
-def run(w: ChunkWriter, *events: Event) -> list[Any]:
+def run(w: ChunkWriter, *events: StreamEvent) -> list[Any]:
     """Deltas and finish reasons of a whole stream."""
     return deltas(b"".join([*[w.write(event) for event in events], w.end(leftover=0)]))
 
 
 def test_tool_calls_have_a_count_of_their_own() -> None:
     """Text and reasoning count among Bedrock's blocks, not among the calls; fragments go out as they come."""
-    stop = Event("messageStop", {"stopReason": "tool_use"})
+    stop = StreamEvent("messageStop", {"stopReason": "tool_use"})
     events = (
         text("Well."),
         tool("look_up", "a", block=2),
-        told('{"ci', block=2),
-        told('ty":1}', block=2),
+        shown('{"ci', block=2),
+        shown('ty":1}', block=2),
         block_stop(2),
         tool("now", "b", block=3),
-        told("", block=3),
+        shown("", block=3),
         block_stop(3),
         stop,
         METADATA,
@@ -206,7 +208,7 @@ def test_tool_calls_have_a_count_of_their_own() -> None:
 
 def test_a_tool_that_is_never_stopped_has_its_arguments_all_the_same() -> None:
     """The end of the message ends its blocks; an input that comes as an object is text in OpenAI's shape."""
-    found = run(writer(), tool("f"), tool("g", block=1), told({"x": 1}, block=1), STOP)
+    found = run(writer(), tool("f"), tool("g", block=1), shown({"x": 1}, block=1), STOP)
 
     fragments = [call["function"]["arguments"] for delta, _ in found for call in delta.get("tool_calls", [])]
     assert ["", "", '{"x":1}', "{}"] == fragments
@@ -222,23 +224,23 @@ def test_names_and_ids_of_calls_are_the_callers() -> None:
 
 
 def test_a_fragment_of_no_call_breaks_the_stream() -> None:
-    """Arguments that belong to nobody are not left out in silence."""
-    with pytest.raises(ReplyBroken, match="had not begun"):
-        writer().write(told("{}"))
+    """Arguments that belong to no one are not left out in silence."""
+    with pytest.raises(ReplyBroken, match="had not started"):
+        writer().write(shown("{}"))
 
 
 def test_the_schemas_tool_streams_its_input_as_content() -> None:
     """Text around it is not shown, a second call of it is not either, and the end is ``stop``."""
-    stop = Event("messageStop", {"stopReason": "tool_use"})
+    stop = StreamEvent("messageStop", {"stopReason": "tool_use"})
     events = (
         text("Here:"),
         tool("json", block=1),
-        told('{"a"', block=1),
-        told(":1}", block=1),
+        shown('{"a"', block=1),
+        shown(":1}", block=1),
         block_stop(1),
         text("Done."),
         tool("json", block=2),
-        told("{}", block=2),
+        shown("{}", block=2),
         block_stop(2),
         stop,
     )
@@ -260,7 +262,6 @@ def test_text_is_shown_at_the_end_where_the_schemas_tool_was_not_called() -> Non
 
 
 def test_a_schemas_tool_without_input_is_an_empty_object() -> None:
-    """Which is JSON, as nothing at all would not be."""
     found = run(writer(unwraps_tool="json"), tool("json"), block_stop(), STOP)
 
     assert {"content": "{}"} == found[1][0]
@@ -276,14 +277,13 @@ def test_a_stop_string_finishes_the_stream_at_once() -> None:
     assert [({"role": "assistant", "content": ""}, None), ({"content": "one "}, None)] == deltas(w.write(text("one E")))
     assert [({}, "stop")] == deltas(w.write(text("ND two")))
     assert (True, True) == (w.has_stopped, w.was_stopped)
-    malformed = Event("messageStop", {"stopReason": "malformed_model_output"})
-    assert b"" == b"".join(w.write(event) for event in (text("three"), tool("f"), told("{}"), block_stop(), malformed))
+    malformed = StreamEvent("messageStop", {"stopReason": "malformed_model_output"})
+    assert b"" == b"".join(w.write(event) for event in (text("three"), tool("f"), shown("{}"), block_stop(), malformed))
     assert 16 == chunks(w.write(METADATA))[0]["usage"]["total_tokens"]
     assert b"data: [DONE]\n\n" == w.end(leftover=7)
 
 
 def test_what_might_have_become_a_stop_string_is_shown_at_the_end() -> None:
-    """Or before the next call; no character is lost."""
     before_call = run(writer(stops=("END",)), text("one EN"), tool("f"), block_stop(), STOP)
     at_end = run(writer(stops=("END",)), text("one EN"), STOP)
 
@@ -293,7 +293,6 @@ def test_what_might_have_become_a_stop_string_is_shown_at_the_end() -> None:
 
 @pytest.mark.parametrize("size", [1, 4, 100])
 def test_thoughts_within_the_text_stream_in_their_field(size: int) -> None:
-    """Whatever pieces the tags come in."""
     said = "\n<reasoning>two and two</reasoning>\n\nFour.\n"
     w = writer()
     data = b"".join(w.write(text(said[at : at + size])) for at in range(0, len(said), size))
@@ -304,7 +303,7 @@ def test_thoughts_within_the_text_stream_in_their_field(size: int) -> None:
 
 
 def test_a_text_that_ends_within_a_tag_is_not_lost() -> None:
-    """It was none."""
+    """It was not one."""
     w = writer()
     data = w.write(text("<rea")) + w.write(STOP)
 

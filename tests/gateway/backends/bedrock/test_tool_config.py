@@ -5,10 +5,10 @@ import pytest
 
 from gateway.backends.bedrock.family import FAMILIES, OTHER, Family, family_of
 from gateway.backends.bedrock.output_format import OutputFormat
-from gateway.backends.bedrock.tool_config import ToolConfig, call_words, tells_calls, tool_config
+from gateway.backends.bedrock.tool_config import ToolConfig, call_words, calls_as_text, tool_config
 from gateway.backends.bedrock.tool_names import ToolNames
 from gateway.backends.bedrock.tools import read_tools
-from gateway.errors import InvalidField
+from gateway.protocol.errors import InvalidField
 
 LLAMA, MISTRAL, CLAUDE = FAMILIES["llama"], FAMILIES["mistral"], FAMILIES["claude"]
 R1 = family_of("us.deepseek.r1-v1:0")
@@ -61,7 +61,6 @@ def test_a_choice_is_said_in_converses_words(choice: object, said: object) -> No
 
 
 def test_a_choice_that_a_family_does_not_know_is_said_in_words() -> None:
-    """And named to the caller: nobody sees to it."""
     made = config("a b", "f", choice=named("a b"), family=LLAMA)
 
     assert ({"tools": [spec("a_b"), spec("f")]}, frozenset({"tool_choice"})) == (made.payload(), made.dropped)
@@ -77,12 +76,12 @@ def test_any_of_one_tool_is_that_tool() -> None:
     assert "" == made.words
 
 
-def test_none_withholds_the_tools_and_tells_the_history_in_words() -> None:
+def test_none_withholds_the_tools_and_reports_the_history_in_words() -> None:
     functions = [{"type": "function", "function": {"name": "f"}}]
 
     assert config("f", choice="none").payload() is None
-    assert tells_calls(read_tools({"tools": functions, "tool_choice": "none"}), OTHER)
-    assert not tells_calls(read_tools({"tools": functions}), OTHER)
+    assert calls_as_text(read_tools({"tools": functions, "tool_choice": "none"}), OTHER)
+    assert not calls_as_text(read_tools({"tools": functions}), OTHER)
 
 
 def test_a_history_of_calls_needs_its_tools() -> None:
@@ -90,11 +89,11 @@ def test_a_history_of_calls_needs_its_tools() -> None:
     assert {"tools": [spec("a_b"), spec("f")]} == config(history=("a b", "f", "a b")).payload()
 
 
-def test_a_family_without_tools_refuses_them_and_tells_the_history_in_words() -> None:
+def test_a_family_without_tools_refuses_them_and_reports_the_history_in_words() -> None:
     with pytest.raises(InvalidField, match="'tools' cannot be served by this model"):
         config("f", family=R1)
 
-    assert tells_calls(read_tools({}), R1)
+    assert calls_as_text(read_tools({}), R1)
     assert ToolConfig() == config("f", choice="none", family=R1)
 
 

@@ -36,7 +36,7 @@ def test_a_long_name_keeps_its_beginning() -> None:
     assert names.sent("x" * 70) != names.sent("x" * 71)
 
 
-def test_a_name_that_is_made_is_nobody_elses() -> None:
+def test_a_name_that_is_made_is_no_one_elses() -> None:
     made = ToolNames(["x" * 70]).sent("x" * 70)
     names = ToolNames(["x" * 70, made])
 
@@ -53,12 +53,12 @@ def test_a_name_that_the_model_made_up_stays_as_it_is() -> None:
     assert "invented" == ToolNames(["add"]).original("invented")
 
 
-def test_a_name_nobody_gave_cannot_be_sent() -> None:
+def test_a_name_no_one_gave_cannot_be_sent() -> None:
     with pytest.raises(KeyError):
         ToolNames(["add"]).sent("sub")
 
 
-def test_a_free_name_is_nobodys() -> None:
+def test_a_free_name_is_no_ones() -> None:
     assert "json_answer" == ToolNames(["add"]).free("json_answer")
     assert ToolNames(["json_answer"]).free("json_answer").startswith("json_answer_")
 

@@ -4,8 +4,8 @@ import pytest
 
 from gateway.backends.bedrock.family import FAMILIES, family_of
 from gateway.backends.bedrock.tool_names import ToolNames
-from gateway.backends.bedrock.tools import Choice, Tool, read_tools, stub, unstrict
-from gateway.errors import InvalidField
+from gateway.backends.bedrock.tools import Tool, ToolChoice, read_tools, stub, unstrict
+from gateway.protocol.errors import InvalidField
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 G = {"name": "g"}
@@ -26,7 +26,7 @@ def test_tools_are_read() -> None:
         Tool("add", "", OPEN, strict=True),
     ) == toolbox.tools
     assert ["get weather", "add"] == toolbox.names
-    assert Choice("auto") == toolbox.choice
+    assert ToolChoice("auto") == toolbox.choice
     assert not toolbox.one_at_a_time
 
 
@@ -35,8 +35,8 @@ def test_the_older_form_is_read() -> None:
     toolbox = read_tools({"functions": [WEATHER], "function_call": {"name": "get weather"}})
 
     assert (Tool("get weather", "Of a city.", SCHEMA, strict=False),) == toolbox.tools
-    assert Choice("named", "get weather") == toolbox.choice
-    assert Choice("none") == read_tools({"functions": [WEATHER], "function_call": "none"}).choice
+    assert ToolChoice("named", "get weather") == toolbox.choice
+    assert ToolChoice("none") == read_tools({"functions": [WEATHER], "function_call": "none"}).choice
 
 
 def test_a_name_that_comes_twice_counts_once() -> None:
@@ -49,14 +49,14 @@ def test_a_name_that_comes_twice_counts_once() -> None:
 @pytest.mark.parametrize(
     ("asked", "choice"),
     [
-        (None, Choice("auto")),
-        ("auto", Choice("auto")),
-        ("none", Choice("none")),
-        ("required", Choice("required")),
-        ({"type": "function", "function": {"name": "g"}}, Choice("named", "g")),
+        (None, ToolChoice("auto")),
+        ("auto", ToolChoice("auto")),
+        ("none", ToolChoice("none")),
+        ("required", ToolChoice("required")),
+        ({"type": "function", "function": {"name": "g"}}, ToolChoice("named", "g")),
     ],
 )
-def test_the_choice_is_read(asked: object, choice: Choice) -> None:
+def test_the_choice_is_read(asked: object, choice: ToolChoice) -> None:
     assert choice == read_tools({"tools": [function(name="f"), function(name="g")], "tool_choice": asked}).choice
 
 
@@ -69,7 +69,7 @@ def test_allowed_tools_are_the_only_ones() -> None:
         }
     )
 
-    assert (["g"], Choice("required")) == (toolbox.names, toolbox.choice)
+    assert (["g"], ToolChoice("required")) == (toolbox.names, toolbox.choice)
 
 
 @pytest.mark.parametrize("asked", [None, True])

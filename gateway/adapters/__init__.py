@@ -1,1 +1,0 @@
-"""LoRA adapters: which worker has one, what it costs that another has not, and loading it there."""

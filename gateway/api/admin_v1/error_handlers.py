@@ -1,0 +1,62 @@
+"""Error handlers; every answer has OpenAI's error shape."""
+
+from collections.abc import Iterable
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
+
+from gateway.api.admin_v1.faults import fault_of
+from gateway.protocol.errors import GatewayError, MethodNotAllowed, UnknownRoute
+from gateway.proxy.incoming import CallerGone
+
+
+def answer_errors(api: FastAPI, routes: Iterable[BaseRoute]) -> None:
+    """Make *api*, which has *routes*, answer every error in the form of `GatewayError.to_body`."""
+    api.state.routes = tuple(routes)
+    api.add_exception_handler(GatewayError, _error_response)
+    api.add_exception_handler(RequestValidationError, _error_response)
+    api.add_exception_handler(HTTPException, _error_response)
+    api.add_exception_handler(CallerGone, _caller_gone)
+    api.add_exception_handler(Exception, _error_response)  # and goes on to the server, which logs it
+
+
+async def _error_response(request: Request, error: Exception) -> Response:
+    known = _known(request, error)
+    headers = {"allow": ", ".join(_allowed(request))} if isinstance(known, MethodNotAllowed) else None
+    response = Response(known.to_body(), known.status, headers, media_type="application/json")
+    response.raw_headers += known.response_headers
+    return response
+
+
+def _known(request: Request, error: Exception) -> GatewayError:
+    match error:
+        case GatewayError():
+            return error
+        case RequestValidationError():
+            return fault_of(error.errors(), _parameters(request))
+        case HTTPException():
+            known = MethodNotAllowed if error.status_code == MethodNotAllowed.status else UnknownRoute
+            return known(f"{request.method} {request.url.path[:200]} is not served here")
+        case _:
+            return GatewayError("The gateway failed to serve this request")
+
+
+def _allowed(request: Request) -> list[str]:
+    """Return all methods of the path: Starlette names those of the first route only."""
+    routes = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
+
+
+def _parameters(request: Request) -> Iterable[str]:
+    """Names that the query of the route could have had."""
+    route = request.scope.get("route")
+    described = request.app.openapi()["paths"] if isinstance(route, APIRoute) else {}
+    operation = described.get(getattr(route, "path", ""), {}).get(request.method.lower(), {})
+    return [parameter["name"] for parameter in operation.get("parameters", ())]
+
+
+async def _caller_gone(_request: Request, _error: Exception) -> Response:
+    return Response()

@@ -1,0 +1,142 @@
+"""Teams and keys as answers show them: never a secret, never a digest."""
+
+from typing import Any, Literal
+
+import msgspec
+from pydantic import Field
+
+from gateway.api.admin_v1.bodies import KeyState, TeamState, limits_by_model
+from gateway.api.times import rfc3339
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.team import Team
+
+Json = dict[str, Any]
+
+
+class TeamResponse(TeamState):
+    object: Literal["team"]
+    name: str
+    declared: bool = Field(description="whether it is defined in the configuration, and changed only there")
+
+
+class KeyResponse(KeyState):
+    object: Literal["key"]
+    id: str
+    team: str
+    created_at: str | None = Field(description="RFC 3339 in UTC; null: defined in the configuration")
+    expires_at: str | None = Field(description="RFC 3339 in UTC; null: never")  # type: ignore[assignment]  # shown
+    expired: bool
+    former_until: str | None = Field(description="time until which a previous secret stays valid")
+    declared: bool = Field(description="whether it is defined in the configuration, and changed only there")
+
+
+class NewKeyResponse(KeyResponse):
+    secret: str = Field(description="secret that callers send; shown only once, and not stored")
+
+
+def team_state(team: Team) -> Json:
+    """Return the fields of *team* that a merge patch may change."""
+    return {
+        "weight": team.weight,
+        "priority": team.priority,
+        "models": _names(team.models),
+        "strategies": _names(team.strategies),
+        "fallback": team.fallback,
+        "ttft_s": team.ttft_s,
+        "blocked": team.blocked,
+        "isolated_cache": team.isolated_cache,
+        "projects": list(team.projects),
+        "guardrails": list(team.guardrails),
+        "limits": _limits(team.limits),
+        "model_limits": _model_limits(team.model_limits),
+    }
+
+
+def key_state(key: Key) -> Json:
+    """Return the fields of *key* that a merge patch may change."""
+    return {
+        "project": key.project,
+        "models": _names(key.models),
+        "strategies": _names(key.strategies),
+        "fallback": key.fallback,
+        "networks": _names(key.networks),
+        "priority": key.priority,
+        "weight": key.weight,
+        "blocked": key.blocked,
+        "expires_at": _time(key.expires_at),
+        "limits": _limits(key.limits),
+        "model_limits": _model_limits(key.model_limits),
+    }
+
+
+def team_response(team: Team, *, declared: bool) -> Json:
+    return {"object": "team", "name": team.name, **team_state(team), "declared": declared}
+
+
+def key_response(key: Key, *, declared: bool, now: float) -> Json:
+    """*now* is in seconds since 1970."""
+    formers_until = [former.until for former in key.formers(now)]
+    return {
+        "object": "key",
+        "id": key.id,
+        "team": key.team,
+        **key_state(key),
+        "created_at": _time(key.created_at or None),
+        "expired": key.expires_at is not None and key.expires_at <= now,
+        "former_until": _time(max(formers_until, default=None)),
+        "declared": declared,
+    }
+
+
+def team_of(name: str, state: TeamState) -> Team:
+    return Team(
+        name=name,
+        weight=state.weight,
+        priority=state.priority,
+        models=state.models,
+        strategies=state.strategies,
+        fallback=state.fallback,
+        ttft_s=state.ttft_s,
+        blocked=state.blocked,
+        isolated_cache=state.isolated_cache,
+        projects=state.projects,
+        guardrails=state.guardrails,
+        limits=state.limits.limits(),
+        model_limits=limits_by_model(state.model_limits),
+    )
+
+
+def key_of(key: Key, state: KeyState) -> Key:
+    """*key* with all that *state* says."""
+    return msgspec.structs.replace(
+        key,
+        project=state.project,
+        models=state.models,
+        strategies=state.strategies,
+        fallback=state.fallback,
+        networks=state.networks,
+        priority=state.priority,
+        weight=state.weight,
+        blocked=state.blocked,
+        expires_at=None if state.expires_at is None else state.expires_at.timestamp(),
+        limits=state.limits.limits(),
+        model_limits=limits_by_model(state.model_limits),
+    )
+
+
+def _names(names: tuple[str, ...] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+def _limits(limits: Limits) -> Json:
+    shown: Json = msgspec.to_builtins(limits)  # those that are set
+    return shown
+
+
+def _model_limits(limits: dict[str, Limits]) -> dict[str, Json]:
+    return {model: _limits(each) for model, each in limits.items()}
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else rfc3339(seconds)

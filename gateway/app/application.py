@@ -1,0 +1,668 @@
+"""The composition root: the one place where the classes meet. Settings go in, an ASGI application comes out."""
+
+import asyncio
+import random
+import secrets
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_network
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from prometheus_client.registry import Collector
+
+from cache_index import Hasher, RadixTree
+from cache_index.confirmed import Confirmed
+from cache_index.residency import Residency
+from cache_index.tokens import TokenHasher
+from gateway.api.admin_access import AdminAccess
+from gateway.api.admin_v1.application import PREFIX as ADMIN_PREFIX
+from gateway.api.admin_v1.application import admin_api
+from gateway.api.admin_v1.parts import AdminGateway
+from gateway.api.application import probes_api, public_api
+from gateway.api.explain import Explainer
+from gateway.api.first_use import OFTEN_ASKED, used_once
+from gateway.api.kept_looks import KeptLooks
+from gateway.api.kept_responses import KeptResponses
+from gateway.api.refused_logins import RefusedLogins
+from gateway.api.usage import SelfView
+from gateway.app.asgi import Gateway
+from gateway.app.config_source import ConfigSource, Reloader
+from gateway.app.fallbacks import FallbackFactory, canary_rules
+from gateway.app.guardrails import Guardrails
+from gateway.app.live_settings import LiveSettings, Take
+from gateway.app.mapping.models import health_rules, serving_plan
+from gateway.app.mapping.surroundings import admin_keys, configured_models, receiver_of, team_receivers, trace_rules
+from gateway.app.mapping.tenancy import declared_in, tenancy_rules
+from gateway.app.mapping.workers import access_of, model_workers, pace_of, parsed_workers, sharing_of
+from gateway.app.model_factory import Knowledge
+from gateway.app.reconciler import Reconciler
+from gateway.app.settings_audit import SettingsAudit
+from gateway.app.sighup import on_sighup
+from gateway.app.start_checks import StartChecks
+from gateway.app.store_rules import StoreAddressError
+from gateway.app.tenancy import Tenancy
+from gateway.app.tokenizers import Tokenizers
+from gateway.backends.client import WorkerClient
+from gateway.backends.fallbacks.canary import Canary
+from gateway.backends.http_client import HttpClient
+from gateway.models.cache_check import CacheCheck
+from gateway.models.registry import Models
+from gateway.models.response_affinity.owners import ResponseOwners
+from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.errors import StoreUnavailable
+from gateway.proxy.bodies.bodies import Bodies
+from gateway.proxy.bodies.budget import BodyBudget
+from gateway.proxy.bodies.decoder import BodyDecoder
+from gateway.proxy.bodies.memory_guard import MemoryGuard, memory_limit, rss_bytes_of, trimmed
+from gateway.proxy.completed_requests import CompletedRequests, Observer
+from gateway.proxy.disconnects import Disconnects
+from gateway.proxy.keep_alive import KeepAlive
+from gateway.proxy.proxy import Proxy
+from gateway.proxy.retry_policy import RetryPolicy
+from gateway.settings import Settings, SettingsError
+from gateway.telemetry.adapter_metrics import AdapterMetrics
+from gateway.telemetry.cache_metrics import CacheCollector
+from gateway.telemetry.fallback_metrics import FallbackMetrics
+from gateway.telemetry.loop_watch import LoopWatch
+from gateway.telemetry.metrics import Metrics, StateCollector
+from gateway.telemetry.process_metrics import BuildInfo, ProcessMetrics
+from gateway.telemetry.reloads import Reloaded, Reloads
+from gateway.telemetry.request_log import RequestLog, Sink
+from gateway.telemetry.route_metrics import RouteMetrics
+from gateway.telemetry.store_metrics import StoreMetrics
+from gateway.telemetry.team_metrics import TeamMetrics
+from gateway.telemetry.trace_export.tracing import Destination, TracesUnavailableError, Tracing
+from gateway.workers.discovery.discoveries import Discoveries
+from gateway.workers.draining import Draining
+from gateway.workers.dynamo.pairing import Pairing
+from gateway.workers.event_subscriptions import EventSubscriptions
+from gateway.workers.health import Health
+from gateway.workers.kv_events.intake import Intake
+from gateway.workers.rank_discovery.address_probe import AddressProbe
+from gateway.workers.rank_discovery.expansion import expanded, nothing_known
+from gateway.workers.rank_discovery.rank_discovery import RankDiscovery
+from gateway.workers.replicas.replicas import Replicas
+from gateway.workers.replicas.shared_key import KEY_BYTES, derived
+from gateway.workers.worker_spec import ModelWorkers
+
+Clock = Callable[[], float]
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+TOKEN_THREADS = 1
+"""Threads that make tokens of long prompts, beside the event loop; more would take the core of the loop."""
+BYTES_PER_TOKEN = 4.0
+"""Assumed ratio until a model's own is learned. It matters for workers that do not report their cache size."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """Clients, threads and clocks that all parts share."""
+
+    client: HttpClient
+    questions: WorkerClient
+    """Client for short requests to workers, such as health checks."""
+    executor: ThreadPoolExecutor
+    clock: Clock
+    wall_clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """Models, their workers, and the knowledge of their state."""
+
+    models: Models
+    health: Health
+    knowledge: Knowledge
+    fallback_factory: FallbackFactory
+    reconciler: Reconciler
+    draining: Draining
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """Limits and guardrails of requests, and the receivers of traces."""
+
+    tenancy: Tenancy
+    tracing: Tracing
+    guardrails: Guardrails
+    refused_logins: RefusedLogins
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """Settings that change: by file, by discovery, by the ranks that engines report."""
+
+    rank_discovery: RankDiscovery
+    reloads: Reloads
+    discoveries: Discoveries
+    live: LiveSettings
+    reloader: Reloader[Reloaded] | None
+    audit: SettingsAudit
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """Path of a request."""
+
+    proxy: Proxy
+    completed_requests: CompletedRequests
+    disconnects: Disconnects
+    keep_alive: KeepAlive
+    owners: ResponseOwners
+    kept_looks: KeptLooks
+    bodies: Bodies
+    body_reader: BodyDecoder
+    memory_guard: MemoryGuard | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The gateway without its APIs."""
+
+    outside: _Outside
+    fleet: _Fleet
+    rules: _Rules
+    followed: _Followed
+    replicas: Replicas
+    canary: Canary
+    start_checks: StartChecks | None
+    loop_watch: LoopWatch
+    metrics: Metrics
+    path: _Path
+
+
+def create_app(
+    settings: Settings, *, configuration: ConfigSource | None = None, log_sink: Sink | None = None
+) -> Gateway:
+    """Build the gateway. No I/O happens before its lifespan begins.
+
+    *settings* are those that *configuration* has loaded, which is followed; without one they stay as they are. Request
+    lines go to *log_sink*, default stdout.
+    """
+    parts = _parts(settings, configuration, log_sink)
+    admin = _admin(settings, parts)
+
+    @asynccontextmanager
+    async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+        async with _alive(parts):
+            for app in (api, probes):
+                await used_once(app, OFTEN_ASKED)
+            await used_once(admin)
+            yield
+
+    api = _public(settings, parts, lifespan)
+    probes = probes_api(api)
+    return Gateway(
+        api,
+        parts.path.proxy,
+        admin=admin,
+        admin_prefix=ADMIN_PREFIX,
+        is_admin_apart=settings.admin.port is not None,
+        probes=probes,
+        cors_origins=settings.server.cors_origins,
+        compress_min_bytes=settings.server.compress_min_bytes,
+    )
+
+
+def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sink | None) -> _Parts:
+    outside = _Outside(
+        HttpClient(follow_redirects=False, limits=httpx.Limits(max_connections=None)),
+        WorkerClient(),
+        ThreadPoolExecutor(max_workers=TOKEN_THREADS, thread_name_prefix="tokens"),
+        clock=time.monotonic,
+        wall_clock=time.time,  # noqa: TID251
+    )
+    fleet = _fleet(settings, outside)
+    rules = _rules(settings, outside)
+    followed = _followed(settings, configuration, outside, fleet, rules)
+    replicas = _replicas(fleet.models, fleet.knowledge, outside.clock)
+    team_metrics = TeamMetrics(
+        lambda: rules.tenancy.is_degraded,
+        lambda: rules.tenancy.budgets.statuses,
+        lambda: rules.tenancy.soft_budgets.statuses,
+    )
+    loop_watch = LoopWatch(clock=outside.clock)
+    metrics = _metrics(
+        settings,
+        fleet,
+        *(followed.reloads, followed.discoveries.discovery_status, replicas, _store_metrics(rules.tenancy), loop_watch),
+        *(rules.tracing, AdapterMetrics(fleet.reconciler.adapter_registry), rules.guardrails.counters, team_metrics),
+    )
+    logs = _request_logs(settings, log_sink)
+    completed_requests = CompletedRequests([metrics, team_metrics, rules.tracing, *logs])
+    return _Parts(
+        outside,
+        fleet,
+        rules,
+        followed,
+        replicas,
+        _canary(fleet, followed.live, outside.clock),
+        _start_checks(settings, fleet, outside),
+        loop_watch,
+        metrics,
+        _path(settings, outside, fleet, rules, completed_requests, CompletedRequests(logs)),
+    )
+
+
+def _fleet(settings: Settings, outside: _Outside) -> _Fleet:
+    clock, models = outside.clock, Models()
+    health = Health(health_rules(settings), client=outside.questions, clock=clock, rng=random.Random())
+    tokenizers = Tokenizers(executor=outside.executor, client=outside.client, clock=clock)
+    knowledge = _knowledge(settings, tokenizers, outside)
+    fallback_factory = FallbackFactory(outside.client, clock=clock)
+    reconciler = Reconciler(
+        models,
+        health,
+        knowledge=knowledge,
+        clock=clock,
+        rng=random.Random(settings.routing.seed),
+    )
+    draining = Draining(models, hand_over_after_s=settings.drain.hand_over_after_s, clock=clock)
+    _apply_workers(
+        reconciler, fallback_factory, draining, settings, expanded(model_workers(settings.models), nothing_known)
+    )
+    return _Fleet(models, health, knowledge, fallback_factory, reconciler, draining)
+
+
+def _rules(settings: Settings, outside: _Outside) -> _Rules:
+    guardrails = Guardrails(outside.client, clock=outside.clock)
+    guardrails.use(guardrails.build(settings))
+    tenancy = _tenancy(settings, outside)
+    proxies = settings.server.trusted_proxies
+    refused = RefusedLogins(tenancy.stores.teams, wall_clock=outside.wall_clock, trusted_proxies=proxies)
+    return _Rules(tenancy, _tracing(settings, outside), guardrails, refused)
+
+
+def _followed(
+    settings: Settings, configuration: ConfigSource | None, outside: _Outside, fleet: _Fleet, rules: _Rules
+) -> _Followed:
+    pairing = Pairing(outside.client, rng=random.Random())
+    address_probe = AddressProbe(outside.questions, pairing, timeout_s=settings.health.timeout_s)
+    rank_discovery = RankDiscovery(
+        address_probe, networks=[ip_network(network) for network in settings.kv_events.allowed_cidrs]
+    )
+    reloads = Reloads(wall_clock=outside.wall_clock)
+    discoveries = Discoveries(
+        *(access_of(settings.kubernetes), pace_of(settings.kubernetes)),
+        parse=parsed_workers,
+        clock=outside.clock,
+        rng=random.Random(),
+    )
+    tenancy = rules.tenancy
+    audit = SettingsAudit(
+        tenancy.stores.teams,
+        claims=tenancy.stores.claims,
+        origin="environment" if configuration is None else configuration.name,
+        declared=lambda in_force: tenancy.declared(partial(declared_in, in_force.settings.teams)),
+        digester=tenancy.digester,
+        wall_clock=outside.wall_clock,
+    )
+    live = LiveSettings(
+        settings,
+        take=_taking(rank_discovery, fleet, rules),
+        discover=discoveries.make,
+        reloads=reloads,
+        on_applied=audit.changed,
+    )
+    tenancy.directory.follow_workers(live.have_added)
+    reloader = None if configuration is None else Reloader(configuration, live.reload)
+    return _Followed(rank_discovery, reloads, discoveries, live, reloader, audit)
+
+
+def _path(  # noqa: PLR0917  # in the order in which they are made
+    settings: Settings,
+    outside: _Outside,
+    fleet: _Fleet,
+    rules: _Rules,
+    completed_requests: CompletedRequests,
+    looks: CompletedRequests,
+) -> _Path:
+    disconnects = Disconnects()
+    keep_alive = KeepAlive(silence_s=settings.server.sse_keep_alive_s)
+    owners = ResponseOwners(rules.tenancy.stores.owners)
+    server = settings.server
+    reader = BodyDecoder(max_values=server.max_body_values, max_cpu_s=server.max_body_cpu_s)
+    guard = _memory_guard(settings, reader)
+    bodies = Bodies(
+        max_body_bytes=server.max_body_bytes,
+        budget=BodyBudget(server.max_bodies_bytes),
+        reader=reader,
+        guard=guard,
+        only_model=fleet.models.only,
+    )
+    proxy = Proxy(
+        ENDPOINTS,
+        fleet.models,
+        admission=rules.tenancy.admission,
+        owners=owners,
+        completed_requests=completed_requests,
+        disconnects=disconnects,
+        keep_alive=keep_alive,
+        clock=outside.clock,
+        rng=random.Random(),
+        bodies=bodies,
+        retry_policy=_retry_policy(settings),
+        tracers=rules.tracing.tracers,
+        guarded=rules.guardrails.in_force,
+        max_concurrent_requests=settings.server.max_concurrent_requests,
+    )
+    kept_looks = KeptLooks(rules.tenancy.admission, looks, clock=outside.clock)
+    return _Path(proxy, completed_requests, disconnects, keep_alive, owners, kept_looks, bodies, reader, guard)
+
+
+def _memory_guard(settings: Settings, reader: BodyDecoder) -> MemoryGuard | None:
+    max_bytes = settings.server.max_memory_bytes or memory_limit()
+    if max_bytes is None:
+        return None
+    return MemoryGuard(max_bytes, rss_bytes=lambda: rss_bytes_of(["self", *reader.rss_pids()]), trim=trimmed)
+
+
+def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
+    fleet, tenancy, path = parts.fleet, parts.rules.tenancy, parts.path
+    stream_state = fleet.knowledge.event_subscriptions.state
+    api = public_api(
+        fleet.models,
+        parts.metrics,
+        path.completed_requests,
+        KeptResponses(fleet.models, path.owners, parts.rules.guardrails.in_force),
+        Explainer(
+            ENDPOINTS,
+            fleet.models,
+            path.owners,
+            stream_state=stream_state,
+            bodies=path.bodies,
+        ),
+        kept_looks=path.kept_looks,
+        stream_state=stream_state,
+        discovery_status=parts.followed.discoveries.discovery_status,
+        replicas=parts.replicas.report,
+        admin_access=AdminAccess(admin_keys(settings.admin)),
+        access=tenancy.access,
+        lifespan=lifespan,
+    )
+    api.state.started_at = int(parts.outside.wall_clock())
+    api.state.refused_logins = parts.rules.refused_logins
+    stores = tenancy.stores
+    api.state.store = tenancy
+    api.state.self_view = SelfView(
+        stores.usage, stores.quota, tenancy.plans, fleet.models, tenancy.zone, parts.outside.wall_clock
+    )
+    return api
+
+
+def _admin(settings: Settings, parts: _Parts) -> FastAPI:
+    tenancy, followed = parts.rules.tenancy, parts.followed
+    reload = None if followed.reloader is None else followed.reloader.reload
+    return admin_api(
+        admin_keys(settings.admin),
+        store=tenancy.stores.teams,
+        directory=tenancy.directory,
+        digester=tenancy.digester,
+        usage_store=tenancy.stores.usage,
+        claims=tenancy.stores.claims,
+        wall_clock=parts.outside.wall_clock,
+        time_zone=settings.quota.time_zone,
+        gateway=AdminGateway(
+            parts.fleet.models,
+            lambda: configured_models(followed.live.configured),
+            reload,
+            draining=parts.fleet.draining,
+            budgets=tenancy.budgets,
+        ),
+        refused_logins=parts.rules.refused_logins,
+        guardrails=lambda: {each.name for each in followed.live.configured.guardrails},
+        known_workers=followed.live.known_workers,
+    )
+
+
+# ---- its life
+
+
+@asynccontextmanager
+async def _alive(parts: _Parts) -> AsyncIterator[None]:
+    """Inside, requests can be served."""
+    outside, fleet, rules = parts.outside, parts.fleet, parts.rules
+    followed, replicas = parts.followed, parts.replicas
+    async with outside.client, outside.questions:
+        for begin in (
+            rules.tenancy.begin,
+            replicas.begin,
+            followed.live.find,
+            followed.rank_discovery.ask,
+            fleet.health.check,
+        ):
+            await begin()
+        async with _running(parts):
+            yield
+        for model in fleet.models:
+            await model.aclose()
+        outside.executor.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(parts.path.body_reader.close)
+    await replicas.aclose()
+    with suppress(StoreUnavailable):
+        await parts.path.owners.write()
+    await rules.tenancy.aclose()
+    parts.path.completed_requests.settle()
+    parts.path.kept_looks.settle()
+    await asyncio.to_thread(rules.tracing.close)
+
+
+@asynccontextmanager
+async def _running(parts: _Parts) -> AsyncIterator[None]:
+    """Inside, all that goes on by itself does, and settings are followed."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(loop) for loop in _loops(parts)]
+        async with _reloading(parts.followed.reloader, tasks):
+            yield
+        for task in running:
+            task.cancel()
+
+
+def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
+    fleet, path = parts.fleet, parts.path
+    running = [
+        fleet.health.run(),
+        fleet.knowledge.event_subscriptions.run(),
+        fleet.draining.run(),
+        fleet.reconciler.adapter_registry.run(),
+    ]
+    running += [
+        parts.followed.live.run(),
+        parts.followed.rank_discovery.run(),
+        path.disconnects.run(),
+        path.keep_alive.run(),
+    ]
+    if path.memory_guard is not None:
+        running.append(path.memory_guard.run())
+    running += [parts.canary.run(), parts.loop_watch.run(), *parts.rules.tenancy.loops(), *parts.replicas.loops()]
+    running.append(parts.rules.refused_logins.run())
+    if parts.rules.tenancy.is_kept:
+        live = parts.followed.live
+        running.append(parts.followed.audit.started(lambda: live.in_force))
+    running.append(path.owners.run())
+    return running if parts.start_checks is None else [*running, parts.start_checks.run()]
+
+
+@asynccontextmanager
+async def _reloading(reloader: Reloader[Reloaded] | None, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
+    """Apply changes of the configuration until the context ends; None: it does not change."""
+    if reloader is None:
+        yield
+        return
+    loop = tasks.create_task(reloader.run())
+    with on_sighup(reloader.ask):
+        yield
+    loop.cancel()
+
+
+# ---- its parts
+
+
+def _apply_workers(
+    reconciler: Reconciler,
+    fallback_factory: FallbackFactory,
+    draining: Draining,
+    settings: Settings,
+    models: Sequence[ModelWorkers],
+) -> None:
+    """Apply *settings* to the workers of *models*, and drain those marked for it."""
+    reconciler.take(serving_plan(settings, models, fallback_factory))
+    draining.declare(models)
+
+
+def _taking(rank_discovery: RankDiscovery, fleet: _Fleet, rules: _Rules) -> Take:
+    """Return what puts settings and workers in force, all of them or none."""
+    tenancy, tracing, guardrails = rules.tenancy, rules.tracing, rules.guardrails
+
+    def put(settings: Settings, models: Sequence[ModelWorkers]) -> None:
+        declaring = partial(declared_in, settings.teams)
+        declared, destinations = (
+            tenancy.declared(declaring),
+            _destinations(tracing, settings),
+        )  # may fail, change nothing
+        guards = guardrails.build(settings)
+        _apply_workers(fleet.reconciler, fleet.fallback_factory, fleet.draining, settings, models)
+        tenancy.declare(declared, declaring)
+        tracing.use(destinations)
+        guardrails.use(guards)
+
+    def take(settings: Settings, models: Sequence[ModelWorkers]) -> None:
+        rank_discovery.take(models, partial(put, settings))
+
+    return take
+
+
+def _metrics(settings: Settings, fleet: _Fleet, *others: Collector) -> Metrics:
+    metrics, models, knowledge = Metrics(), fleet.models, fleet.knowledge
+    index_bytes, confirmed_bytes = settings.index.max_bytes, settings.kv_events.max_bytes
+    for collector in (
+        *others,
+        StateCollector(models, knowledge.index, max_index_bytes=index_bytes, clock=time.monotonic),
+        CacheCollector(models, knowledge.event_subscriptions, knowledge.confirmed, max_confirmed_bytes=confirmed_bytes),
+        FallbackMetrics(lambda: [model.fallbacks for model in models], clock=time.monotonic),
+        RouteMetrics(models),
+        ProcessMetrics(),
+        BuildInfo(),
+    ):
+        metrics.registry.register(collector)
+    return metrics
+
+
+def _store_metrics(tenancy: Tenancy) -> StoreMetrics:
+    return StoreMetrics(
+        tenancy.stores.quota,
+        keys_are_stale=lambda: tenancy.keys_are_stale,
+        state=lambda: tenancy.store_state,
+    )
+
+
+def _retry_policy(settings: Settings) -> RetryPolicy:
+    retry, advanced = settings.retry, settings.advanced
+    return RetryPolicy(
+        max_attempts=retry.max_attempts,
+        wait_s=retry.wait_s,
+        first_byte_factor=advanced.first_byte_factor,
+        first_byte_margin_s=advanced.first_byte_margin_s,
+        stall_gaps=advanced.stall_gaps,
+        stall_s=advanced.stall_s,
+    )
+
+
+def _tracing(settings: Settings, outside: _Outside) -> Tracing:
+    instance = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+    try:
+        return Tracing(
+            *(trace_rules(settings.tracing), receiver_of(settings.tracing), team_receivers(settings)),
+            instance=instance,
+            clock=outside.clock,
+            wall_clock=outside.wall_clock,
+            rng=random.Random(),
+        )
+    except TracesUnavailableError as fault:
+        raise SettingsError([str(fault)]) from None
+
+
+def _destinations(tracing: Tracing, settings: Settings) -> Mapping[str, Destination]:
+    try:
+        return tracing.destinations(team_receivers(settings))
+    except TracesUnavailableError as fault:
+        raise SettingsError([str(fault)]) from None
+
+
+def _tenancy(settings: Settings, outside: _Outside) -> Tenancy:
+    try:
+        return Tenancy(tenancy_rules(settings), partial(declared_in, settings.teams), wall_clock=outside.wall_clock)
+    except StoreAddressError as fault:
+        raise SettingsError([str(fault)]) from None
+
+
+def _request_logs(settings: Settings, sink: Sink | None) -> list[Observer]:
+    """The one that is wanted, if one is."""
+    if not settings.logging.requests:
+        return []
+    return [RequestLog(sink or sys.stdout.buffer, wall_clock=time.time)]  # noqa: TID251
+
+
+def _index(settings: Settings) -> RadixTree:
+    room_bytes = settings.index.default_worker_blocks * settings.index.default_block_size * BYTES_PER_TOKEN
+    return RadixTree(max_bytes=settings.index.max_bytes, default_capacity=int(room_bytes / settings.index.block_bytes))
+
+
+def _knowledge(settings: Settings, tokenizers: Tokenizers, outside: _Outside) -> Knowledge:
+    events, sharing = settings.kv_events, sharing_of(settings)
+    key = secrets.token_bytes(KEY_BYTES) if sharing is None else sharing.key
+    token_hasher = TokenHasher(derived(key, "tokens"))
+    residency = Residency(token_hasher, max_bytes=events.max_bytes)
+    confirmed = Confirmed(residency, lifetime_s=settings.advanced.kv_prediction_s)
+    intake = Intake(
+        bind=events.bind,
+        allowed=[ip_network(network) for network in events.allowed_cidrs],
+        client=outside.questions,
+        clock=outside.clock,
+        wall_clock=outside.wall_clock,
+    )
+    return Knowledge(
+        index=_index(settings),
+        hasher=Hasher(derived(key, "text"), block_bytes=settings.index.block_bytes),
+        confirmed=confirmed,
+        token_hasher=token_hasher,
+        tokenizers=tokenizers,
+        event_subscriptions=EventSubscriptions(confirmed, intake),
+        sharing=sharing,
+    )
+
+
+def _canary(fleet: _Fleet, live: LiveSettings, clock: Clock) -> Canary:
+    return Canary(
+        lambda: [model.fallbacks for model in fleet.models],
+        rules=lambda: canary_rules(live.configured),
+        catalog=lambda key: fleet.fallback_factory.catalog(live.configured, key),
+        clock=clock,
+    )
+
+
+def _start_checks(settings: Settings, fleet: _Fleet, outside: _Outside) -> StartChecks | None:
+    """Return the checks of workers at their start; None: they are off."""
+    if not settings.kv_events.check:
+        return None
+    knowledge = fleet.knowledge
+    check = CacheCheck(outside.client, knowledge.confirmed, clock=outside.clock, nonce=partial(secrets.token_hex, 8))
+    return StartChecks(fleet.models, knowledge.event_subscriptions, check, knowledge.tokenizers)
+
+
+def _replicas(models: Models, knowledge: Knowledge, clock: Clock) -> Replicas:
+    def rehash(key: bytes) -> None:
+        knowledge.rehash(key, [model.fleet for model in models])
+
+    try:
+        return Replicas(knowledge.sharing, models, on_key=rehash, clock=clock)
+    except ValueError as fault:
+        raise SettingsError([f"{fault}."]) from None

@@ -1,0 +1,94 @@
+"""Values for the server, the admin API and telemetry, from settings."""
+
+from collections.abc import Mapping
+
+from gateway.api.admin_access import AdminKey
+from gateway.api.admin_v1.parts import ConfiguredModel
+from gateway.server.on_uvicorn import ServingOptions
+from gateway.server.shared_state import ConnectionLimits
+from gateway.settings import (
+    AdminSettings,
+    DestinationSettings,
+    ModelSettings,
+    ServerSettings,
+    Settings,
+    TracingSettings,
+)
+from gateway.telemetry.trace_export.tracing import Receiver, TraceRules
+
+
+def limits_of(server: ServerSettings) -> ConnectionLimits:
+    """Return what client connections are held to."""
+    return ConnectionLimits(
+        max_connections=server.max_connections,
+        max_header_bytes=server.max_header_bytes,
+        keep_alive_s=server.keep_alive_s,
+        body_idle_s=server.body_idle_s,
+        write_timeout_s=server.write_timeout_s,
+        min_body_bytes_per_s=server.min_body_bytes_per_s,
+        max_per_address=server.max_connections_per_address or -(-9 * server.max_connections // 10),
+        unlimited=tuple(str(network) for network in server.trusted_proxies),
+    )
+
+
+def serving_options(settings: Settings) -> ServingOptions:
+    """Return how the gateway is served."""
+    server = settings.server
+    return ServingOptions(
+        limits_of(server),
+        address=f"{server.host} port {server.port}",
+        shutdown_grace_s=server.shutdown_grace_s,
+        log_level=settings.logging.level,
+    )
+
+
+def admin_keys(settings: AdminSettings) -> tuple[AdminKey, ...]:
+    return tuple(
+        AdminKey(key.id, key.role, key.secret.get_secret_value()) for key in settings.keys if key.secret is not None
+    )
+
+
+def configured_models(settings: Settings) -> tuple[ConfiguredModel, ...]:
+    return tuple(map(_configured, settings.models))
+
+
+def _configured(model: ModelSettings) -> ConfiguredModel:
+    price = model.price
+    return ConfiguredModel(
+        name=model.name,
+        aliases=model.aliases,
+        upstream_model=model.upstream_model,
+        adapter_of=model.adapter_base,
+        strategy=model.strategy,
+        input_usd=price.input_usd,
+        cached_input_usd=price.input_usd if price.cached_input_usd is None else price.cached_input_usd,
+        output_usd=price.output_usd,
+        gpu_hour_usd=price.gpu_hour_usd,
+        max_output_tokens=model.max_output_tokens,
+        bedrock=next((each.bedrock.model_id for each in reversed(model.fallbacks) if each.bedrock is not None), None),
+    )
+
+
+def trace_rules(tracing: TracingSettings) -> TraceRules:
+    """Return what holds for the traces of all destinations."""
+    return TraceRules(
+        ratio=tracing.ratio,
+        service_name=tracing.service_name,
+        resource=tracing.resource,
+        content_bytes=tracing.content_bytes,
+        max_waiting=tracing.max_waiting,
+        timeout_s=tracing.timeout_s,
+    )
+
+
+def receiver_of(destination: DestinationSettings) -> Receiver | None:
+    """Return where traces are sent; None: nowhere."""
+    if destination.endpoint is None:
+        return None
+    return Receiver(destination.endpoint, destination.sent_headers, destination.content, destination.langfuse)
+
+
+def team_receivers(settings: Settings) -> Mapping[str, Receiver]:
+    """Return where the traces of each team are sent, by its name."""
+    found = {team.name: receiver_of(team.tracing) for team in settings.teams if team.tracing is not None}
+    return {name: receiver for name, receiver in found.items() if receiver is not None}

@@ -1,0 +1,159 @@
+"""The gateway, served until SIGINT or SIGTERM."""
+
+import contextlib
+import logging
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from gateway.app import application
+from gateway.app.mapping.surroundings import limits_of, serving_options
+from gateway.server.admin_port import listening, with_admin_port
+from gateway.server.asgi import App
+from gateway.server.descriptors import clients_within, preallocate, raise_limit, table_size
+from gateway.server.listener import ServerError, address_of, bind
+from gateway.server.on_uvicorn import run_on_uvicorn
+from gateway.server.process_tuning import ready_to_serve
+from gateway.server.program_log import event_line, log_to_stderr
+from gateway.server.start import StartWatcher
+from gateway.server.stop import SCOPE_KEY, Stop, with_stop
+from gateway.settings import ServerSettings, Settings, SettingsError
+
+_log = logging.getLogger(__name__)
+
+CreateApp = Callable[[Settings], App]
+"""Makes the application; its attributes ``admin`` and ``probes`` are others, for ``admin.port`` and ``probes_port``."""
+Announce = Callable[[str], None]
+"""Called with the address, once, when connections are accepted."""
+
+
+def announce_on_stdout(address: str) -> None:
+    """Print the line that people and programs wait for."""
+    sys.stdout.write(f"ready: {address}\n")
+    sys.stdout.flush()
+
+
+def announce_admin_on_stdout(address: str) -> None:
+    """Print where the admin routes are. The line before `ready:`."""
+    sys.stdout.write(f"admin: {address}\n")
+
+
+def announcing(event: str) -> Announce:
+    """Return what writes an address to stdout as a line of JSON with this *event*."""
+
+    def announce(address: str) -> None:
+        sys.stdout.write(f"{event_line(event, address=address)}\n")
+        sys.stdout.flush()
+
+    return announce
+
+
+def serve(
+    settings: Settings,
+    *,
+    create_app: CreateApp | None = None,
+    bound: socket.socket | None = None,
+    announce: Announce | None = None,
+    announce_admin: Announce | None = None,
+) -> None:
+    """Run the gateway until SIGINT or SIGTERM; a SIGINT after either does not wait for running requests.
+
+    After SIGTERM requests are still taken for ``server.stop_delay_s``, then those that run have
+    ``server.shutdown_grace_s`` to end.
+
+    *bound* is what `bind` gave, for a caller that has to know the port before; it is closed in every case.
+    *announce_admin* gets the address of the admin routes, just before *announce*, where they have a port. None: both
+    are written to stdout, as JSON if `logging.format` says so.
+
+    Raises:
+        ServerError: it cannot start.
+        SettingsError: the settings turned out to be wrong while it started.
+    """
+    log_to_stderr(settings.logging.level, settings.logging.format)
+    is_json = settings.logging.format == "json"
+    announce = announce or (announcing("ready") if is_json else announce_on_stdout)
+    announce_admin = announce_admin or (announcing("admin") if is_json else announce_admin_on_stdout)
+    server = _within_descriptors(settings.server)
+    with (
+        contextlib.closing(bound or bind(server.host, server.port, shared=server.reuse_port)) as listener,
+        _admin_listener(settings) as second,
+        _probes_listener(settings) as third,
+    ):
+        gateway = app = (create_app or application.create_app)(settings)
+        address = address_of(listener, server.host)
+        stop = Stop(delay_s=server.stop_delay_s, clock=time.monotonic)
+        limits = limits_of(server)
+        if second is not None:
+            app = with_admin_port(app, _admin_of(gateway), second, limits, grace_s=server.shutdown_grace_s)
+        if third is not None:
+            state = {SCOPE_KEY: stop}
+            app = with_admin_port(app, _probes_of(gateway), third, limits, grace_s=server.shutdown_grace_s, state=state)
+
+        def started() -> None:
+            if second is not None:
+                announce_admin(address_of(second, _admin_host(settings)))
+            announce(address)
+
+        start = StartWatcher(SettingsError)
+        with ready_to_serve():
+            try:
+                run_on_uvicorn(
+                    with_stop(app, stop, start.watch(app)),
+                    serving_options(settings.model_copy(update={"server": server})),
+                    listener,
+                    started,
+                    stop,
+                )
+            except ServerError as error:
+                raise start.fault(error) from None
+
+
+def _within_descriptors(server: ServerSettings) -> ServerSettings:
+    """*server* with no more client connections than this process can have, and room for them."""
+    limit, wanted = raise_limit(), server.max_connections
+    fits = clients_within(limit, wanted)
+    preallocate(table_size(fits, limit))
+    if fits == wanted:
+        return server
+    # Who has set nothing has nothing to mend: the default is more than most machines see.
+    level = logging.WARNING if "max_connections" in server.model_fields_set else logging.DEBUG
+    _log.log(
+        level,
+        "This process may open no more than %s files (ulimit -Hn): server.max_connections is %d instead of %d.",
+        limit,
+        fits,
+        wanted,
+    )
+    return server.model_copy(update={"max_connections": fits})
+
+
+def _admin_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
+    """Bound, and listening, before anything starts; None: the admin routes have no port of their own."""
+    port = settings.admin.port
+    return contextlib.nullcontext() if port is None else listening(_admin_host(settings), port)
+
+
+def _admin_of(app: App) -> App:
+    admin: App | None = getattr(app, "admin", None)
+    if admin is None:
+        raise ServerError("admin.port is set, but this application has no admin routes.")
+    return admin
+
+
+def _probes_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
+    """The same for probes and metrics."""
+    port = settings.server.probes_port
+    return contextlib.nullcontext() if port is None else listening(settings.server.host, port)
+
+
+def _probes_of(app: App) -> App:
+    probes: App | None = getattr(app, "probes", None)
+    if probes is None:
+        raise ServerError("server.probes_port is set, but this application has no probes of its own.")
+    return probes
+
+
+def _admin_host(settings: Settings) -> str:
+    return settings.admin.host or settings.server.host

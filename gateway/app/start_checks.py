@@ -1,0 +1,130 @@
+"""Checks of each worker when its KV events begin. They log what disagrees, which would be a silent 0 otherwise."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from cache_index import WorkerId
+from gateway.app.tokenizers import Tokenizers
+from gateway.models.cache_check import Examinee, Verdict
+from gateway.models.exact_prompts import ExactPrompts
+from gateway.models.model import Model
+from gateway.models.tokenizing.agreement import agreement, distrusted
+from gateway.models.tokenizing.engine_question import EngineAddress
+from gateway.models.tokenizing.features import Feature
+from gateway.workers.event_subscriptions import SubscriptionTarget
+from gateway.workers.kv_events.feed import Trust
+
+_log = logging.getLogger(__name__)
+
+INTERVAL_S = 1.0
+WORDS: dict[Verdict, str] = {
+    "unknown": "could not be tested",
+    "model": "does not know the model under the name that requests are sent with (upstream_model)",
+    "tokens": "produces a different number of tokens for a text than the gateway's tokenizer (tokenizer.path)",
+    "topic": "published no KV events for a prompt: check endpoint and topic of its KV events",
+    "block_size": "publishes a block size that differs from its metrics",
+    "prefix": "publishes blocks that do not match the prompt: another tokenizer, template or adapter",
+    "salt": "publishes blocks that do not match a prompt with a cache_salt",
+    "cached_tokens": "reports a number of cached tokens that differs from its KV events",
+}
+
+
+class Streams(Protocol):
+    """KV event streams by worker; see `gateway.workers.event_subscriptions.EventSubscriptions`."""
+
+    def subjects(self) -> Mapping[WorkerId, SubscriptionTarget]: ...
+
+    def state(self, worker: WorkerId) -> Trust | None: ...
+
+    def blocks_heard(self, worker: WorkerId) -> int: ...
+
+
+class Check(Protocol):
+    """See `gateway.models.cache_check.CacheCheck`."""
+
+    async def verdict(self, examinee: Examinee) -> Verdict: ...
+
+
+class StartChecks:
+    """*models* are read again each time. A result stays until the worker is followed again."""
+
+    def __init__(self, models: Iterable[Model], streams: Streams, check: Check, tokenizers: Tokenizers) -> None:
+        self._models = models
+        self._streams = streams
+        self._check = check
+        self._tokenizers = tokenizers
+        self._found: dict[tuple[str, SubscriptionTarget], Verdict] = {}
+
+    async def run(self) -> None:
+        """Check each worker that has not been checked, until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            await self.check()
+
+    async def check(self) -> None:
+        """Check all reachable workers that have not been checked yet."""
+        due: list[tuple[Model, ExactPrompts, SubscriptionTarget]] = []
+        followed = self._streams.subjects()
+        for model in self._models:
+            prompts = model.exact_prompts
+            if prompts is None or (prompts.local is not None and prompts.local.is_loading):
+                continue
+            halves = _cannot_be_tried(model)
+            due += [(model, prompts, followed[w]) for w in model.workers if w in followed and w not in halves]
+        self._found = {key: verdict for key, verdict in self._found.items() if key in {(m.name, s) for m, _, s in due}}
+        for model, prompts, subject in due:
+            if (model.name, subject) not in self._found and self._streams.state(subject.worker) == "live":
+                await self._examine(model, prompts, subject)
+
+    def verdict(self, model: str, worker: WorkerId) -> Verdict | None:
+        """Return the result of the check; None until the worker has been tested."""
+        return next(
+            (v for (name, subject), v in self._found.items() if (name, subject.worker) == (model, worker)), None
+        )
+
+    async def _examine(self, model: Model, prompts: ExactPrompts, subject: SubscriptionTarget) -> None:
+        await self._compare_tokens(model, prompts, subject)
+        capacities = {state.id: state.engine_capacity for state in model.fleet}
+        capacity = capacities.get(subject.worker)
+        verdict = await self._check.verdict(
+            Examinee(
+                subject.worker,
+                subject.url,
+                dict(subject.headers),
+                model.upstream_name,
+                prompts,
+                capacity[1] if capacity is not None else None,
+                lambda: self._streams.blocks_heard(subject.worker),
+            )
+        )
+        self._found[model.name, subject] = verdict
+        if verdict == "agrees":
+            _log.info("worker %s of model %s has the cache that it publishes", subject.worker, model.name)
+        else:
+            _log.warning("worker %s of model %s %s", subject.worker, model.name, WORDS[verdict])
+
+    async def _compare_tokens(self, model: Model, prompts: ExactPrompts, subject: SubscriptionTarget) -> None:
+        """Stop tokenizing locally what the engine tokenizes differently."""
+        tokenizer = prompts.local.tokenizer if prompts.local is not None else None
+        if tokenizer is None:
+            return
+        address = EngineAddress(subject.url, dict(subject.headers))
+        verdicts = await agreement(tokenizer, self._tokenizers.engine(lambda: [address]), model=model.upstream_name)
+        differing: frozenset[Feature] = distrusted(verdicts)
+        if differing:
+            tokenizer.distrust(differing | tokenizer.distrusted)
+            _log.warning(
+                "worker %s of model %s tokenizes prompts with %s differently: the gateway no longer tokenizes them",
+                subject.worker,
+                model.name,
+                ", ".join(sorted(differing)),
+            )
+
+
+def _cannot_be_tried(model: Model) -> set[WorkerId]:
+    """SGLang's workers that do a half refuse a whole completion."""
+    if model.prefill_decode is None or model.prefill_decode.flow != "sglang":
+        return set()
+    return {worker.id for worker in model.fleet if worker.role != "both"}

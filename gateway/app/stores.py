@@ -1,0 +1,171 @@
+"""Teams, quotas and usage behind one address: a file for one gateway, Redis for many."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gateway.api.admin_v1.claims import Claims
+from gateway.api.admin_v1.redis_claims import RedisClaims
+from gateway.api.admin_v1.sqlite_claims import SqliteClaims
+from gateway.app.sqlite_migrations import MIGRATIONS
+from gateway.app.store_rules import StoreAddressError, StoreRules
+from gateway.models.response_affinity.owners import OwnerStore
+from gateway.models.response_affinity.redis_owners import RedisOwners
+from gateway.models.response_affinity.sqlite_owners import SqliteOwners
+from gateway.storage.redis_link import redis_link
+from gateway.storage.sqlite_file import SqliteFile, migrate
+from gateway.storage.unfit import StoreUnfit
+from gateway.tenancy.ledger.redis_usage import RedisUsage
+from gateway.tenancy.ledger.sqlite_book import book
+from gateway.tenancy.ledger.sqlite_usage import SqliteUsage
+from gateway.tenancy.ledger.usage_store import UsageStore
+from gateway.tenancy.quota.embedded_store import EmbeddedQuotaStore
+from gateway.tenancy.quota.quota_store import QuotaStore
+from gateway.tenancy.quota.redis_store import RedisQuotaStore
+from gateway.tenancy.teams.identity import Identity
+from gateway.tenancy.teams.redis_teams import RedisTeamStore
+from gateway.tenancy.teams.sqlite_teams import SqliteTeamStore
+from gateway.tenancy.teams.team_store import TeamStore
+
+_DAY_S = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The seams of one store. Nothing is asked of it before `open`."""
+
+    teams: TeamStore
+    usage: UsageStore
+    claims: Claims
+    quota: QuotaStore
+    owners: OwnerStore
+    doubt: Callable[[StoreUnfit], None]
+    """Call it when the store is found to be unfit: limits are not counted in one that lost its data."""
+    open: Callable[[], Awaitable[None]]
+    """Makes what has to be there, and goes on from what is. Raises StoreUnavailable where that cannot be done later."""
+    identify: Callable[[], Awaitable[bytes]]
+    """Returns the pepper, once the store is known to be the one that is meant; an embedded one that is new is made.
+
+    Raises StoreUnfit where it is not, and StoreUnavailable where it cannot be asked.
+    """
+    initialize: Callable[[], Awaitable[bytes]]
+    """The same, but a store in Redis that has no identity gets one: `warmgate store init`."""
+    loops: Callable[[], Sequence[Coroutine[Any, Any, None]]]
+    """Run them from `open` on, until cancelled."""
+    aclose: Callable[[], Awaitable[None]]
+
+
+def stores_of(rules: StoreRules, *, wall_clock: Callable[[], float]) -> Stores:
+    """Return the seams of the store that *rules* name. *wall_clock* gives seconds since 1970.
+
+    Raises:
+        StoreAddressError: the address has an unknown option, or names a folder that does not exist.
+    """
+    if rules.file is not None:
+        return _embedded(rules.file, rules, wall_clock)
+    return _shared(rules, wall_clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Initialized:
+    """Outcome of `initialize`."""
+
+    identity: Identity
+    is_new: bool
+    """Whether the store had no identity before."""
+
+
+async def initialize(rules: StoreRules, *, wall_clock: Callable[[], float]) -> Initialized:
+    """Prepare the store of *rules* for gateways. A prepared store is unchanged.
+
+    Raises:
+        StoreAddressError: the address of the store is wrong.
+        StoreUnfit: it is initialized with another pepper, or is of a later version.
+        StoreUnavailable: it cannot be reached.
+    """
+    stores = stores_of(rules, wall_clock=wall_clock)
+    is_new = False
+    try:
+        try:
+            await stores.teams.identify(rules.pepper)
+        except StoreUnfit as fault:
+            if fault.state != "uninitialized":
+                raise
+            is_new = True
+            await stores.initialize()
+        assert stores.teams.identity is not None
+        return Initialized(stores.teams.identity, is_new)
+    finally:
+        await stores.aclose()
+
+
+def _embedded(path: Path, rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
+    if not path.parent.is_dir():
+        raise StoreAddressError(f"store.url names a file in {path.parent}, which is not a folder.")
+    file = SqliteFile(path)
+    # A reservation of a process that was killed ends with it, so the lease only has to outlast every request.
+    quota = EmbeddedQuotaStore(file, book, clock=wall_clock, lease_s=rules.embedded_lease_s)
+
+    teams, given = SqliteTeamStore(file), rules.pepper
+
+    async def initialized() -> bytes:
+        await file.run(partial(migrate, migrations=MIGRATIONS))
+        return await teams.initialize(given)
+
+    async def opened() -> None:
+        await initialized()
+        await file.compact()
+        await quota.open()
+
+    return Stores(
+        teams=teams,
+        usage=SqliteUsage(file),
+        claims=SqliteClaims(file, wall_clock=wall_clock),
+        quota=quota,
+        owners=SqliteOwners(file, lifetime_s=rules.response_days * _DAY_S, wall_clock=wall_clock),
+        doubt=_goes_on,
+        open=opened,
+        identify=initialized,
+        initialize=initialized,
+        loops=lambda: [quota.run()],
+        aclose=file.aclose,
+    )
+
+
+def _goes_on(fault: StoreUnfit) -> None:
+    """A file that was taken away stays open: limits go on from what they were, in memory."""
+
+
+def _shared(rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
+    try:
+        link = redis_link(rules.url, timeout_s=rules.timeout_s)
+    except ValueError as fault:
+        raise StoreAddressError(f"{fault}.") from None
+    teams, given = RedisTeamStore(link), rules.pepper
+    quota = RedisQuotaStore(
+        link,
+        clock=wall_clock,
+        verify=teams.verify,
+        lease_s=rules.lease_s,
+        replicas=rules.replicas,
+        policy=rules.policy,
+    )
+
+    async def opened() -> None:
+        """Open the store, which may be unavailable."""
+
+    return Stores(
+        teams=teams,
+        usage=RedisUsage(link),
+        claims=RedisClaims(link),
+        quota=quota,
+        owners=RedisOwners(link, lifetime_s=rules.response_days * _DAY_S),
+        doubt=quota.doubt,
+        open=opened,
+        identify=lambda: teams.identify(given),
+        initialize=lambda: teams.initialize(given),
+        loops=lambda: [link.run(), quota.run()],
+        aclose=link.aclose,
+    )

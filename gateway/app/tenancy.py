@@ -1,0 +1,264 @@
+"""Teams, keys, quotas and the ledger of one gateway, put together."""
+
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from gateway.app.store_rules import StoreAddressError, StoreRules
+from gateway.app.stores import stores_of
+from gateway.protocol.errors import StoreUnavailable
+from gateway.proxy.admission import Admission
+from gateway.storage.file_lock import FileLock, FileTaken
+from gateway.storage.sqlite_file import MEMORY
+from gateway.tenancy.ledger.recorder import Recorder
+from gateway.tenancy.ledger.retention import Retention
+from gateway.tenancy.quota.budgets import Budgets
+from gateway.tenancy.quota.output_length import OutputLengths
+from gateway.tenancy.quota.overspending import Overspending
+from gateway.tenancy.quota.plan import Calendar, Plans
+from gateway.tenancy.quota.quota import Quota
+from gateway.tenancy.quota.soft_budgets import SoftBudgets
+from gateway.tenancy.teams.access import Access
+from gateway.tenancy.teams.declared import Declared
+from gateway.tenancy.teams.directory import Directory
+from gateway.tenancy.teams.following import Following, StoreState
+from gateway.tenancy.teams.open_mode import OpenMode
+from gateway.tenancy.teams.secret import Digester
+
+_log = logging.getLogger(__name__)
+
+SUM_DAYS = 5 * 366
+"""Days for which sums are kept, at least: they are small, and years are compared."""
+
+
+_OPEN = {
+    "loopback": "neither teams nor a store are set: only programs on this machine may send requests",
+    "network": "neither teams nor a store are set, and server.open_mode is network: the port serves every host",
+}
+
+
+Declaring = Callable[[Digester], Declared]
+"""Returns the teams and keys of the settings, with digests. Raises SettingsError where two keys have one secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenancyRules:
+    """Rules for teams, keys, quotas and the ledger."""
+
+    store: StoreRules
+    has_store: bool
+    """Whether a store is set; if not, everything is in memory."""
+    is_open: bool
+    """Neither teams nor a store are set: this machine may send requests, as long as no team is made."""
+    open_mode: Literal["loopback", "network"]
+    zone: ZoneInfo
+    burst: float
+    cached_weight: float
+    max_unreserved_minutes: float
+    default_output_tokens: int
+    max_output_tokens: int
+    budget_tolerance: float
+    retention_days: int
+    trusted_proxies: Sequence[str]
+    cors_origins: Sequence[str]
+    user_header: str
+    hit_headers: Literal["own", "shared", "off"]
+    warnings: tuple[str, ...] = ()
+    """Sentences about limits that have no effect."""
+
+
+class Tenancy:
+    """Holds the file of its store from its making on; `begin` is to be awaited before requests are served.
+
+    Raises:
+        SettingsError: two declared keys have the same secret.
+        StoreAddressError: the address of the store cannot be used, or its file belongs to another gateway.
+    """
+
+    def __init__(self, rules: TenancyRules, declaring: Declaring, *, wall_clock: Callable[[], float]) -> None:
+        self._rules = rules
+        self.zone = rules.zone
+        self._declaring = declaring
+        self._pepper = secrets.token_bytes(32)  # until the true one is known
+        self._is_peppered = False
+        self.is_open = rules.is_open
+        """Neither teams nor a store are set: this machine may send requests, as long as no team is made."""
+        self.stores = stores_of(rules.store, wall_clock=wall_clock)
+        self._lock = _lock_of(rules.store)
+        self.directory = Directory(is_followed=rules.has_store)
+        self.recorder = Recorder(wall_clock=wall_clock, zone=rules.zone)
+        self._following = Following(
+            self.stores.teams, self.directory, identify=self._find_pepper, on_unfit=self.stores.doubt
+        )
+        self.access = self._make_access(wall_clock)
+        self._begin_counting(wall_clock)
+        self.admission = Admission(
+            self.access,
+            self.quota,
+            self.recorder,
+            overspending=self._overspending,
+            soft_budgets=self.soft_budgets,
+            pepper=lambda: self._pepper,
+            user_header=rules.user_header.encode("ascii"),
+            hit_headers=rules.hit_headers,
+        )
+        self.declared(declaring)  # faults are reported before anything starts
+        self._retention = Retention(
+            self.stores.usage,
+            record_days=rules.retention_days,
+            sum_days=max(rules.retention_days, SUM_DAYS),
+            today=self.recorder.today,
+        )
+
+    def _make_access(self, wall_clock: Callable[[], float]) -> Access:
+        rules = self._rules
+        return Access(
+            self.directory,
+            Digester(self._pepper),
+            wall_clock=wall_clock,
+            trusted_proxies=rules.trusted_proxies,
+            is_open=rules.is_open,
+            open_mode=OpenMode(is_network=rules.open_mode == "network", origins=rules.cors_origins),
+            catch_up=self._following.catch_up,
+        )
+
+    def _begin_counting(self, wall_clock: Callable[[], float]) -> None:
+        """Make the counters of requests, tokens and money against limits."""
+        rules, quotas = self._rules, self.stores.quota
+        calendar = Calendar(rules.zone)
+        self.plans = Plans(
+            burst=rules.burst,
+            cached_weight=rules.cached_weight,
+            calendar=calendar,
+            unreserved_minutes=rules.max_unreserved_minutes,
+        )
+        self.quota = Quota(
+            quotas,
+            self.plans,
+            lengths=OutputLengths(default=rules.default_output_tokens),
+            clock=wall_clock,
+            time_zone=rules.zone,
+            most_output_tokens=rules.max_output_tokens,
+        )
+        self.budgets = Budgets(quotas, self.directory, calendar, clock=wall_clock)
+        self.soft_budgets = SoftBudgets(
+            self.stores.usage, self.directory, calendar, cached_weight=rules.cached_weight, clock=wall_clock
+        )
+        self._overspending = Overspending(quotas, tolerance=rules.budget_tolerance, clock=wall_clock)
+
+    async def begin(self) -> None:
+        """Open the store and read it.
+
+        One in Redis may be away, or not be initialized: then only declared keys count until it is there.
+
+        Raises:
+            StoreUnavailable: the file of an embedded store cannot be used, is of a later version or has another pepper.
+            SettingsError: two declared keys have the same secret.
+        """
+        self._say_what_is_kept()
+        self.declare(self.declared(self._declaring))
+        await self.stores.open()
+        with suppress(StoreUnavailable):
+            await self._following.load()
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Return loops to run from `begin` on, until cancelled."""
+        return [
+            *self.stores.loops(),
+            self._following.run(),
+            self._retention.run(),
+            self._overspending.run(),
+            self.budgets.run(),
+            self.soft_budgets.run(),
+        ]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a store that outlives this process."""
+        return self._rules.has_store
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the store is unavailable: known keys stay valid, and limits are enforced without it."""
+        return self.quota.is_degraded or self._following.is_unavailable
+
+    @property
+    def keys_are_stale(self) -> bool:
+        """Whether change notifications of keys and teams are unavailable."""
+        return self._following.is_unavailable
+
+    @property
+    def store_state(self) -> StoreState:
+        """State of the store when it was asked last."""
+        return self._following.state
+
+    @property
+    def is_store_awaited(self) -> bool:
+        """Whether the store was never read: the keys that it keeps would all be refused."""
+        return not self._following.has_been_heard
+
+    def store_status(self) -> dict[str, Any]:
+        """State of the store for /readyz; empty where everything is in memory."""
+        if not self._rules.has_store:
+            return {}
+        status: dict[str, Any] = {"state": self._following.state, "heard": self._following.has_been_heard}
+        return status | {"fault": fault} if (fault := self._following.fault) else status
+
+    async def aclose(self) -> None:
+        """Close the store; await it when the loops have ended."""
+        await self.stores.aclose()
+        if self._lock is not None:
+            self._lock.release()
+
+    def declared(self, declaring: Declaring) -> Declared:
+        """Return the teams and keys of *declaring*, under the pepper that is known. Raises as *declaring*."""
+        return declaring(Digester(self._pepper))
+
+    def declare(self, declared: Declared, declaring: Declaring | None = None) -> None:
+        """Apply the teams and keys of *declared*; *declaring* is their source."""
+        if declaring is not None:
+            self._declaring = declaring
+        self.directory.declare(declared)
+
+    async def digester(self) -> Digester:
+        """Return the digester with the pepper of the store.
+
+        Raises:
+            StoreUnavailable: it is not known yet.
+        """
+        if not self._is_peppered:
+            await self._find_pepper()
+        return Digester(self._pepper)
+
+    def _say_what_is_kept(self) -> None:
+        if self.is_open:
+            _log.warning(_OPEN[self._rules.open_mode])
+        elif not self._rules.has_store:
+            _log.warning("store.url is not set: usage, budgets and keys created at run time are lost at a restart")
+        for sentence in self._rules.warnings:
+            _log.warning(sentence)
+
+    async def _find_pepper(self) -> None:
+        """Find out the pepper of the store, under which declared keys are digested as well."""
+        self._pepper = await self.stores.identify()
+        self._is_peppered = True
+        self.access.use(Digester(self._pepper))
+        self.declare(self.declared(self._declaring))
+
+
+def _lock_of(store: StoreRules) -> FileLock | None:
+    """The file of an embedded store is one gateway's: two would each grant the whole of every limit."""
+    path = store.file
+    if path is None or str(path) == str(MEMORY):
+        return None
+    try:
+        return FileLock(path)
+    except FileTaken:
+        text = f"store.url: {path} is in use by another gateway; those that share a store need one in Redis."
+        raise StoreAddressError(text) from None
+    except OSError as fault:
+        raise StoreAddressError(f"store.url: {path} cannot be used: {fault.strerror}.") from None

@@ -1,0 +1,158 @@
+"""A request without what Bedrock says the model does not support.
+
+Its refusals name the field: ``This model doesn't support the toolConfig.toolChoice.any field. Remove
+toolConfig.toolChoice.any and try again.`` Only what leaves the question the same is taken away: never a message, the
+system's text, a tool, or the limit of the output.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.backends.bedrock.output_format import schema_words
+from gateway.backends.bedrock.tool_config import call_words
+
+Payload = dict[str, Any]
+
+_INFERENCE = {"temperature": "temperature", "topP": "top_p", "stopSequences": "stop"}
+_TOP = {"requestMetadata": "metadata", "serviceTier": "service_tier"}
+_OWN = {
+    "top_k": "top_k",
+    "inferenceConfig": "top_k",
+    "reasoning_effort": "reasoning_effort",
+    "reasoning_config": "reasoning_effort",
+    "reasoningConfig": "reasoning_effort",
+    "thinking": "reasoning_effort",
+    "output_config": "reasoning_effort",
+    "tool_choice": "parallel_tool_calls",
+}
+"""The caller's names of the model's own fields."""
+
+
+_OF_CONVERSE = {
+    "top_p": "topP",
+    "stop": "stopSequences",
+    "stop_sequences": "stopSequences",
+    "response_format": "outputConfig",
+    "output_format": "outputConfig",
+    "service_tier": "serviceTier",
+}
+"""Converse's own names of fields that a model's refusal calls as the model's own API does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    payload: Payload
+    dropped: str
+    """The caller's name of what is gone; empty if the gateway sees to it."""
+    stops: tuple[str, ...] = ()
+    """Stop texts that were in the payload before."""
+
+
+def without(payload: Payload, field: str) -> Payload | None:
+    """Return *payload* without *field*, in Bedrock's spelling; None if it is absent or required."""
+    found = reduce(payload, field)
+    return found.payload if found else None
+
+
+def reduce(payload: Payload, field: str, *, beside: str | None = None) -> Reduced | None:
+    """Return *payload* without *field*, and the effect on the answer. *payload* itself stays as it is.
+
+    *beside* is another field, without which *field* may stay. Of temperature and top_p the latter goes.
+    """
+    if beside is not None:
+        inference = payload.get("inferenceConfig", {})
+        if not {_OF_CONVERSE.get(name, name) for name in (field, beside)} <= inference.keys():
+            return None
+        field = beside if field == "temperature" else field
+    path = [_OF_CONVERSE.get(part, part) for part in field.replace("[", ".").split(".")]
+    if "reasoningContent" in path:
+        return _unthinking(payload)
+    if path[0] in ("messages", "system"):
+        return None
+    attempts: tuple[Callable[[Payload, list[str]], Reduced | None], ...] = (
+        _inference,
+        _own,
+        _choice,
+        _format,
+        _strict,
+        _top,
+    )
+    return next((reduced for attempt in attempts if (reduced := attempt(payload, path))), None)
+
+
+def _unthinking(payload: Payload) -> Reduced | None:
+    """Return *payload* without the reasoning of the history."""
+    turns = [
+        {**turn, "content": [block for block in turn["content"] if "reasoningContent" not in block]}
+        for turn in payload.get("messages", [])
+    ]
+    if turns == payload.get("messages", []) or not all(turn["content"] for turn in turns):
+        return None
+    return Reduced({**payload, "messages": turns}, dropped="messages.reasoning_content")
+
+
+def _inference(payload: Payload, path: list[str]) -> Reduced | None:
+    inference = payload.get("inferenceConfig", {})
+    name = path[-1]
+    if name not in _INFERENCE or name not in inference or path[0] == "additionalModelRequestFields":
+        return None
+    rest = {**payload, "inferenceConfig": _less(inference, name)}
+    if name == "stopSequences":
+        return Reduced(rest, dropped="", stops=tuple(inference[name]))
+    return Reduced(rest, dropped=_INFERENCE[name])
+
+
+def _own(payload: Payload, path: list[str]) -> Reduced | None:
+    own = payload.get("additionalModelRequestFields", {})
+    name = next((part for part in path if part in own), None)
+    if name is None:
+        return None
+    rest = _less(own, name)
+    reduced = (
+        {**payload, "additionalModelRequestFields": rest} if rest else _less(payload, "additionalModelRequestFields")
+    )
+    return Reduced(reduced, dropped=_OWN.get(name, name))
+
+
+def _choice(payload: Payload, path: list[str]) -> Reduced | None:
+    """Return *payload* with a forced call asked for in words."""
+    config = payload.get("toolConfig", {})
+    choice = config.get("toolChoice")
+    if choice is None or "toolChoice" not in path:
+        return None
+    words = call_words(choice.get("tool", {}).get("name"))
+    rest = _saying({**payload, "toolConfig": _less(config, "toolChoice")}, words)
+    return Reduced(rest, dropped="tool_choice")
+
+
+def _format(payload: Payload, path: list[str]) -> Reduced | None:
+    """The schema is then said in words."""
+    if "outputConfig" not in payload or not {"outputConfig", "textFormat"} & set(path):
+        return None
+    schema = payload["outputConfig"]["textFormat"]["structure"]["jsonSchema"]["schema"]
+    return Reduced(_saying(_less(payload, "outputConfig"), schema_words(schema)), dropped="response_format")
+
+
+def _strict(payload: Payload, path: list[str]) -> Reduced | None:
+    config = payload.get("toolConfig", {})
+    tools = config.get("tools", [])
+    if path[-1] != "strict" or not any("strict" in tool["toolSpec"] for tool in tools):
+        return None
+    loose = [{"toolSpec": _less(tool["toolSpec"], "strict")} for tool in tools]
+    return Reduced({**payload, "toolConfig": {**config, "tools": loose}}, dropped="tools.strict")
+
+
+def _top(payload: Payload, path: list[str]) -> Reduced | None:
+    name = path[0]
+    if name not in _TOP or name not in payload:
+        return None
+    return Reduced(_less(payload, name), dropped=_TOP[name])
+
+
+def _saying(payload: Payload, words: str) -> Payload:
+    return {**payload, "system": [*payload.get("system", []), {"text": words}]}
+
+
+def _less(mapping: Payload, name: str) -> Payload:
+    return {key: value for key, value in mapping.items() if key != name}

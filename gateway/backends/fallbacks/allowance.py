@@ -1,0 +1,107 @@
+"""Limits of what a target is sent: requests and tokens per minute, with a slow start."""
+
+from collections.abc import Iterable
+from typing import Self
+
+import msgspec
+
+from gateway.backends.fallbacks.bucket import Bucket
+from gateway.backends.fallbacks.slow_start import SlowStart
+
+
+class RateLimits(msgspec.Struct, frozen=True):
+    """Limits per minute; None: no limit."""
+
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    """Tokens of prompt and output together."""
+    ramp_s: float | None = None
+    """Time in which both double after a pause, starting from a tenth; None: the whole rate at once."""
+
+    @classmethod
+    def lowest(cls, rates: Iterable[Self]) -> Self:
+        """Return the amount that all of *rates* allow."""
+
+        def least(values: list[float | None]) -> float | None:
+            return min([value for value in values if value is not None], default=None)
+
+        said = list(rates)
+        slowest = [each.ramp_s for each in said if each.ramp_s is not None]
+        return cls(
+            least([each.requests_per_minute for each in said]),
+            least([each.tokens_per_minute for each in said]),
+            max(slowest, default=None),
+        )
+
+
+class Allowance:
+    """Reservations of the most that a request may use, settled to what it used.
+
+    As AWS counts its quotas (user guide, quotas-token-burndown): prompt and ``maxTokens`` are taken at once, and what
+    was not generated is given back. A time before the latest counts as the latest.
+    """
+
+    def __init__(self, rates: RateLimits) -> None:
+        self._rates = RateLimits()
+        self._now = 0.0
+        self._slow_start = SlowStart(None)
+        self._requests: Bucket | None = None
+        self._tokens: Bucket | None = None
+        self.set_rates(rates)
+
+    def set_rates(self, rates: RateLimits) -> None:
+        """Apply *rates* from now on; what was used before still counts."""
+        if rates == self._rates:
+            return
+        self._rates = rates
+        self._slow_start.set_doubling_s(rates.ramp_s)
+        self._requests = _bucket(self._requests, rates.requests_per_minute, least_burst=1.0)
+        self._tokens = _bucket(self._tokens, rates.tokens_per_minute)
+
+    def share(self, now: float) -> float:
+        """Return the share of the rates that may be used at *now*."""
+        if self._requests is None and self._tokens is None:
+            return 1.0
+        return self._slow_start.share(max(now, self._now))
+
+    def wait_s(self, tokens: float, now: float) -> float | None:
+        """Return the seconds until a request with *tokens* is allowed; 0: now; None: never. It counts as use."""
+        self._turn(now)
+        waits = [
+            0.0 if self._requests is None else self._requests.wait_s(1.0),
+            0.0 if self._tokens is None else self._tokens.wait_s(tokens),
+        ]
+        found = [wait_s for wait_s in waits if wait_s is not None]
+        return max(found) if len(found) == len(waits) else None
+
+    def reserve(self, tokens: float, now: float) -> None:
+        """Reserve room for one request with *tokens*; `wait_s` was 0 just before."""
+        self._turn(now)
+        if self._requests is not None:
+            self._requests.grant(1.0)
+        if self._tokens is not None:
+            self._tokens.grant(tokens)
+
+    def settle(self, reserved: float, used: float, now: float) -> None:
+        """Replace the *reserved* tokens of a request by those that it *used*. It still counts as a request."""
+        self._now = max(now, self._now)
+        if self._tokens is not None:
+            self._tokens.turn(self.share(now), self._now)
+            self._tokens.give_back(reserved - used)
+
+    def _turn(self, now: float) -> None:
+        self._now = max(now, self._now)
+        self._slow_start.asked(self._now)
+        share = self.share(self._now)
+        for bucket in (self._requests, self._tokens):
+            if bucket is not None:
+                bucket.turn(share, self._now)
+
+
+def _bucket(former: Bucket | None, amount: float | None, *, least_burst: float = 0.0) -> Bucket | None:
+    if amount is None:
+        return None
+    if former is None:
+        return Bucket(amount, least_burst=least_burst)
+    former.set_amount(amount)
+    return former

@@ -1,0 +1,41 @@
+"""Sum over a recent span of time, in slots, so that its memory does not grow with what is added."""
+
+from collections import deque
+
+
+class SlidingSum:
+    """Sum of what was added within *span_s*, and up to *slot_s* longer: a slot is forgotten as a whole.
+
+    Times may go back a little: what is late counts with the newest slot. O(slots) to add up.
+    """
+
+    __slots__ = ("_slot_s", "_slots", "_span_s")
+
+    def __init__(self, span_s: float, slot_s: float) -> None:
+        self._span_s = span_s
+        self._slot_s = slot_s
+        self._slots: deque[list[float]] = deque()  # of [when the slot ends, sum], oldest first
+
+    def add(self, amount: float, now: float) -> None:
+        """Add *amount*; a negative one takes back what was added within the span."""
+        self._forget(now)
+        if not self._slots or now >= self._slots[-1][0]:
+            self._slots.append([(now // self._slot_s + 1.0) * self._slot_s, 0.0])
+        self._slots[-1][1] += amount
+
+    def total(self, now: float) -> float:
+        self._forget(now)
+        return sum([amount for _, amount in self._slots])
+
+    def falls_by_s(self, amount: float, now: float) -> float | None:
+        """Return the seconds until the sum is *amount* lower, if nothing is added; None: it is not that large."""
+        self._forget(now)
+        for ends, added in self._slots:
+            amount -= added
+            if amount <= 0.0:
+                return ends + self._span_s - now
+        return None
+
+    def _forget(self, now: float) -> None:
+        while self._slots and self._slots[0][0] + self._span_s <= now:
+            self._slots.popleft()

@@ -1,0 +1,109 @@
+"""Budget of one model's fallbacks: dollars within an hour, and the share of its requests that may go there.
+
+1. The most that a request may cost is held from before it is sent until its actual cost is known.
+2. Held and spent together never exceed the limit when a request is let in. More may be spent than was held
+   only where a fallback counts more tokens than were expected.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from gateway.backends.fallbacks.sliding_sum import SlidingSum
+from gateway.tenancy.ledger.price import HOUR_S
+
+MINUTE_S = 60.0
+FLOOR = 3
+"""Requests a minute that a share lets pass however little traffic there is: with none, the first could never spill."""
+SETTLED_SOON_S = 5.0
+"""Time to ask again if all room is held by running requests, which mostly cost less than what is held."""
+SLACK_USD = 1e-9
+"""Sums of doubles: a nano-dollar."""
+
+
+class SpillLimits(msgspec.Struct, frozen=True):
+    usd_per_hour: float | None = None
+    share: float | None = None
+    """Share of the model's requests of the last minute; 0: none."""
+
+
+class NoRoom(msgspec.Struct, frozen=True):
+    """Reason why a request has no room."""
+
+    of: Literal["budget", "share"]
+    wait_s: float | None
+    """Seconds until there may be room; None: never for this request."""
+
+
+class HeldBudget:
+    """Part of the budget that one request holds until it is settled."""
+
+    __slots__ = ("usd",)
+
+    def __init__(self, usd: float) -> None:
+        self.usd = usd
+
+
+class SpillBudget:
+    """Budget of one model. Seconds are monotonic."""
+
+    def __init__(self) -> None:
+        self._spent = SlidingSum(HOUR_S, MINUTE_S)
+        self._requests = SlidingSum(MINUTE_S, 1.0)
+        self._spilled = SlidingSum(MINUTE_S, 1.0)
+        self._held: dict[HeldBudget, float] = {}
+        self._held_usd = 0.0
+
+    def note_request(self, now: float) -> None:
+        """Note a request for the model, whether or not a fallback answers it."""
+        self._requests.add(1.0, now)
+
+    def lack(self, limits: SpillLimits, usd: float, now: float) -> NoRoom | None:
+        """Return why a request that may cost *usd* has no room; None: it has."""
+        if limits.share is not None:
+            floor = FLOOR if limits.share > 0.0 else 0
+            if self._spilled.total(now) + 1.0 > max(floor, limits.share * self._requests.total(now)):
+                return NoRoom("share", self._spilled.falls_by_s(1.0, now))
+        if limits.usd_per_hour is not None:
+            over = self.spent_usd(now) + self._held_usd + usd - limits.usd_per_hour
+            if over > SLACK_USD:
+                return NoRoom("budget", self._room_in_s(limits.usd_per_hour, usd, over, now))
+        return None
+
+    def reserve(self, usd: float, now: float) -> HeldBudget:
+        """Hold *usd*; `lack` was None just before."""
+        spill = HeldBudget(usd)
+        self._held[spill] = now
+        self._held_usd += usd
+        self._spilled.add(1.0, now)
+        return spill
+
+    def settle(self, spill: HeldBudget, usd: float, now: float) -> None:
+        """Book *usd* as spent in place of what was held."""
+        self._release(spill)
+        self._spent.add(usd, now)
+
+    def give_back(self, spill: HeldBudget, now: float) -> None:
+        """Release what was held: nothing was spent."""
+        reserved_at = self._held[spill]
+        self._release(spill)
+        if now - reserved_at < MINUTE_S:
+            self._spilled.add(-1.0, now)
+
+    def spent_usd(self, now: float) -> float:
+        """Return the dollars spent within the last hour, without what is held."""
+        return self._spent.total(now)
+
+    @property
+    def held_usd(self) -> float:
+        return self._held_usd
+
+    def _release(self, spill: HeldBudget) -> None:
+        del self._held[spill]
+        self._held_usd = self._held_usd - spill.usd if self._held else 0.0  # so that rounding errors do not add up
+
+    def _room_in_s(self, limit: float, usd: float, over: float, now: float) -> float | None:
+        if usd > limit + SLACK_USD:
+            return None
+        falls_s = self._spent.falls_by_s(over, now)
+        return SETTLED_SOON_S if falls_s is None else falls_s

@@ -1,0 +1,53 @@
+"""Address of a worker, read once from its URL."""
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    host: str
+    """Host for the name lookup and TLS, without brackets around an IPv6 address."""
+    port: int
+    is_tls: bool
+    host_header: bytes
+    base_path: bytes
+    """Prefix of the path of every call; empty or ``/like/this``."""
+
+    @classmethod
+    def from_url(cls, url: str) -> "Origin":
+        """Read ``http://host[:port][/base/path]`` or ``https://...``.
+
+        Raises:
+            ValueError: another scheme, no host, a bad port, or parts that a worker's URL cannot have.
+        """
+        split = urlsplit(url)
+        if split.scheme not in _DEFAULT_PORTS:
+            raise ValueError("worker url must start with http:// or https://")
+        if "@" in split.netloc:
+            raise ValueError("worker url must not contain credentials; set api_key instead")
+        if split.query or split.fragment:
+            raise ValueError("worker url must have no query or fragment ('?' or '#')")
+        host, path = split.hostname, split.path.rstrip("/")
+        if not host:
+            raise ValueError("worker url has no host")
+        if not path.isascii() or any(c <= " " for c in host + path):
+            raise ValueError("worker url has a character that must be percent-encoded")
+        default_port = _DEFAULT_PORTS[split.scheme]
+        port = split.port or default_port
+        return cls(
+            host=host,
+            port=port,
+            is_tls=split.scheme == "https",
+            host_header=_host_header(host, port if port != default_port else None),
+            base_path=path.encode("ascii"),
+        )
+
+
+def _host_header(host: str, port: int | None) -> bytes:
+    name = host.encode("ascii" if host.isascii() else "idna")
+    if b":" in name:
+        name = b"[" + name.partition(b"%")[0] + b"]"  # the zone of a link-local address means nothing to the other side
+    return name if port is None else b"%b:%d" % (name, port)

@@ -1,0 +1,100 @@
+"""Check of a store: that all of it is there, can be read, and belongs together."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import cast
+
+from gateway.cli.backup.redis_backup import RedisBackup
+from gateway.cli.backup.sqlite_backup import integrity_faults
+from gateway.storage.redis_link import RedisLink
+from gateway.storage.sqlite_file import SqliteFile
+from gateway.tenancy.teams.redis_teams import KEYS, TEAMS, WORKERS
+from gateway.tenancy.teams.team_store import Snapshot
+
+MOST = 20
+"""Faults of one kind that are named."""
+
+_LEDGER = (
+    (
+        "SELECT DISTINCT team FROM usage_sums EXCEPT SELECT team FROM usage_teams",
+        "the ledger has sums of the team {!r}, which is not on its list",
+    ),
+    (
+        "SELECT DISTINCT chunk FROM usage_chunk_teams WHERE chunk NOT IN (SELECT id FROM usage_chunks)",
+        "the ledger lacks the records of chunk {!r}",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of teams, keys and workers in a store, readable or not."""
+
+    teams: int
+    keys: int
+    workers: int = 0
+    """Workers that the admin API added."""
+
+
+def faults_of(snapshot: Snapshot, rows: Rows, declared: Collection[str]) -> list[str]:
+    """Return what is wrong with teams, keys and workers; *declared* are the teams of the settings."""
+    faults = []
+    for what, read, there in (
+        ("teams", len(snapshot.teams), rows.teams),
+        ("keys", len(snapshot.keys), rows.keys),
+        ("workers", len(snapshot.workers), rows.workers),
+    ):
+        if read != there:
+            faults.append(f"{there - read} of {there} {what} cannot be read")
+    orphans = [
+        f"the key {key.id!r} belongs to the team {key.team!r}, which there is not"
+        for key in snapshot.keys.values()
+        if key.team not in snapshot.teams and key.team not in declared
+    ]
+    digests = Counter(key.digest for key in snapshot.keys.values())
+    twice = [
+        f"the key {key.id!r} has the secret of another" for key in snapshot.keys.values() if digests[key.digest] > 1
+    ]
+    return [*faults, *_shortened(orphans), *_shortened(twice)]
+
+
+async def sqlite_faults(file: SqliteFile) -> tuple[Rows, list[str]]:
+    """Return how many rows there are in *file*, and what is wrong with it and with its ledger."""
+
+    def act(connection: sqlite3.Connection) -> tuple[Rows, list[str]]:
+        faults = integrity_faults(connection)
+        for query, sentence in _LEDGER:
+            faults += _shortened([sentence.format(value) for (value,) in connection.execute(query)])
+        (teams,) = connection.execute("SELECT count(*) FROM directory_teams").fetchone()
+        (keys,) = connection.execute("SELECT count(*) FROM directory_keys").fetchone()
+        (workers,) = connection.execute("SELECT count(*) FROM directory_workers").fetchone()
+        return Rows(teams, keys, workers), faults
+
+    return await file.run(act)
+
+
+async def redis_faults(link: RedisLink, backup: RedisBackup) -> tuple[Rows, list[str]]:
+    """Return how many rows there are at the end of *link*, and what is wrong with the ledger."""
+    teams = await link.ask(lambda client: client.hlen(TEAMS))
+    keys = await link.ask(lambda client: client.hlen(KEYS))
+    workers = await link.ask(lambda client: client.hlen(WORKERS))
+    listed = cast("set[bytes]", await link.ask(lambda client: client.smembers("warmgate:ledger:teams")))
+    booked = {name.decode() for name in listed}
+    names = [name.decode() for name in await backup.names()]
+    ledgers = {team for team, rest in map(_team_and_rest, names) if rest.startswith("ledger:")}
+    unlisted = [f"the ledger has usage of the team {team!r}, which is not on its list" for team in ledgers - booked]
+    return Rows(teams, keys, workers), _shortened(unlisted)
+
+
+def _team_and_rest(name: str) -> tuple[str, str]:
+    """Return the team of ``warmgate:{TEAM}:REST``; empty where the key belongs to no team."""
+    _, _, tagged = name.partition(":{")
+    team, end, rest = tagged.partition("}:")
+    return (team, rest) if end else ("", "")
+
+
+def _shortened(faults: Iterable[str]) -> list[str]:
+    found = sorted(faults)
+    return found if len(found) <= MOST else [*found[:MOST], f"and {len(found) - MOST} more of that kind"]

@@ -1,0 +1,115 @@
+"""Backup and restore of the SQLite file: by SQLite's online backup, so a gateway may use the file meanwhile."""
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from gateway.app.sqlite_migrations import MIGRATIONS
+from gateway.protocol.errors import StoreUnavailable
+from gateway.storage.sqlite_file import BUSY_S, schema_version
+from gateway.storage.unfit import StoreUnfit
+from gateway.tenancy.teams.identity import Identity
+
+_CONTENT = ("directory_teams", "directory_keys", "directory_workers", "usage_teams")
+"""Tables of which one row makes a store that is not empty."""
+
+
+def back_up(source: Path, target: Path, *, with_pepper: bool) -> None:
+    """Write a backup of *source* to the new file *target*, which its owner alone may read.
+
+    Raises:
+        StoreUnavailable: *source* cannot be read, or is damaged.
+        OSError: *target* is there, or cannot be written.
+    """
+    if not source.is_file():
+        raise StoreUnavailable(f"There is no file {source.name}")
+    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with closing(sqlite3.connect(source, timeout=BUSY_S)) as old, closing(sqlite3.connect(target)) as new:
+            old.backup(new)
+            new.execute("PRAGMA journal_mode=DELETE")
+            if not with_pepper:
+                new.execute("PRAGMA secure_delete=ON")
+                new.execute("UPDATE directory SET pepper = NULL")
+                new.commit()
+                new.execute("VACUUM")
+        identity_in(target)
+    except sqlite3.DatabaseError as fault:
+        target.unlink()
+        raise StoreUnavailable(f"The file {source.name} cannot be used: {fault}") from None
+    except BaseException:
+        target.unlink()
+        raise
+
+
+def identity_in(path: Path) -> tuple[Identity, bytes | None]:
+    """Return identity and pepper of the file at *path*, every page of which was checked.
+
+    Raises:
+        StoreUnavailable: it is damaged, or not a store.
+        StoreUnfit: it is of a later version.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            faults = integrity_faults(connection)
+            if faults:
+                raise StoreUnavailable(f"The file {path.name} is damaged: {faults[0]}")
+            version = schema_version(connection)
+            if version > len(MIGRATIONS):
+                text = (
+                    f"The file {path.name} has schema {version}, and this version of Warmgate knows {len(MIGRATIONS)}"
+                )
+                raise StoreUnfit(f"{text}: use a later one", state="newer")
+            row = connection.execute("SELECT id, fingerprint FROM store_identity").fetchone()
+            (pepper,) = connection.execute("SELECT pepper FROM directory").fetchone()
+    except sqlite3.DatabaseError as fault:
+        raise StoreUnavailable(f"The file {path.name} is not a backup of a SQLite store: {fault}") from None
+    if row is None:
+        raise StoreUnfit(f"The file {path.name} has no identity: no gateway has used it", state="uninitialized")
+    return Identity(*row), pepper
+
+
+def integrity_faults(connection: sqlite3.Connection) -> list[str]:
+    """Return what SQLite finds wrong with the pages and indexes of a file."""
+    found = [str(text) for (text,) in connection.execute("PRAGMA integrity_check(10)")]
+    return [] if found == ["ok"] else found
+
+
+def is_empty(path: Path) -> bool:
+    """Return whether there is no file at *path*, or one without teams, keys, added workers and usage."""
+    if not path.exists():
+        return True
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            known = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            tables = [name for name in _CONTENT if name in known]
+            return not any(connection.execute(f"SELECT 1 FROM {name}").fetchone() for name in tables)  # noqa: S608
+    except sqlite3.DatabaseError:
+        return False  # whatever it holds
+
+
+def restore(backup: Path, target: Path, *, pepper: bytes | None) -> None:
+    """Replace *target* with *backup*, with *pepper* if one is stored. No gateway may use *target*.
+
+    Raises:
+        StoreUnavailable: the disk has no room for it.
+        OSError: it cannot be written.
+    """
+    made = target.with_name(f"{target.name}.restored")
+    made.unlink(missing_ok=True)
+    os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with closing(sqlite3.connect(backup)) as old, closing(sqlite3.connect(made)) as new:
+            old.backup(new)
+            if pepper is not None:
+                new.execute("UPDATE directory SET pepper = ?", (pepper,))
+                new.commit()
+        for suffix in ("-wal", "-shm"):
+            target.with_name(target.name + suffix).unlink(missing_ok=True)
+        made.rename(target)
+    except sqlite3.DatabaseError as fault:
+        raise StoreUnavailable(f"The file {target.name} cannot be written: {fault}") from None
+    finally:
+        with suppress(OSError):
+            made.unlink()

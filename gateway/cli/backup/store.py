@@ -1,0 +1,167 @@
+"""Backup, restore and check of the store that settings name. Refusals are `StoreUnavailable`, with a sentence."""
+
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gateway.app.store_rules import StoreAddressError, StoreRules
+from gateway.app.stores import stores_of
+from gateway.cli.backup import sqlite_backup
+from gateway.cli.backup.backup_file import BackupBroken, read_header
+from gateway.cli.backup.check import faults_of, redis_faults, sqlite_faults
+from gateway.cli.backup.redis_backup import RedisBackup
+from gateway.protocol.errors import StoreUnavailable
+from gateway.storage.file_lock import FileLock, FileTaken
+from gateway.storage.redis_link import RedisLink, redis_link
+from gateway.storage.sqlite_file import SqliteFile
+from gateway.storage.unfit import StoreUnfit
+from gateway.tenancy.teams.identity import SCHEMA
+from gateway.tenancy.teams.secret import fingerprint
+
+QUESTION_S = 60.0
+"""Seconds for one request of a command: a list of all keys of a large Redis takes seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Outcome of a check."""
+
+    identity: str
+    fingerprint: str
+    teams: int
+    keys: int
+    workers: int
+    faults: list[str]
+
+
+async def back_up(rules: StoreRules, path: Path, *, with_pepper: bool, wall_clock: Callable[[], float]) -> None:
+    """Write a backup of the store to the new file *path*, also while gateways use it.
+
+    Raises:
+        StoreUnavailable: the store cannot be used.
+        OSError: the file is there, or cannot be written.
+    """
+    file = rules.file
+    if file is not None:
+        sqlite_backup.back_up(file, path, with_pepper=with_pepper)
+        return
+    async with _linked(rules) as link:
+        now = datetime.fromtimestamp(wall_clock(), UTC).isoformat(timespec="seconds")
+        await RedisBackup(link, wall_clock=wall_clock).write(path, written_at=now, with_pepper=with_pepper)
+
+
+async def restore(rules: StoreRules, path: Path, *, force: bool, wall_clock: Callable[[], float]) -> None:
+    """Restore the backup at *path* into the store; with *force*, replace its contents.
+
+    Raises:
+        StoreUnavailable: the store cannot be used or is not empty, the backup is damaged, or no pepper fits it.
+        OSError: the backup cannot be read.
+    """
+    file = rules.file
+    if file is not None:
+        _restore_file(rules, path, file, force=force)
+        return
+    try:
+        header = read_header(path)
+    except BackupBroken as fault:
+        raise StoreUnavailable(str(fault)) from None
+    if header.schema > SCHEMA:
+        text = f"The backup has schema {header.schema}, and this version of Warmgate knows {SCHEMA}: use a later one"
+        raise StoreUnfit(text, state="newer")
+    async with _linked(rules) as link:
+        backup = RedisBackup(link, wall_clock=wall_clock)
+        if not force and not await backup.is_empty():
+            raise _not_empty()
+        kept = await backup.kept_pepper()
+        pepper = _pepper_for(header.fingerprint, rules, kept=kept, has_own=header.has_pepper)
+        await backup.clear()
+        await backup.restore(path, pepper=pepper)
+
+
+async def check(rules: StoreRules, teams: Collection[str], *, wall_clock: Callable[[], float]) -> Checked:
+    """Check identity, pepper, schema, and that everything in the store belongs together. *teams* are declared.
+
+    Raises:
+        StoreUnavailable: the store cannot be used.
+    """
+    path = rules.file
+    if path is not None and not path.exists():
+        raise StoreUnavailable(f"There is no file {path.name}")
+    stores = stores_of(rules, wall_clock=wall_clock)
+    try:
+        await stores.identify()
+        snapshot, identity = await stores.teams.load(), stores.teams.identity
+    finally:
+        await stores.aclose()
+    assert identity is not None
+    if path is not None:
+        file = SqliteFile(path)
+        try:
+            rows, faults = await sqlite_faults(file)
+        finally:
+            await file.aclose()
+    else:
+        async with _linked(rules) as link:
+            rows, faults = await redis_faults(link, RedisBackup(link, wall_clock=wall_clock))
+    faults = [*faults_of(snapshot, rows, set(teams)), *faults]
+    return Checked(identity.id, identity.fingerprint, rows.teams, rows.keys, rows.workers, faults)
+
+
+def _restore_file(rules: StoreRules, path: Path, file: Path, *, force: bool) -> None:
+    identity, own = sqlite_backup.identity_in(path)
+    try:
+        lock = FileLock(file)
+    except FileTaken:
+        raise StoreUnavailable(f"The file {file.name} is in use by a gateway: stop it first") from None
+    try:
+        if not force and not sqlite_backup.is_empty(file):
+            raise _not_empty()
+        kept = None
+        if file.exists():
+            try:
+                _, kept = sqlite_backup.identity_in(file)
+            except StoreUnavailable:
+                kept = None  # a damaged file is what a restore is for
+        sqlite_backup.restore(
+            path, file, pepper=_pepper_for(identity.fingerprint, rules, kept=kept, has_own=own is not None)
+        )
+    finally:
+        lock.release()
+
+
+def _pepper_for(expected: str, rules: StoreRules, *, kept: bytes | None, has_own: bool) -> bytes | None:
+    """Return the pepper that has to be put into the store; None: the settings give it, or the backup has it.
+
+    Raises:
+        StoreUnfit: no pepper at hand has the fingerprint that is *expected*.
+    """
+    given = rules.pepper
+    if given is not None:
+        if fingerprint(given) != expected:
+            text = f"store.pepper has the fingerprint {fingerprint(given)}, and the backup is of keys under {expected}"
+            raise StoreUnfit(text, state="pepper_differs")
+        return None
+    if has_own:
+        return None
+    if kept is not None and fingerprint(kept) == expected:
+        return kept
+    text = f"The backup has no pepper: set store.pepper to the one of fingerprint {expected}"
+    raise StoreUnfit(text, state="pepper_missing")
+
+
+def _not_empty() -> StoreUnavailable:
+    return StoreUnavailable("The store is not empty: --force puts the backup in the place of what it has")
+
+
+@asynccontextmanager
+async def _linked(rules: StoreRules) -> AsyncIterator[RedisLink]:
+    try:
+        link = redis_link(rules.url, timeout_s=max(QUESTION_S, rules.timeout_s))
+    except ValueError as fault:
+        raise StoreAddressError(f"{fault}.") from None
+    try:
+        yield link
+    finally:
+        await link.aclose()

@@ -1,0 +1,117 @@
+"""A client of `/admin/v1`, wherever that is: behind an address, or in this process."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from gateway.cli.commands.output import CommandFailed
+
+if TYPE_CHECKING:
+    import httpx
+
+Json = dict[str, Any]
+Query = Mapping[str, str | int | list[str] | None]
+"""None: not said."""
+
+PREFIX = "/admin/v1"
+PAGE = 500
+"""Entries of a list that are asked for at once."""
+MOST_SHOWN = 300
+"""Characters of an answer that is not ours."""
+
+
+class AdminClient:
+    """Asks by *http*, which knows the base URL and the key. Every method raises `CommandFailed`."""
+
+    def __init__(self, http: "httpx.AsyncClient") -> None:
+        self._http = http
+
+    async def get(self, *path: str, query: Query | None = None) -> Json:
+        return await self._ask("GET", path, query=query)
+
+    async def post(self, *path: str, body: Json) -> Json:
+        return await self._ask("POST", path, body=body)
+
+    async def patch(self, *path: str, body: Json) -> Json:
+        return await self._ask("PATCH", path, body=body)
+
+    async def delete(self, *path: str, query: Query | None = None) -> None:
+        await self._ask("DELETE", path, query=query)
+
+    async def listed(self, *path: str, query: Query | None = None, most: int | None = None) -> list[Json]:
+        """All entries of a list, page by page, or the first *most*."""
+        entries: list[Json] = []
+        after: str | None = None
+        while most is None or len(entries) < most:
+            limit = PAGE if most is None else min(PAGE, most - len(entries))
+            page = await self.get(*path, query={**(query or {}), "limit": limit, "after": after})
+            entries += page["data"]
+            after = page["next"]
+            if after is None:
+                break
+        return entries
+
+    async def pieces(self, *path: str, query: Query) -> AsyncIterator[bytes]:
+        """The answer as it comes."""
+        with_values = {name: value for name, value in query.items() if value is not None}
+        async with self._telling(), self._http.stream("GET", _url(path), params=with_values) as response:
+            if not response.is_success:
+                raise _refusal(response.status_code, await response.aread())
+            async for piece in response.aiter_bytes():
+                yield piece
+
+    async def _ask(
+        self, method: str, path: tuple[str, ...], *, query: Query | None = None, body: Json | None = None
+    ) -> Json:
+        with_values = {name: value for name, value in (query or {}).items() if value is not None}
+        async with self._telling():
+            response = await self._http.request(method, _url(path), params=with_values, json=body)
+        if not response.is_success:
+            raise _refusal(response.status_code, response.content)
+        if response.status_code == HTTPStatus.NO_CONTENT:
+            return {}
+        try:
+            return msgspec.json.decode(response.content, type=Json)
+        except msgspec.MsgspecError:
+            raise _foreign(response.status_code, response.content) from None
+
+    @asynccontextmanager
+    async def _telling(self) -> AsyncIterator[None]:
+        """Return why a request got no answer, as a sentence."""
+        # Every command comes by here while the parser is made, and most have no use for a client.
+        import httpx  # noqa: PLC0415
+
+        place = str(self._http.base_url).rstrip("/")
+        try:
+            yield
+        except httpx.TimeoutException:
+            raise CommandFailed(f"{place} did not answer in time.") from None
+        except httpx.RequestError as fault:
+            raise CommandFailed(f"{place} cannot be asked: {str(fault) or type(fault).__name__}.") from None
+
+
+def _url(path: tuple[str, ...]) -> str:
+    return "/".join((PREFIX, *(quote(part, safe="") for part in path)))
+
+
+def _refusal(status: int, content: bytes) -> CommandFailed:
+    """The message of an error in OpenAI's shape. What the caller asked for wrongly has the exit code of bad usage."""
+    try:
+        message = msgspec.json.decode(content)["error"]["message"]
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return _foreign(status, content)
+    return CommandFailed(_sentence(str(message)), code=2 if status == HTTPStatus.BAD_REQUEST else 1)
+
+
+def _foreign(status: int, content: bytes) -> CommandFailed:
+    text = content[:MOST_SHOWN].decode(errors="replace").strip()
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return CommandFailed(f"The answer is not that of a Warmgate: {status} {shown}".rstrip(" .") + ".")
+
+
+def _sentence(message: str) -> str:
+    return message if message.endswith(".") else f"{message}."

@@ -1,0 +1,43 @@
+"""`warmgate workers`."""
+
+import argparse
+
+from gateway.cli.commands.admin_client import AdminClient
+from gateway.cli.commands.output import Output
+from gateway.cli.commands.subcommands import Subcommands
+
+_COLUMNS = ("model", "worker", "url", "source", "state", "in_flight", "reason")
+
+
+def add_workers(commands: Subcommands) -> None:
+    workers = commands.group("workers", help="list, add and remove workers")
+
+    command = workers.command("list", _list, help="list workers with their origin and state")
+    command.add_argument("--model", metavar="NAME", help="only its workers")
+
+    command = workers.command("add", _add, help="add a worker to a model, at every gateway that shares the store")
+    command.add_argument("address", metavar="ADDRESS", help="address of the model server, e.g. http://10.0.0.7:8000")
+    command.add_argument("--model", metavar="NAME", required=True, help="configured name of the model to serve")
+    command.add_argument("--id", metavar="ID", help="name in headers, logs and metrics; default: derived from its URL")
+
+    command = workers.command("remove", _remove, help="remove an added worker; its running requests continue")
+    command.add_argument("id", metavar="ID")
+    command.add_argument("--model", metavar="NAME", required=True, help="model that the worker was added to")
+
+
+async def _list(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
+    workers = (await client.get("workers"))["workers"]
+    output.entities([each for each in workers if arguments.model in {None, each["model"]}], _COLUMNS)
+
+
+async def _add(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
+    body = {"model": arguments.model, "url": arguments.address}
+    if arguments.id is not None:
+        body["id"] = arguments.id
+    for worker in (await client.post("workers", body=body))["workers"]:
+        output.entity(worker)
+
+
+async def _remove(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
+    await client.delete("workers", query={"model": arguments.model, "worker": arguments.id})
+    output.done(f"The worker {arguments.id} of the model {arguments.model} is removed.")

@@ -1,0 +1,291 @@
+"""`warmgate demo`: simulated workers as child processes, and the gateway before them in this one.
+
+The children never outlive the demo: each watches its standard input, which ends with this process however it dies.
+There is one team with one key, and one administrator; both secrets are made again at every start, and printed once.
+"""
+
+import contextlib
+import importlib.util
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotInTime
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from pydantic import SecretStr
+
+from gateway.app.serving import CreateApp, announce_on_stdout, serve
+from gateway.cli.simulate import LINGER_S
+from gateway.server.listener import ServerError, address_of, bind
+from gateway.settings import Settings, build
+from gateway.tenancy.teams.secret import new_secret
+from routing.strategies import STRATEGIES
+from simulator.tokenizer_folder import write_tokenizer
+
+MODEL = "tiny"
+ALIASES = ("gpt-4o", "gpt-4o-mini")
+TEAM = "demo"
+KEY_ID = "demo"
+ADMIN_ID = "admin"
+PROGRAM = "warmgate"
+BELOW = "THE_ADDRESS_BELOW"
+"""Placeholder for a port that is not known before it is open."""
+YOURS = "YOUR_KEY"
+"""Placeholder for a secret that variables replaced: it is not shown."""
+PRICE = {"input_usd": 0.5, "cached_input_usd": 0.05, "output_usd": 1.5}
+"""Made up, so that budgets and the ledger have something to count."""
+QUESTION = (  # long enough to fill some blocks: a hit needs a whole one
+    "You answer the questions of curious children. Keep to short sentences, use no formula, give one example from "
+    "daily life, and end with a small experiment that needs nothing but a glass of water. Why is the sky blue?"
+)
+START_TIMEOUT_S = 30.0  # a cold start of the interpreter and its imports on a busy laptop takes some seconds
+SIMULATE = (
+    *(sys.executable, "-m", "gateway", "simulate", "--port", "0", "--model", MODEL, "--exit-with-parent"),
+    *("--kv-events-port", "0", "--replay-port", "0", "--enable-scale-out"),
+)
+"""One worker, which publishes KV events and answers with the tokens of a prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    workers: int = 3
+    strategy: str = "prefix_aware"
+    port: int = 8080
+    host: str = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoStart:
+    """Values that are new at every start."""
+
+    key: str = field(repr=False)
+    """Secret of the demo's one key."""
+    admin: str = field(repr=False)
+    """Secret of its administrator."""
+    store: Path
+    """File for keys that are made, and for the ledger."""
+    tokenizer: Path | None = None
+    """Folder with the workers' tokenizer; without it, the workers are asked."""
+
+
+def run_demo(
+    options: DemoOptions,
+    *,
+    environ: Mapping[str, str],
+    create_app: CreateApp | None = None,
+    simulate: Sequence[str] = SIMULATE,
+    linger_s: float = LINGER_S,
+) -> None:
+    """Start the workers (each by the command *simulate*) and the gateway; end them all on SIGINT or SIGTERM.
+
+    Raises:
+        ServerError: the port is taken (nothing has been started), or a worker did not start.
+        SettingsError: a `WARMGATE_*` variable is wrong.
+    """
+    listener = bind(options.host, options.port)
+    with (
+        contextlib.closing(listener),
+        _stopped_by_sigterm(),
+        _children(simulate, options.workers, linger_s) as children,
+        tempfile.TemporaryDirectory(prefix="warmgate-") as folder,
+    ):
+        urls = [child.url(START_TIMEOUT_S) for child in children]
+        address = address_of(listener, options.host)
+        start = _start(Path(folder), options.strategy)
+        settings = demo_settings(replace(options, port=listener.getsockname()[1]), urls, environ, start)
+        workers = [(child.pid, url) for child, url in zip(children, urls, strict=True)]
+        sys.stdout.write(introduction(address, workers, settings, start))
+        serve(settings, create_app=create_app, bound=listener, announce=announce_on_stdout)
+
+
+def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[str, str], start: DemoStart) -> Settings:
+    """The settings of the demo. `WARMGATE_*` variables count here too, but for the address, which is *options*' own."""
+    workers = [{"id": f"worker-{number}", "url": url} for number, url in enumerate(urls, 1)]
+    model: dict[str, Any] = {
+        "name": MODEL,
+        "aliases": list(ALIASES),
+        "strategy": options.strategy,
+        "workers": workers,
+        "price": PRICE,
+        "continuation": "tokens",
+    }
+    if start.tokenizer is not None:
+        model["tokenizer"] = {"path": str(start.tokenizer)}
+    data: dict[str, Any] = {
+        "models": [model],
+        "teams": [{"name": TEAM, "keys": [{"id": KEY_ID, "secret": start.key}]}],
+        "admin": {"keys": [{"id": ADMIN_ID, "role": "owner", "secret": start.admin}]},
+        "store": {"url": _url_of(start.store)},
+        "server": {"hit_headers": "shared"},  # there is but one team
+    }
+    settings = build(data, environ)
+    server = settings.server.model_copy(update={"host": options.host, "port": options.port})
+    return settings.model_copy(update={"server": server})
+
+
+def introduction(address: str, workers: Sequence[tuple[int, str]], settings: Settings, start: DemoStart) -> str:
+    """Return commands to try, for the terminal; *workers* are process ids and URLs, in the order of the settings.
+
+    It shows the secrets of *start* that are in force, and none that the operator has set.
+    """
+    listed = "\n".join(
+        f"    worker-{number}: {url}   (stop it: kill {pid})" for number, (pid, url) in enumerate(workers, 1)
+    )
+    key = _shown_secret(start.key, [key.secret for team in settings.teams for key in team.keys])
+    admin = _shown_secret(start.admin, [key.secret for key in settings.admin.keys])
+    program = PROGRAM if shutil.which(PROGRAM) else f"{Path(sys.executable).parent}/{PROGRAM}"
+    return f"""
+Warmgate with {len(workers)} simulated workers of the model {MODEL!r} (also called {", ".join(ALIASES)}):
+{listed}
+
+The key of this start, shown this once; requests without one are answered 401:
+    {key}
+
+A request; send it twice and read x-warmgate-worker and x-warmgate-hit-blocks:
+    curl -i {address}/v1/chat/completions -H 'authorization: Bearer {key}' \\
+      -H 'content-type: application/json' \\
+      -d '{{"model": "{MODEL}", "max_tokens": 32, "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'
+
+The OpenAI SDK:
+    from openai import OpenAI
+    client = OpenAI(base_url="{address}/v1", api_key="{key}")
+    print(client.chat.completions.create(model="gpt-4o", messages=[{{"role": "user", "content": "hello"}}]))
+
+A stream that no dead worker ends: kill the one that the header names, and see it go on at another:
+    curl -iN {address}/v1/chat/completions -H 'authorization: Bearer {key}' -H 'content-type: application/json' \\
+      -d '{{"model": "{MODEL}", "stream": true, "max_tokens": 4000, "ignore_eos": true,
+          "messages": [{{"role": "user", "content": "go on"}}]}}'
+
+What it has used: curl {address}/v1/usage -H 'authorization: Bearer {key}'
+
+Teams, keys and limits, with the admin key of this start (kept {_kept_in(settings, start)}):
+    export WARMGATE_ADMIN_URL={_admin_address(address, settings)} WARMGATE_ADMIN_KEY={admin}
+    {program} team create blue --limit requests_per_minute=6
+    {program} key create --team blue
+    {program} usage --by team,key
+    {program} workers list
+
+Where a request would go, with the same key:
+    curl {address}/warmgate/explain -H 'authorization: Bearer {admin}' -H 'content-type: application/json' \\
+      -d '{{"model": "{MODEL}", "messages": [{{"role": "user", "content": "hello"}}]}}'
+
+Metrics: {address}/metrics   Readiness: {address}/readyz   End: Ctrl-C
+
+"""
+
+
+def _shown_secret(secret: str, in_force: Iterable[SecretStr | None]) -> str:
+    is_in_force = any(one is not None and one.get_secret_value() == secret for one in in_force)
+    return secret if is_in_force else YOURS
+
+
+def _kept_in(settings: Settings, start: DemoStart) -> str:
+    if settings.store.url == _url_of(start.store):
+        return "in a temporary file until the end; WARMGATE_STORE__URL=sqlite:///warmgate.db keeps them"
+    return "in the store that you chose"
+
+
+def _url_of(store: Path) -> str:
+    return f"sqlite:///{store}"
+
+
+def _admin_address(address: str, settings: Settings) -> str:
+    if settings.admin.port is None:
+        return address
+    if settings.admin.port == 0:
+        return BELOW
+    return f"http://{settings.admin.host or settings.server.host}:{settings.admin.port}"
+
+
+class _Child:
+    """A simulated worker in a process of its own."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        # A process group of its own keeps Ctrl-C from it: the gateway ends first, and its running requests with it.
+        self._process = subprocess.Popen(  # noqa: S603 - the command is this program's own
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
+        )
+        self._url: Future[str] = Future()
+        threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def url(self, timeout_s: float) -> str:
+        """Return its address as soon as it accepts requests."""
+        try:
+            return self._url.result(timeout_s)
+        except NotInTime:
+            raise ServerError(f"A simulated worker was not ready after {timeout_s:g} s.") from None
+
+    def stop(self) -> None:
+        self._process.terminate()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end; what lingers is killed."""
+        with self._process:
+            try:
+                self._process.wait(max(0.0, timeout_s))
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+
+    def _read(self, stdout: IO[str]) -> None:
+        for line in stdout:  # to the end, so that the worker never waits for a full pipe
+            if line.startswith("ready: ") and not self._url.done():
+                self._url.set_result(line.removeprefix("ready: ").strip())
+        if not self._url.done():
+            self._url.set_exception(ServerError("A simulated worker ended while it started; its error is above."))
+
+
+@contextlib.contextmanager
+def _children(command: Sequence[str], count: int, linger_s: float) -> Iterator[list[_Child]]:
+    children: list[_Child] = []
+    try:
+        children.extend(_Child(command) for _ in range(count))
+        yield children
+    finally:
+        for child in children:
+            child.stop()
+        deadline_s = time.monotonic() + linger_s
+        for child in children:
+            child.join(deadline_s - time.monotonic())
+
+
+def _start(folder: Path, strategy: str) -> DemoStart:
+    return DemoStart(
+        key=new_secret(KEY_ID),
+        admin=new_secret(ADMIN_ID),
+        store=folder / "warmgate.db",
+        tokenizer=_tokenizer(folder / "tokenizer") if STRATEGIES[strategy].needs_events else None,
+    )
+
+
+def _tokenizer(folder: Path) -> Path | None:
+    """*folder*, with the tokenizer of the workers, if the packages for it are installed."""
+    if not all(map(importlib.util.find_spec, ("jinja2", "tokenizers"))):
+        return None
+    write_tokenizer(folder)
+    return folder
+
+
+@contextlib.contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block like Ctrl-C does; while the gateway serves, its own handling is in force."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,111 @@
+"""The command `warmgate`. Exit codes: 0 fine, 1 failed while running, 2 bad configuration or usage."""
+
+import argparse
+import importlib.metadata
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from gateway.app.config_source import ConfigSource
+from gateway.app.store_rules import StoreAddressError
+from gateway.cli.commands.admin import add_admin_commands
+from gateway.cli.simulate import add_simulate, check_simulator, port, whole_number
+from gateway.server.listener import ServerError
+from gateway.server.program_log import log_to_stderr, say
+from gateway.settings import SettingsError, environment, masked
+from routing.strategies import NAMES
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line *argv* (default: this process's) and return its exit code.
+
+    Raises:
+        SystemExit: from argparse, with 2 for bad usage and 0 after ``--help``.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+    except SettingsError as fault:
+        for sentence in fault.sentences:
+            say(sentence)
+        return 2
+    except StoreAddressError as fault:
+        say(str(fault))
+        return 2
+    except ServerError as fault:
+        say(str(fault))
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    return code
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    # The other commands need no application, which takes half a second to import.
+    from gateway.app.application import create_app  # noqa: PLC0415
+    from gateway.app.serving import serve  # noqa: PLC0415
+
+    configuration = ConfigSource(arguments.config, environment())
+    settings = configuration.load()
+    log_to_stderr(settings.logging.level, settings.logging.format)
+    configuration.log_warnings()
+    serve(settings, create_app=partial(create_app, configuration=configuration))
+    return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    check_simulator()
+    from gateway.cli.demo import DemoOptions, run_demo  # noqa: PLC0415
+
+    options = DemoOptions(workers=arguments.workers, strategy=arguments.strategy, port=arguments.port)
+    run_demo(options, environ=environment())
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    configuration = ConfigSource(arguments.config, environment())
+    settings = configuration.load()
+    for warning in configuration.warnings:
+        say(warning)
+    print(masked(settings), end="")
+    return 0
+
+
+def _version(_: argparse.Namespace) -> int:
+    try:
+        print(f"warmgate {importlib.metadata.version('warmgate')}")
+    except importlib.metadata.PackageNotFoundError:
+        print("warmgate, run from its source tree (not installed)")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="warmgate",
+        description="OpenAI-compatible gateway that routes each request to the worker with the warm KV cache.",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    config = argparse.ArgumentParser(add_help=False)
+    config.add_argument(
+        "--config", metavar="F", type=Path, help="YAML file; if omitted, all settings come from WARMGATE_* variables"
+    )
+
+    command = commands.add_parser("serve", parents=[config], help="run the gateway")
+    command.set_defaults(run=_serve)
+    command = commands.add_parser("check", parents=[config], help="validate and print the effective settings")
+    command.set_defaults(run=_check)
+    command = commands.add_parser("version", help="print the version")
+    command.set_defaults(run=_version)
+    _add_demo(commands.add_parser("demo", help="run the gateway over simulated workers"))
+    add_simulate(commands.add_parser("simulate", help="run one simulated worker"))
+    add_admin_commands(commands)
+    return parser
+
+
+def _add_demo(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_demo)
+    command.add_argument("--workers", type=whole_number, default=3, help="simulated workers (default %(default)s)")
+    command.add_argument("--strategy", choices=NAMES, default="prefix_aware", help="default %(default)s")
+    command.add_argument(
+        "--port", type=port, default=8080, help="port to listen on; 0: any free port (default %(default)s)"
+    )

@@ -1,0 +1,262 @@
+"""The command `warmgate simulate`: one simulated worker. The package `simulator` is imported only when it runs."""
+
+import argparse
+import dataclasses
+import importlib.util
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.server.listener import ServerError
+from gateway.server.program_log import say
+
+if TYPE_CHECKING:
+    from simulator.options import SimulatorOptions
+
+LINGER_S = 5.0
+"""Time between asking a worker to stop and killing it."""
+
+
+def check_simulator() -> None:
+    """Check that the package `simulator` is installed.
+
+    Raises:
+        ServerError: it is not; the container image leaves it out.
+    """
+    if importlib.util.find_spec("simulator") is None:
+        raise ServerError(
+            "The simulator is not installed: the container image leaves it out. "
+            "Install the warmgate wheel, or run from the source tree."
+        )
+
+
+def add_simulate(command: argparse.ArgumentParser) -> None:
+    """Add the options of `warmgate simulate` to *command*."""
+    command.set_defaults(run=_simulate)
+    command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
+    command.add_argument("--port", type=port, default=18101, help="port; 0: any free port (default %(default)s)")
+    command.add_argument("--model", default="tiny", help="name of the model (default %(default)s)")
+    command.add_argument("--blocks", type=whole_number, default=2048, help="KV cache, in blocks (default %(default)s)")
+    command.add_argument("--block-size", type=whole_number, default=16, help="tokens in a block (default %(default)s)")
+    command.add_argument(
+        "--prefill-tokens-per-s", type=positive_number, default=10000, help="prefill speed (default %(default)s)"
+    )
+    command.add_argument(
+        "--tpot-ms", type=positive_number, default=12, help="time per output token (default %(default)s)"
+    )
+    command.add_argument(
+        "--speed", type=float, default=1, help="2: twice real time, 0: as fast as possible (default %(default)s)"
+    )
+    command.add_argument(
+        "--timing", choices=("chunked", "fifo"), default="chunked", help="timing model (default %(default)s)"
+    )
+    command.add_argument(
+        "--stream-interval",
+        metavar="N",
+        type=whole_number,
+        default=1,
+        help="output tokens per stream event after the first (default %(default)s)",
+    )
+    command.add_argument(
+        "--dialect",
+        choices=("vllm", "sglang", "dynamo"),
+        default="vllm",
+        help="engine to simulate (default %(default)s)",
+    )
+    command.add_argument("--old-metrics", action="store_true", help="use the metric names of vLLM up to 0.10.2")
+    command.add_argument(
+        "--shutdown-timeout",
+        dest="shutdown_timeout_s",
+        metavar="S",
+        type=float,
+        default=0,
+        help="seconds for running requests to finish after SIGTERM (default %(default)s: they are cut)",
+    )
+    command.add_argument(
+        "--lora-module", dest="lora_modules", metavar="NAME", action="append", help="additional LoRA adapter to serve"
+    )
+    command.add_argument(
+        "--lora-load-ms", metavar="MS", type=float, help="allow loading adapters at run time, each in this many ms"
+    )
+    command.add_argument(
+        "--ranks", metavar="N", type=whole_number, default=1, help="data-parallel ranks (default %(default)s)"
+    )
+    command.add_argument("--enable-scale-out", action="store_true", help="serve vLLM's render routes")
+    command.add_argument("--exit-with-parent", action="store_true", help="stop when standard input ends")
+    command.add_argument(
+        "--write-tokenizer", metavar="DIR", type=Path, help="write the tokenizer and its chat template there and exit"
+    )
+    _add_halves(command.add_argument_group("halves of requests", "with --role prefill or decode"))
+    _add_kv_events(command.add_argument_group("KV events", "published once there is a port, or an address to dial"))
+
+
+def _add_halves(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--role",
+        choices=("both", "prefill", "decode"),
+        default="both",
+        help="part of a request that it computes (default both)",
+    )
+    group.add_argument(
+        "--side-channel-port", type=port, help="prefill: port for fetching its blocks (default 0: any free port)"
+    )
+    group.add_argument(
+        "--side-channel-host", metavar="HOST", help="prefill: the host that it reports (default localhost)"
+    )
+    group.add_argument(
+        "--transfer-us-per-token",
+        metavar="US",
+        type=float,
+        help="decode: microseconds to fetch the KV cache of a token (default 5)",
+    )
+    group.add_argument(
+        "--lease-s", metavar="S", type=float, help="seconds that prefill and decode wait for each other (default 480)"
+    )
+
+
+def _add_kv_events(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument("--kv-events-port", type=port, help="publish KV events on this port; 0: any free port")
+    group.add_argument(
+        "--kv-events-dial", metavar="ADDRESS", help="publish KV events to a subscriber at tcp://host:port"
+    )
+    group.add_argument(
+        "--replay-port", dest="kv_events_replay_port", type=port, help="serve replays of past KV events on this port"
+    )
+    group.add_argument("--kv-events-topic", metavar="TOPIC", help="default: empty")
+    group.add_argument(
+        "--kv-events-format",
+        choices=("map", "array"),
+        help="encoding of KV events: map, or array as in older engines (default map)",
+    )
+    group.add_argument(
+        "--kv-events-hashes",
+        choices=("int", "bytes", "signed"),
+        help="type of block hashes (default: signed for sglang, else int)",
+    )
+    group.add_argument(
+        "--kv-events-replay-frames",
+        type=int,
+        choices=(4, 3),
+        help="frames per replay reply; 3 as in vLLM up to 0.25 (default 4)",
+    )
+    group.add_argument(
+        "--kv-events-first-seq",
+        dest="kv_events_first_sequence",
+        type=int,
+        choices=(0, 1),
+        help="first sequence number; 1 as in llm-d's simulator (default 0)",
+    )
+    group.add_argument(
+        "--kv-events-batch-s",
+        metavar="S",
+        type=float,
+        help="seconds of events per batch (default 0: one batch per step)",
+    )
+    group.add_argument(
+        "--kv-events-buffer-steps", metavar="N", type=whole_number, help="batches to keep for replay (default 10000)"
+    )
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    check_simulator()
+    from simulator.server import run  # noqa: PLC0415
+
+    if arguments.write_tokenizer is not None:
+        return _write_tokenizer(arguments.write_tokenizer)
+    try:
+        options = _simulator_options(arguments)
+    except ValueError as fault:
+        say(f"{fault}.")
+        return 2
+    if arguments.exit_with_parent:
+        end_with_stdin()
+    try:
+        run(options)
+    except OSError as fault:
+        # Numbers below zero are the resolver's, and unknown to strerror.
+        reason = os.strerror(fault.errno) if fault.errno and fault.errno > 0 else fault.strerror or fault
+        place = fault.filename or f"{options.host} port {options.port}"
+        raise ServerError(f"Cannot listen on {place}: {reason}.") from fault
+    return 0
+
+
+def _simulator_options(arguments: argparse.Namespace) -> "SimulatorOptions":
+    """Return the options of the worker.
+
+    Raises:
+        ValueError: an option is wrong; the message names it.
+    """
+    from simulator.event_options import EventOptions  # noqa: PLC0415
+    from simulator.options import SimulatorOptions  # noqa: PLC0415
+    from simulator.roles import HalfOptions  # noqa: PLC0415
+
+    events = _given(arguments, EventOptions, prefix="kv_events_")
+    if events and not {"port", "dial"} & events.keys():
+        raise ValueError("KV events need --kv-events-port or --kv-events-dial")
+    return SimulatorOptions(
+        **_given(arguments, SimulatorOptions),
+        half=HalfOptions(**_given(arguments, HalfOptions)),
+        kv_events=EventOptions(**events) if events else None,
+    )
+
+
+def _given(arguments: argparse.Namespace, options: type[Any], *, prefix: str = "") -> dict[str, Any]:
+    """Return the fields of *options* that the command line has values for."""
+    given = {field.name: getattr(arguments, prefix + field.name, None) for field in dataclasses.fields(options)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _write_tokenizer(folder: Path) -> int:
+    from simulator.tokenizer_folder import write_tokenizer  # noqa: PLC0415
+
+    try:
+        write_tokenizer(folder)
+    except OSError as fault:
+        raise ServerError(f"Cannot write to {folder}: {fault.strerror or fault}.") from fault
+    return 0
+
+
+def end_with_stdin(linger_s: float = LINGER_S) -> None:
+    """End this process when its standard input does: by SIGTERM, and after *linger_s* without asking."""
+
+    def watch() -> None:
+        # Not through sys.stdin: a thread that waits inside its buffer breaks the interpreter's shutdown.
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(linger_s)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def port(text: str) -> int:
+    return _bounded(text, 0, 65535)
+
+
+def whole_number(text: str) -> int:
+    return _bounded(text, 1, 2**31)
+
+
+def positive_number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _bounded(text: str, least: int, most: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
+    return value

@@ -1,0 +1,1 @@
+"""LoRA adapters: which worker has one, the extra cost elsewhere, and loading on demand."""

@@ -1,0 +1,270 @@
+"""Knows which worker has which adapter, and loads it where it is needed; shared by all models that are adapters.
+
+1. A load that has begun goes on even if its caller leaves; others that need the same one there wait for that load.
+2. Each worker does one thing at a time: so there is room for what is loaded, and nothing is unloaded twice.
+3. The cost of a load becomes a penalty for workers without the adapter. A request waits for a load only if that is
+   cheaper than waiting for a worker that has the adapter.
+"""
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cache_index import WorkerId
+from gateway.backends.backend import Call, WorkerBackend, whole
+from gateway.backends.engine_metrics import EngineKind, Observation
+from gateway.models.adapters.adapter import Adapter
+from gateway.models.adapters.wire import is_loaded_now, is_unloaded_now, load_call, unload_call
+from gateway.protocol.errors import AdapterMissing, UpstreamError
+from routing.adapter_residency import AdapterResidency
+from routing.fleet import Fleet
+from routing.load_price import LoadPrice
+
+_log = logging.getLogger(__name__)
+
+LISTED_EVERY_S = 0.5
+"""Time before a worker is asked for its list again on behalf of another model."""
+ROOM_EVERY_S = 0.05
+"""Time between two looks for room, where all adapters of a worker are in use."""
+NO_ROOM = "it has as many as it may, and all are in use"
+SAID_BYTES = 200
+"""Bytes of a worker's refusal that go into the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterTimeouts:
+    load_s: float = 1.0
+    """Expected time of a load until the first one."""
+    load_timeout_s: float = 60.0
+    retry_s: float = 30.0
+    """Time for which a worker that failed to load an adapter is not asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedAdapter:
+    """A model that is an adapter, with the workers that serve it."""
+
+    model: str
+    adapter: Adapter
+    fleet: Fleet
+    addresses: Mapping[WorkerId, str]
+    """Addresses of its workers. Those at one address are one process."""
+
+
+class AdapterRegistry:
+    """State of all adapters on all workers. *clock* is monotonic."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._patience = AdapterTimeouts()
+        self._residency = AdapterResidency()
+        self._prices: dict[str, LoadPrice] = {}
+        self._subjects: dict[str, ServedAdapter] = {}
+        self._at: dict[str, list[ServedAdapter]] = {}
+        self._engines: dict[str, EngineKind] = {}
+        self._loads: dict[tuple[str, str], asyncio.Future[str | None]] = {}
+        self._listed_at: dict[str, float] = {}
+        self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._failed_until: dict[tuple[str, str], float] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self.counters: Counter[tuple[str, str]] = Counter()
+        """Outcomes by model and ``loaded``, ``failed``, ``no_room`` or ``unloaded``, since the start."""
+
+    def attend(self, subjects: Iterable[ServedAdapter], patience: AdapterTimeouts) -> None:
+        """Serve these adapters from now on, and no others. What is known of workers that stay is kept."""
+        self._patience = patience
+        self._subjects = {subject.model: subject for subject in subjects}
+        self._at = defaultdict(list)
+        for subject in self._subjects.values():
+            self._prices.setdefault(subject.adapter.base, LoadPrice(patience.load_s))
+            for address in dict.fromkeys(subject.addresses.values()):
+                self._at[address].append(subject)
+        self._residency.forget(self._at)
+        self._engines = {address: engine for address, engine in self._engines.items() if address in self._at}
+        for address in self._at:
+            self._reprice(address)
+
+    async def run(self) -> None:
+        """Load what is asked for, until canceled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            await asyncio.get_running_loop().create_future()
+
+    def __iter__(self) -> Iterator[ServedAdapter]:
+        return iter(self._subjects.values())
+
+    def load_s(self, base: str) -> float | None:
+        """Return the expected time to load an adapter of *base*; None: it has none."""
+        price = self._prices.get(base)
+        return None if price is None else price.load_s
+
+    # ---- what is known
+
+    def wants_list(self, address: str) -> bool:
+        """Whether to ask the worker at *address* what it has; several models may ask on its behalf."""
+        return address in self._at and self._clock() - self._listed_at.get(address, float("-inf")) >= LISTED_EVERY_S
+
+    def listed(self, address: str, adapters: Sequence[str], asked_at: float) -> None:
+        """Note all adapters that the worker at *address* listed when it was asked at *asked_at*."""
+        self._listed_at[address] = asked_at
+        self._residency.listed(address, adapters, asked_at)
+        self._reprice(address)
+
+    def observed(self, address: str, observation: Observation) -> None:
+        """Note the engine of a worker, and the adapters that its metrics show."""
+        reading = observation.reading
+        if address in self._at and reading.engine is not None:
+            self._engines[address] = reading.engine
+        if address in self._at and reading.adapters:
+            self._residency.seen(address, reading.adapters, observation.read_at)
+            self._reprice(address)
+
+    def holds(self, address: str, adapter: Adapter) -> bool | None:
+        """Return whether the worker at *address* has it; None: not known."""
+        return self._residency.holds(address, adapter.name)
+
+    def used(self, address: str, adapter: Adapter) -> None:
+        """Note that a request for it goes to *address*."""
+        self._residency.used(address, adapter.name, self._clock())
+
+    def refused(self, address: str, adapter: Adapter) -> None:
+        """Note that the worker at *address* does not have it."""
+        self._residency.lost(address, adapter.name, self._clock())
+        self._reprice(address)
+
+    # ---- getting it there
+
+    async def bring(self, subject: ServedAdapter, backend: WorkerBackend, *, waits: bool = False) -> None:
+        """Let *backend* load the adapter of *subject*, if it does not have it by then.
+
+        One that *waits* has nowhere else to go: where there is no room because all that is there is in use, it waits
+        for some, for as long as a load may take.
+
+        Raises:
+            AdapterMissing: it may not, or could not.
+        """
+        adapter = subject.adapter
+        key = backend.url, adapter.name
+        load = self._loads.get(key)
+        is_own = load is None
+        if load is None:
+            why = self._why_not(adapter, backend.url)
+            if why is not None:
+                raise AdapterMissing(f"{backend.id} does not have the adapter {adapter.name!r}, {why}")
+            assert self._tasks is not None, "it runs as long as requests are served"
+            load = self._loads[key] = self._tasks.create_task(self._loaded(subject, backend, waits=waits))
+        why = await asyncio.shield(load)
+        if why == NO_ROOM and waits and not is_own:
+            await self.bring(subject, backend, waits=True)
+        elif why is not None:
+            raise AdapterMissing(f"{backend.id} did not load the adapter {adapter.name!r}: {why}")
+
+    def _why_not(self, adapter: Adapter, address: str) -> str | None:
+        if not adapter.is_loadable:
+            return "and it is not loaded on demand"
+        if self._clock() < self._failed_until.get((address, adapter.name), float("-inf")):
+            return "and failed to load it a short while ago"
+        return None
+
+    async def _loaded(self, subject: ServedAdapter, backend: WorkerBackend, *, waits: bool) -> str | None:
+        """Load the adapter; return why that failed, or None."""
+        adapter, address = subject.adapter, backend.url
+        try:
+            why = await self._done(subject, backend, waits=waits)
+        finally:
+            del self._loads[address, adapter.name]
+        if why == NO_ROOM:
+            self.counters[subject.model, "no_room"] += 1
+        elif why is not None:
+            self.counters[subject.model, "failed"] += 1
+            _log.warning("worker %s did not load the adapter %s: %s", backend.id, adapter.name, why)
+            self._failed_until[address, adapter.name] = self._clock() + self._patience.retry_s
+        self._reprice(address)
+        return why
+
+    async def _done(self, subject: ServedAdapter, backend: WorkerBackend, *, waits: bool) -> str | None:
+        adapter, waited_s = subject.adapter, 0.0
+        while True:
+            async with self._locks[backend.url]:
+                if self._residency.holds(backend.url, adapter.name):
+                    return None
+                why = await self._room_for(adapter, backend)
+                if why is None:
+                    why = await self._load(subject, backend)
+            if why != NO_ROOM or not waits or waited_s >= self._patience.load_timeout_s:
+                return why
+            await asyncio.sleep(ROOM_EVERY_S)
+            waited_s += ROOM_EVERY_S
+
+    async def _load(self, subject: ServedAdapter, backend: WorkerBackend) -> str | None:
+        adapter, began = subject.adapter, self._clock()
+        call = load_call(adapter.name, adapter.path or "", self._engines.get(backend.url))
+        try:
+            status, said = await self._ask(backend, call)
+        except (UpstreamError, TimeoutError) as error:
+            return str(error) or f"it took longer than {self._patience.load_timeout_s:g} s"
+        if not is_loaded_now(status, said):
+            return f"{status} {said[:SAID_BYTES].decode(errors='replace')}"
+        now = self._clock()
+        self._residency.loaded(backend.url, adapter.name, now)
+        if status == 200:
+            self.counters[subject.model, "loaded"] += 1
+            self._prices[adapter.base].learn(now - began)
+            _log.info("worker %s has loaded the adapter %s in %.2f s", backend.id, adapter.name, now - began)
+            for address in self._at:
+                self._reprice(address)
+        return None
+
+    async def _room_for(self, adapter: Adapter, backend: WorkerBackend) -> str | None:
+        """Unload the least recently used adapters until there is room; return why that failed, or None."""
+        address = backend.url
+        while adapter.max_per_worker is not None and len(self._residency.held(address)) >= adapter.max_per_worker:
+            idle = {each.adapter.name: each for each in self._at.get(address, ()) if _is_idle(each, address)}
+            name = self._residency.oldest(address, idle)
+            if name is None:
+                return NO_ROOM
+            try:
+                status, said = await self._ask(backend, unload_call(name, self._engines.get(address)))
+            except (UpstreamError, TimeoutError) as error:
+                return f"there is no room: {error}"
+            if not is_unloaded_now(status):
+                return f"there is no room: {status} {said[:SAID_BYTES].decode(errors='replace')}"
+            self._residency.lost(address, name, self._clock())
+            self.counters[idle[name].model, "unloaded"] += 1
+            _log.info("worker %s has unloaded the adapter %s", backend.id, name)
+            self._reprice(address)
+        return None
+
+    async def _ask(self, backend: WorkerBackend, call: Call) -> tuple[int, bytes]:
+        async with asyncio.timeout(self._patience.load_timeout_s):
+            reply = await backend.send(call)
+            try:
+                return reply.status, await whole(reply)
+            finally:
+                await reply.aclose()
+
+    # ---- what follows from it
+
+    def _reprice(self, address: str) -> None:
+        """Set the fleets' penalty for requests to *address*."""
+        now = self._clock()
+        for subject in self._at.get(address, ()):
+            adapter = subject.adapter
+            seconds = self._prices[adapter.base].price_s(
+                holds=self._residency.holds(address, adapter.name),
+                loadable=adapter.is_loadable,
+                failed=now < self._failed_until.get((address, adapter.name), float("-inf")),
+            )
+            for worker, at in subject.addresses.items():
+                if at == address:
+                    subject.fleet.members.set_adapter_penalty(worker, seconds)
+
+
+def _is_idle(subject: ServedAdapter, address: str) -> bool:
+    """Return whether it can be unloaded there: it is not in use, and it could be loaded again."""
+    if not subject.adapter.is_loadable:
+        return False
+    return not any(
+        subject.fleet.bookings.own_in_flight(worker) for worker, at in subject.addresses.items() if at == address
+    )

@@ -1,0 +1,169 @@
+"""Checks, once for each worker, whether the KV events of its engine match the gateway's own tokens.
+
+A hit that is never found looks like a cold cache. So the engine gets a prompt of its own, and its KV events are
+compared with the gateway's hashes of the same prompt: model, tokens, block size, salt and topic each fail in their own
+way.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import httpx
+import msgspec
+
+from cache_index import WorkerId
+from cache_index.confirmed import Confirmed
+from gateway.models.exact_prompts import ExactPrompt, ExactPrompts
+
+Disagreement = Literal["model", "tokens", "topic", "block_size", "prefix", "salt", "cached_tokens"]
+Verdict = Disagreement | Literal["agrees", "unknown"]
+"""Result of the check.
+
+* ``agrees``: the events of the prompt match, and the engine reports as many cached tokens as predicted
+* ``unknown``: the engine did not answer, or the exact tokens are not available
+* ``model``: it refuses the name under which requests are sent
+* ``tokens``: it counts another number of tokens in the same text
+* ``topic``: it published nothing about the prompt: another topic, another port, or events are off
+* ``block_size``: its events have blocks of another size than its metrics
+* ``prefix``: it published blocks, but none of them is the prompt's: another tokenizer, or another scope
+* ``salt``: the same, with a cache salt only
+* ``cached_tokens``: the events match, but a second request reports another number of cached tokens
+"""
+
+PATH = "/v1/completions"
+WORDS = ("warm", "gate", "asks", "itself", "whether", "it", "knows", "what", "is", "cached")
+SALT = "warmgate"
+HEARD_S = 5.0
+"""Time to wait for events; they are never this late."""
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Examinee:
+    """One worker of a model."""
+
+    worker: WorkerId
+    url: str
+    headers: Mapping[str, str]
+    upstream_name: str
+    prompts: ExactPrompts
+    block_size: int | None
+    """Block size in its metrics; None if they do not have it."""
+    blocks_heard: Callable[[], int]
+    """Returns the number of blocks that its engine has published so far."""
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+    prompt_tokens_details: _Details | None = None
+
+
+class _Answer(msgspec.Struct):
+    usage: _Usage
+
+
+class _Refused(Exception):
+    """The engine does not know the model."""
+
+
+class CacheCheck:
+    """Sends three tiny completions to a worker; *nonce* makes texts that were not asked before."""
+
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        confirmed: Confirmed,
+        *,
+        clock: Callable[[], float],
+        nonce: Callable[[], str],
+        heard_s: float = HEARD_S,
+        timeout_s: float = 30.0,
+    ) -> None:
+        self._client = client
+        self._confirmed = confirmed
+        self._clock = clock
+        self._nonce = nonce
+        self._heard_s = heard_s
+        self._timeout_s = timeout_s
+
+    async def verdict(self, examinee: Examinee) -> Verdict:
+        """Run the check. It takes a few times *heard_s* at most, and the time of the engine."""
+        try:
+            plain = await self._try(examinee, None)
+            salted = await self._try(examinee, SALT) if plain == "agrees" else plain
+        except _Refused:
+            return "model"
+        except (httpx.HTTPError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError):
+            return "unknown"
+        return "salt" if (plain, salted) == ("agrees", "prefix") else salted
+
+    async def _try(self, examinee: Examinee, salt: str | None) -> Verdict:
+        body = self._body(examinee, salt)
+        prompt = await self._prompt(examinee, body, salt)
+        if prompt is None:
+            return "unknown"
+        heard = examinee.blocks_heard()
+        usage = await self._ask(examinee, body)
+        if usage.prompt_tokens != prompt.tokens:
+            return "tokens"
+        if not await self._is_found(examinee, prompt):
+            return self._why_not_found(examinee, heard)
+        return await self._repeated(examinee, body, prompt)
+
+    async def _repeated(self, examinee: Examinee, body: bytes, prompt: ExactPrompt) -> Verdict:
+        """Whether the engine, asked again, has cached what is predicted."""
+        usage = await self._ask(examinee, body)
+        cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details is not None else None
+        if cached is None:
+            return "agrees"  # it was not started to say so
+        sizes = [prefix.block_tokens for prefix in prompt.prefixes]
+        return "agrees" if cached in [(prompt.tokens - 1) // size * size for size in sizes] else "cached_tokens"
+
+    async def _prompt(self, examinee: Examinee, body: bytes, salt: str | None) -> ExactPrompt | None:
+        for _ in range(20):  # what is slow at first goes on meanwhile
+            prompt = await examinee.prompts.tokenize(PATH, body, salt)
+            if prompt is not None:
+                return prompt
+            await asyncio.sleep(POLL_S)
+        return None
+
+    async def _is_found(self, examinee: Examinee, prompt: ExactPrompt) -> bool:
+        until = self._clock() + self._heard_s
+        while True:
+            for prefix in prompt.prefixes:
+                hit = self._confirmed.match(prefix, self._clock()).get(examinee.worker)
+                if hit is not None and hit.blocks == prefix.blocks:
+                    return True
+            if self._clock() >= until:
+                return False
+            await asyncio.sleep(POLL_S)
+
+    def _why_not_found(self, examinee: Examinee, heard: int) -> Verdict:
+        if examinee.blocks_heard() == heard:
+            return "topic"
+        published = self._confirmed.block_size(examinee.worker)
+        if None not in (published, examinee.block_size) and published != examinee.block_size:
+            return "block_size"
+        return "prefix"
+
+    async def _ask(self, examinee: Examinee, body: bytes) -> _Usage:
+        headers = {"content-type": "application/json", **examinee.headers}
+        async with asyncio.timeout(self._timeout_s):
+            answer = await self._client.post(examinee.url + PATH, content=body, headers=headers, timeout=None)
+        if answer.status_code == 404:
+            raise _Refused
+        answer.raise_for_status()
+        return msgspec.json.decode(answer.content, type=_Answer).usage
+
+    def _body(self, examinee: Examinee, salt: str | None) -> bytes:
+        """Return a request of some blocks, whatever their size, that differs for each worker only in its beginning."""
+        size = max([examinee.block_size or 0, self._confirmed.block_size(examinee.worker) or 0, 16])
+        text = f"{self._nonce()} " + " ".join(WORDS[i % len(WORDS)] for i in range(4 * size))
+        body: dict[str, Any] = {"model": examinee.upstream_name, "prompt": text, "max_tokens": 1, "temperature": 0}
+        return msgspec.json.encode(body if salt is None else {**body, "cache_salt": salt})

@@ -1,0 +1,364 @@
+"""A model: its workers, its strategy and its fallbacks."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from cache_index import CacheIndex, Hasher, WorkerId
+from gateway.backends.backend import WorkerBackend
+from gateway.backends.engine_metrics import Observation
+from gateway.backends.fallbacks.fallback_request import FallbackRequest
+from gateway.backends.fallbacks.fallbacks import Fallbacks
+from gateway.models.adapters.placement import AdapterPlacement
+from gateway.models.dispatch_queue import DispatchQueue
+from gateway.models.exact_prompts import ExactPrompt, ExactPrompts
+from gateway.models.model_price import ModelPrice
+from gateway.models.open_streams import OpenStreams
+from gateway.models.prefill_decode_plan import PrefillDecodePlan
+from gateway.models.worker_arrivals import WorkerArrivals
+from gateway.models.worker_gauges import WorkerGauges, WorkerReading
+from gateway.protocol.body import Body
+from gateway.protocol.headers import HeaderLookup
+from gateway.protocol.json_bounds import may_be_tokenized
+from gateway.protocol.request_hints import client_timeout_s, requested_first_token_s, requested_strategy, short_name
+from gateway.tenancy.ledger.price import Price
+from gateway.tenancy.quota.plan import Metered
+from gateway.tenancy.teams.caller import Caller
+from gateway.tenancy.teams.team import Priority
+from routing.fleet import Fleet
+from routing.request import HIGH, LOW, NORMAL, Request
+from routing.retry_budget import RetryBudget
+from routing.strategies import STRATEGIES, WITHOUT_EVENTS
+
+SPILL_SHARE = 0.5
+"""Share of a caller's timeout after which a fallback is used: it needs time to answer, too."""
+
+PRIORITIES: Final[dict[Priority, int]] = {"low": LOW, "normal": NORMAL, "high": HIGH}
+"""Priorities of teams, in the terms of routing."""
+
+
+@dataclass(slots=True)
+class _Traffic:
+    """Requests of one model, whatever settings they began with."""
+
+    retry_budget: RetryBudget
+    in_flight: int = 0
+    arrivals: WorkerArrivals = field(default_factory=WorkerArrivals)
+    streams: OpenStreams = field(default_factory=OpenStreams)
+
+
+ContinuationMode = Literal["off", "tokens", "text"]
+"""Continuation of a stream at another worker: not at all, by its token ids, or by its text."""
+
+
+class Model:
+    """One model as configured: everything that a request for it needs, from beginning to end.
+
+    When the settings change, a new one continues where *former* ends; a request ends with the one that it began with.
+    """
+
+    prefill_decode: PrefillDecodePlan | None
+    """Plan for requests that two workers share; None: each has one worker."""
+    context_tokens: int | None
+    """Maximum of prompt and output together; None: not known."""
+    allowed_engine_fields: frozenset[str]
+    """Fields of the engine's own that callers may send, see `gateway.protocol.engine_fields`."""
+    allows_background: bool
+    """Teams may have responses generated in the background, where their tokens are not counted."""
+    answers_as_asked: bool
+    """Answers name the model as the caller did; else as the worker does."""
+    has_fleet: bool
+    """Whether workers may serve it, even if it has no worker now. If not, requests never wait for a worker."""
+    adapter: AdapterPlacement | None
+    """The LoRA adapter that it is; None: it is not one. The reconciler sets it."""
+    metered: Metered
+    """The model as limits count it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        upstream_name: str,
+        strategy: str,
+        allows_strategy_header: bool = False,
+        session_header: bytes,
+        hasher: Hasher,
+        exact_prompts: ExactPrompts | None = None,
+        index: CacheIndex,
+        fleet: Fleet,
+        dispatch_queue: DispatchQueue,
+        workers: Mapping[WorkerId, WorkerBackend],
+        fallbacks: Fallbacks | None = None,
+        continuation: ContinuationMode = "off",
+        context_tokens: int | None = None,
+        spills_when_late: bool = True,
+        retry_budget: RetryBudget | None = None,
+        price: Price | None = None,
+        gpu_hour_usd: float | None = None,
+        max_output_tokens: int | None = None,
+        allowed_engine_fields: frozenset[str] = frozenset(),
+        allows_background: bool = False,
+        answers_as_asked: bool = True,
+        prefill_decode: PrefillDecodePlan | None = None,
+        former: "Model | None" = None,
+    ) -> None:
+        self.name = name
+        self.upstream_name = upstream_name
+        self.strategy = strategy
+        self._allows_strategy_header = allows_strategy_header
+        self.session_header = session_header
+        self.fleet = fleet
+        self.dispatch_queue = dispatch_queue
+        self.workers = workers
+        self.fallbacks = Fallbacks(name) if fallbacks is None else fallbacks
+        self.continuation = continuation
+        self.prefill_decode = prefill_decode
+        self.context_tokens = context_tokens
+        self.allowed_engine_fields = allowed_engine_fields
+        self.allows_background = allows_background
+        self.answers_as_asked = answers_as_asked
+        self.has_fleet = True
+        self.adapter = None
+        self._spills_when_late = spills_when_late
+        self.pricing = ModelPrice(price, gpu_hour_usd, fleet, self.fallbacks)
+        longest = min(filter(None, (max_output_tokens, context_tokens)), default=None)
+        max_usd = self.pricing.max_usd if self.fallbacks else None
+        self.metered = Metered(name, self.pricing.cost_usd, longest, max_usd)
+        self._traffic = _Traffic(retry_budget or RetryBudget(1.0, 10.0))
+        self._successor: Model | None = None
+        self._leaving: tuple[WorkerBackend, ...] = ()
+        self._gauges: WorkerGauges = WorkerGauges(fleet, index, workers, None if former is None else former._gauges)  # noqa: SLF001
+        if former is not None:
+            self._continue_from(former)
+        self._hasher = hasher
+        self.exact_prompts = exact_prompts
+        self._plain_scope = upstream_name.encode() + b"\0"
+        self._index = index
+
+    @property
+    def in_flight(self) -> int:
+        """Requests being served, including those that began with former settings."""
+        return self._traffic.in_flight
+
+    @in_flight.setter
+    def in_flight(self, value: int) -> None:
+        self._traffic.in_flight = value
+
+    @property
+    def retry_budget(self) -> RetryBudget:
+        """Budget of requests that may be sent a second time."""
+        return self._traffic.retry_budget
+
+    @property
+    def arrivals(self) -> WorkerArrivals:
+        """Requests that wait for a worker to appear."""
+        return self._traffic.arrivals
+
+    @property
+    def streams(self) -> OpenStreams:
+        """Streams that could continue at another worker."""
+        return self._traffic.streams
+
+    @property
+    def latest(self) -> "Model":
+        """The same model by the current settings: a long request may need workers that are new."""
+        model = self
+        while model._successor is not None:  # of the same class
+            model = model._successor
+        return model
+
+    def succeeded_by(self, model: "Model") -> None:
+        """Note that *model* takes its place."""
+        self._successor = model
+
+    @property
+    def follows(self) -> bool:
+        """Whether KV events of its workers are used."""
+        return self.exact_prompts is not None
+
+    async def exact_prompt(self, path: str, raw: bytes, body: Body) -> ExactPrompt | None:
+        """Return the exact prompt of *raw*, which was sent to *path* and parsed as *body*; None if it is unknown."""
+        if self.exact_prompts is None or not body.reads_cache:
+            return None
+        if not may_be_tokenized(raw):
+            self.exact_prompts.unknown["slow"] += 1
+            return None
+        return await self.exact_prompts.tokenize(path, raw, body.cache_salt)
+
+    def request(
+        self,
+        body: Body,
+        header: HeaderLookup,
+        pinned: WorkerId | None,
+        exact: ExactPrompt | None = None,
+        caller: Caller | None = None,
+    ) -> Request:
+        """Return what routing needs to know of *body*. Only the worker *pinned*, if any, has what it continues.
+
+        *header* looks up a header of the caller, *exact* is the result of `exact_prompt`; *caller* is None without
+        teams.
+
+        Raises:
+            InvalidField: a header has an invalid value; *param* names it.
+            Forbidden: the caller may not choose that strategy.
+        """
+        prompt = body.prompt
+        deadline_s = client_timeout_s(header)
+        fleet = self.fleet
+        strategy = requested_strategy(header) if self._allows_strategy_header else None
+        if caller is not None and strategy is not None:
+            caller.permits.check_strategy(strategy)
+        return Request(
+            prefix=self._hasher.prefix(prompt, self._scope(body)),
+            prompt_bytes=body.prompt_bytes,
+            prompt_tokens=body.prompt_bytes / fleet.bytes_per_token.ratio if exact is None else float(exact.tokens),
+            output_tokens=fleet.output_length.expected(body.max_tokens),
+            session=short_name(session) if (session := header(self.session_header) or body.session) else None,
+            streams=body.streams,
+            reads_cache=body.reads_cache,
+            writes_cache=body.writes_cache,
+            pinned=pinned,
+            exact=() if exact is None else exact.prefixes,
+            wanted_in_s=requested_first_token_s(header),
+            deadline_s=deadline_s,
+            spill_in_s=self._spills_in_s(caller, deadline_s),
+            team="" if caller is None else caller.team.name,
+            weight=1.0 if caller is None else caller.weight,
+            priority=NORMAL if caller is None else PRIORITIES[caller.priority],
+            strategy=strategy,
+        )
+
+    def fallback_request(
+        self, path: str, body: Body, request: Request, caller: Caller | None
+    ) -> FallbackRequest | None:
+        """Return what fallbacks need to know of a request to *path*; None if none may answer it."""
+        if not self.fallbacks or (caller is not None and not caller.may_fall_back):
+            return None
+        return FallbackRequest(
+            prompt_tokens=request.prompt_tokens,
+            max_tokens=body.max_tokens,
+            expected_output_tokens=request.output_tokens,
+            team=request.team,
+            path=path,
+        )
+
+    @property
+    def effective_policy(self) -> str:
+        """The strategy that is in effect now.
+
+        ``kv_aware`` ranks as ``prefix_aware`` while no engine publishes KV events; ``kv_aware_in_part``: only some do.
+        """
+        if not STRATEGIES[self.strategy].needs_events:
+            return self.strategy
+        confirmed = [worker.is_confirmed for worker in self.fleet if worker.is_ready and worker.role != "decode"]
+        if not any(confirmed):
+            return WITHOUT_EVENTS
+        return self.strategy if all(confirmed) else f"{self.strategy}_in_part"
+
+    def why_not_ready(self) -> str | None:
+        """Return why no request could be answered now; None: one could."""
+        return None if self.fallbacks else self.why_no_worker()
+
+    def why_no_worker(self) -> str | None:
+        """Return why no worker could answer a request now; None: one could."""
+        if any(worker.is_answering for worker in self.fleet):
+            return None if self.prefill_decode is None else self.prefill_decode.why_no_prefill()
+        return _why_none_answers(self.fleet)
+
+    def went_down(self, worker: WorkerId) -> None:
+        """Move the requests that *worker* has not begun to answer, if another worker or a fallback can take them.
+
+        An engine that hangs, or a node that lost its power, closes no connection: without this they would wait for
+        their timeout. Answers that have begun go on: an engine too busy for a health check may still generate.
+        """
+        if self.why_not_ready() is None:
+            for backend in (self.workers[worker], *self._leaving):
+                if backend.id == worker:
+                    backend.abandon_unanswered()
+
+    def unreachable(self, worker: WorkerId) -> None:
+        """Mark all workers at *worker*'s address as down until a health check succeeds: it refused a connection."""
+        gone = self.workers.get(worker)
+        if gone is not None:
+            for other, backend in self.workers.items():
+                if backend.url == gone.url:
+                    self.fleet.set_up(other, up=False)
+            self.dispatch_queue.turn()
+
+    def came_up(self) -> None:
+        """Wake waiting requests: a worker is available again, or new."""
+        self.arrivals.announce()
+        self.dispatch_queue.turn()
+
+    def hand_over(self, worker: WorkerId) -> int:
+        """Move streams from *worker* that can continue elsewhere, if another worker is there; return their number."""
+        if not any(other.is_answering for other in self.fleet if other.id != worker):
+            return 0
+        return self.streams.hand_over(worker)
+
+    def set_draining(self, worker: WorkerId, *, draining: bool) -> None:
+        """Stop or resume sending requests to *worker*; those that it has go on."""
+        self.fleet.set_draining(worker, draining=draining)
+        self.came_up()
+
+    def observed(self, worker: WorkerId, observation: Observation) -> None:
+        """Show *observation* among the gauges of *worker*, and correct routing's account of its queue by it."""
+        self._gauges.observed(worker, observation)
+        waiting = observation.reading.waiting
+        if waiting is not None:
+            self.fleet.engine_queue_reported(worker, waiting, observation.read_at)
+            self.dispatch_queue.turn()
+
+    def readings(self, now: float) -> Iterator[WorkerReading]:
+        """Return the gauges of every worker at *now*."""
+        return self._gauges.readings(now)
+
+    def held_blocks(self, worker: WorkerId) -> int:
+        """Return the number of blocks that *worker* is believed to hold, of all models that it serves."""
+        return self._index.held(worker)
+
+    async def aclose(self) -> None:
+        """Close the connections to workers and fallbacks."""
+        for worker in (*self.workers.values(), *self._leaving):
+            await worker.aclose()
+        await self.fallbacks.aclose()
+        if self.prefill_decode is not None:
+            await self.prefill_decode.aclose()
+
+    def _continue_from(self, former: "Model") -> None:
+        """Take over the requests in progress, and the backends that still have some."""
+        self._traffic = former._traffic  # noqa: SLF001  # of the same class
+        staying = {id(backend) for backend in self.workers.values()}
+        backends = (*former._leaving, *former.workers.values())  # noqa: SLF001
+        self._leaving = tuple(b for b in backends if b.connections_open and id(b) not in staying)
+
+    def _spills_in_s(self, caller: Caller | None, deadline_s: float | None) -> float | None:
+        """Return the wait after which a fallback should answer instead; None: the wait does not matter."""
+        if not self.fallbacks or not self._spills_when_late or (caller is not None and not caller.may_fall_back):
+            return None
+        wanted_s = None if caller is None else caller.team.ttft_s
+        deadline_s = None if deadline_s is None else SPILL_SHARE * deadline_s
+        if wanted_s is None or deadline_s is None:
+            return deadline_s if wanted_s is None else wanted_s
+        return min(wanted_s, deadline_s)
+
+    def _scope(self, body: Body) -> bytes:
+        """Return the scope within which prompts share a cache. An adapter is a model of its own, as in vLLM."""
+        salt = body.cache_salt
+        return self._plain_scope + salt.encode() if salt else self._plain_scope
+
+
+def _why_none_answers(fleet: Fleet) -> str:
+    """Return why no worker of *fleet* answers requests, by the number of workers with each reason."""
+    answering = [worker for worker in fleet if worker.role != "prefill"]
+    workers = len(answering)
+    if workers == 0:
+        return "there are no workers yet"
+    reasons = Counter(filter(None, (worker.why_not_ready for worker in answering)))
+    if len(reasons) > 1:
+        listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        return f"none of {workers} workers is ready: {listed}"
+    if "down" in reasons:
+        return f"none of {workers} workers is up"
+    return f"all of {workers} workers are {next(iter(reasons))}"

@@ -1,0 +1,37 @@
+"""The price of a model's tokens, fixed or derived from the GPU hour."""
+
+from gateway.backends.fallbacks.fallbacks import Fallbacks
+from gateway.tenancy.ledger.price import Price
+from gateway.tenancy.quota.plan import CostUsd
+from routing.fleet import Fleet
+
+
+class ModelPrice:
+    """Price per token: *price*, or, with *gpu_hour_usd*, derived from the measured times of *fleet*."""
+
+    def __init__(self, price: Price | None, gpu_hour_usd: float | None, fleet: Fleet, fallbacks: Fallbacks) -> None:
+        self._price = price or Price()
+        self._gpu_hour_usd = gpu_hour_usd
+        self._fleet = fleet
+        self._fallbacks = fallbacks
+
+    @property
+    def current(self) -> Price:
+        """Price at this moment."""
+        if self._gpu_hour_usd is None:
+            return self._price
+        prefill_s, decode_s = self._fleet.token_times()
+        return Price.per_gpu_hour(self._gpu_hour_usd, prefill_s_per_token=prefill_s, decode_s_per_token=decode_s)
+
+    @property
+    def cost_usd(self) -> CostUsd:
+        """Cost of a request by its tokens. A constant price is called directly: limits need it for every request."""
+        return self._price.cost_usd if self._gpu_hour_usd is None else self._current_cost_usd
+
+    def max_usd(self, prompt: float, cached: float, completion: float) -> float:
+        """Return the cost at the most expensive backend that may answer: it is not known yet which one will."""
+        own = self.current.cost_usd(prompt, cached, completion)
+        return max(own, *(each.price().cost_usd(prompt, cached, completion) for each in self._fallbacks.in_order))
+
+    def _current_cost_usd(self, prompt: float, cached: float, completion: float) -> float:
+        return self.current.cost_usd(prompt, cached, completion)

@@ -1,0 +1,30 @@
+"""Streams that could continue at another worker, by their current worker."""
+
+from cache_index import WorkerId
+from gateway.backends.backend import Reply
+from gateway.protocol.errors import HandedOver
+
+
+class OpenStreams:
+    """Streams of one model, whatever settings they began with."""
+
+    def __init__(self) -> None:
+        self._replies: dict[WorkerId, set[Reply]] = {}
+
+    def opened(self, worker: WorkerId, reply: Reply) -> None:
+        """Add a stream; the caller has to call `closed` for it."""
+        self._replies.setdefault(worker, set()).add(reply)
+
+    def closed(self, worker: WorkerId, reply: Reply) -> None:
+        replies = self._replies.get(worker)
+        if replies is not None:
+            replies.discard(reply)
+            if not replies:
+                del self._replies[worker]
+
+    def hand_over(self, worker: WorkerId) -> int:
+        """Move the streams on *worker* elsewhere; return their number."""
+        replies = tuple(self._replies.get(worker, ()))
+        for reply in replies:
+            reply.interrupt(HandedOver(f"{worker} is being drained"))
+        return len(replies)

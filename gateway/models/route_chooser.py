@@ -1,0 +1,135 @@
+"""Chooses the model of a request whose name stands for several models.
+
+1. A request that continues a kept response of its team goes to the model that keeps it, if its key may use that model.
+2. Else the first matching rule decides, whether its model is ready or not: no other model can serve the request.
+3. Else the weights decide: the variant of its key, user or session, or the next one in turn; a variant that is not
+   ready is skipped.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from gateway.models.model import Model
+from gateway.models.registry import Models
+from gateway.models.response_affinity.owners import ResponseOwner
+from gateway.models.routes.route import BY_RESPONSE, BY_WEIGHT, Route, RouteChoice
+from gateway.models.routes.traits import Traits, abilities_in
+from gateway.protocol.body import Body
+from gateway.protocol.errors import Forbidden, UnknownModel
+from gateway.protocol.request_hints import short_name
+from gateway.tenancy.teams.permits import Permits
+
+
+class RouteQuery(msgspec.Struct, frozen=True):
+    """Properties of a request that are known before its model."""
+
+    path: str
+    raw: bytes
+    body: Body
+    """Parsed form of `raw`."""
+    header: Callable[[bytes], str | None]
+    """Gives the caller's header of a name."""
+    key: str | None = None
+    """Public id of the caller's key; None where there are no keys."""
+    team: str | None = None
+    user: str | None = None
+    """The end user, where a header names one."""
+    permits: Permits | None = None
+    """Permissions of its key; None where there are no keys."""
+
+
+class RouteChooser:
+    """Chooser among *models*, which have the routes; *owner_of* returns the owner of a response."""
+
+    def __init__(self, models: Models, owner_of: Callable[[str], ResponseOwner | None]) -> None:
+        self._models = models
+        self._owner_of = owner_of
+
+    async def model(self, asking: RouteQuery, *, peeks: bool = False) -> tuple[Model, RouteChoice | None]:
+        """The model for *asking*, and why; no choice where its name stands for one model only.
+
+        One that only *peeks* is not counted, and deals nothing.
+
+        Raises:
+            UnknownModel: nothing is served under the name.
+            Forbidden: its key may not use any model that could serve it.
+        """
+        models, name = self._models, asking.body.model
+        route = models.route(name)
+        if route is None:
+            return models.find(name), None
+        choice = await self._choice(route, asking, peeks=peeks)
+        model = models.get(choice.model)
+        if model is None:  # the settings changed while tokens were counted
+            raise UnknownModel(f"The model {name[:100]!r} is no longer served here", param="model")
+        if not peeks and models.routes is not None:
+            models.routes.counters[choice] += 1
+        return model, choice
+
+    async def _choice(self, route: Route, asking: RouteQuery, *, peeks: bool) -> RouteChoice:
+        response_id = asking.body.previous_response_id
+        owner = None if response_id is None else self._owner_of(response_id)
+        permits = asking.permits if route.checks_variants else None
+        if owner is not None and owner.team == asking.team and owner.model in route.models:
+            if permits is not None:
+                permits.check_model(owner.model, owner.model)
+            return RouteChoice(route.name, owner.model, BY_RESPONSE)
+        if route.rules:
+            traits = await self._traits(route, asking)
+            for rule in route.rules:
+                if rule.matches(traits) and (permits is None or permits.may_use(rule.model, rule.model)):
+                    return RouteChoice(route.name, rule.model, rule.name)
+        return RouteChoice(route.name, self._by_weight(route, asking, permits, peeks=peeks), BY_WEIGHT)
+
+    async def _traits(self, route: Route, asking: RouteQuery) -> Traits:
+        body, tokens = asking.body, 0.0
+        first = self._models.get(route.first)
+        if route.counts_tokens and first is not None:
+            exact = await first.exact_prompt(asking.path, asking.raw, body) if route.counts_exactly else None
+            tokens = body.prompt_bytes / first.fleet.bytes_per_token.ratio if exact is None else float(exact.tokens)
+        return Traits(
+            prompt_tokens=tokens,
+            max_tokens=body.max_tokens,
+            asks=abilities_in(asking.raw) if route.looks_inside else frozenset(),
+            team=asking.team or "",
+        )
+
+    def _by_weight(self, route: Route, asking: RouteQuery, permits: Permits | None, *, peeks: bool) -> str:
+        order = self._order(route, asking, peeks=peeks)
+        if permits is not None:
+            order = [name for name in order if permits.may_use(name, name)]
+            if not order:
+                text = f"The API key may not use any of the models that {route.name[:100]!r} stands for"
+                raise Forbidden(text, code="model_not_allowed", param="model")
+        if route.passes_on:
+            for name in order:
+                if self._is_ready(name):
+                    return name
+        return order[0]
+
+    def _order(self, route: Route, asking: RouteQuery, *, peeks: bool) -> list[str]:
+        who = self._who(route, asking)
+        if who is not None:
+            return route.variants.order(who)
+        return route.variants.peek() if peeks else route.variants.deal()
+
+    def _is_ready(self, name: str) -> bool:
+        model = self._models.get(name)
+        return model is not None and model.why_not_ready() is None
+
+    def _who(self, route: Route, asking: RouteQuery) -> str | None:
+        who = self._named(route, asking)
+        return None if who is None else short_name(who)
+
+    def _named(self, route: Route, asking: RouteQuery) -> str | None:
+        """Return the key, user or session that keeps its variant; None: the next variant in turn."""
+        if route.sticky == "key":
+            return asking.key
+        if route.sticky == "user":
+            return asking.user or asking.body.user
+        if route.sticky == "session":
+            first = self._models.get(route.first)
+            session = None if first is None else asking.header(first.session_header)
+            return session or asking.body.session
+        return None

@@ -1,0 +1,106 @@
+"""Traits of a request that decide which model it needs: its length, and abilities that it requires."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+Ability = Literal["images", "audio", "tools", "response_format", "reasoning"]
+
+_KINDS: dict[str, Ability] = {
+    "image": "images",
+    "image_url": "images",
+    "image_pil": "images",
+    "image_embeds": "images",
+    "input_image": "images",
+    "audio": "audio",
+    "audio_url": "audio",
+    "input_audio": "audio",
+}
+"""Types of parts of a message in the chat API (with vLLM's own), the Responses API and the Messages API."""
+_PLAIN_FORMATS = frozenset({"text", None})
+_NO_EFFORT = frozenset({"none", None})
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """Traits that rules look at."""
+
+    prompt_tokens: float
+    """Estimated, or exact."""
+    max_tokens: int | None
+    """The caller's limit of output tokens; None: no limit."""
+    asks: frozenset[Ability]
+    team: str
+    """Empty where there are no teams."""
+
+
+class _Body(msgspec.Struct, gc=False):
+    """The fields of all APIs in one: none of them means something else in another."""
+
+    messages: Any = None
+    input: Any = None
+    tools: Any = None
+    functions: Any = None
+    response_format: Any = None
+    text: Any = None
+    output_config: Any = None
+    structured_outputs: Any = None
+    reasoning: Any = None
+    reasoning_effort: Any = None
+    thinking: Any = None
+
+
+_decode = msgspec.json.Decoder(_Body, float_hook=Raw).decode
+
+
+def abilities_in(raw: bytes) -> frozenset[Ability]:
+    """Return the abilities that the JSON body *raw* requires; none if it is not a JSON object. O(bytes)."""
+    try:
+        body = _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return frozenset()
+    found: set[Ability] = set()
+    if body.tools or body.functions:
+        found.add("tools")
+    if body.structured_outputs or any(_is_format(each) for each in _formats(body)):
+        found.add("response_format")
+    if _reasons(body):
+        found.add("reasoning")
+    for part in (*_parts(body.messages), *_parts(body.input)):
+        kind = _KINDS.get(str(part.get("type")))
+        if kind is not None:
+            found.add(kind)
+    return frozenset(found)
+
+
+def _formats(body: _Body) -> Iterator[Any]:
+    yield body.response_format
+    yield _of(body.text, "format")
+    yield _of(body.output_config, "format")
+
+
+def _is_format(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("type") not in _PLAIN_FORMATS
+
+
+def _reasons(body: _Body) -> bool:
+    if _of(body.thinking, "type") in {"enabled", "adaptive"}:
+        return True
+    effort = body.reasoning_effort if body.reasoning_effort is not None else _of(body.reasoning, "effort")
+    return effort not in _NO_EFFORT
+
+
+def _of(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _parts(items: Any) -> Iterator[dict[str, Any]]:
+    """Messages or items and the parts that they hold, tool results with parts of their own among them."""
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict):
+            yield item
+            yield from _parts(item.get("content"))
+            yield from _parts(item.get("output"))
+        elif isinstance(item, list):  # a chat among several
+            yield from _parts(item)

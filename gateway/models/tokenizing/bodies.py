@@ -1,0 +1,32 @@
+"""Readers of request bodies, by path."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from gateway.models.tokenizing.asked import Asked
+from gateway.models.tokenizing.chat_body import asked_of_chat
+from gateway.models.tokenizing.completion_body import asked_of_completion
+from gateway.models.tokenizing.exactness import Unknowable
+from gateway.models.tokenizing.messages_body import asked_of_messages
+from gateway.models.tokenizing.responses_body import asked_of_responses
+
+_READERS: Mapping[str, Callable[[bytes], Asked]] = MappingProxyType(
+    {
+        "/v1/chat/completions": asked_of_chat,
+        "/v1/completions": asked_of_completion,
+        "/v1/messages": asked_of_messages,
+        "/v1/responses": asked_of_responses,
+    }
+)
+
+
+def asked_of(path: str, raw: bytes) -> Asked:
+    """Return what the body *raw* of a request to *path* asks for. O(bytes).
+
+    Raises:
+        Unknowable: the tokens of such a body cannot be known.
+    """
+    reader = _READERS.get(path)
+    if reader is None:
+        raise Unknowable("endpoint")
+    return reader(raw)

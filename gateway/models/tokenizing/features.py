@@ -1,0 +1,51 @@
+"""Features of a prompt that engines may tokenize in their own way."""
+
+from typing import Literal
+
+from gateway.models.tokenizing.asked import Asked, AskedChat, AskedIds, AskedTexts, JsonObject
+
+Feature = Literal["text", "chat", "parts", "developer", "tools", "tool_calls", "reasoning", "effort"]
+"""Few values, for a metric's label.
+
+* ``text``: plain text, with the tokenizer's own begin and end
+* ``chat``: a conversation, through the chat template; what follows are chats that have more
+* ``parts``: content that is a list of texts
+* ``developer``: a message of a developer
+* ``tools``: tools that may be called
+* ``tool_calls``: calls of tools, and their results
+* ``reasoning``: reasoning of earlier turns
+* ``effort``: a wish how much to reason
+"""
+
+
+def features_of(asked: Asked) -> set[Feature]:
+    """Return the features of *asked*. O(messages)."""
+    match asked:
+        case AskedIds():
+            return set()
+        case AskedTexts():
+            return {"text"}
+        case _:
+            return _of_chat(asked)
+
+
+def _of_chat(chat: AskedChat) -> set[Feature]:
+    features: set[Feature] = {"chat"}
+    if chat.tools:
+        features.add("tools")
+    if chat.reasoning_effort is not None:
+        features.add("effort")
+    for message in chat.messages:
+        _add(features, message)
+    return features
+
+
+def _add(features: set[Feature], message: JsonObject) -> None:
+    if message.get("role") == "developer":
+        features.add("developer")
+    if isinstance(message.get("content"), list):
+        features.add("parts")
+    if message.get("role") == "tool" or message.get("tool_calls"):
+        features.add("tool_calls")
+    if message.get("reasoning") is not None or message.get("reasoning_content") is not None:
+        features.add("reasoning")

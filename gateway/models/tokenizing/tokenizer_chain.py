@@ -1,0 +1,26 @@
+"""Several sources of a prompt's exact tokens, asked one after the other."""
+
+from collections.abc import Sequence
+
+from gateway.models.tokenizing.exactness import Exact, NotExact
+from gateway.models.tokenizing.token_source import RawPrompt, TokenSource
+
+
+class TokenizerChain:
+    """A `TokenSource` that asks each of *token_sources* only if those before it could not answer, and were not slow."""
+
+    def __init__(self, token_sources: Sequence[TokenSource]) -> None:
+        self._token_sources = token_sources
+
+    async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
+        """Return the first exact answer; without one, the last reason other than "unavailable"."""
+        refusal = NotExact("unavailable")
+        for token_source in self._token_sources:
+            outcome = await token_source.ids(prompt)
+            if isinstance(outcome, Exact):
+                return outcome
+            if outcome.reason == "slow":
+                return outcome
+            if outcome.reason != "unavailable":
+                refusal = outcome
+        return refusal

@@ -1,0 +1,64 @@
+"""Tools as a chat template gets them.
+
+vLLM reads each into a model of its own and writes that out again, which fixes the order of the keys, puts null where
+there was nothing and drops what it does not know (`vllm/entrypoints/openai/chat_completion/protocol.py`,
+ChatCompletionToolsParam; `vllm/entrypoints/generate/base/protocol.py`, FunctionDefinition). Templates write tools as
+JSON near the front of the prompt, so each of these shows.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gateway.models.tokenizing.asked import JsonObject
+from gateway.models.tokenizing.exactness import Unknowable
+
+_TOOL = frozenset({"type", "function", "defer_loading"})
+_FUNCTION = frozenset({"name", "description", "parameters", "strict", "defer_loading"})
+
+
+def tools_of(tools: Any) -> list[JsonObject] | None:
+    """Return the ``tools`` of a chat completion.
+
+    Raises:
+        Unknowable: they are malformed, or have keys that some versions of vLLM drop and others keep.
+    """
+    if tools is None:
+        return None
+    if not isinstance(tools, list) or not tools:
+        raise Unknowable("malformed")
+    return [_tool(tool) for tool in tools]
+
+
+def functions_of(functions: Sequence[JsonObject]) -> list[JsonObject] | None:
+    """Return function definitions without the envelope of the chat API. Raises as `tools_of`."""
+    return [_shell(function) for function in functions] or None
+
+
+def _tool(tool: Any) -> JsonObject:
+    if not isinstance(tool, dict) or not isinstance(tool.get("function"), dict):
+        raise Unknowable("malformed")
+    if tool.get("type", "function") != "function" or not tool.keys() <= _TOOL:
+        raise Unknowable("unsupported")
+    return _shell(tool["function"], defer_loading=tool.get("defer_loading"))
+
+
+def _shell(function: JsonObject, *, defer_loading: Any = None) -> JsonObject:
+    if not function.keys() <= _FUNCTION:
+        raise Unknowable("unsupported")
+    name, description, parameters = (function.get(key) for key in ("name", "description", "parameters"))
+    strict, deferred = function.get("strict"), function.get("defer_loading")
+    if (
+        not isinstance(name, str)
+        or not isinstance(description, str | None)
+        or not isinstance(parameters, dict | None)
+        or not all(isinstance(flag, bool | None) for flag in (strict, deferred, defer_loading))
+    ):
+        raise Unknowable("malformed")
+    inner: JsonObject = {"name": name, "description": description, "parameters": parameters}
+    if strict is not None:
+        inner["strict"] = strict
+    deferred = defer_loading if deferred is None else deferred
+    if deferred is not None:
+        inner["defer_loading"] = deferred
+    shell: JsonObject = {"type": "function", "function": inner}
+    return shell if defer_loading is None else {**shell, "defer_loading": defer_loading}

@@ -1,0 +1,31 @@
+"""Recognition of errors which say that a prompt, with the requested output, is too long for a model.
+
+The texts are those of vLLM, SGLang, Bedrock's models, Anthropic and OpenAI, from their sources and from reports of
+users. After such an error, a model with a longer context may still serve the request.
+"""
+
+import re
+
+_TOO_LONG = re.compile(
+    r"input is too long|prompt is too long|too many (?:input|total) (?:tokens|text bytes)|input tokens exceeded"
+    r"|exceeds? (?:the )?(?:context limit|model maximum|maximum (?:context|input|sequence) length|context window)"
+    r"|exceeds? (?:the )?(?:model.s )?max(?:imum)? (?:context|input|number of (?:input )?tokens|model length)"
+    r"|maximum context length (?:is|of)|longer than the (?:maximum model|model.s context) length"
+    r"|reduce the length of the (?:messages|input|prompt)|context_length_exceeded",
+    re.IGNORECASE,
+).search
+
+MAX_READ_BYTES = 2**14
+"""Bytes of an error body that are searched; some engines quote the prompt after the reason."""
+
+
+def is_overflow(message: str) -> bool:
+    """Return whether *message* says that the prompt, with its output, does not fit into the context."""
+    return _TOO_LONG(message) is not None
+
+
+def says_overflow(status: int, body: bytes) -> bool:
+    """Return whether an answer with *status* and *body* is such an error. Only 400, 413 and 422 can be."""
+    if status == 413:
+        return True
+    return status in {400, 422} and is_overflow(body[:MAX_READ_BYTES].decode("utf-8", "ignore"))

@@ -1,0 +1,50 @@
+"""Values that are valid alone and contradict each other, such as two workers with one id."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.protocol.field_names import Place
+from gateway.protocol.worker_address import endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """The parts of a sentence: *place*, *text*, and *other* where a second place is involved."""
+
+    place: Place
+    text: str
+    other: Place = ()
+
+
+def repeated(values: Sequence[tuple[Place, str]]) -> list[Contradiction]:
+    """Return one contradiction for each value that an earlier place has already."""
+    first: dict[str, Place] = {}
+    found: list[Contradiction] = []
+    for place, value in values:
+        if value in first:
+            text = f"is {value!r}; each must be its own, and this is that of"
+            found.append(Contradiction(place, text, first[value]))
+        else:
+            first[value] = place
+    return found
+
+
+def ambiguous(workers: Sequence[tuple[Place, str, str]]) -> list[Contradiction]:
+    """Return one contradiction for each worker (place, id, url) whose id has another url at an earlier place.
+
+    The index of prefixes knows workers by their id, whichever model they serve.
+    """
+    first: dict[str, tuple[Place, str]] = {}
+    found: list[Contradiction] = []
+    for place, worker_id, url in workers:
+        earlier, earlier_url = first.setdefault(worker_id, (place, url))
+        if endpoint(url) != endpoint(earlier_url):
+            text = f"is {worker_id!r}; an id stands for one url in all models, and this one stands already for"
+            found.append(Contradiction((*place, "id"), text, (*earlier, "url")))
+    return found
+
+
+def roles_in_vain(workers: Sequence[tuple[Place, str]]) -> list[Contradiction]:
+    """Return one contradiction for each worker (place, role) of a model without disaggregation that has a half role."""
+    text = "is {!r}, but the model has no disaggregation: no worker would do the other half"
+    return [Contradiction((*place, "role"), text.format(role)) for place, role in workers if role != "both"]

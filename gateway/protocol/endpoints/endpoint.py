@@ -1,0 +1,101 @@
+"""Everything that differs between the endpoints of workers. Pure: bytes in, values and bytes out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from gateway.protocol.body import Body
+from gateway.protocol.endpoints.faults import OPENAI, ErrorShape, fault_of, normalized
+from gateway.protocol.endpoints.missing import missing_endpoint
+from gateway.protocol.errors import GatewayError
+from gateway.protocol.splice import asking_usage, spliced
+from gateway.protocol.sse import ChunkObserver, StreamObserver
+from gateway.protocol.usage import Usage, usage_of
+
+JSON: Final = b"application/json"
+FORM = b"multipart/form-data"
+
+
+class Parse(Protocol):
+    def __call__(self, raw: bytes, content_type: bytes, /) -> Body:
+        """Read the body *raw* of *content_type*.
+
+        Raises:
+            MalformedBody, InvalidField: the body is not valid.
+        """
+        ...
+
+
+class UpstreamBody(Protocol):
+    def __call__(self, raw: bytes, content_type: bytes, body: Body, upstream_name: str, /) -> bytes:
+        """Return the bytes for the worker from those of the caller, *raw*, which were parsed into *body*."""
+        ...
+
+
+class MakeObserver(Protocol):
+    def __call__(self, *, strip_usage: bool) -> StreamObserver:
+        """Return an observer of one stream; *strip_usage* removes usage that the caller has not requested."""
+        ...
+
+
+def read_as_json(parse: Callable[[bytes], Body]) -> Parse:
+    """Return *parse* for an endpoint that accepts only JSON."""
+
+    def parse_json(raw: bytes, _content_type: bytes, /) -> Body:
+        return parse(raw)
+
+    return parse_json
+
+
+def json_upstream_body(raw: bytes, _content_type: bytes, body: Body, upstream_name: str, /) -> bytes:
+    """Return *raw* with the worker's name of the model, a request for usage in streams, and the gateway's salt."""
+    changes = {} if body.model == upstream_name and body.names_model else {"model": msgspec.json.encode(upstream_name)}
+    if body.imposes_salt:
+        changes["cache_salt"] = msgspec.json.encode(body.cache_salt)
+    if body.streams and not body.asks_usage:
+        return asking_usage(raw, changes, has_stream_options=body.has_stream_options, places=body.places)
+    return spliced(raw, changes, body.places) if changes else raw
+
+
+def keeps_no_response(_body: bytes) -> str | None:
+    """Return None as the id of a response, because the API keeps no responses."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One path with all functions that depend on its API."""
+
+    path: str
+    parse: Parse
+    media: bytes = JSON
+    """Content type of requests."""
+    upstream_body: UpstreamBody = json_upstream_body
+    observer: MakeObserver = ChunkObserver
+    usage_of: Callable[[bytes], Usage | None] = usage_of
+    """Reads the usage of an answer that is not a stream."""
+    response_id_of: Callable[[bytes], str | None] = keeps_no_response
+    """Reads the id of a kept answer that is not a stream; for a stream the observer knows it."""
+    errors: ErrorShape = OPENAI
+    summary: str = ""
+    """One line for the API description."""
+    required: tuple[str, ...] = ()
+    """Fields that the gateway requires; the engine may require more."""
+
+    def error_body(self, error: GatewayError, *, request_id: str | None = None) -> bytes:
+        """Return an *error* of the gateway as the body of a response."""
+        return self.errors.body(fault_of(error, request_id=request_id))
+
+    def error_event(self, error: GatewayError, *, sequence_number: int = 0, request_id: str | None = None) -> bytes:
+        """Return an *error* of the gateway as the last event of a stream."""
+        return self.errors.event(fault_of(error, request_id=request_id), sequence_number)
+
+    def normalized(self, status: int, body: bytes, *, model: str | None = None) -> bytes:
+        """Return a worker's error *body* in the shape of this endpoint; unchanged if it has that shape.
+
+        If the engine of *model* does not have this endpoint, the error says so.
+        """
+        missing = None if model is None else missing_endpoint(self.path, model, status, body)
+        return normalized(self.errors, status, body) if missing is None else self.errors.body(missing)

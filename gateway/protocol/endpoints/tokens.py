@@ -1,0 +1,27 @@
+"""Tokenizers of engines as endpoints: they need no GPU, so all workers serve them equally well."""
+
+import msgspec
+
+from gateway.protocol.body import Body, parsed, without_prompt
+from gateway.protocol.engine_fields import EngineFields, engine_fields_of
+
+
+def parse_tokens(raw: bytes) -> Body:
+    """Read the body of ``/tokenize``, ``/detokenize`` or Anthropic's ``count_tokens``. O(bytes).
+
+    Raises:
+        MalformedBody, InvalidField: see `gateway.protocol.body.parse_chat`.
+    """
+    return parsed(raw, _read)
+
+
+class _Tokens(EngineFields, gc=False):
+    model: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Tokens).decode
+
+
+def _read(raw: bytes) -> Body:
+    body = _decode(raw)
+    return without_prompt(body.model, engine_fields=engine_fields_of(body))

@@ -1,0 +1,54 @@
+"""Routes of engines that the gateway does not serve, with alternatives."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_ONE_ENGINE = "it concerns one engine, so ask a worker"
+_INSIDE = "it is used between engines, so ask a worker"
+
+INSTEAD: Mapping[str, str] = MappingProxyType(
+    {
+        "/cohere/v2/chat": "use /v1/chat/completions",
+        "/invocations": "use the endpoint for the kind of body, such as /v1/chat/completions",
+        "/inference/v1/generate": "use /v1/completions, whose prompt may be token ids",
+        "/v1/responses/compact": "use /v1/responses with the conversation or its end",
+        "/v1/responses/input_tokens": "use /tokenize or /v1/messages/count_tokens",
+        "/v1/realtime": "WebSockets are not served; use /v1/audio/transcriptions",
+        "/load": "/metrics reports the load of every worker",
+        **dict.fromkeys(
+            (
+                "/v1/chat/completions/render",
+                "/v1/completions/render",
+                "/v1/messages/render",
+            ),
+            f"{_INSIDE}, or use /tokenize",
+        ),
+        **dict.fromkeys(
+            (
+                "/v1/chat/completions/derender",
+                "/v1/completions/derender",
+                "/inference/v1/abort_requests",
+                "/kv_event_sources",
+            ),
+            _INSIDE,
+        ),
+        **dict.fromkeys(
+            (
+                "/tokenizer_info",
+                "/server_info",
+                "/start_profile",
+                "/stop_profile",
+                "/sleep",
+                "/wake_up",
+                "/is_sleeping",
+                "/reset_prefix_cache",
+            ),
+            _ONE_ENGINE,
+        ),
+        **dict.fromkeys(
+            ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
+            "operators load adapters on the workers",
+        ),
+    }
+)
+"""Alternatives by path, as the end of an error message."""

@@ -1,0 +1,94 @@
+"""Field types shared by settings and API request bodies, and the base of their groups."""
+
+import re
+from ipaddress import ip_network
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from gateway.protocol.field_names import did_you_mean, listed
+from gateway.protocol.worker_address import is_http_address, is_printable_ascii, is_private_address
+from routing.strategies import NAMES
+
+
+class Group(BaseModel):
+    """A frozen group of fields. It refuses unknown fields, converts no types, and shows no values in errors."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+
+
+def rule(allowed: str, *, shows_value: bool = True) -> PydanticCustomError:
+    """Return the error of a value that is not *allowed*, a clause such as "it must be a name"."""
+    return PydanticCustomError("rule" if shows_value else "rule_on_private_value", "{allowed}", {"allowed": allowed})
+
+
+def _check_strategy(value: str) -> str:
+    if value not in NAMES:
+        raise rule(f"allowed are {listed(NAMES)}{did_you_mean(value, NAMES)}")
+    return value
+
+
+def _check_url(value: str) -> str:
+    private = is_private_address(value)
+    if not is_http_address(value):
+        raise rule("it must be an http:// or https:// address with a host", shows_value=not private)
+    if private:
+        raise rule("it must not contain credentials, a query or a fragment", shows_value=False)
+    return value.rstrip("/")
+
+
+def _check_worker_url(value: str) -> str:
+    if value.endswith("/v1"):  # as OpenAI's SDKs want it; here every request would be a 404, from a worker that is up
+        raise rule("it must not include /v1, which every request's path already has")
+    return value
+
+
+def _check_token(value: str) -> str:
+    if not is_printable_ascii(value):
+        raise rule("it must be printable ASCII without spaces")
+    return value
+
+
+def _check_model_name(value: str) -> str:
+    if not value.strip() or not value.isprintable() or "*" in value:
+        raise rule("it must be a name without '*' (patterns are for aliases)")
+    return value
+
+
+def _check_alias(value: str) -> str:
+    if not value.strip() or not value.isprintable() or "*" in value[:-1]:
+        raise rule("it must be a name, or a prefix with one '*' at its end")
+    return value
+
+
+def _check_entity(value: str) -> str:
+    # What YAML and JSON take for something else than text is no name: somebody would write it without quotes.
+    if not re.fullmatch(r"(?!(null|true|false)$)(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
+        raise rule("it must be a name with a letter, of at most 63 letters, digits, dots, dashes and underscores")
+    return value
+
+
+def _check_network(value: str) -> str:
+    try:
+        return str(ip_network(value))
+    except ValueError:
+        raise rule("it must be an IP address or a network such as 10.0.0.0/8") from None
+
+
+StrategyName = Annotated[str, AfterValidator(_check_strategy), WithJsonSchema({"enum": list(NAMES)})]
+Url = Annotated[str, AfterValidator(_check_url)]
+WorkerUrl = Annotated[Url, AfterValidator(_check_worker_url)]
+Token = Annotated[str, AfterValidator(_check_token)]
+ModelName = Annotated[str, AfterValidator(_check_model_name)]
+Alias = Annotated[str, AfterValidator(_check_alias)]
+EntityName = Annotated[str, AfterValidator(_check_entity)]
+Networks = Annotated[tuple[Annotated[str, AfterValidator(_check_network)], ...], Field(strict=False)]
+PriorityName = Literal["high", "normal", "low"]

@@ -1,0 +1,178 @@
+"""Header fields that the gateway passes on, in either direction."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+Headers = list[tuple[bytes, bytes]]
+"""Header fields of one message in order. ASGI and httptools give the names in lower case."""
+HeaderLookup = Callable[[bytes], str | None]
+"""Returns the value of a header field by its name in lower case; None if absent or empty."""
+
+HOP_BY_HOP: Final = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""Fields of one connection, in lower case (RFC 9110, 7.6.1; RFC 2616, 13.5.1 for the proxy fields)."""
+
+_NOT_PASSED: Final = HOP_BY_HOP | {b"x-warmgate-dropped-params"}
+"""Fields that workers must not set; only the gateway's Bedrock backend reports dropped parameters."""
+
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
+"""Credentials of the caller for the gateway, which workers must not see."""
+
+REPLACED = frozenset(
+    {b"host", b"content-length", b"x-request-id", b"expect", b"accept-encoding", b"content-type", b"content-encoding"}
+)
+"""Headers that the gateway sets itself for workers. No compression is requested, because usage is read from answers."""
+
+STEERING: Final[tuple[bytes, ...]] = (
+    b"x-data-parallel-",
+    b"x-dynamo-",
+    b"x-override-",
+    b"x-smg-",
+    b"x-sglext-",
+    b"x-vllm-",
+    b"x-prefiller-",
+    b"x-encoder-",
+    b"x-gateway-destination-",
+    b"x-worker-instance-id",
+    b"x-dp-rank",
+    b"x-tenant-id",
+    b"target-pod",
+    b"routing-strategy",
+)
+"""Prefixes of headers by which engines or routers choose a worker, a priority, or the source of a prompt: vLLM, SGLang,
+Dynamo, llm-d and AIBrix. Callers cannot use them, because the gateway chooses."""
+
+_NOT_UPSTREAM: Final = HOP_BY_HOP | CREDENTIALS | REPLACED
+_FROM_BACKENDS: Final = frozenset(
+    {
+        b"cache-control",
+        b"content-disposition",
+        b"content-encoding",
+        b"content-language",
+        b"content-type",
+        b"etag",
+        b"last-modified",
+        b"openai-model",
+        b"openai-processing-ms",
+        b"openai-version",
+        b"retry-after",
+        b"server-timing",
+        b"x-amzn-requestid",
+        b"x-warmgate-dropped-params",
+    }
+)
+"""Headers of a backend's answer that are passed to the caller; all others are dropped. A cookie, ``clear-site-data`` or
+``location`` would apply to the gateway's origin, ``server`` and ``via`` reveal the backend, and ``x-warmgate-*`` and
+``x-ratelimit-*`` are set by the gateway. Its Bedrock backend sets ``x-warmgate-dropped-params``; in answers of workers
+that header is dropped by `end_to_end`."""
+UNBUFFERED: Final[Headers] = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+"""Headers of streams. Without them, nginx buffers 4 to 8 kB of an answer before it sends anything."""
+_BUFFERING: Final = frozenset(name for name, _ in UNBUFFERED)
+_BODY_HEADERS = frozenset(
+    {
+        b"content-type",
+        b"content-language",
+        b"content-md5",
+        b"content-digest",
+        b"repr-digest",
+        b"digest",
+        b"etag",
+        b"last-modified",
+    }
+)
+_PLAIN: Final = re.compile(rb"[!-~]{1,128}")
+
+
+def end_to_end(received: Headers) -> Headers:
+    """Return the fields to pass on, in lower case, without hop-by-hop fields and those named in ``connection``."""
+    headers: Headers = []
+    named = b""
+    for raw_name, value in received:
+        name = raw_name.lower()
+        if name not in _NOT_PASSED:
+            headers.append((name, value.strip()))
+        elif name == b"connection" and value not in {b"keep-alive", b"close"}:
+            named += b"," + value
+    if not named:
+        return headers
+    dropped = {token.strip() for token in named.lower().split(b",")}
+    return [(name, value) for name, value in headers if name not in dropped]
+
+
+def ends_with_connection(received: Headers) -> bool:
+    """Return whether the body lasts until the connection closes (RFC 9112, 6.3, rule 8)."""
+    for name, value in received:
+        lowered = name.lower()
+        if lowered == b"content-length":
+            return False
+        if lowered == b"transfer-encoding" and value.strip().lower().endswith(b"chunked"):
+            return False
+    return True
+
+
+def is_plainly_framed(received: Headers) -> bool:
+    """Return whether the body has no transfer coding except one ``chunked``, which the parser decodes."""
+    codings = [value for name, value in received if name.lower() == b"transfer-encoding"]
+    return not codings or (len(codings) == 1 and codings[0].strip().lower() == b"chunked")
+
+
+def upstream(headers: Headers, request_id: bytes, content_type: bytes) -> Headers:
+    """Return the caller's *headers* for a worker; names are in lower case, as in ASGI."""
+    kept = [header for header in headers if header[0] not in _NOT_UPSTREAM and not header[0].startswith(STEERING)]
+    if any(header[0] == b"connection" for header in headers):
+        passing = {name for name, _ in end_to_end(headers)}  # without those that `connection` names
+        kept = [header for header in kept if header[0] in passing]
+    return [(b"content-type", content_type), (b"x-request-id", request_id), *kept]
+
+
+def downstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return the *headers* of a backend for the caller, see `_FROM_BACKENDS`; names are in lower case."""
+    return [header for header in headers if header[0] in _FROM_BACKENDS]
+
+
+def unbuffered(headers: Headers) -> Headers:
+    """Return the *headers* of a stream with those that stop proxies from buffering it."""
+    return [*[header for header in headers if header[0] not in _BUFFERING], *UNBUFFERED]
+
+
+def of_another_body(headers: Headers, content_type: bytes) -> Headers:
+    """Return *headers* for a new body of *content_type* instead of the original one."""
+    kept = [header for header in headers if header[0] not in _BODY_HEADERS]
+    return [*kept, (b"content-type", content_type)]
+
+
+def is_json(headers: Headers) -> bool:
+    """Return whether the body is JSON and not compressed."""
+    media = b""
+    for name, value in headers:
+        if name == b"content-type":
+            media = value
+    return media.split(b";", 1)[0].strip().lower() == b"application/json" and not is_compressed(headers)
+
+
+def is_compressed(headers: Headers) -> bool:
+    """Return whether the body is compressed, although no compression was requested."""
+    return any(name == b"content-encoding" and value.lower() != b"identity" for name, value in headers)
+
+
+def fields(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return the first value of each header by name. Compiled code is faster with a dict than with a Mapping."""
+    return dict(reversed(headers))
+
+
+def request_id_of(fields: dict[bytes, bytes]) -> bytes | None:
+    """Return the request id of the caller, if it is valid in a header and a log line."""
+    value = fields.get(b"x-request-id")
+    return value if value is not None and _PLAIN.fullmatch(value) else None

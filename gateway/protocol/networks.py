@@ -1,0 +1,71 @@
+"""Addresses and networks of callers."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+Address = IPv4Address | IPv6Address
+
+MAX_CACHED = 1024
+"""Parsed addresses that are cached; parsing takes 2 us."""
+MAX_LENGTH = 100
+"""Longest text that is parsed, in characters, which bounds the cache; an address with zone and port is shorter."""
+
+
+class Networks:
+    """Set of addresses and networks such as ``10.0.0.0/8``, IPv4 or IPv6.
+
+    Raises:
+        ValueError: one of *networks* is not valid.
+    """
+
+    def __init__(self, networks: Iterable[str]) -> None:
+        self._networks = tuple(ip_network(network) for network in networks)
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
+
+    def __contains__(self, address: Address) -> bool:
+        return any(address in network for network in self._networks)
+
+
+def address_in(text: str) -> Address | None:
+    """Return the address in *text*, which may have a port; None if there is no valid address.
+
+    An IPv4 address in IPv6 notation, as dual-stack sockets report it, is returned as IPv4.
+    """
+    return None if len(text) > MAX_LENGTH else _parsed(text)
+
+
+@lru_cache(MAX_CACHED)
+def _parsed(text: str) -> Address | None:
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address):
+        # A zone names a network link of this machine and is not part of the address: fe80::1%eth0.
+        return address.ipv4_mapped or IPv6Address(int(address))
+    return address
+
+
+def source_of(peer: str | None, forwarded_for: str | None, proxies: Networks) -> Address | None:
+    """Return the address of the client; None if unknown.
+
+    *peer* is the other end of the connection, *forwarded_for* all values of ``x-forwarded-for`` joined by commas. Only
+    *proxies* are trusted, each of which appends the address of its client. So the source is the right-most address that
+    is not a trusted proxy; any client can write the addresses left of it.
+    """
+    source = None if peer is None else address_in(peer)
+    if source is None or source not in proxies or forwarded_for is None:
+        return source
+    for text in reversed(forwarded_for.split(",")):
+        source = address_in(text)
+        if source is None or source not in proxies:
+            break
+    return source

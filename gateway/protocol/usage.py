@@ -1,0 +1,43 @@
+"""Tokens that a completion used."""
+
+from typing import Final
+
+from cache_index.value import Value
+from gateway.protocol.errors import DECODE_ERRORS
+from gateway.protocol.json_fields import UsageFields, decode_answer
+
+
+class Usage(Value):
+    """Tokens that a completion used, as the engine counted them."""
+
+    __match_args__ = ("prompt_tokens", "completion_tokens", "cached_tokens")
+    __slots__ = __match_args__
+
+    def __init__(
+        self,
+        prompt_tokens: int,
+        completion_tokens: int,
+        cached_tokens: int | None = None,
+    ) -> None:
+        self.prompt_tokens: Final = prompt_tokens
+        self.completion_tokens: Final = completion_tokens
+        self.cached_tokens: Final = cached_tokens
+        """Prompt tokens whose KV was cached; None if the engine does not report it (vLLM and SGLang need a flag)."""
+
+
+def usage_from(fields: UsageFields) -> Usage:
+    details = fields.prompt_tokens_details
+    return Usage(fields.prompt_tokens, fields.completion_tokens or 0, details.cached_tokens if details else None)
+
+
+def usage_of(body: bytes) -> Usage | None:
+    """Return the usage in an answer that is not a stream; None without usage.
+
+    O(bytes): 0.6 us for 1 kB, 25 us for 100 kB. A search for the last ``"usage"`` would take 3 us for any size, but may
+    find the key of another object.
+    """
+    try:
+        answer = decode_answer(body)
+    except DECODE_ERRORS:
+        return None
+    return None if answer.usage is None else usage_from(answer.usage)

@@ -1,0 +1,393 @@
+"""Authentication, permissions, reservations, and the usage that a request is charged for.
+
+1. A request is not charged if it is refused, or fails before its caller has received anything.
+2. A reservation is settled once, however the request ends: to the usage that the engine reports, or else to the prompt
+   and the streamed events.
+3. Without teams every request is admitted, and none is counted.
+"""
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from cache_index import WorkerId
+from gateway.models.model import Model
+from gateway.protocol.body import Body
+from gateway.protocol.errors import (
+    Forbidden,
+    InvalidField,
+    InvalidKey,
+    QuotaSpent,
+    RateLimited,
+    Stopping,
+    UnknownResponse,
+)
+from gateway.protocol.request_hints import MAX_NAME_LENGTH
+from gateway.proxy.exchange import Account, Exchange
+from gateway.proxy.incoming import CallerGone, Incoming
+from gateway.tenancy.ledger.entry import NANO, Entry
+from gateway.tenancy.ledger.price import Price
+from gateway.tenancy.ledger.record import Outcome
+from gateway.tenancy.ledger.recorder import Recorder, to_nano
+from gateway.tenancy.quota.overspending import Overspending, Stream
+from gateway.tenancy.quota.plan import Metered, Tokens
+from gateway.tenancy.quota.quota import Ask, Quota, Reservation
+from gateway.tenancy.quota.soft_budgets import SoftBudgets
+from gateway.tenancy.teams.access import Access
+from gateway.tenancy.teams.cache_salt import isolated_salt
+from gateway.tenancy.teams.caller import Caller
+from routing.request import Request
+
+HitHeaders = Literal["own", "shared", "off"]
+"""Callers that see cache hits: those of teams that share no cached prefixes, all, or none."""
+
+_NOTHING: Final = Tokens(0, 0, 0)
+_CUT: Final = frozenset({CallerGone.__name__, Stopping.__name__})
+"""Endings of requests that were cut short. They are charged for what was generated."""
+_GUESSED: Final = UnknownResponse.__name__
+"""Ending of requests for an unknown response id. They count against limits of requests, which bounds guessing."""
+_FREE: Final = Price()
+_NO_MODEL: Final = Metered("", _FREE.cost_usd)
+"""Stands for an unknown model: only limits for all models count such a request."""
+
+
+class Admission:
+    """Admits requests before they are dispatched, and settles them at their end."""
+
+    def __init__(
+        self,
+        access: Access,
+        quota: Quota,
+        recorder: Recorder,
+        *,
+        overspending: Overspending,
+        soft_budgets: SoftBudgets,
+        pepper: Callable[[], bytes],
+        user_header: bytes,
+        hit_headers: HitHeaders = "own",
+    ) -> None:
+        """*pepper* returns the pepper of digests; *hit_headers* says which callers see predicted cache hits."""
+        self._access = access
+        self._quota = quota
+        self._recorder = recorder
+        self._overspending = overspending
+        self._soft_budgets = soft_budgets
+        self._pepper = pepper
+        self._user_header = user_header
+        self._hit_headers: HitHeaders = hit_headers
+
+    def known(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
+        """Return the caller if an earlier request of its connection has proved it; otherwise call `caller`."""
+        caller = self._access.known(incoming.fields)
+        if caller is not None:
+            self._note_caller(caller, incoming, exchange)
+        return caller
+
+    async def caller(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
+        """Return the caller; None without teams. Raises the errors of `Access.caller`."""
+        caller = await self._authenticated(incoming, exchange)
+        if caller is not None:
+            self._access.mark(incoming.fields, caller)
+            self._note_caller(caller, incoming, exchange)
+        elif self._hit_headers == "off":
+            exchange.shows_hits = False
+        return caller
+
+    def _note_caller(self, caller: Caller, incoming: Incoming, exchange: Exchange) -> None:
+        exchange.team = caller.team_name
+        exchange.key = caller.key_id
+        if self._hit_headers != "shared":  # a hit on a prompt of another team shows how much of it was guessed
+            exchange.shows_hits = self._hit_headers == "own" and caller.team.isolated_cache
+        if self._user_header in incoming.fields:
+            said = incoming.text_of(self._user_header)
+            exchange.user = said and said[:MAX_NAME_LENGTH]
+
+    async def _authenticated(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
+        try:
+            return self._access.caller(
+                incoming.text_of,
+                incoming.peer,
+                incoming.all_of,
+                fields=incoming.fields,
+                is_http_1_0=b"connection" in incoming.fields and incoming.is_http_1_0,  # else it does not matter
+            )
+        except Forbidden as refusal:
+            _note_refused(refusal, exchange)
+            raise
+        except InvalidKey:
+            pass
+        return await self._confirmed_caller(incoming, exchange)
+
+    async def _confirmed_caller(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
+        """Ask the store again before a key is refused."""
+        try:
+            return await self._access.sure_caller(
+                incoming.text_of,
+                incoming.peer,
+                incoming.all_of,
+                fields=incoming.fields,
+                is_http_1_0=b"connection" in incoming.fields and incoming.is_http_1_0,  # else it does not matter
+            )
+        except (InvalidKey, Forbidden) as refusal:
+            _note_refused(refusal, exchange)
+            raise
+
+    def isolated(self, body: Body, caller: Caller | None) -> Body:
+        """Return *body* with the cache salt of the caller's team if that team shares no cached prefixes."""
+        if caller is None or not caller.team.isolated_cache:
+            return body
+        salt = isolated_salt(caller.team.name, self._pepper())
+        if body.cache_salt:
+            salt = f"{salt}.{body.cache_salt}"
+        return body.changed(cache_salt=salt, imposes_salt=True)
+
+    def check_model(self, caller: Caller | None, asked: str, model: str) -> None:
+        """Raise Forbidden if *caller* may not use *model* by the name *asked*."""
+        if caller is not None:
+            caller.permits.check_model(asked, model)
+
+    def check_background(self, caller: Caller | None, model: Model) -> None:
+        """Check that *model* may generate answers for *caller* in the background.
+
+        Raises:
+            InvalidField: it may not, because the gateway does not see the tokens, so that no limit would count them.
+        """
+        if caller is not None and not model.allows_background:
+            raise InvalidField(
+                "'background' is not allowed for this model, because limits cannot count its tokens. Leave it out, or "
+                "set models[].allow_background.",
+                param="background",
+            )
+
+    def reserve_at_once(
+        self, exchange: Exchange, caller: Caller | None, model: Model, body: Body, request: Request
+    ) -> "PendingReservation | None":
+        """Reserve the estimated usage of *request* at all limits of *caller*, or none.
+
+        Return None if that is done. Otherwise nothing was reserved, and `reserve` has to wait for a store.
+
+        Raises:
+            RateLimited, QuotaSpent: a limit has no room.
+        """
+        prompt_tokens = exchange.prompt_tokens = request.prompt_tokens
+        exchange.model_asked = body.model[:MAX_NAME_LENGTH]
+        if caller is None:
+            return None
+        if not exchange.user:
+            exchange.user = body.user and body.user[:MAX_NAME_LENGTH]
+        max_tokens = body.max_tokens
+        ask = Ask(prompt_tokens, max_tokens=max_tokens, choices=body.n, generates=max_tokens != 0)
+        pending = PendingReservation(self._recorder, exchange, caller, model, ask)
+        pending.in_background = body.background
+        try:
+            reservation = self._quota.reserve_at_once(caller, model.metered, ask, pending)
+        except (RateLimited, QuotaSpent) as refusal:
+            exchange.refused_by = refusal.refused_by
+            raise
+        if reservation is None:
+            return pending
+        pending.granted(reservation)
+        self._warn(pending)
+        return None
+
+    async def reserve(self, pending: "PendingReservation") -> None:
+        """Make the reservation that `reserve_at_once` could not make at once.
+
+        Raises:
+            RateLimited, QuotaSpent: a limit has no room.
+            StoreUnavailable: limits cannot be counted.
+        """
+        try:
+            metered = _NO_MODEL if pending.model is None else pending.model.metered
+            pending.granted(await self._quota.reserve(pending.caller, metered, pending.ask, pending))
+        except (RateLimited, QuotaSpent) as refusal:
+            pending.exchange.refused_by = refusal.refused_by
+            raise
+        self._warn(pending)
+
+    def _warn(self, pending: "PendingReservation") -> None:
+        """Add response headers for the soft budgets that the caller has exceeded."""
+        soft_budgets = self._soft_budgets
+        if soft_budgets.passed:
+            model = "" if pending.model is None else pending.model.name
+            pending.exchange.limits_left += soft_budgets.headers_of(pending.caller, model)
+
+    async def reserve_look(self, exchange: Exchange, caller: Caller, model: Model | None) -> None:
+        """Reserve one request and no tokens at all limits of *caller*, for a response stored by a worker of *model*.
+
+        Without *model* only limits for all models count: the id does not name a known response.
+
+        Raises:
+            RateLimited, QuotaSpent: a limit has no room.
+            StoreUnavailable: limits cannot be counted.
+        """
+        ask = Ask(0.0, max_tokens=0, choices=1, generates=False)
+        await self.reserve(PendingReservation(self._recorder, exchange, caller, model, ask))
+
+    def begin_stream(self, exchange: Exchange, stream: Stream) -> None:
+        """Register *stream*, the answer of *exchange*, so that it stops when a budget is spent."""
+        if exchange.account is not None:
+            self._overspending.begin(stream, exchange.account.reservation)
+
+    def end_stream(self, exchange: Exchange, stream: Stream) -> None:
+        """Unregister *stream*."""
+        if exchange.account is None:
+            return
+        self._overspending.end(stream, exchange.account.reservation.team)
+        stopped = stream.stopped
+        if isinstance(stopped, QuotaSpent):
+            exchange.refused_by = stopped.refused_by
+
+    def settle(self, exchange: Exchange, now: float) -> None:
+        """Record the usage of *exchange*, which ended at *now* (monotonic), if it has a reservation."""
+        account = exchange.account
+        if account is None:
+            return
+        exchange.account = None
+        reservation = account.reservation
+        outcome, used = _used(exchange, account, now)
+        price = exchange.price or (_FREE if account.model is None else account.model.pricing.current)
+        cost_nano = to_nano(price.cost_usd(used.prompt, used.cached, used.completion))
+        saved_nano = to_nano(price.saved_usd(used.cached))
+        cost_usd = exchange.cost_usd = cost_nano / NANO
+        exchange.saved_usd = saved_nano / NANO
+        # The entry is made now and not when it is written, so that the rest of the request can be freed.
+        entry = _entry(
+            self._recorder,
+            exchange,
+            account.caller,
+            outcome=outcome,
+            used=used,
+            cost_nano=cost_nano,
+            saved_nano=saved_nano,
+            now=now,
+        )
+        self._quota.settle(reservation, outcome, used, cost_usd, entry, counts=exchange.error == _GUESSED)
+
+
+class PendingReservation(Account):
+    """A reservation that is not made yet. It makes the ledger entry if the request is never settled."""
+
+    __slots__ = ("_recorder", "ask", "exchange")
+
+    def __init__(self, recorder: Recorder, exchange: Exchange, caller: Caller, model: Model | None, ask: Ask) -> None:
+        super().__init__(caller, model)
+        self._recorder = recorder
+        self.exchange = exchange
+        self.ask = ask
+
+    def granted(self, reservation: Reservation) -> None:
+        """Note that the reservation is made: from now on the request has something to settle."""
+        self.reservation = reservation
+        self.exchange.account = self
+        self.exchange.limits_left = reservation.headers
+
+    def __call__(self, expected: Tokens) -> Entry:
+        """Return the ledger entry of a request that was never settled."""
+        exchange, price = self.exchange, _FREE if self.model is None else self.model.pricing.current
+        return _entry(
+            self._recorder,
+            exchange,
+            self.caller,
+            outcome="lost",
+            used=expected,
+            cost_nano=to_nano(price.cost_usd(expected.prompt, expected.cached, expected.completion)),
+            saved_nano=to_nano(price.saved_usd(expected.cached)),
+            now=exchange.started,
+        )
+
+
+def _entry(
+    recorder: Recorder,
+    exchange: Exchange,
+    caller: Caller,
+    *,
+    outcome: Outcome,
+    used: Tokens,
+    cost_nano: int,
+    saved_nano: int,
+    now: float,
+) -> Entry:
+    """Return the ledger entry of a request that ended at *now* (monotonic)."""
+    first, started = exchange.first_byte, exchange.started
+    return recorder.entry(
+        at=recorder.now(),
+        request_id=exchange.request_id.decode("ascii"),
+        team=caller.team_name,
+        project=caller.project,
+        key=caller.key_id,
+        user=exchange.user,
+        model_asked=exchange.model_asked or "",
+        model=exchange.model or "",
+        backend=exchange.backend,
+        outcome=outcome,
+        status=exchange.status,
+        prompt_tokens=int(used.prompt + 0.5),  # round() takes ten times as long
+        cached_tokens=int(used.cached + 0.5),
+        completion_tokens=int(used.completion + 0.5),
+        cost_nano=cost_nano,
+        saved_nano=saved_nano,
+        fell_back=exchange.fell_back,
+        ttft_s=None if first is None else first - started,
+        duration_s=now - started,
+    )
+
+
+def _note_refused(refusal: InvalidKey | Forbidden, exchange: Exchange) -> None:
+    """Record the caller that was refused if its secret was right."""
+    if refusal.whose is not None:
+        exchange.team, exchange.key = refusal.whose
+
+
+def _used(exchange: Exchange, account: Account, now: float) -> tuple[Outcome, Tokens]:
+    """Return how the request ended, and its usage at *now*."""
+    reservation = account.reservation
+    if account.in_background and exchange.attempts and (exchange.usage is None or not exchange.streams):
+        # The worker may go on however the request ended, and its usage before its end does not count.
+        outcome: Outcome = "ok" if exchange.error is None else "aborted" if exchange.error in _CUT else "failed"
+        if outcome != "failed" or exchange.streamed_events:
+            return outcome, _longest(exchange, reservation)
+    if exchange.error is None:
+        usage = exchange.usage
+        if usage is None:
+            return "ok", _seen(exchange, account, None)
+        return "ok", Tokens(usage.prompt_tokens, usage.cached_tokens or 0, usage.completion_tokens)
+    if exchange.error in _CUT:
+        return "aborted", _seen(exchange, account, now) if exchange.attempts else _NOTHING
+    return "failed", _seen(exchange, account, None) if exchange.streamed_events else _NOTHING
+
+
+def _longest(exchange: Exchange, reservation: Reservation) -> Tokens:
+    """Return the usage of the prompt and the longest possible answer."""
+    prompt = round(exchange.prompt_tokens)
+    return Tokens(prompt, min(prompt, int(exchange.hit_tokens)), reservation.most_completion)
+
+
+def _seen(exchange: Exchange, account: Account, aborted: float | None) -> Tokens:
+    """Return the usage without the engine's count: the prompt, and one token for each event of the stream.
+
+    The tokens of an answer that does not stream are estimated. If it was *aborted* at that moment, the estimate comes
+    from the elapsed time and the engine's generation rate; otherwise, or without a rate, it is that of the reservation.
+    """
+    if exchange.usage is not None:
+        return Tokens(exchange.usage.prompt_tokens, exchange.usage.cached_tokens or 0, exchange.usage.completion_tokens)
+    prompt = round(exchange.prompt_tokens)
+    if exchange.streams:
+        completion = float(exchange.streamed_events)
+    else:
+        reservation = account.reservation
+        generated = None if aborted is None else _generated(exchange, account, aborted)
+        completion = reservation.expected.completion if generated is None else generated * reservation.choices
+        exchange.estimated_tokens = int(min(completion, reservation.most_completion) + 0.5)
+        completion = float(exchange.estimated_tokens)
+    return Tokens(prompt, min(prompt, int(exchange.hit_tokens)), completion)
+
+
+def _generated(exchange: Exchange, account: Account, now: float) -> float | None:
+    """Return the tokens of one answer that a worker may have generated until *now*; None if that is unknown.
+
+    This is an upper bound: for part of the time the request may have waited, or its prompt been computed.
+    """
+    if exchange.sent_at is None or exchange.backend is None or exchange.served_by != "worker" or account.model is None:
+        return None
+    gap_s = account.model.fleet.usual_gap_s(WorkerId(exchange.backend))
+    return None if not gap_s else (now - exchange.sent_at) / gap_s

@@ -1,0 +1,79 @@
+"""Receiving and reading request bodies, within bounds of time and memory."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from gateway.protocol.body import Body
+from gateway.protocol.endpoints.endpoint import JSON, Endpoint
+from gateway.protocol.errors import InvalidField
+from gateway.protocol.json_bounds import INLINE_BYTES, is_light
+from gateway.protocol.splice import Places
+from gateway.proxy.bodies.budget import BodyBudget, BodyShare
+from gateway.proxy.bodies.decoder import BodyDecoder
+from gateway.proxy.bodies.memory_guard import MemoryGuard
+from gateway.proxy.bodies.receive import receive_body
+from gateway.proxy.guardrails.filter import Text
+from gateway.proxy.guardrails.reading import rewrite_texts, texts_of
+from gateway.proxy.incoming import Incoming
+
+
+class Bodies:
+    """Receives and reads the bodies of all requests."""
+
+    def __init__(
+        self,
+        *,
+        max_body_bytes: int,
+        budget: BodyBudget,
+        reader: BodyDecoder,
+        guard: MemoryGuard | None = None,
+        only_model: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """*only_model* returns the model of bodies that name no model; None if they have to name one."""
+        self._max_body_bytes: Final = max_body_bytes
+        self._budget: Final = budget
+        self._reader: Final = reader
+        self._guard: Final = guard
+        self._only_model = only_model
+
+    def check_memory(self) -> None:
+        """Raise MemoryShort while the process has no memory for more requests."""
+        guard = self._guard
+        if guard is not None and guard.looks_above:
+            guard.check()
+
+    def share(self) -> BodyShare:
+        """Return one request's share of the memory for bodies. The caller closes it at the end of the request."""
+        return BodyShare(self._budget)
+
+    def receive(self, incoming: Incoming, endpoint: Endpoint, share: BodyShare) -> Coroutine[Any, Any, bytes]:
+        """Return the coroutine `receive_body` for *incoming*; it counts large bodies in *share*."""
+        return receive_body(incoming, endpoint.media, max_bytes=self._max_body_bytes, share=share)
+
+    async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:
+        """Return the fields of *raw*.
+
+        Raises:
+            ClientError: an error of `BodyDecoder.read`, or the body names no model and there are several.
+        """
+        if len(raw) <= INLINE_BYTES:
+            body = endpoint.parse(raw, content_type)
+        else:
+            body = await self._reader.read(endpoint, raw, content_type)
+        if body.model:
+            return body
+        model = self._only_model()
+        if model is None:
+            raise InvalidField("'model' is missing. Name a model: the gateway serves more than one.", param="model")
+        return body.changed(model=model, names_model=False)
+
+    async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
+        """See `gateway.proxy.guardrails.reading.RequestReader.texts`."""
+        return texts_of(raw, acts=acts) if is_light(raw) else await self._reader.texts(raw, acts=acts)
+
+    async def rewritten(self, raw: bytes, said: Sequence[str]) -> bytes:
+        return rewrite_texts(raw, said) if is_light(raw) else await self._reader.rewritten(raw, said)
+
+    async def places(self, endpoint: Endpoint, raw: bytes) -> Places | None:
+        """Return the positions of the fields of *raw*, a large JSON body of *endpoint*; None for a form."""
+        return await self._reader.places(raw) if endpoint.media == JSON else None

@@ -1,0 +1,100 @@
+"""Compressed request bodies, decompressed in steps of bounded size.
+
+A few kilobytes can expand to gigabytes, so the output is bounded by the limit of a body's size, and by `MAX_RATIO`. The
+window of zstd is that of RFC 9659: decompression takes at most 8 MiB in addition to its output.
+"""
+
+import sys
+import zlib
+from typing import Final
+
+from gateway.protocol.errors import MalformedBody, UnsupportedMedia
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+STEP_BYTES: Final = 2**18
+"""Largest output of one step: about a millisecond of processor time."""
+MAX_RATIO: Final = 200
+"""Largest number of output bytes for each input byte; repetitive JSON reaches a few dozen."""
+FREE_BYTES: Final = 2**16
+"""Output to which the ratio does not apply."""
+_WINDOW_LOG: Final = 23
+
+
+def coding_of(header: str | None) -> bytes | None:
+    """Return the coding in *header*, all values of ``content-encoding``; None if the body is not compressed.
+
+    Raises:
+        UnsupportedMedia: the coding is not supported.
+    """
+    coding = (header or "").strip().lower()
+    if coding in {"", "identity"}:
+        return None
+    if coding not in {"gzip", "x-gzip", "zstd"}:
+        raise UnsupportedMedia("The content-encoding must be one of gzip, zstd and identity.")
+    return coding.encode()
+
+
+class Decompression:
+    """The decompression of one complete body."""
+
+    def __init__(self, raw: bytes, coding: bytes) -> None:
+        """*coding* is a result of `coding_of`."""
+        self._left = raw
+        self._in_bytes = len(raw)
+        self._out_bytes = 0
+        self._coding = coding
+        self._zlib = None
+        self._zstd = None
+        if coding == b"zstd":
+            self._zstd = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
+        else:
+            self._zlib = zlib.decompressobj(wbits=31)
+
+    def step(self) -> bytes:
+        """Return the next part of the output, ``b""`` at the end.
+
+        Raises:
+            MalformedBody: the input is malformed, too short or too long, or exceeds `MAX_RATIO`.
+        """
+        try:
+            data = self._gzip_step() if self._zlib is not None else self._zstd_step()
+        except (zlib.error, zstd.ZstdError, EOFError):
+            raise self._fault("is malformed") from None
+        self._out_bytes += len(data)
+        if self._out_bytes > FREE_BYTES + MAX_RATIO * self._in_bytes:
+            raise self._fault(f"decompresses to more than {MAX_RATIO} times its size")
+        return data
+
+    def _gzip_step(self) -> bytes:
+        decoder = self._zlib
+        assert decoder is not None
+        if decoder.eof:
+            return self._ended(decoder.unused_data)
+        data = decoder.decompress(self._left, STEP_BYTES)
+        self._left = decoder.unconsumed_tail
+        return data or self._nothing(decoder.eof, decoder.unused_data)
+
+    def _zstd_step(self) -> bytes:
+        decoder = self._zstd
+        assert decoder is not None
+        if decoder.eof:
+            return self._ended(decoder.unused_data)
+        data, self._left = decoder.decompress(self._left, STEP_BYTES), b""
+        return data or self._nothing(decoder.eof, decoder.unused_data)
+
+    def _nothing(self, is_at_end: bool, rest: bytes) -> bytes:
+        if not is_at_end:
+            raise self._fault("ends too early")
+        return self._ended(rest)
+
+    def _ended(self, rest: bytes) -> bytes:
+        if rest:
+            raise self._fault("has data after its end")
+        return b""
+
+    def _fault(self, fault: str) -> MalformedBody:
+        return MalformedBody(f"The {self._coding.decode()} body {fault}.")

@@ -1,0 +1,56 @@
+"""Cancels requests whose callers have disconnected, so that workers stop generating.
+
+ASGI reports a disconnect only to a task that awaits `receive`. A task for each request would cost too much, so only
+requests that last longer than a sweep or two get one.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any
+
+from gateway.proxy.disconnect_sweep import sweep
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class Watch:
+    """One request whose caller may disconnect. ``gone`` distinguishes that cancellation from any other."""
+
+    __slots__ = ("aged", "gone", "receive", "task", "watcher")
+
+    def __init__(self, receive: Receive, task: "asyncio.Task[Any]") -> None:
+        self.receive = receive
+        self.task = task
+        self.aged = False
+        self.gone = False
+        self.watcher: asyncio.Task[None] | None = None
+
+
+class Disconnects:
+    """Cancels the task of a request whose caller has gone, at the earliest two sweeps after its beginning."""
+
+    def __init__(self, *, sweep_s: float = 0.2) -> None:
+        self._sweep_s = sweep_s
+        self._young: dict[Watch, None] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self, receive: Receive) -> Watch:
+        """Watch the request of the current task. Its body must have been read: the watcher takes over *receive*."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task(self._loop)  # without it, Python 3.11 asks the kernel for the process id
+        assert task is not None, "no task serves the request"
+        watch = Watch(receive, task)
+        self._young[watch] = None
+        return watch
+
+    def end(self, watch: Watch) -> None:
+        """Stop watching. Ending the same *watch* again does nothing."""
+        if watch in self._young:
+            del self._young[watch]
+        elif watch.watcher is not None:
+            watch.watcher.cancel()
+
+    def run(self) -> Coroutine[Any, Any, None]:
+        """Return the coroutine that sweeps until it is cancelled."""
+        return sweep(self._young, every_s=self._sweep_s)

@@ -1,0 +1,97 @@
+"""Texts of a form: every field but files and the name of the model."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.protocol.endpoints.multipart import boundary_of, parts_of
+from gateway.protocol.errors import InvalidField
+from gateway.protocol.splice import Places
+from gateway.proxy.guardrails.filter import Text
+
+MAX_TEXTS_BYTES: Final = 256 * 1024
+"""Bytes of all fields together; a speech model reads about a thousand of a prompt."""
+_UNSEEN: Final = frozenset({"model"})
+_FILES: Final = frozenset({"file"})
+_is_file = re.compile(rb";[ \t]*filename=", re.IGNORECASE).search
+_has_length = re.compile(rb"\r\ncontent-length:", re.IGNORECASE).search
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a form: its value is ``raw[start:end]``, and its headers begin at *head*."""
+
+    name: str
+    text: Text
+    head: int
+    start: int
+    end: int
+
+
+def form_texts(raw: bytes, content_type: bytes, places: Places | None, *, acts: bool) -> list[Field]:
+    """The fields of the form *raw* that have a text. *places* are those of its parts, of a form that was read before;
+    without them they are looked for. *acts*: what cannot be looked at is refused.
+
+    Raises:
+        InvalidField: it is; *param* names the field.
+        MalformedBody: *raw* is not a form.
+    """
+    if places is None:
+        places = tuple([(part.name, part.start, part.end) for part in parts_of(raw, content_type)])
+    fields: list[Field] = []
+    size = 0
+    head = 0
+    for name, start, end in places:
+        if _is_file(raw, head, start):
+            if acts and name not in _FILES:
+                raise InvalidField(f"{name!r} is a file, which no guardrail can check; send text", param=name)
+        elif name not in _UNSEEN and start < end:
+            size += end - start
+            text = _text(raw, name, start, end, is_too_long=size > MAX_TEXTS_BYTES, acts=acts)
+            fields += [] if text is None else [Field(name, Text(text), head, start, end)]
+        head = end
+    return fields
+
+
+def with_form_texts(raw: bytes, content_type: bytes, fields: Sequence[Field], said: Sequence[str]) -> bytes:
+    """*raw* with *said* in place of the texts of *fields*; every other byte stays.
+
+    Raises:
+        InvalidField: parsers could read the form in different ways then; *param* names the field.
+    """
+    line = b"\n--" + boundary_of(content_type)
+    view = memoryview(raw)
+    pieces: list[bytes | memoryview] = []
+    kept = 0
+    for field, text in zip(fields, said, strict=True):
+        if text == field.text.said:
+            continue
+        value = text.encode()
+        if _has_length(raw, field.head, field.start):
+            raise InvalidField(
+                f"A guardrail redacts {field.name!r}, which has its own content-length; omit that header",
+                param=field.name,
+            )
+        if line in b"\n" + value:
+            raise InvalidField(
+                f"A guardrail redacts {field.name!r}, which would then contain the form's boundary; use another "
+                f"boundary",
+                param=field.name,
+            )
+        pieces += (view[kept : field.start], value)
+        kept = field.end
+    return b"".join([*pieces, view[kept:]])
+
+
+def _text(raw: bytes, name: str, start: int, end: int, *, is_too_long: bool, acts: bool) -> str | None:
+    """The text, or None: it cannot be checked and need not be."""
+    fault = f"longer, with the other fields, than {MAX_TEXTS_BYTES} bytes" if is_too_long else "not UTF-8"
+    try:
+        if not is_too_long:
+            return raw[start:end].decode()
+    except UnicodeDecodeError:
+        pass  # nor chained below: it carries the value
+    if acts:
+        raise InvalidField(f"{name!r} is {fault}, so no guardrail can check it", param=name)
+    return None

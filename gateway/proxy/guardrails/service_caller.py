@@ -1,0 +1,57 @@
+"""Calls to the service of a guardrail: time limit, calls at once, circuit breaker."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gateway.protocol.errors import GatewayError, GuardrailUnavailable
+from routing.breaker import Breaker
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    timeout_s: float = 2.0
+    """Time for one call, with the wait for its turn."""
+    most_at_once: int = 64
+
+
+class ServiceCaller:
+    """Calls one service. After five failures in a row it gets no call for some seconds."""
+
+    def __init__(self, name: str, limits: ServiceLimits, *, clock: Callable[[], float]) -> None:
+        """*name* is the guardrail's name."""
+        self._name = name
+        self._limits = limits
+        self._clock = clock
+        self._places = asyncio.Semaphore(limits.most_at_once)
+        self._breaker = Breaker()
+
+    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of *question*.
+
+        Raises:
+            GuardrailUnavailable: it failed, took too long, or its circuit breaker is open.
+        """
+        asked_at = self._clock()
+        if not self._breaker.allows(asked_at):
+            raise self._away("is unavailable")
+        self._breaker.sent(asked_at)
+        why: str
+        try:
+            async with asyncio.timeout(self._limits.timeout_s), self._places:
+                answer = await question()
+        except TimeoutError:
+            why = "did not answer in time"
+        except (GatewayError, OSError, ValueError) as error:
+            why = f"failed ({type(error).__name__})"
+        else:
+            self._breaker.succeeded(self._clock(), sent_at=asked_at)
+            return answer
+        self._breaker.failed(self._clock(), sent_at=asked_at)
+        raise self._away(why)
+
+    def _away(self, why: str) -> GuardrailUnavailable:
+        return GuardrailUnavailable(f"The guardrail {self._name!r} {why}", retry_after_s=2)

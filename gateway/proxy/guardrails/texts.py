@@ -1,0 +1,131 @@
+"""Texts in the JSON of an answer.
+
+Every string is one, except names, ids, kinds and addresses. So new fields of engines are checked as well.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.proxy.guardrails.filter import Text
+
+NO_TEXTS = frozenset(
+    {
+        "cache_salt",
+        "call_id",
+        "created_at",
+        "encoding_format",
+        "encrypted_content",
+        "file_data",
+        "file_id",
+        "finish_reason",
+        "format",
+        "id",
+        "image_url",
+        "item_id",
+        "media_type",
+        "metadata",
+        "mime_type",
+        "model",
+        "name",
+        "object",
+        "previous_response_id",
+        "prompt_cache_key",
+        "reasoning_effort",
+        "response_id",
+        "role",
+        "safety_identifier",
+        "service_tier",
+        "signature",
+        "status",
+        "stop_reason",
+        "system_fingerprint",
+        "tool_call_id",
+        "tool_use_id",
+        "truncation",
+        "type",
+        "url",
+        "user",
+    }
+)
+"""Keys whose values are not checked. ``metadata`` and the ids are for the caller's own use."""
+
+TOKENS = frozenset({"logprobs", "token_ids", "prompt_token_ids", "prompt_logprobs", "top_logprobs", "token_strs"})
+"""Keys of an answer that repeat its text, or the prompt's, in tokens."""
+
+JSON_KEYS = frozenset({"arguments", "partial_json"})
+"""Keys whose strings are JSON: the arguments of a call."""
+
+
+_FREE = frozenset({"input", "arguments"})
+"""Keys of objects whose own keys are a tool's: ``{"user": ...}`` is a text there like any other."""
+
+LEAST_NUMBER = 10**7
+"""Least number that is checked: guardrails know no shorter ones."""
+
+_DETAILS = ("low", "high", "auto", "original")
+"""Keys of images."""
+
+
+def texts_in(value: Any, key: str = "") -> list[Text]:
+    """Return all texts of the JSON *value*, which stands under *key*, in their order, without empty ones. O(value)."""
+    found: list[Text] = []
+
+    def take(text: Text) -> None:
+        found.append(text)
+
+    _changed(value, key, take)
+    return found
+
+
+def with_texts(value: Any, said: "list[str] | tuple[str, ...]", key: str = "") -> Any:
+    """Return *value* with *said* in place of its `texts_in`; the same object if nothing has changed."""
+    upcoming = iter(said)
+    return _changed(value, key, lambda _: next(upcoming))
+
+
+def without_tokens(value: Any) -> Any:
+    """Return *value* with null in place of tokens; the same object if it has none."""
+    if isinstance(value, list):
+        return _same_or(value, [without_tokens(inner) for inner in value])
+    if not isinstance(value, dict):
+        return value
+    changed = {key: None if key in TOKENS else without_tokens(inner) for key, inner in value.items()}
+    is_same = all(changed[key] is inner for key, inner in value.items())
+    return value if is_same else changed
+
+
+def _changed(value: Any, key: str, change: Callable[[Text], str | None], *, is_free: bool = False) -> Any:
+    """Return *value* with its texts changed by *change*; None keeps a text. *is_free*: keys mean nothing in it."""
+    if isinstance(value, str):
+        if not value:
+            return value
+        said = change(Text(value, key in JSON_KEYS))
+        return value if said is None or said == value else said
+    if is_free and isinstance(value, int) and abs(value) >= LEAST_NUMBER:
+        said = change(Text(str(value)))  # what is found of it makes a string of it
+        return value if said is None or said == str(value) else said
+    if isinstance(value, list):
+        items = [_changed(each, key if isinstance(each, str) else "", change, is_free=is_free) for each in value]
+        return _same_or(value, items)
+    if isinstance(value, dict):
+        is_free = is_free or key in _FREE
+        changed = {
+            name: _changed(inner, name, change, is_free=is_free) if is_free or _has_texts(name, inner, value) else inner
+            for name, inner in value.items()
+        }
+        return value if all(changed[name] is inner for name, inner in value.items()) else changed
+    return value
+
+
+def _has_texts(name: str, value: Any, holder: dict[str, Any]) -> bool:
+    """Return whether *value*, under *name* of *holder*, has texts."""
+    if not isinstance(value, str | list | dict) or name in NO_TEXTS:
+        return False
+    if name == "data" and isinstance(value, str):
+        return holder.get("type") == "text"  # a document of the Messages API; else it is base64
+    return not (name == "detail" and value in _DETAILS)
+
+
+def _same_or(value: list[Any], changed: list[Any]) -> list[Any]:
+    same = all(one is other for one, other in zip(value, changed, strict=True))
+    return value if same else changed

@@ -1,0 +1,89 @@
+"""The caller's request over ASGI: its head, and `receive` for its body."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from gateway.protocol import headers as header_rules
+from gateway.protocol.headers import Headers
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+JSON = b"application/json"
+LONG_BODY_BYTES: Final = 512 * 1024
+"""Above this size a request yields to the event loop between its steps: each takes up to a millisecond."""
+
+
+class CallerGone(Exception):
+    """The caller closed the connection."""
+
+
+class Incoming:
+    """One request whose head has been read."""
+
+    __slots__ = ("_fields", "_scope", "receive")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._scope = scope
+        self._fields: dict[bytes, bytes] = header_rules.fields(scope["headers"])
+        self.receive = receive
+
+    @property
+    def method(self) -> str:
+        method: str = self._scope["method"]
+        return method
+
+    @property
+    def path(self) -> str:
+        path: str = self._scope["path"]
+        return path
+
+    @property
+    def peer(self) -> str | None:
+        """Address of the peer; None for a Unix socket."""
+        client = self._scope.get("client")
+        return client[0] if client else None
+
+    @property
+    def is_http_1_0(self) -> bool:
+        return self._scope.get("http_version") == "1.0"
+
+    @property
+    def target(self) -> bytes:
+        """Path and query as sent."""
+        path: bytes = self._scope["raw_path"]
+        query: bytes = self._scope["query_string"]
+        return path + b"?" + query if query else path
+
+    @property
+    def request_id(self) -> bytes | None:
+        """Request id of the caller, if it is safe to pass on."""
+        return header_rules.request_id_of(self._fields)
+
+    @property
+    def content_type(self) -> bytes:
+        """Content type as sent; JSON by default."""
+        return self._fields.get(b"content-type", JSON)
+
+    def upstream_headers(self, request_id: bytes, media: bytes) -> Headers:
+        """Return the headers for a worker. JSON gets its plain media type; a form keeps its boundary."""
+        return header_rules.upstream(self._scope["headers"], request_id, media if media == JSON else self.content_type)
+
+    @property
+    def fields(self) -> dict[bytes, bytes]:
+        """First value of each header, by its name in lower case."""
+        return self._fields
+
+    def add(self, header: bytes, value: bytes) -> None:
+        """Add a header for workers, as if the caller had sent it."""
+        self._scope["headers"] = [*self._scope["headers"], (header, value)]
+
+    def text_of(self, header: bytes) -> str | None:
+        """Return the first value of *header*; None if it is missing or empty."""
+        value = self._fields.get(header)
+        return value.decode("latin-1") if value else None
+
+    def all_of(self, header: bytes) -> str | None:
+        """Return all values of *header*, joined by commas; None if it is missing."""
+        values = [value for name, value in self._scope["headers"] if name == header]
+        return b",".join(values).decode("latin-1") if values else None

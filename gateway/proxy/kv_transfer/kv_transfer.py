@@ -1,0 +1,51 @@
+"""The transfer of a computed prompt to the worker that answers: the seam, and its implementations."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from gateway.backends.backend import Call
+from gateway.models.model import Model
+from gateway.models.prefill_decode_plan import PrefillDecodePlan
+from gateway.protocol.endpoints.endpoint import Endpoint
+from gateway.protocol.sse import StreamObserver
+from gateway.proxy.attempt import Attempt
+from gateway.proxy.exchange import Exchange
+from gateway.proxy.kv_transfer.bootstrap import BootstrapTransfer
+from gateway.proxy.kv_transfer.nixl import NixlTransfer
+from gateway.proxy.kv_transfer.prefill_workers import Asked, PrefillWorkers
+from gateway.proxy.retry_policy import RetryPolicy
+from routing.candidate import Candidate
+from routing.request import Request
+
+
+class KvTransfer(Protocol):
+    """The transfers of one request: one for each decode worker, and one more for each prefill worker that fails."""
+
+    async def answer(self, decode: Candidate, call: Call, asked: Asked) -> Attempt:
+        """Return the answer of *decode*, which is to fetch the prompt, to *call*. *asked* sends it, once or more often.
+
+        Raises:
+            UpstreamError: the error of *asked*, or `PrefillFailed`.
+        """
+        ...
+
+    def observer(self, *, strip_usage: bool, max_held: int) -> StreamObserver:
+        """Return an observer of the decode worker's stream that reports the prefill worker's cached tokens."""
+        ...
+
+
+def kv_transfer_for(
+    model: Model,
+    plan: PrefillDecodePlan,
+    request: Request,
+    endpoint: Endpoint,
+    exchange: Exchange,
+    *,
+    retry_policy: RetryPolicy,
+    clock: Callable[[], float],
+) -> KvTransfer:
+    """Return the transfer of *request* by the flow of *plan*."""
+    prefills = PrefillWorkers(model, plan, request, exchange, retry_policy=retry_policy, clock=clock)
+    if plan.flow == "sglang":
+        return BootstrapTransfer(plan, prefills, endpoint, exchange)
+    return NixlTransfer(plan, prefills, endpoint, exchange, clock=clock)

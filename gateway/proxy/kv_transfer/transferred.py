@@ -1,0 +1,56 @@
+"""The count of cached tokens of a prompt that another worker computed.
+
+A decode worker reports everything that it fetched as cached. Only the tokens that the prefill worker had cached were
+saved, so its count replaces the other in answers and in the ledger.
+"""
+
+import re
+from collections.abc import Callable
+
+from gateway.protocol.sse import ChunkObserver
+from gateway.protocol.usage import Usage
+
+MAX_HELD = 64 * 1024
+"""Bytes of an unfinished event, the same as for other streams."""
+
+_cached = re.compile(rb'("cached_tokens"\s*:\s*)(\d+)').sub
+"""Matches the key only: inside a JSON string its quotes would be escaped."""
+
+
+def replace_cached_tokens(data: bytes, cached_tokens: int | None) -> bytes:
+    """Return *data*, JSON or events, with *cached_tokens* as the count; None leaves it unchanged. O(bytes)."""
+    if cached_tokens is None or b'"cached_tokens"' not in data:
+        return data
+    return _cached(rb"\g<1>%d" % cached_tokens, data)
+
+
+class TransferredObserver(ChunkObserver):
+    """Observer of a stream whose prompt another worker computed.
+
+    *cached_tokens* returns the count of the prefill worker, once that is known.
+    """
+
+    __slots__ = ("_cached_tokens",)
+
+    def __init__(self, cached_tokens: Callable[[], int | None], *, strip_usage: bool, max_held: int) -> None:
+        super().__init__(strip_usage=strip_usage, max_held=max_held)
+        self._cached_tokens = cached_tokens
+
+    def _visible(self, whole: bytes) -> bytes:
+        passes = super()._visible(whole)
+        return replace_cached_tokens(passes, self._cached_tokens()) if b'"cached_tokens"' in passes else passes
+
+    def _may_data_pass(self, data: bytes, event: bytes) -> bool:
+        passes = super()._may_data_pass(data, event)
+        self.usage = with_cached_tokens(self.usage, self._cached_tokens())
+        return passes
+
+    def finish(self) -> bytes:
+        return replace_cached_tokens(super().finish(), self._cached_tokens())
+
+
+def with_cached_tokens(usage: Usage | None, cached_tokens: int | None) -> Usage | None:
+    """Return *usage* of a decode worker with the *cached_tokens* of the prefill worker, if both are known."""
+    if usage is None or cached_tokens is None or usage.cached_tokens is None:
+        return usage
+    return usage.changed(cached_tokens=min(cached_tokens, usage.prompt_tokens))

@@ -1,0 +1,356 @@
+"""The life of a completion request, from the caller's bytes to the caller's bytes.
+
+authenticate -> receive -> parse -> guard -> tokenize -> reserve -> queue -> attempt -> relay -> settle
+
+`Attempts` has the phases queue and attempt, `Relay` the phase relay.
+"""
+
+import asyncio
+import logging
+import random
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+
+from cache_index import WorkerId
+from gateway.backends.backend import Call
+from gateway.models.model import Model
+from gateway.models.registry import Models
+from gateway.models.response_affinity.affinity import keeping_worker
+from gateway.models.response_affinity.owners import ResponseOwners
+from gateway.models.route_chooser import RouteChooser, RouteQuery
+from gateway.protocol.body import Body
+from gateway.protocol.endpoints.endpoint import Endpoint
+from gateway.protocol.engine_fields import check_engine_fields
+from gateway.protocol.errors import AtCapacity, GatewayError, Stopping, UnknownResponse
+from gateway.protocol.request_hints import MAX_NAME_LENGTH
+from gateway.protocol.splice import Places
+from gateway.proxy.admission import Admission
+from gateway.proxy.attempts import Attempts
+from gateway.proxy.bodies.bodies import Bodies
+from gateway.proxy.bodies.budget import BodyShare
+from gateway.proxy.completed_requests import CompletedRequests
+from gateway.proxy.continuation.continuation import continuation_of
+from gateway.proxy.disconnects import Disconnects
+from gateway.proxy.downstream import Downstream, Send
+from gateway.proxy.exchange import Exchange
+from gateway.proxy.guardrails.guard import Guard
+from gateway.proxy.guardrails.guards import GuardedModels
+from gateway.proxy.incoming import CallerGone, Incoming, Receive, Scope
+from gateway.proxy.keep_alive import KeepAlive
+from gateway.proxy.relay import Relay
+from gateway.proxy.retry_policy import RetryPolicy
+from gateway.proxy.tracing.tracer import Tracers
+from gateway.tenancy.teams.caller import Caller
+from routing.request import Request
+
+_log = logging.getLogger(__name__)
+
+CLIENT_CLOSED_REQUEST = 499
+"""nginx's status for a caller that disconnected before an answer; it appears in logs and metrics only."""
+
+
+class Proxy:
+    """Serves the paths that workers answer."""
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, Endpoint],
+        models: Models,
+        *,
+        admission: Admission,
+        owners: ResponseOwners,
+        completed_requests: CompletedRequests,
+        disconnects: Disconnects,
+        keep_alive: KeepAlive,
+        clock: Callable[[], float],
+        rng: random.Random,
+        bodies: Bodies,
+        retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
+        tracers: Tracers = Tracers(),  # noqa: B008  # stays empty: nothing is traced
+        guarded: GuardedModels = GuardedModels(),  # noqa: B008  # stays empty: nothing is guarded
+        max_concurrent_requests: int | None = None,
+    ) -> None:
+        """*max_concurrent_requests* is for all callers together; None: no limit."""
+        self._admission = admission
+        self._endpoints = endpoints
+        self._models = models
+        self._owners = owners
+        self._relay = Relay(owners, disconnects)
+        self._completed_requests = completed_requests
+        self._disconnects = disconnects
+        self._keep_alive = keep_alive
+        self._clock = clock
+        self._rng = rng
+        self._bodies = bodies
+        self._retry_policy = retry_policy
+        self._chooser = RouteChooser(models, owners.peek)
+        self._tracers = tracers
+        self._guarded = guarded
+        self._max_running = sys.maxsize if max_concurrent_requests is None else max_concurrent_requests
+        self._running = 0
+
+    def serves(self, path: str) -> bool:
+        return path in self._endpoints
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, as an ASGI application."""
+        incoming = Incoming(scope, receive)
+        request_id = incoming.request_id or b"%032x" % self._rng.getrandbits(128)
+        exchange = Exchange(request_id, incoming.path, self._clock())
+        endpoint = self._endpoints[exchange.path]
+        tracer = self._tracers.current
+        if tracer is not None:
+            exchange.trace = trace = tracer.begin(incoming, exchange.started)
+            send = send if trace is None else trace.watching(send)
+        downstream = Downstream(send, exchange, endpoint)
+        try:
+            fault = await self._fault_of(exchange, endpoint, incoming, downstream)
+            if fault is not None:
+                await downstream.fail(fault)
+        finally:
+            now = self._clock()
+            if exchange.trace is not None:
+                exchange.trace.failed_here(exchange.error)
+            exchange.enter("settle")
+            self._admission.settle(exchange, now)
+            exchange.enter(None)
+            self._completed_requests.add(exchange, now)
+
+    async def _fault_of(
+        self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream
+    ) -> GatewayError | None:
+        """Serve the request; return the error for the caller if that failed."""
+        share = self._bodies.share()
+        try:
+            self._bodies.check_memory()
+            await self._serve(exchange, endpoint, incoming, downstream, share)
+        except CallerGone:
+            exchange.error = CallerGone.__name__
+            exchange.status = exchange.status or CLIENT_CLOSED_REQUEST
+        except asyncio.CancelledError:
+            if not downstream.ended:
+                exchange.error = Stopping.__name__
+            if not downstream.takes_error:
+                raise
+            # If it were raised again, the server would log a trace and send the caller nothing, or plain text.
+            return Stopping("The gateway is stopping. Retry the request.", retry_after_s=1)
+        except GatewayError as error:
+            exchange.error = error.reason
+            return error.with_traceback(None)  # a failed connection may hold the error for a while
+        except Exception as error:  # noqa: BLE001  # the caller gets an answer whatever failed
+            _log.error("request %s failed:\n%s", exchange.request_id.decode("ascii"), _trace(error))
+            exchange.error = GatewayError.__name__
+            return GatewayError("The gateway failed to serve this request")
+        finally:
+            share.close()
+            self._running -= exchange.runs
+        return None
+
+    def _count_running(self, exchange: Exchange) -> None:
+        """Count the request of an authenticated caller among those that run.
+
+        Raises:
+            AtCapacity: too many requests run.
+        """
+        if self._running >= self._max_running:
+            text = (
+                f"The gateway is at its limit of {self._max_running} concurrent requests "
+                "(server.max_concurrent_requests). Retry in 1 s."
+            )
+            raise AtCapacity(text, retry_after_s=1)
+        self._running += 1
+        exchange.runs = True
+
+    async def _serve(
+        self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream, share: BodyShare
+    ) -> None:
+        """Serve one request, phase by phase. Raises what stops it."""
+        exchange.enter("authenticate")
+        caller = self._admission.known(incoming, exchange) or await self._admission.caller(incoming, exchange)
+        self._count_running(exchange)
+
+        exchange.enter("receive")
+        raw = await self._bodies.receive(incoming, endpoint, share)
+
+        exchange.enter("parse")
+        body = self._admission.isolated(await self._bodies.read(endpoint, raw, incoming.content_type), caller)
+        if body.previous_response_id is not None:
+            await self._owners.look(body.previous_response_id)  # for the synchronous look-ups below
+        if self._models.routes is None:
+            model = self._models.find(body.model)
+        else:
+            model = await self._choose_model(exchange, raw, body, incoming, caller)
+        exchange.model, exchange.streams = model.name, body.streams
+        downstream.answers_as = (body.model, model.upstream_name) if model.answers_as_asked else None
+        self._check_permissions(exchange, caller, model, body)
+
+        guard: Guard | None = None
+        if self._guarded.looks_at(caller):
+            guard, raw, body = await self._guard(exchange, endpoint, incoming, caller, raw, body)
+        upstream_body = endpoint.upstream_body(raw, incoming.content_type, body, model.upstream_name)
+        call = _call(exchange, endpoint, incoming, body, upstream_body, guard)
+
+        request = await self._tokenize(exchange, raw, body, incoming, caller, model)
+
+        exchange.enter("reserve")
+        pending = self._admission.reserve_at_once(exchange, caller, model, body, request)
+        if pending is not None:
+            await self._admission.reserve(pending)
+        exchange.enter(None)
+
+        places = None if body.places is None else await self._places(endpoint, model, call)
+        attempts = self._attempts(exchange, endpoint, caller, model, body, request, call, places)
+        del raw, body, call, upstream_body  # a stream may last for minutes, and needs no prompt
+        watch = self._disconnects.begin(incoming.receive)
+        if exchange.streams:
+            self._keep_alive.begin(downstream)
+            self._admission.begin_stream(exchange, downstream)
+        model.in_flight += 1
+        try:
+            await self._relay.answer(attempts, downstream, watch, guard)
+        except asyncio.CancelledError:
+            if not watch.gone:
+                raise
+            watch.task.uncancel()
+            raise CallerGone from None
+        finally:
+            model.in_flight -= 1
+            self._disconnects.end(watch)
+            if exchange.streams:
+                self._keep_alive.end(downstream)
+                self._admission.end_stream(exchange, downstream)
+
+    def _check_permissions(self, exchange: Exchange, caller: Caller | None, model: Model, body: Body) -> None:
+        """Check that *caller* may send *body* to *model*.
+
+        Raises:
+            Forbidden: the caller may not use the model.
+            InvalidField: the model does not allow a field.
+        """
+        choice = exchange.choice
+        self._admission.check_model(caller, body.model, model.name if choice is None else choice.route)
+        if body.engine_fields:
+            check_engine_fields(body.engine_fields, model.allowed_engine_fields)
+        if body.background:
+            self._admission.check_background(caller, model)
+
+    async def _places(self, endpoint: Endpoint, model: Model, call: Call) -> Places | None:
+        """Return where the fields of a large body are, for a continuation; None if they are found when needed."""
+        if model.continuation == "off" or not call.streams:
+            return None
+        return await self._bodies.places(endpoint, call.body)
+
+    def _attempts(  # noqa: PLR0917  # in the order in which they are known
+        self,
+        exchange: Exchange,
+        endpoint: Endpoint,
+        caller: Caller | None,
+        model: Model,
+        body: Body,
+        request: Request,
+        call: Call,
+        places: Places | None,
+    ) -> Attempts:
+        """Prepare the attempts of *call*, with its fallbacks and its continuation."""
+        is_continued = model.continuation != "off" and call.streams
+        continuation = (
+            continuation_of(exchange.path, call, body, mode=model.continuation, places=places) if is_continued else None
+        )
+        return Attempts(
+            endpoint,
+            model,
+            request,
+            call if continuation is None else continuation.call,
+            exchange,
+            strip_usage=not body.asks_usage,
+            continuation=continuation,
+            plain_call=call,
+            fallback_request=model.fallback_request(exchange.path, body, request, caller),
+            retry_policy=self._retry_policy,
+            clock=self._clock,
+        )
+
+    async def _guard(  # noqa: PLR0917  # in the order in which they are known
+        self,
+        exchange: Exchange,
+        endpoint: Endpoint,
+        incoming: Incoming,
+        caller: Caller | None,
+        raw: bytes,
+        body: Body,
+    ) -> tuple[Guard | None, bytes, Body]:
+        """Return the guard of the answer, and the body to route, count and send from here on, redacted if required."""
+        guard = self._guarded.guard(exchange.model or "", caller, exchange, endpoint)
+        if guard is None:
+            return None, raw, body
+        exchange.enter("guard")
+        redacted = await guard.request(raw, incoming.content_type, places=body.places, reader=self._bodies)
+        if redacted is raw:
+            return guard, raw, body
+        read = await self._bodies.read(endpoint, redacted, incoming.content_type)
+        return guard, redacted, self._admission.isolated(read, caller)
+
+    async def _choose_model(
+        self, exchange: Exchange, raw: bytes, body: Body, incoming: Incoming, caller: Caller | None
+    ) -> Model:
+        """Return the model for *body*; routes may map its name to one of several."""
+        asking = RouteQuery(
+            path=exchange.path,
+            raw=raw,
+            body=body,
+            header=incoming.text_of,
+            key=exchange.key,
+            team=exchange.team,
+            user=exchange.user,
+            permits=None if caller is None else caller.permits,
+        )
+        model, exchange.choice = await self._chooser.model(asking)
+        return model
+
+    async def _tokenize(  # noqa: PLR0917  # in the order in which they are known
+        self, exchange: Exchange, raw: bytes, body: Body, incoming: Incoming, caller: Caller | None, model: Model
+    ) -> Request:
+        """Return what routing knows of the request: its prompt in blocks, and what the caller asks of routing."""
+        exchange.enter("tokenize")
+        exact = await model.exact_prompt(exchange.path, raw, body)
+        keeper: WorkerId | None = None
+        unknown: UnknownResponse | None = None
+        try:
+            keeper = keeping_worker(body, model, self._owners.find, exchange.team)
+        except UnknownResponse as fault:
+            unknown = fault
+        if unknown is not None:
+            if caller is not None:  # guesses of ids count against the limits of requests
+                exchange.model_asked = body.model[:MAX_NAME_LENGTH]
+                await self._admission.reserve_look(exchange, caller, model)
+            raise unknown
+        request = model.request(body, incoming.text_of, keeper, exact, caller)
+        if exchange.trace is not None:
+            exchange.trace.asked(incoming, raw, body, request, caller)
+        return request if model.prefill_decode is None else model.prefill_decode.divided(request, exchange.path, body)
+
+
+def _call(  # noqa: PLR0917  # in the order in which they are known
+    exchange: Exchange,
+    endpoint: Endpoint,
+    incoming: Incoming,
+    body: Body,
+    upstream_body: bytes,
+    guard: Guard | None,
+) -> Call:
+    """Return the request as a worker gets it."""
+    return Call(
+        method=b"POST",
+        path=incoming.target,
+        headers=incoming.upstream_headers(exchange.request_id, endpoint.media),
+        body=upstream_body,
+        streams=body.streams,
+        model=body.model,
+        guardrail=None if guard is None else guard.native,
+    )
+
+
+def _trace(error: Exception) -> str:
+    """Return the traceback and the class of *error*, without its text, which might quote the prompt."""
+    return "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__

@@ -1,0 +1,42 @@
+"""Spans and events of a trace."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["internal", "server", "client"]
+Value = str | bool | int | float | list[str] | list[int] | list[float]
+"""Value of an attribute, as in OTLP: a plain value, or a list of plain values of one type."""
+Attributes = dict[str, Value]
+
+
+class Span:
+    """A part of a request's life, open until it ends. Times are monotonic seconds."""
+
+    __slots__ = ("attributes", "began", "ended", "error", "id", "kind", "name", "parent_id")
+
+    def __init__(self, id: int, name: str, began: float, *, parent_id: int, kind: Kind = "internal") -> None:  # noqa: A002
+        self.id = id
+        self.name = name
+        self.began = began
+        self.parent_id = parent_id
+        """0: the span has no parent."""
+        self.kind: Kind = kind
+        self.ended: float | None = None
+        self.attributes: Attributes = {}
+        self.error: str | None = None
+        """Name of the error that ended the span."""
+
+    def end(self, now: float) -> None:
+        """End the span at *now*, unless it has ended."""
+        if self.ended is None:
+            self.ended = now
+
+
+class SpanEvent(msgspec.Struct, frozen=True):
+    """An event of a request, *at* monotonic seconds."""
+
+    name: str
+    at: float
+    attributes: Mapping[str, Value]

@@ -1,0 +1,86 @@
+"""Decides at its beginning whether a request is traced.
+
+1. The sampling decision of a caller is followed.
+2. Otherwise a share of the traces is sampled by their ids, so that all gateways and engines decide the same
+   (``TraceIdRatioBased`` of OpenTelemetry).
+3. A request that is not sampled carries that decision to its worker; otherwise the engine would sample by itself.
+"""
+
+import random
+from collections.abc import Callable
+
+from gateway.proxy.incoming import Incoming
+from gateway.proxy.tracing.content import Content
+from gateway.proxy.tracing.context import TRACEPARENT, context_in, traceparent
+from gateway.proxy.tracing.trace import Trace
+
+_LOW = 2**64 - 1  # the bits of a trace id that decide
+
+
+class Tracers:
+    """Holder of the tracer for new requests; a reload of the settings may replace it."""
+
+    __slots__ = ("current",)
+
+    def __init__(self) -> None:
+        self.current: Tracer | None = None
+        """None: no request is traced."""
+
+
+class Tracer:
+    """Begins the traces of requests. *ratio* is the sampled share of requests without a decision of their callers."""
+
+    def __init__(
+        self,
+        ratio: float,
+        *,
+        max_content_bytes: int,
+        keeps_content: Callable[[str | None], bool],
+        may_keep_content: bool,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        """*keeps_content* returns whether a receiver gets the prompts and answers of a team; None means no team.
+
+        *may_keep_content* says whether that holds for any team. *wall_clock* returns seconds since 1970.
+        """
+        self._bound = round(ratio * 2**64)
+        self._max_content_bytes = max_content_bytes
+        self._keeps_content = keeps_content
+        self._may_keep_content = may_keep_content
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._rng = rng
+
+    def begin(self, incoming: Incoming, began: float) -> Trace | None:
+        """Return the trace of *incoming*, which arrived at *began* (monotonic seconds); None if it is not traced."""
+        parent = context_in(incoming.fields, incoming.all_of)
+        if parent is None:
+            trace_id = self._new_id(128)
+            if trace_id & _LOW >= self._bound:
+                incoming.add(TRACEPARENT, traceparent(trace_id, self._new_id(64), is_sampled=False))
+                return None
+        elif not parent.is_sampled:
+            return None
+        else:
+            trace_id = parent.trace_id
+        host = incoming.text_of(b"host")
+        return Trace(
+            trace_id,
+            parent,
+            began=began,
+            wall_s=self._wall_clock() - (self._clock() - began),
+            host=host,
+            content=Content(self._max_content_bytes) if self._may_keep_content else None,
+            keeps_content=self._keeps_content,
+            clock=self._clock,
+            new_span_id=self._new_span_id,
+        )
+
+    def _new_span_id(self) -> int:
+        return self._new_id(64)
+
+    def _new_id(self, bits: int) -> int:
+        """Return a random id other than 0."""
+        return self._rng.getrandbits(bits) or 1

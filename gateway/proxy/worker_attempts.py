@@ -1,0 +1,229 @@
+"""The attempts of one request at workers: queue, then the candidates of the dispatch in their order."""
+
+from collections.abc import Callable, Sequence
+
+from cache_index import WorkerId
+from gateway.backends.backend import Call
+from gateway.models.model import Model
+from gateway.protocol.endpoints.endpoint import Endpoint
+from gateway.protocol.errors import (
+    AdapterMissing,
+    ConnectFailed,
+    GatewayError,
+    HandedOver,
+    NoWorker,
+    PrefillFailed,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamTimeout,
+)
+from gateway.protocol.sse import StreamObserver
+from gateway.proxy.adapter_attempt import AdapterAttempt
+from gateway.proxy.attempt import OVERLOADED, RETRY_AFTER_S, Attempt, ask
+from gateway.proxy.continuation.continuation import Continuation
+from gateway.proxy.current_attempt import CurrentAttempt
+from gateway.proxy.exchange import Exchange
+from gateway.proxy.kv_transfer.kv_transfer import kv_transfer_for
+from gateway.proxy.prefill_decode_attempt import PrefillDecodeAttempt
+from gateway.proxy.retry_policy import RetryPolicy
+from gateway.proxy.retry_state import RetryState
+from routing.booking import Booking, Ending
+from routing.candidate import Candidate
+from routing.dispatcher import Dispatch
+from routing.request import Request
+
+
+class WorkerAttempts:
+    """Tries the workers of *model* one after the other; a worker that failed is not retried until it restarts."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        model: Model,
+        request: Request,
+        exchange: Exchange,
+        *,
+        strip_usage: bool,
+        continuation: Continuation | None,
+        retry_policy: RetryPolicy,
+        may_cut_wait_short: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self._endpoint = endpoint
+        self._model = model
+        self._request = request
+        self._exchange = exchange
+        self._strip_usage = strip_usage
+        self._retry_policy = retry_policy
+        self._clock = clock
+        self._failure: UpstreamError | None = None  # of the last worker
+        self.current = current = CurrentAttempt(model, exchange, continuation, clock=clock)
+        self.retry_state = RetryState(model, exchange, retry_policy, may_cut_wait_short=may_cut_wait_short, clock=clock)
+        self._adapter: AdapterAttempt | None = None
+        if model.adapter is not None:
+            self._adapter = AdapterAttempt(model.adapter, model, exchange, current)
+        self._prefill_decode: PrefillDecodeAttempt | None = None
+        if model.prefill_decode is not None and request.divides:
+            transfer = kv_transfer_for(
+                model, model.prefill_decode, request, endpoint, exchange, retry_policy=retry_policy, clock=clock
+            )
+            self._prefill_decode = PrefillDecodeAttempt(transfer, endpoint, exchange, current, strip_usage=strip_usage)
+
+    def never_spill(self) -> None:
+        """Let the request wait for workers however long the predicted wait: no fallback accepts it."""
+        self._request = self._request.changed(spill_in_s=None)
+
+    async def first_answer(self, call: Call, *, skips_queue: bool = False) -> Attempt:
+        """Return the first answer of a worker. *skips_queue* is for a stream that has begun already.
+
+        Raises:
+            UpstreamRefused: every candidate failed, the last one with an error status of its own.
+            QueueFull: the queue has no room, or the wait would be longer than allowed.
+            NoWorker: no worker can be reached.
+            WaitsTooLong: a fallback would answer sooner.
+        """
+        dispatch_queue = self._model.dispatch_queue
+        try:
+            while True:
+                self._exchange.enter("queue")
+                since = self._clock()
+                dispatch = (
+                    dispatch_queue.at_once(self._request) if skips_queue else await dispatch_queue.admit(self._request)
+                )
+                self._exchange.queued_s += self._clock() - since
+                self._note_dispatch(dispatch)
+                attempt = await self._first_of(dispatch.order, call, may_always_retry=skips_queue)
+                if attempt is None:
+                    spare = self._model.fleet.cut_off(self._request, self._clock())
+                    attempt = await self._first_of(spare, call, may_always_retry=skips_queue)
+                if attempt is not None:
+                    return attempt
+                if not self.retry_state.forgive_stalled() and not await self._wait_for_worker(
+                    may_spill=not skips_queue
+                ):
+                    raise self._exhausted()
+        finally:
+            self._failure = None
+
+    async def leave(self, worker: WorkerId, error: UpstreamError) -> None:
+        """Release what is held on *worker*, which failed with *error*, and do not retry it until it restarts."""
+        if self._exchange.trace is not None:
+            self._exchange.trace.failed(error)
+        self.retry_state.note_failure(worker, error)
+        await self.current.give_back(_ending_of(error))
+        if isinstance(error, ConnectFailed) or (isinstance(error, UpstreamTimeout) and error.phase == "connect"):
+            self._model.latest.unreachable(worker)
+
+    async def _first_of(self, order: Sequence[Candidate], call: Call, *, may_always_retry: bool) -> Attempt | None:
+        """Return the first answer of a worker of *order*; None if all of them failed.
+
+        Raises:
+            UpstreamRefused, NoWorker: the request may not be retried any more.
+        """
+        last = len(order) - 1
+        retry_state, current = self.retry_state, self.current
+        for place, candidate in enumerate(order):
+            if not retry_state.may_ask(candidate.worker) or not current.reserve(self._request, candidate):
+                await current.give_back(Ending.ABORTED)
+                continue
+            if retry_state.has_failures and not await retry_state.may_retry(
+                self._request, self._failure, may_always_retry=may_always_retry
+            ):
+                raise self._exhausted()
+            current.predict(self._request, order, candidate)
+            try:
+                if self._adapter is not None:
+                    return await self._adapter.answer(self._request, candidate, call, place == last, self._ask)
+                return await self._ask(candidate, call, place == last)
+            except UpstreamError as error:
+                failure = self._failure = error.with_traceback(None)
+            await self.leave(candidate.worker, failure)
+        return None
+
+    async def _ask(self, candidate: Candidate, call: Call, is_last: bool) -> Attempt:
+        """Ask one worker, up to the first useful byte of its answer. *is_last*: no other worker is left to ask."""
+        exchange, current, model = self._exchange, self.current, self._model
+        exchange.attempts += 1
+        exchange.sent_at = self._clock()
+        booking, trace = current.booking, exchange.trace
+        first_byte_s = None if is_last or booking is None else self._first_byte_s(booking)
+        backend = model.latest.workers[candidate.worker]
+        if trace is not None:
+            is_continued = exchange.first_byte is not None
+            call = trace.attempt(call, backend.id, "worker", backend.url, is_continued=is_continued)
+            trace.booked(self._request, candidate, booking)
+        if self._prefill_decode is not None:
+            attempt = await self._prefill_decode.answer(
+                self._request, backend, candidate, call, self._observer, first_byte_s
+            )
+            booking = current.booking
+        else:
+            attempt = current.answer = await ask(
+                backend, call, self._endpoint, self._observer, first_byte_s=first_byte_s
+            )
+        if trace is not None:
+            trace.first_byte(attempt.status)
+        if attempt.observer is not None:
+            now = self._clock()
+            exchange.began(now)
+            if booking is not None:
+                model.fleet.bookings.first_byte(booking, now)
+                model.dispatch_queue.turn()
+            if current.continuation is not None:
+                self._watch_stream(candidate.worker, attempt)
+        return attempt
+
+    def _note_dispatch(self, dispatch: Dispatch) -> None:
+        exchange = self._exchange
+        exchange.strategy = dispatch.strategy
+        exchange.reason = dispatch.reason
+        exchange.prompt_blocks = self._request.prefix.blocks
+        self.current.booking = dispatch.booking
+        if exchange.trace is not None:
+            exchange.trace.dispatched(dispatch)
+
+    def _first_byte_s(self, booking: Booking) -> float | None:
+        """Return how long to wait for a first byte while another worker could be asked; None: until the timeouts."""
+        now = self._clock()
+        if not booking.request.streams or not self._model.retry_budget.has_room(now):
+            return None
+        predicted_s = self._model.fleet.bookings.first_byte_in_s(booking, now)
+        return None if predicted_s is None else self._retry_policy.first_byte_s(predicted_s)
+
+    def _observer(self) -> StreamObserver:
+        continuation = self.current.continuation
+        make = self._endpoint.observer if continuation is None else continuation.observer
+        return make(strip_usage=self._strip_usage)
+
+    def _watch_stream(self, worker: WorkerId, attempt: Attempt) -> None:
+        """Let a drain hand the stream over to another worker, and give it up early if it stalls."""
+        self._model.streams.opened(worker, attempt.reply)
+        if not any(other.is_answering for other in self._model.fleet if other.id != worker):
+            return
+        pause_s = self._retry_policy.max_pause_s(self._model.fleet.usual_gap_s(worker))
+        if pause_s is not None:
+            attempt.reply.expect_within(pause_s)
+
+    async def _wait_for_worker(self, *, may_spill: bool) -> bool:
+        """See `RetryState.wait_for_worker`. A request that *may_spill* waits no longer than a fallback would take."""
+        self._exchange.enter("wait")
+        spill_in_s = self._request.spill_in_s if may_spill else None
+        return await self.retry_state.wait_for_worker(self._request, spill_in_s=spill_in_s)
+
+    def _exhausted(self) -> GatewayError:
+        """Return the error for a caller whose request no worker answered."""
+        failure = self._failure
+        if isinstance(failure, UpstreamRefused):
+            return failure
+        why = failure or self._model.why_no_worker() or "no untried worker was left"
+        return NoWorker(f"No worker of model {self._model.name!r} answered: {why}", retry_after_s=RETRY_AFTER_S)
+
+
+def _ending_of(error: UpstreamError) -> Ending:
+    """Return how a slot ends whose worker failed with *error*.
+
+    An overload, a drain, a missing adapter and a failed prefill elsewhere do not count against the worker's health.
+    """
+    if isinstance(error, HandedOver | PrefillFailed | AdapterMissing):
+        return Ending.ABORTED
+    return Ending.REFUSED if isinstance(error, UpstreamRefused) and error.status == OVERLOADED else Ending.FAILED

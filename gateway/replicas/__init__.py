@@ -1,1 +1,0 @@
-"""Replicas of the gateway that agree: what each has given to workers counts in all of them. See README.md."""

@@ -1,0 +1,175 @@
+"""Reading the head of a request within limits."""
+
+from typing import Any, Final, NoReturn
+
+from gateway.protocol.errors import GatewayError, HeadTooLarge, MalformedBody
+from gateway.server.request_rules import check_head, check_host, check_line
+from gateway.server.scope import ScopeBuilder
+from gateway.server.shared_state import HeaderNames
+
+_MAX_FIELDS: Final = 100  # headers of one request; same as Apache's LimitRequestFields and nginx in practice
+_FRAMING: Final = frozenset({b"content-length", b"expect", b"host", b"transfer-encoding"})
+
+
+class ParsingStopped(Exception):
+    """Ends the parsing. The cause is kept beside it: with a traceback it would keep the connection alive."""
+
+
+class HeadReader:
+    """The head that is being read. Its methods ``on_*`` are callbacks of the parser.
+
+    The parser is passed in where it is needed, because it holds the callbacks.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_fields",
+        "_host",
+        "_hosts",
+        "_max_bytes",
+        "_names",
+        "_scopes",
+        "_target",
+        "content_length",
+        "expects_continue",
+        "fault",
+        "is_chunked",
+        "is_open",
+        "piece",
+        "read_bytes",
+    )
+
+    def __init__(self, scopes: ScopeBuilder, names: HeaderNames, max_bytes: int) -> None:
+        self._scopes = scopes
+        self._names = names
+        self._max_bytes = max_bytes
+        self._begun = b""  # earlier pieces, from the start of the request to the end of its line
+        self._target = b""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._hosts = 0  # `host` headers
+        self._host: bytes | None = None  # the last one that was valid
+        self.is_open = False
+        """A request has begun, and its head is not complete."""
+        self.piece = b""
+        """The part of the head that is being parsed."""
+        self.read_bytes = 0
+        """Bytes of earlier pieces."""
+        self.content_length = 0
+        self.is_chunked = False
+        self.expects_continue = False
+        self.fault: GatewayError | None = None
+        """The fault that stopped the parsing."""
+
+    # Callbacks of the parser
+
+    def on_message_begin(self) -> None:
+        self.is_open = True
+        self.read_bytes = 0
+        self.content_length = 0
+        self.is_chunked = False
+        self.expects_continue = False
+        self._begun = b""
+        self._target = b""
+        self._fields = []
+        self._hosts = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = self._names.lower(name)
+        if name in _FRAMING:  # fast, as the object from the cache knows its hash
+            self._interpret(name, value)
+        self._fields.append((name, value))
+
+    # Steps of the connection
+
+    def complete(self, parser: Any) -> dict[str, Any] | None:
+        """Return the scope of a head that has ended; None if it offers another protocol.
+
+        Raises:
+            ParsingStopped: the head is too large or not valid, see `fault`.
+        """
+        self.is_open = False
+        # The sum is computed only if the bytes read could be too many, which is rare.
+        if self.read_bytes + len(self.piece) > self._max_bytes and self._size() > self._max_bytes:
+            self.stop(self.too_large())
+        if len(self._fields) > _MAX_FIELDS:
+            self.stop(HeadTooLarge(f"The request has more than {_MAX_FIELDS} header fields. Send fewer."))
+        if self._hosts != 1 or self.is_chunked:
+            self._check(check_head(parser.get_http_version(), hosts=self._hosts, is_coded=self.is_chunked))
+        if parser.should_upgrade():
+            self._check_line(parser.get_method(), parser.get_http_version())
+            return None
+        scope = None if self._begun else self._scopes.repeated(self.piece)
+        if scope is None:
+            scope = self._new_scope(parser.get_method(), parser.get_http_version())
+        self._scopes.complete(scope, self._fields)
+        self._begun = b""
+        self._fields = []  # for trailers, which are ignored: the scope has the other list
+        return scope
+
+    def keep(self, piece: bytes) -> bool:
+        """Note a *piece* after which the head is not complete; False if the head is too large."""
+        if b"\n" not in self._begun:
+            self._begun += piece
+        self.read_bytes += len(piece)
+        return self.read_bytes <= self._max_bytes
+
+    def without_upgrade(self, parser: Any) -> bytes | None:
+        """Return the head without its offer of another protocol; None for the method CONNECT."""
+        method = parser.get_method()
+        if method == b"CONNECT":
+            return None
+        fields = b"".join([name + b": " + value + b"\r\n" for name, value in self._fields if name != b"upgrade"])
+        version = parser.get_http_version().encode("ascii")
+        head: bytes = method + b" " + self._target + b" HTTP/" + version + b"\r\n" + fields + b"\r\n"
+        self.piece = head
+        return head
+
+    def stop(self, fault: GatewayError) -> NoReturn:
+        """Stop the parsing because of *fault*."""
+        self.fault = fault
+        raise ParsingStopped
+
+    def too_large(self) -> HeadTooLarge:
+        return HeadTooLarge(
+            f"The request line and headers are larger than {self._max_bytes} bytes (server.max_header_bytes). "
+            "Send fewer or shorter headers."
+        )
+
+    def _interpret(self, name: bytes, value: bytes) -> None:
+        # The parser leaves the space behind a value.
+        if name == b"host":
+            self._hosts += 1
+            if value != self._host:
+                self._check(check_host(value.strip().lower()))
+                self._host = value
+        elif name == b"content-length":
+            self.content_length = int(value)  # checked by the parser
+        elif name == b"expect":
+            self.expects_continue = value.strip().lower() == b"100-continue"
+        else:
+            self.is_chunked = True
+            if value.strip().lower() != b"chunked":  # the application would receive an encoded body
+                self.stop(MalformedBody("The 'transfer-encoding' header must be 'chunked'. Send no other encoding."))
+
+    def _new_scope(self, method: bytes, version: str) -> dict[str, Any]:
+        self._check_line(method, version)
+        built = self._scopes.build(method, self._target, version)
+        if built is None:
+            self.stop(MalformedBody("The request target must be a path, or an http:// or https:// URL without a user."))
+        scope, authority = built
+        if authority is not None:  # it overrides the header (RFC 9112, 3.2.2)
+            self._fields = [(b"host", authority), *[each for each in self._fields if each[0] != b"host"]]
+        return scope
+
+    def _check_line(self, method: bytes, version: str) -> None:
+        self._check(check_line(method, self._target, version, self._begun + self.piece))
+
+    def _check(self, message: str | None) -> None:
+        if message is not None:
+            self.stop(MalformedBody(message))
+
+    def _size(self) -> int:
+        return len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._fields)  # ": " and CRLF

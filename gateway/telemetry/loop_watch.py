@@ -1,0 +1,37 @@
+"""The lag of the event loop: every request on this gateway waits that long."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.telemetry.counters import Histogram
+
+_LATE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+
+
+class LoopWatch(Collector):
+    """Histogram of how late the event loop wakes this up every *every_s*: about the wait of a request.
+
+    A stall shorter than *every_s* may fall between two measurements; of a longer one the rest is seen.
+    """
+
+    def __init__(self, *, clock: Callable[[], float], every_s: float = 0.2) -> None:
+        self._clock = clock
+        self._every_s = every_s
+        self._late = Histogram(_LATE_SECONDS)
+
+    async def run(self) -> None:
+        """Measure until canceled."""
+        while True:
+            due = self._clock() + self._every_s
+            await asyncio.sleep(self._every_s)
+            self._late.observe(max(0.0, self._clock() - due))
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(
+            "warmgate_event_loop_lag_seconds", "Lag of the event loop, measured five times a second.", labels=()
+        )
+        family.add_metric((), buckets=self._late.cumulative(), sum_value=self._late.total)
+        yield family

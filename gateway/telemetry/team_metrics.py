@@ -1,0 +1,118 @@
+"""Metrics of teams: requests, tokens, money, and requests that limits refused.
+
+Teams are few; keys, users and projects are in the ledger.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.telemetry.counters import CountersByTeam, TeamCounters
+from gateway.tenancy.quota.budgets import BudgetStatus
+from gateway.tenancy.quota.soft_budgets import SoftBudgetStatus
+
+
+class TeamMetrics(Collector):
+    """An `Observer` of endings, and what a registry collects. *is_degraded*: limits are held by less than the store.
+
+    *budgets* gives how the budgets of teams and keys stand, *soft_budgets* how those stand that only warn.
+    """
+
+    def __init__(
+        self,
+        is_degraded: Callable[[], bool],
+        budgets: Callable[[], Sequence[BudgetStatus]] = tuple,
+        soft_budgets: Callable[[], Sequence[SoftBudgetStatus]] = tuple,
+    ) -> None:
+        self._is_degraded = is_degraded
+        self._budgets = budgets
+        self._soft_budgets = soft_budgets
+        counts = CountersByTeam()
+        self._counters = counts.counters
+        # The compiled method itself: a method here that called it would be interpreted.
+        self.observe = counts.observe
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "warmgate_quota_degraded", "1 while keys and limits are held without the store.", float(self._is_degraded())
+        )
+
+        def counter(
+            name: str, text: str, samples: Callable[[TeamCounters], Iterable[tuple[str, float]]], label: str
+        ) -> Metric:
+            family = CounterMetricFamily(f"warmgate_team_{name}", text, labels=("team", label))
+            for team, counters in self._counters.items():
+                for value, count in samples(counters):
+                    family.add_metric((team, value), count)
+            return family
+
+        yield counter(
+            "requests",
+            "Requests of a team by the status of their answer.",
+            lambda t: [(str(status), n) for status, n in t.requests.items()],
+            "status",
+        )
+        yield counter("refused", "Requests that a limit refused, by limit.", lambda t: t.refused.items(), "limit")
+        yield counter(
+            "tokens",
+            "Tokens by kind: prompt, cached, completion.",
+            lambda t: [("prompt", t.prompt_tokens), ("cached", t.cached_tokens), ("completion", t.completion_tokens)],
+            "kind",
+        )
+        yield counter(
+            "cost_usd",
+            "US dollars, by the kind of backend that answered.",
+            lambda t: [("workers", t.workers_usd), ("fallback", t.fallback_usd)],
+            "backend",
+        )
+        saved = CounterMetricFamily(
+            "warmgate_team_saved_usd", "US dollars that cached tokens did not cost.", labels=("team",)
+        )
+        for team, counters in self._counters.items():
+            saved.add_metric((team,), counters.saved_usd)
+        yield saved
+        yield from _of_budgets(self._budgets())
+        yield _of_soft_budgets(self._soft_budgets())
+
+
+def _of_budgets(statuses: Sequence[BudgetStatus]) -> Iterator[Metric]:
+    """Return the limit and the use of each budget: two gauges for teams and two for keys."""
+    of_teams = GaugeMetricFamily(
+        "warmgate_team_budget_limit_usd", "US dollars that a team may use in a period.", labels=("team", "period")
+    )
+    used_by_teams = GaugeMetricFamily(
+        "warmgate_team_budget_used_usd",
+        "US dollars that a team has used or reserved in the current period.",
+        labels=("team", "period"),
+    )
+    of_keys = GaugeMetricFamily(
+        "warmgate_key_budget_limit_usd",
+        "US dollars that a key may use in a period.",
+        labels=("team", "key", "period"),
+    )
+    used_by_keys = GaugeMetricFamily(
+        "warmgate_key_budget_used_usd",
+        "US dollars that a key has used or reserved in the current period.",
+        labels=("team", "key", "period"),
+    )
+    for each in statuses:
+        if each.key is None:
+            of_teams.add_metric((each.team, each.period), each.limit_usd)
+            used_by_teams.add_metric((each.team, each.period), each.used_usd)
+        else:
+            of_keys.add_metric((each.team, each.key, each.period), each.limit_usd)
+            used_by_keys.add_metric((each.team, each.key, each.period), each.used_usd)
+    yield from (of_teams, used_by_teams, of_keys, used_by_keys)
+
+
+def _of_soft_budgets(statuses: Sequence[SoftBudgetStatus]) -> Metric:
+    """Return the use of soft budgets by team and label; names of keys and models would be too many."""
+    family = GaugeMetricFamily(
+        "warmgate_team_soft_budget_used_ratio",
+        "Share of a soft budget that is used; of several with one label, of that which has used most.",
+        labels=("team", "limit"),
+    )
+    for each in statuses:
+        family.add_metric((each.team, each.label), each.used_ratio)
+    return family

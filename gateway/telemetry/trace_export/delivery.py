@@ -1,0 +1,152 @@
+"""Sends the traces of one destination, from a thread of its own.
+
+1. Handing a trace over never waits: if the queue is full, the trace is dropped and counted.
+2. A destination that is slow or unavailable does not delay the traces of others.
+3. Between two traces the thread gives way: making the spans of one holds Python's lock for a part of a millisecond.
+"""
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from gateway.proxy.exchange import Exchange
+from gateway.proxy.tracing.trace import Trace
+
+_log = logging.getLogger(__name__)
+
+MOST_WAITING = 4096
+"""Most traces that wait; without content some 10 kB each."""
+MAX_CONTENT_BYTES = 64 * 2**20
+"""Most bytes of prompts and answers that wait; above it traces are dropped."""
+BATCH = 64
+"""Traces in one request, of ten spans or so each: the 512 spans that OpenTelemetry's own processor sends."""
+COLLECT_S = 1.0
+"""Wait of the first trace of a batch for others."""
+GIVE_WAY_S = 0.001
+
+Outcome = Literal["sent", "dropped", "failed"]
+
+
+class CompletedTrace(msgspec.Struct, frozen=True):
+    """A traced request that has ended."""
+
+    exchange: Exchange
+    trace: Trace
+    at: float
+    """Monotonic seconds."""
+
+
+class Encodes(Protocol):
+    """Encoder of a batch."""
+
+    def spans(self, ended: CompletedTrace) -> list[Any]: ...
+
+    def message(self, spans: Iterable[Any]) -> bytes: ...
+
+
+class Sends(Protocol):
+    """Sender of a batch, used by one thread only."""
+
+    def __call__(self, message: bytes, stop: threading.Event) -> str | None:
+        """Send *message* and return why it did not arrive, or None. May take long, but not once *stop* is set."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Delivery:
+    """The queue of one destination, and the thread that empties it."""
+
+    def __init__(
+        self,
+        name: str,
+        encoder: Encodes,
+        sends: Sends,
+        *,
+        most_waiting: int = MOST_WAITING,
+        max_content_bytes: int = MAX_CONTENT_BYTES,
+        collect_s: float = COLLECT_S,
+    ) -> None:
+        """The thread starts with the first trace. *name* is the destination's name in metrics and the log."""
+        self.name = name
+        self._encoder = encoder
+        self._sends = sends
+        self._most_waiting = most_waiting
+        self._max_content_bytes = max_content_bytes
+        self._offered_bytes = 0  # of all there ever were: written by who offers
+        self._taken_bytes = 0  # written by the thread
+        self._collect_s = collect_s
+        self._waiting: deque[CompletedTrace] = deque()
+        self._is_there = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_failing = False
+        self.counts: Counter[Outcome] = Counter()
+        """Traces by outcome."""
+
+    def offer(self, ended: CompletedTrace) -> None:
+        """Queue *ended*. Never waits; to be called by one thread."""
+        if len(self._waiting) >= self._most_waiting or self._stop.is_set():
+            self.counts["dropped"] += 1
+            return
+        size = _content_bytes(ended)
+        if size and self._offered_bytes - self._taken_bytes + size > self._max_content_bytes:
+            self.counts["dropped"] += 1
+            return
+        self._offered_bytes += size
+        self._waiting.append(ended)
+        if not self._is_there.is_set():
+            self._is_there.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"traces of {self.name}", daemon=True)
+            self._thread.start()
+
+    def close(self, timeout_s: float) -> None:
+        """Send waiting traces, for *timeout_s* at most; later ones are dropped. Blocks."""
+        self._stop.set()
+        self._is_there.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            self._is_there.wait()
+            self._stop.wait(self._collect_s)
+            self._is_there.clear()
+            while self._waiting:
+                self._deliver()
+            if self._stop.is_set() and not self._waiting:
+                self._sends.close()
+                return
+
+    def _deliver(self) -> None:
+        """Send one batch."""
+        spans: list[Any] = []
+        count = 0
+        while self._waiting and count < BATCH:
+            ended = self._waiting.popleft()
+            self._taken_bytes += _content_bytes(ended)
+            try:
+                spans += self._encoder.spans(ended)
+            except Exception:  # noqa: BLE001  # one trace that cannot be encoded must not lose the others
+                self.counts["failed"] += 1
+                _log.exception("the trace of request %s cannot be encoded", ended.exchange.request_id.decode("ascii"))
+            else:
+                count += 1
+            self._stop.wait(GIVE_WAY_S)
+        if not count:
+            return
+        why = self._sends(self._encoder.message(spans), self._stop)
+        self.counts["sent" if why is None else "failed"] += count
+        if why is not None and not self._is_failing:
+            _log.warning("traces cannot be delivered to %s: %s", self.name, why)
+        self._is_failing = why is not None
+
+
+def _content_bytes(ended: CompletedTrace) -> int:
+    content = ended.trace.content
+    return 0 if content is None else content.size_bytes

@@ -1,0 +1,67 @@
+"""Attributes of Langfuse beside those of the conventions: ``langfuse.*``, which win over the others.
+
+Names as in its SDKs (langfuse-python 4, ``_client/attributes.py``). The request is the one observation that is a
+generation, with tokens and money; its phases and attempts are spans.
+"""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from gateway.proxy.tracing.span import Attributes
+from gateway.telemetry.trace_export.delivery import CompletedTrace
+from gateway.telemetry.trace_export.request_span import is_fault
+
+PATH = "/api/public/otel"
+"""Path in the address of every Langfuse."""
+
+
+def langfuse_attributes(ended: CompletedTrace) -> Attributes:
+    """Return the attributes for the span of the request."""
+    exchange, trace, labels = ended.exchange, ended.trace, ended.trace.labels
+    attributes: Attributes = {"langfuse.observation.type": "generation"}
+    texts = {
+        "langfuse.trace.name": labels.name,
+        "langfuse.user.id": labels.user or exchange.user,
+        "langfuse.session.id": labels.session or trace.session,
+        "langfuse.observation.model.name": exchange.model or trace.model_asked,
+        "langfuse.observation.status_message": exchange.error,
+        "langfuse.trace.metadata.team": exchange.team,
+        "langfuse.trace.metadata.key": exchange.key,
+        "langfuse.trace.metadata.project": trace.project,
+        "langfuse.trace.metadata.backend": exchange.backend,
+        "langfuse.trace.metadata.strategy": exchange.strategy,
+        "langfuse.trace.metadata.request_id": exchange.request_id.decode("ascii"),
+        **{f"langfuse.trace.metadata.{name}": value for name, value in labels.metadata.items()},
+    }
+    attributes |= {name: value for name, value in texts.items() if value is not None}
+    if labels.tags:
+        attributes["langfuse.trace.tags"] = list(labels.tags)
+    if exchange.error is not None:
+        attributes["langfuse.observation.level"] = "ERROR" if is_fault(exchange) else "WARNING"
+    if exchange.usage is not None:
+        attributes["langfuse.observation.usage_details"] = _json(_usage_details(ended))
+    if exchange.cost_usd:
+        attributes["langfuse.observation.cost_details"] = _json({"total": exchange.cost_usd})
+    if exchange.first_byte is not None:
+        attributes["langfuse.observation.completion_start_time"] = _json(_moment(ended, exchange.first_byte))
+    return attributes
+
+
+def _usage_details(ended: CompletedTrace) -> dict[str, int]:
+    """Return counts of tokens by kinds that do not overlap: Langfuse adds them up."""
+    usage = ended.exchange.usage
+    assert usage is not None
+    cached = min(usage.cached_tokens or 0, usage.prompt_tokens)
+    details = {"input": usage.prompt_tokens - cached, "output": usage.completion_tokens}
+    return {**details, "input_cached_tokens": cached} if cached else details
+
+
+def _moment(ended: CompletedTrace, at: float) -> str:
+    """Return *at*, monotonic seconds, as ISO 8601 in UTC."""
+    moment = datetime.fromtimestamp(ended.trace.wall_s + at - ended.trace.began, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,178 @@
+"""A ledger record before it is written, with the day that it counts for."""
+
+from collections.abc import Callable
+from typing import Final
+
+from gateway.tenancy.ledger.record import Outcome, UsageRecord
+
+NANO: Final = 1_000_000_000
+"""Nano-dollars per dollar. A cached token of a small model costs about 10; 64 bits hold nine billion dollars."""
+
+
+class Entry:
+    """The fields of a `UsageRecord`, with money in whole nano-dollars. Never changed.
+
+    A class with slots and not a Struct, because every request makes one: see `gateway.tenancy.quota.limit`.
+    """
+
+    __slots__ = (
+        "backend",
+        "cached_tokens",
+        "completion_tokens",
+        "cost_nano",
+        "day",
+        "duration_ms",
+        "fell_back",
+        "key",
+        "model",
+        "model_asked",
+        "outcome",
+        "project",
+        "prompt_tokens",
+        "request_id",
+        "saved_nano",
+        "status",
+        "team",
+        "time",
+        "ttft_ms",
+        "user",
+    )
+
+    def __init__(
+        self,
+        *,
+        day: str,
+        time: str,
+        request_id: str,
+        team: str,
+        project: str | None,
+        key: str,
+        user: str | None,
+        model_asked: str,
+        model: str,
+        backend: str | None,
+        outcome: Outcome,
+        status: int,
+        prompt_tokens: int,
+        cached_tokens: int,
+        completion_tokens: int,
+        cost_nano: int,
+        saved_nano: int,
+        fell_back: bool,
+        ttft_ms: float | None,
+        duration_ms: float,
+    ) -> None:
+        self.day = day
+        """Calendar day in the time zone of the settings, ``2026-11-21``."""
+        self.time = time
+        self.request_id = request_id
+        self.team = team
+        self.project = project
+        self.key = key
+        self.user = user
+        self.model_asked = model_asked
+        self.model = model
+        self.backend = backend
+        self.outcome: Outcome = outcome
+        self.status = status
+        self.prompt_tokens = prompt_tokens
+        self.cached_tokens = cached_tokens
+        self.completion_tokens = completion_tokens
+        self.cost_nano = cost_nano
+        self.saved_nano = saved_nano
+        self.fell_back = fell_back
+        self.ttft_ms = ttft_ms
+        self.duration_ms = duration_ms
+
+    @classmethod
+    def from_record(cls, day: str, record: UsageRecord) -> "Entry":
+        """Return *record* as an entry of *day*."""
+        return Entry(
+            day=day,
+            time=record.time,
+            request_id=record.request_id,
+            team=record.team,
+            project=record.project,
+            key=record.key,
+            user=record.user,
+            model_asked=record.model_asked,
+            model=record.model,
+            backend=record.backend,
+            outcome=record.outcome,
+            status=record.status,
+            prompt_tokens=record.prompt_tokens,
+            cached_tokens=record.cached_tokens,
+            completion_tokens=record.completion_tokens,
+            cost_nano=round(record.cost_usd * NANO),
+            saved_nano=round(record.saved_usd * NANO),
+            fell_back=record.fell_back,
+            ttft_ms=record.ttft_ms,
+            duration_ms=record.duration_ms,
+        )
+
+    def row(self) -> tuple[object, ...]:
+        """Return the fields of the record in the order of `FIELDS`, as stores keep them."""
+        return (
+            self.time,
+            self.request_id,
+            self.team,
+            self.project,
+            self.key,
+            self.user,
+            self.model_asked,
+            self.model,
+            self.backend,
+            self.outcome,
+            self.status,
+            self.prompt_tokens,
+            self.cached_tokens,
+            self.completion_tokens,
+            self.cost_nano / NANO,
+            self.saved_nano / NANO,
+            self.fell_back,
+            self.ttft_ms,
+            self.duration_ms,
+        )
+
+    @property
+    def record(self) -> UsageRecord:
+        """Return the record as readers get it."""
+        return UsageRecord(
+            time=self.time,
+            request_id=self.request_id,
+            team=self.team,
+            project=self.project,
+            key=self.key,
+            user=self.user,
+            model_asked=self.model_asked,
+            model=self.model,
+            backend=self.backend,
+            outcome=self.outcome,
+            status=self.status,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.completion_tokens,
+            cost_usd=self.cost_nano / NANO,
+            saved_usd=self.saved_nano / NANO,
+            fell_back=self.fell_back,
+            ttft_ms=self.ttft_ms,
+            duration_ms=self.duration_ms,
+        )
+
+    def __call__(self) -> "Entry":
+        """Return itself: a finished entry is a `Draft` too."""
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and self.day == other.day and self.row() == other.row()
+
+    def __hash__(self) -> int:
+        return hash((self.day, self.row()))
+
+    def __repr__(self) -> str:
+        return f"Entry(day={self.day!r}, record={self.record!r})"
+
+
+Draft = Callable[[], Entry]
+"""Makes an entry from what was noted when its request ended, or is one. The writer calls drafts in any thread, one
+batch after the other."""

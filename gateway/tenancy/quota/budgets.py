@@ -1,0 +1,135 @@
+"""Budgets of teams and keys: their use, for metrics and administrators, and refunds."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from gateway.protocol.errors import InvalidField, StoreUnavailable
+from gateway.tenancy.quota.limit import Charge, Limit
+from gateway.tenancy.quota.plan import Calendar
+from gateway.tenancy.quota.quota_store import QuotaStore
+from gateway.tenancy.teams.directory import Directory
+from gateway.tenancy.teams.limits import Limits
+
+LOOK_S = 10.0
+"""Time between two looks."""
+MAX_KEYS = 1000
+"""Keys with budgets that metrics show, the first by id: each makes four samples."""
+
+BudgetMeasure = Literal["tokens_per_day", "usd_per_day", "usd_per_month"]
+"""Limits that count until a period ends."""
+
+_USD: tuple[BudgetMeasure, ...] = ("usd_per_day", "usd_per_month")
+
+
+class BudgetStatus(NamedTuple):
+    """Use of one budget in US dollars, of all models together."""
+
+    team: str
+    key: str | None
+    """None: it belongs to the team."""
+    period: Literal["day", "month"]
+    limit_usd: float
+    used_usd: float
+    """Used or reserved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Names one budget."""
+
+    team: str
+    measure: BudgetMeasure
+    key: str | None = None
+    model: str | None = None
+    """None: of all models together."""
+
+
+class Budgets:
+    """The budgets of all teams of *directory*, as *store* counts them."""
+
+    def __init__(
+        self, store: QuotaStore, directory: Directory, calendar: Calendar, *, clock: Callable[[], float]
+    ) -> None:
+        """*clock* returns seconds since 1970."""
+        self._store = store
+        self._directory = directory
+        self._calendar = calendar
+        self._clock = clock
+        self.statuses: tuple[BudgetStatus, ...] = ()
+        """State at the last look."""
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled. Teams whose store is unavailable have no status."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Ask the store for all budgets in US dollars, one question per team that has any."""
+        of_teams: dict[str, list[tuple[str | None, BudgetMeasure, float]]] = {}
+        for team, key, limits in self._scopes():
+            for measure in _USD:
+                amount = getattr(limits, measure)
+                if amount is not None:
+                    of_teams.setdefault(team, []).append((key, measure, float(amount)))
+        found: list[BudgetStatus] = []
+        for team, budgets in of_teams.items():
+            charges = [self._charge(Budget(team, measure, key), amount) for key, measure, amount in budgets]
+            try:
+                used = await self._store.spent(team, charges)
+            except StoreUnavailable:
+                continue
+            for (key, measure, amount), usd in zip(budgets, used, strict=True):
+                found.append(BudgetStatus(team, key, "day" if measure == "usd_per_day" else "month", amount, usd))
+        self.statuses = tuple(found)
+
+    async def refund(self, budget: Budget, units: float) -> tuple[float, float]:
+        """Reduce what is used of *budget* in its current period by *units*; return the use before and after.
+
+        Raises:
+            InvalidField: there is no such budget.
+            StoreUnavailable: the refund may not have been made.
+        """
+        amount = self._amount_of(budget)
+        charge = self._charge(budget, amount, units)
+        (before,) = await self._store.spent(budget.team, [charge])
+        await self._store.refund(budget.team, [charge])
+        (after,) = await self._store.spent(budget.team, [charge])
+        return before, after
+
+    def _scopes(self) -> Iterator[tuple[str, str | None, Limits]]:
+        """Return the teams, and the first keys that have budgets."""
+        for team in self._directory.teams.values():
+            yield team.name, None, team.limits
+        left = MAX_KEYS
+        for key in self._directory.keys.values():
+            limits = key.limits
+            if left and (limits.usd_per_day is not None or limits.usd_per_month is not None):
+                left -= 1
+                yield key.team, key.id, limits
+
+    def _amount_of(self, budget: Budget) -> float:
+        team, key = self._directory.teams[budget.team], None
+        if budget.key is not None:
+            key = self._directory.keys.get(budget.key)
+            if key is None or key.team != budget.team:
+                raise InvalidField(f"'key' must be the id of a key of the team {budget.team!r}", param="key")
+        scope = team if key is None else key
+        limits = scope.limits if budget.model is None else scope.model_limits.get(budget.model)
+        amount = None if limits is None else getattr(limits, budget.measure)
+        if amount is None:
+            raise InvalidField(f"There is no limit 'limits.{budget.measure}' to refund", param="measure")
+        return float(amount)
+
+    def _charge(self, budget: Budget, amount: float, units: float = 0.0) -> Charge:
+        within = f"team:{budget.team}" if budget.key is None else f"key:{budget.key}"
+        if budget.model is not None:
+            within = f"{within}/model:{budget.model}"
+        limit = Limit(f"{within}/{budget.measure}", "period", amount)
+        now, calendar = self._clock(), self._calendar
+        calendar.update(now)
+        if budget.measure == "usd_per_month":
+            return Charge(limit, units, calendar.month, calendar.month_ends - now)
+        return Charge(limit, units, calendar.day, calendar.day_ends - now)

@@ -1,0 +1,261 @@
+"""Writes checkpoints of meters, and entries of the ledger, to one SQLite file in batches."""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gateway.protocol.errors import StoreUnavailable
+from gateway.storage.sqlite_file import SqliteFile
+from gateway.tenancy.ledger.entry import Draft, Entry
+from gateway.tenancy.quota import checkpoints
+from gateway.tenancy.quota.meter import Meter
+from gateway.tenancy.quota.meters import Meters
+
+_log = logging.getLogger(__name__)
+
+BATCH_S = 0.05
+"""Longest delay of what no request waits for."""
+BATCH_ENTRIES: Final = 1000
+"""Entries in one transaction."""
+RETRY_S = 0.5
+"""Pause after a failure to write."""
+MAX_ENTRIES: Final = 50_000
+"""Entries that wait while the file cannot be written, about 50 MB. Further ones are lost, counted and logged."""
+PATIENCE_S = 10.0
+"""Longest wait for the commit of a checkpoint; longer than another process may lock the file."""
+LAST_TRIES = 3
+"""Attempts to write the rest at the end."""
+
+Book = Callable[[sqlite3.Connection, Sequence[Entry]], None]
+"""Writes entries to the ledger, in the open transaction."""
+
+
+class CheckpointWriter:
+    """Changes that the file does not hold yet, and their writing."""
+
+    def __init__(self, file: SqliteFile, book: Book, meters: Meters, *, clock: Callable[[], float]) -> None:
+        """*clock* returns seconds since 1970."""
+        self._file = file
+        self._book = book
+        self._meters = meters
+        self._clock = clock
+        self._dirty: dict[Meter, None] = {}
+        """Meters whose checkpoint is due, the oldest first."""
+        self._changed: dict[Meter, None] = {}
+        """Meters whose `unlikely` differs from the file."""
+        self._entries: list[Draft] = []
+        self._max_rows = BATCH_ENTRIES
+        self._waiting: list[asyncio.Future[None]] = []
+        """Requests that wait for a checkpoint."""
+        self._wanted = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._removes_ended = False
+        self.is_ending = False
+        self.is_failing = False
+        """The last attempt to write failed."""
+        self.dropped_entries = 0
+        """Entries that are lost: they could not be written, and there was no room to keep them."""
+
+    @property
+    def waiting_entries(self) -> int:
+        return len(self._entries)
+
+    def add(self, entry: Draft) -> None:
+        """Book *entry* with the next batch."""
+        if len(self._entries) >= MAX_ENTRIES:
+            if self.dropped_entries == 0:
+                _log.error("the ledger cannot be written: %d entries are waiting, further ones are lost", MAX_ENTRIES)
+            self.dropped_entries += 1
+            return
+        self._entries.append(entry)
+        if len(self._entries) == BATCH_ENTRIES:
+            self._wanted.set()
+        elif self._timer is None:
+            self._set_timer(BATCH_S)
+
+    def note_alerted(self) -> None:
+        """Note that the checkpoints of all meters in `Meters.alerted` are due, and empty that list."""
+        for meter in self._meters.alerted:
+            meter.alert = meter.checkpoint  # beyond the checkpoint, each request has to wait
+            self._dirty[meter] = None
+        self._meters.alerted.clear()
+        if self._timer is None:
+            self._set_timer(BATCH_S)
+
+    def note_changed(self, meters: list[Meter]) -> None:
+        """Write `unlikely` of *meters* with the next batch, where it changed."""
+        for meter in meters:
+            if meter.unlikely != meter.noted:
+                self._changed[meter] = self._dirty[meter] = None
+        if self._changed and self._timer is None:
+            self._set_timer(BATCH_S)
+
+    def note_refunded(self, meters: Sequence[Meter]) -> None:
+        """Write lower checkpoints with the next batch, so that a kill does not undo the refund."""
+        for meter in meters:
+            self._dirty[meter] = None
+        if self._timer is None:
+            self._set_timer(BATCH_S)
+
+    def remove_ended(self) -> None:
+        """Delete void rows with the next batch."""
+        self._removes_ended = True
+
+    async def wait_for_commit(self, needed: Sequence[tuple[Meter, float]]) -> None:
+        """Wait until each meter of *needed* has a checkpoint in the file that covers the value beside it.
+
+        Values that refunds lowered meanwhile need none, nor do periods that are over.
+
+        Raises:
+            StoreUnavailable: the file cannot be written. While it fails, this is raised at once, and `run` tries again.
+        """
+        if self.is_failing:
+            raise StoreUnavailable("The quota file cannot be written", retry_after_s=RETRY_S)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while any(min(value, meter.value) > meter.checkpoint and not meter.is_past for meter, value in needed):
+                    done = asyncio.get_running_loop().create_future()
+                    self._waiting.append(done)
+                    self._wanted.set()
+                    await done
+        except TimeoutError:
+            raise StoreUnavailable("The quota file cannot be written in time") from None
+
+    async def wait_for_work(self) -> None:
+        """Wait until something has to be written, or `end` is called."""
+        await self._wanted.wait()
+
+    def end(self) -> None:
+        self.is_ending = True
+        self._wanted.set()
+
+    async def write(self) -> bool:
+        """Write what is due until no request waits. False: the file cannot be written."""
+        self._wanted.clear()
+        while self._waiting or self._dirty or self._changed or self._entries or self._removes_ended:
+            if not await self._write_batch():
+                self._restart_timer(RETRY_S)
+                return False
+            if not self._waiting and len(self._entries) < self._max_rows:
+                break
+        if self._dirty or self._entries:
+            self._restart_timer(BATCH_S)
+        return True
+
+    async def write_last(self) -> None:
+        """Write everything, with exact values instead of checkpoints."""
+        for _ in range(LAST_TRIES):
+            if await self.write() and await self._write_exactly():
+                return
+        _log.error("the last %d ledger entries are lost: the file cannot be written", len(self._entries))
+
+    def _set_timer(self, wait_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._ring)
+
+    def _restart_timer(self, wait_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._set_timer(wait_s)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._wanted.set()
+
+    async def _write_batch(self) -> bool:
+        now = self._clock()
+        due = self._due(now)
+        entries = self._entries[: self._max_rows]
+        waiting, self._waiting = self._waiting, []
+        changed = [(meter, meter.unlikely) for meter in self._changed if not meter.is_past]
+        self._changed.clear()
+        removes, self._removes_ended = self._removes_ended, False
+
+        def act(connection: sqlite3.Connection) -> None:
+            if removes:
+                checkpoints.remove_ended(connection, now)
+            if due:
+                checkpoints.write(connection, [checkpoints.state_of(meter, checkpoint) for meter, checkpoint in due])
+            if changed:
+                checkpoints.note_unlikely(
+                    connection, [checkpoints.unlikely_of(meter, units) for meter, units in changed]
+                )
+            if entries:
+                self._book(connection, [entry() for entry in entries])
+
+        try:
+            await self._file.run(act)
+        except Exception as fault:  # noqa: BLE001  # whatever it is, the next request needs its checkpoint
+            self._put_back(due, changed)
+            self._removes_ended = removes
+            if entries and not isinstance(fault, StoreUnavailable):
+                self._waiting = waiting + self._waiting
+                self._leave_out(entries, fault)
+                return True
+            self._fail(waiting, fault)
+            return False
+        self._note_written(due, changed)
+        del self._entries[: len(entries)]
+        self._max_rows = min(2 * self._max_rows, BATCH_ENTRIES)
+        if self.is_failing:
+            self.is_failing = False
+            _log.warning("the quota file can be written again")
+        for done in waiting:
+            if not done.done():  # its request may have gone away
+                done.set_result(None)
+        return True
+
+    def _due(self, now: float) -> list[tuple[Meter, float]]:
+        """Return the next checkpoints of all meters that are due."""
+        due = [(meter, checkpoints.next_checkpoint(meter, now)) for meter in self._dirty if not meter.is_past]
+        self._dirty.clear()
+        for meter, checkpoint in due:
+            if checkpoint < meter.checkpoint:  # at once: grants during the write must not exceed the lower one
+                checkpoints.put(meter, checkpoint)
+        return due
+
+    def _note_written(self, due: Sequence[tuple[Meter, float]], changed: Sequence[tuple[Meter, float]]) -> None:
+        for meter, checkpoint in due:
+            checkpoints.put(meter, checkpoint)
+        for meter, units in changed:
+            meter.noted = units
+
+    def _put_back(self, due: Sequence[tuple[Meter, float]], changed: Sequence[tuple[Meter, float]]) -> None:
+        """Keep what could not be written, before what came meanwhile."""
+        self._dirty = dict.fromkeys(meter for meter, _ in due) | self._dirty
+        self._changed = dict.fromkeys(meter for meter, _ in changed) | self._changed
+
+    def _leave_out(self, entries: Sequence[Draft], fault: Exception) -> None:
+        """Drop the entry that the ledger rejects: try *entries* one by one until it is the first."""
+        if len(entries) > 1:
+            self._max_rows = 1
+            return
+        del self._entries[0]
+        self.dropped_entries += 1
+        _log.error("a ledger entry is lost: %s", type(fault).__name__)
+
+    def _fail(self, waiting: Sequence[asyncio.Future[None]], fault: Exception) -> None:
+        if not self.is_failing:
+            self.is_failing = True
+            reason = fault.message if isinstance(fault, StoreUnavailable) else type(fault).__name__
+            _log.error("the quota file cannot be written: %s", reason)
+        for done in waiting:
+            if not done.done():
+                done.set_exception(StoreUnavailable("The quota file cannot be written"))
+
+    async def _write_exactly(self) -> bool:
+        """Write the remaining entries and the exact state of all meters. False: the file cannot be written."""
+        while self._entries:
+            if not await self._write_batch():
+                return False
+        states = list(self._meters.states(self._clock()))
+        try:
+            await self._file.run(lambda connection: checkpoints.replace(connection, states))
+        except Exception:  # noqa: BLE001  # whatever it is, it may be tried again
+            return False
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        return True

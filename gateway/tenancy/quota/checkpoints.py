@@ -1,0 +1,115 @@
+"""Checkpoints of meters in a SQLite file: values at or beyond the current ones, so that few requests write.
+
+A gateway that was killed starts from its checkpoints. It refuses slightly more than necessary, and never grants more.
+"""
+
+import math
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from gateway.tenancy.quota.meter import Meter
+from gateway.tenancy.quota.meters import MeterState
+
+RATE_SHARE = 1 / 20
+"""Part of a bucket that a checkpoint is ahead."""
+RATE_AHEAD_S = 0.5
+"""The least that a checkpoint of a rate is ahead. A restart takes longer, so a kill costs nothing."""
+PERIOD_SHARE = 1 / 1000
+"""Part of a period's amount that a checkpoint is ahead, and the most that a kill costs."""
+SOON = 0.5
+"""Part of the distance ahead; once it is used up, the next checkpoint is written, before a request needs it."""
+NEVER = -math.inf
+"""Checkpoint of a meter that is not in the file."""
+
+
+def ahead(meter: Meter) -> float:
+    """Return how far the checkpoint of *meter* is to be beyond its value, in units of the value."""
+    limit = meter.limit
+    if meter.is_rate:
+        return max(RATE_SHARE * limit.burst * 60.0 / limit.amount, RATE_AHEAD_S)
+    return PERIOD_SHARE * limit.amount
+
+
+def next_checkpoint(meter: Meter, now: float) -> float:
+    value = max(meter.value, now) if meter.is_rate else meter.value
+    return value + ahead(meter)
+
+
+def put(meter: Meter, checkpoint: float) -> None:
+    """Note that *checkpoint* is in the file."""
+    meter.checkpoint = checkpoint
+    meter.alert = checkpoint - SOON * ahead(meter)
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Create the tables unless they exist."""
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS quota_mark (team TEXT NOT NULL, limit_id TEXT NOT NULL, value REAL NOT NULL, "
+        "period TEXT NOT NULL, ends REAL NOT NULL, PRIMARY KEY (team, limit_id)) WITHOUT ROWID"
+    )
+
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS quota_unlikely (team TEXT NOT NULL, limit_id TEXT NOT NULL, period TEXT NOT NULL, "
+        "units REAL NOT NULL, ends REAL NOT NULL, PRIMARY KEY (team, limit_id)) WITHOUT ROWID"
+    )
+
+
+def read(connection: sqlite3.Connection, now: float) -> list[MeterState]:
+    """Return the states that are still valid at *now*."""
+    rows = connection.execute("SELECT team, limit_id, value, period, ends FROM quota_mark WHERE ends > ?", (now,))
+    return [MeterState(*row) for row in rows]
+
+
+def reclaim(connection: sqlite3.Connection, now: float) -> None:
+    """Lower the checkpoints of periods by what requests of a former process had reserved beyond their likely use."""
+    connection.execute(
+        "UPDATE quota_mark SET value = max(0, value - (SELECT units FROM quota_unlikely AS u WHERE u.team = "
+        "quota_mark.team AND u.limit_id = quota_mark.limit_id AND u.period = quota_mark.period)) WHERE ends > ? AND "
+        "EXISTS (SELECT 1 FROM quota_unlikely AS u WHERE u.team = quota_mark.team AND u.limit_id = "
+        "quota_mark.limit_id AND u.period = quota_mark.period)",
+        (now,),
+    )
+    connection.execute("DELETE FROM quota_unlikely")
+
+
+def note_unlikely(connection: sqlite3.Connection, rows: Iterable[tuple[str, str, str, float, float]]) -> None:
+    """Write what `reclaim` would subtract: team, limit, period, units, end of the period."""
+    connection.executemany(
+        "INSERT INTO quota_unlikely (team, limit_id, period, units, ends) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (team, limit_id) DO UPDATE SET period = excluded.period, units = excluded.units, "
+        "ends = excluded.ends",
+        rows,
+    )
+
+
+def write(connection: sqlite3.Connection, states: Iterable[MeterState]) -> None:
+    """Write *states* in place of the former ones of the same limits."""
+    connection.executemany(
+        "INSERT INTO quota_mark (team, limit_id, value, period, ends) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (team, limit_id) DO UPDATE SET value = excluded.value, period = excluded.period, "
+        "ends = excluded.ends",
+        [(state.team, state.limit, state.value, state.period, state.ends) for state in states],
+    )
+
+
+def replace(connection: sqlite3.Connection, states: Sequence[MeterState]) -> None:
+    """Write *states* in place of all former ones."""
+    connection.execute("DELETE FROM quota_mark")
+    connection.execute("DELETE FROM quota_unlikely")
+    write(connection, states)
+
+
+def remove_ended(connection: sqlite3.Connection, now: float) -> None:
+    """Delete the rows of buckets that are full at *now* and of periods that are over."""
+    connection.execute("DELETE FROM quota_mark WHERE ends <= ?", (now,))
+    connection.execute("DELETE FROM quota_unlikely WHERE ends <= ?", (now,))
+
+
+def unlikely_of(meter: Meter, units: float) -> tuple[str, str, str, float, float]:
+    """Return the row for `note_unlikely`."""
+    return meter.team, meter.limit.id, meter.period, units, meter.ends
+
+
+def state_of(meter: Meter, checkpoint: float) -> MeterState:
+    ends = checkpoint if meter.is_rate else meter.ends
+    return MeterState(meter.team, meter.limit.id, checkpoint, meter.period, ends)

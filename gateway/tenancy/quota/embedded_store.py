@@ -1,0 +1,111 @@
+"""Quotas of one gateway, in memory and in one SQLite file, which survives a kill."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from gateway.storage.sqlite_file import SqliteFile
+from gateway.tenancy.ledger.entry import Draft
+from gateway.tenancy.quota import checkpoints
+from gateway.tenancy.quota.checkpoint_writer import Book, CheckpointWriter
+from gateway.tenancy.quota.checkpointed_meters import CheckpointedMeters
+from gateway.tenancy.quota.finish_on_cancel import finish_on_cancel
+from gateway.tenancy.quota.limit import Charge, Granted, Refused
+from gateway.tenancy.quota.meters import Meters
+
+SWEEP_S = 60.0
+"""Time between two searches for ended leases and idle limits."""
+
+
+class EmbeddedQuotaStore:
+    """A `QuotaStore` for one gateway. Commands may use the file at the same time.
+
+    Limits are decided in memory; the file holds checkpoints that they stay below (`gateway.tenancy.quota.checkpoints`),
+    so most requests write nothing. A request that crosses a checkpoint is granted when the next one is committed, about
+    a millisecond later. Entries are written in batches, together with the checkpoints of what they settled.
+
+    A kill loses what was not written: the entries of the last `BATCH_S`, and what their requests used beyond the
+    estimate. Requests in flight get no entry. Their likely use stays charged; the next process gives back what budgets
+    had reserved beyond it (`checkpoints.reclaim`). A clean end loses nothing.
+
+    Nothing is written unless `run` runs.
+    """
+
+    def __init__(self, file: SqliteFile, book: Book, *, clock: Callable[[], float], lease_s: float) -> None:
+        """*clock* returns seconds since 1970.
+
+        *lease_s*: longer than any request takes. A reservation that is never settled ends after it.
+        """
+        self._file = file
+        self._clock = clock
+        self._meters = Meters(alert=checkpoints.NEVER)
+        self._writer = CheckpointWriter(file, book, self._meters, clock=clock)
+        self.in_memory = CheckpointedMeters(self._meters, self._writer, clock=clock, lease_s=lease_s)
+
+    async def open(self) -> None:
+        """Restore what the file holds. To be awaited before anything else.
+
+        Raises:
+            StoreUnavailable: the file cannot be used.
+        """
+        now = self._clock()
+
+        def read(connection: sqlite3.Connection) -> None:
+            checkpoints.create(connection)
+            checkpoints.reclaim(connection, now)
+            self._meters.restore(checkpoints.read(connection, now))
+
+        await self._file.run(read)
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the last attempt to write the file failed. Limits still apply."""
+        return self._writer.is_failing
+
+    @property
+    def waiting_entries(self) -> int:
+        return self._writer.waiting_entries
+
+    @property
+    def dropped_entries(self) -> int:
+        return self._writer.dropped_entries
+
+    async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
+        decision, needed = self.in_memory.reserve(team, reservation, charges, lost)
+        if needed:
+            try:
+                await self._writer.wait_for_commit(needed)
+            except BaseException:
+                self.in_memory.cancel(reservation)
+                raise
+        return decision
+
+    def settle(self, team: str, reservation: str, charges: Sequence[Charge], entry: Draft) -> None:  # noqa: ARG002
+        self.in_memory.settle(reservation, charges, entry)
+
+    def book(self, team: str, entry: Draft) -> None:  # noqa: ARG002
+        self._writer.add(entry)
+
+    async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
+        return self.in_memory.spent(team, charges)
+
+    async def refund(self, team: str, charges: Sequence[Charge]) -> None:
+        self.in_memory.refund(team, charges)
+
+    async def run(self) -> None:
+        # A transaction that has begun is finished: otherwise it is unknown whether it was committed.
+        await finish_on_cancel(self._write_until_end(), self._writer.end)
+
+    async def _write_until_end(self) -> None:
+        loop = asyncio.get_running_loop()
+        sweep_at = loop.time() + SWEEP_S
+        while not self._writer.is_ending:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SWEEP_S):
+                    await self._writer.wait_for_work()
+            if loop.time() >= sweep_at:
+                self.in_memory.sweep()
+                sweep_at = loop.time() + SWEEP_S
+            await self._writer.write()
+        await self._writer.write_last()

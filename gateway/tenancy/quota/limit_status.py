@@ -1,0 +1,65 @@
+"""State of limits, for a caller who asks for it. Nothing is charged."""
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.ledger.record import UsageRecord
+from gateway.tenancy.quota.limit import Charge, Level, Refused
+from gateway.tenancy.quota.plan import Plan
+from gateway.tenancy.quota.quota_store import QuotaStore
+from gateway.tenancy.quota.scope import Scoped
+
+_NEVER = Entry.from_record(
+    "",
+    UsageRecord(
+        time="",
+        request_id="",
+        team="",
+        project=None,
+        key="",
+        user=None,
+        model_asked="",
+        model="",
+        backend=None,
+        outcome="lost",
+        status=0,
+        prompt_tokens=0,
+        cached_tokens=0,
+        completion_tokens=0,
+        cost_usd=0.0,
+        saved_usd=0.0,
+        fell_back=False,
+        ttft_ms=None,
+        duration_ms=0.0,
+    ),
+)
+"""Entry of a reservation that is never granted. A store may ask for it before it decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitStatus:
+    scoped: Scoped
+    level: Level
+
+
+async def limit_status(store: QuotaStore, team: str, plans: Iterable[Plan], now: float) -> list[LimitStatus]:
+    """Return every limit of *plans*, all of *team*, once, with what is left of it. At most one round trip.
+
+    It asks the store for more than any limit ever grants: the refusal changes nothing and contains the levels. *now*,
+    in seconds since 1970, determines the day.
+
+    Raises:
+        StoreUnavailable: the state is not known.
+    """
+    known: dict[str, tuple[Scoped, Charge]] = {}
+    for plan in plans:
+        for scoped, charge in zip(plan.scoped, plan.nothing(now), strict=True):
+            too_much = Charge(charge.limit, 2 * charge.limit.amount + 1, charge.period, charge.period_left_s)
+            known.setdefault(charge.limit.id, (scoped, too_much))
+    if not known:
+        return []
+    decision = await store.reserve(team, uuid.uuid4().hex, [charge for _, charge in known.values()], lambda: _NEVER)
+    assert isinstance(decision, Refused), "a limit grants no more than it has"
+    return [LimitStatus(scoped, level) for (scoped, _), level in zip(known.values(), decision.levels, strict=True)]

@@ -1,0 +1,96 @@
+"""Operations that the store has to carry out in the background."""
+
+from collections import deque
+
+from gateway.tenancy.quota.redis_meters import Operation
+
+MAX_WAITING = 50_000
+"""About 1.5 kB each: 75 MB, or more than eight minutes without the store at 100 requests per second."""
+KEPT_S = 5.0
+"""Redis may forget what it acknowledged in its last second or two: the end of its file, or what a replica lacks."""
+
+
+class Outbox:
+    """Operations by team, numbered from 1 in order of arrival.
+
+    Recently carried out operations are kept for `reopen`. *now* is in seconds, of any clock.
+    """
+
+    def __init__(self, *, max_waiting: int = MAX_WAITING, kept_s: float = KEPT_S) -> None:
+        self._max_waiting = max_waiting
+        self._kept_s = kept_s
+        self._done: dict[str, deque[tuple[float, Operation]]] = {}
+        self._waiting: dict[str, deque[Operation]] = {}
+        self._numbers: dict[str, int] = {}
+        """The last number of each team. Never forgotten: the store ignores a number that it has seen."""
+        self._length = 0
+        self.dropped = 0
+        """Operations for which there was no room."""
+
+    def __len__(self) -> int:
+        return self._length
+
+    def teams(self) -> list[str]:
+        """Return the teams with waiting operations."""
+        return list(self._waiting)
+
+    def add(self, team: str, operation: Operation) -> None:
+        """Append *operation*. Without room, drop the oldest operation of the team that has most."""
+        if self._length >= self._max_waiting:
+            self._drop()
+        self._numbers[team] = self._numbers.get(team, 0) + 1
+        self._waiting.setdefault(team, deque()).append(operation)
+        self._length += 1
+
+    def first(self, team: str, most: int) -> tuple[int, list[Operation]]:
+        """Return the number of the oldest operation of *team*, and the first *most* operations. They stay."""
+        waiting = self._waiting.get(team, ())
+        number = self._numbers.get(team, 0) - len(waiting) + 1
+        return number, [operation for operation, _ in zip(waiting, range(most), strict=False)]
+
+    def done(self, team: str, last: int, now: float) -> None:
+        """Note that the operations up to number *last* were carried out."""
+        done = self._done.setdefault(team, deque())
+        done.extend((now, operation) for operation in self._pop(team, last))
+        self._forget(team, now)
+
+    def reopen(self, now: float) -> None:
+        """Queue recently carried out operations again, under their numbers: the store may have forgotten them."""
+        for team in list(self._done):
+            self._forget(team, now)
+            done = self._done.pop(team, ())
+            if done:
+                waiting = self._waiting.setdefault(team, deque())
+                waiting.extendleft(operation for _, operation in reversed(done))
+                self._length += len(done)
+
+    def forget(self, now: float) -> None:
+        """Free the memory of operations that were carried out long ago."""
+        for team in list(self._done):
+            self._forget(team, now)
+
+    def _drop(self) -> None:
+        team = max(self._waiting, key=lambda each: len(self._waiting[each]))
+        number, _ = self.first(team, 0)
+        self._pop(team, number)
+        self._done.pop(team, None)  # numbers have no gaps
+        self.dropped += 1
+
+    def _pop(self, team: str, last: int) -> list[Operation]:
+        waiting = self._waiting.get(team)
+        if waiting is None:
+            return []
+        taken = []
+        while waiting and self._numbers[team] - len(waiting) + 1 <= last:
+            taken.append(waiting.popleft())
+        self._length -= len(taken)
+        if not waiting:
+            del self._waiting[team]
+        return taken
+
+    def _forget(self, team: str, now: float) -> None:
+        done = self._done[team]
+        while done and done[0][0] < now - self._kept_s:
+            done.popleft()
+        if not done:
+            del self._done[team]

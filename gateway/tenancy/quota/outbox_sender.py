@@ -1,0 +1,95 @@
+"""Sends operations to the store in the background, and registers the teams that they belong to."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from gateway.tenancy.quota.outbox import Outbox
+from gateway.tenancy.quota.redis_meters import Operation, RedisMeters
+from gateway.tenancy.quota.team_calls import TeamCalls
+
+_log = logging.getLogger(__name__)
+
+BATCH = 64
+"""Operations in one call, about 2 ms of Redis's time."""
+
+
+class OutboxSender:
+    """The outbox of one gateway, and the calls that empty it."""
+
+    def __init__(
+        self,
+        meters: RedisMeters,
+        outbox: Outbox,
+        calls: TeamCalls,
+        work: asyncio.Event,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        """*work* is set whenever there is something to send. *clock* returns seconds since 1970."""
+        self._meters = meters
+        self._outbox = outbox
+        self._calls = calls
+        self._work = work
+        self._clock = clock
+        self._sending = asyncio.Lock()
+        self._registered: set[str] = set()
+        self._unregistered: set[str] = set()
+
+    def __len__(self) -> int:
+        """Return the number of operations that the store does not have yet."""
+        return len(self._outbox)
+
+    @property
+    def dropped(self) -> int:
+        """Operations for which there was no room. They are missing in the ledger."""
+        return self._outbox.dropped
+
+    def register(self, team: str) -> None:
+        """Name *team* to all gateways with the next call."""
+        if team not in self._registered:
+            self._registered.add(team)
+            self._unregistered.add(team)
+            self._work.set()
+
+    def add(self, team: str, operation: Operation) -> None:
+        """Send *operation* with the next call."""
+        dropped = self._outbox.dropped
+        self._outbox.add(team, operation)
+        if dropped == 0 < self._outbox.dropped:
+            _log.error("settlements are lost: the queue for the store is full (%d waiting)", len(self._outbox))
+        self._work.set()
+
+    def resend_recent(self) -> None:
+        """Send recent operations and the names of their teams again: the store may have forgotten them."""
+        self._outbox.reopen(self._clock())
+        self._unregistered.update(self._outbox.teams())
+
+    def forget_all_but(self, teams: Iterable[str]) -> None:
+        """Free the memory of old operations. Teams other than *teams* are registered again when they next reserve."""
+        self._outbox.forget(self._clock())
+        self._registered = set(teams)
+
+    async def send(self) -> None:
+        """Send everything.
+
+        Raises:
+            StoreUnavailable: some operations still wait.
+        """
+        async with self._sending:
+            if self._unregistered:
+                teams, self._unregistered = self._unregistered, set()
+                try:
+                    await self._meters.register(teams, self._clock())
+                except BaseException:  # `run` cancels it at the end, and then sends what is left
+                    self._unregistered |= teams
+                    raise
+            await self._calls.call_for_all(self._send_for, self._outbox.teams())
+
+    async def _send_for(self, team: str) -> None:
+        while True:
+            first, operations = self._outbox.first(team, BATCH)
+            if not operations:
+                return
+            await self._meters.carry_out(team, first, operations)
+            self._outbox.done(team, first + len(operations) - 1, self._clock())

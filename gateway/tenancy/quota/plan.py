@@ -1,0 +1,301 @@
+"""Limits of one caller for one model, and the charges of a request. Looked up once, not per request."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from typing import Final, Literal, get_args
+
+from cache_index.value import Value
+from gateway.tenancy.quota.limit import (
+    BOTH,
+    COMPLETION,
+    DAY,
+    MONTH,
+    MOST,
+    NEVER,
+    ONE,
+    PROMPT,
+    USD,
+    Charge,
+    Limit,
+    PlanLimit,
+)
+from gateway.tenancy.quota.meters import PlanMeters
+from gateway.tenancy.quota.output_length import Lengths
+from gateway.tenancy.quota.rate_headers import RateHeads
+from gateway.tenancy.quota.scope import Scoped
+from gateway.tenancy.teams.caller import Caller
+from gateway.tenancy.teams.limits import Limits, Measure
+
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+MOST_PLANS = 65_536
+"""Pairs of caller and model that are kept. When there are more, all are dropped and looked up again."""
+FIRST_REQUESTS: Final = 5.0
+"""Least burst of a limit of requests: a tenth of 10 a minute would refuse the second request."""
+PARTS: Final = 1_000_000.0
+"""Resolution of token counts: weights make fractions of a token."""
+
+_COUNTS: dict[Measure, int] = {
+    "requests_per_minute": ONE,
+    "input_tokens_per_minute": PROMPT,
+    "output_tokens_per_minute": COMPLETION,
+    "tokens_per_minute": BOTH,
+    "concurrent": ONE,
+    "tokens_per_day": MOST,
+    "usd_per_day": USD,
+    "usd_per_month": USD,
+}
+
+_PERIODS: dict[Measure, int] = {"tokens_per_day": DAY, "usd_per_day": DAY, "usd_per_month": MONTH}
+"""Other measures have no period."""
+
+CostUsd = Callable[[float, float, float], float]
+"""Returns US dollars for prompt tokens, the cached ones among them, and completion tokens: `Price.cost_usd`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Metered:
+    """Properties of a model that limits need. The same object for all requests, until the settings change.
+
+    Equal to itself only.
+    """
+
+    name: str
+    """Configured name."""
+    cost_usd: CostUsd
+    max_output_tokens: int | None = None
+    """Tokens of one answer; None: not known."""
+    most_usd: CostUsd | None = None
+    """Price of the most expensive backend that may answer; None: *cost_usd*."""
+
+
+class Tokens(Value):
+    """Tokens before they are weighted."""
+
+    __match_args__ = ("prompt", "cached", "completion")
+    __slots__ = __match_args__
+
+    def __init__(self, prompt: float, cached: float, completion: float) -> None:
+        self.prompt = prompt
+        self.cached = cached
+        """Part of the prompt."""
+        self.completion = completion
+
+
+class Calendar:
+    """Days and months of a time zone. Both start at a local midnight, which may be 23 or 25 hours after the last."""
+
+    def __init__(self, zone: tzinfo) -> None:
+        self._zone = zone
+        self._from = 0.0
+        # Set by `update`.
+        self.day = self.month = ""
+        self.day_ends = self.month_ends = 0.0
+
+    def update(self, now: float) -> None:
+        """Set `day`, `month`, `day_ends` and `month_ends` for *now*, in seconds since 1970."""
+        if not self._from <= now < self.day_ends:
+            self._turn(now)
+
+    def periods(self, now: float) -> tuple[tuple[str, str, str], tuple[float, float, float]]:
+        """Return the names of no period, the day and the month, ``("", "2026-11-21", "2026-11")``, and the seconds
+        until they end.
+
+        *now* is seconds since 1970.
+        """
+        self.update(now)
+        return ("", self.day, self.month), (0.0, self.day_ends - now, self.month_ends - now)
+
+    def _turn(self, now: float) -> None:
+        midnight = datetime.fromtimestamp(now, self._zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+        first = midnight.replace(day=1)
+        # Arithmetic on local times; the zone then decides how many seconds lie between them.
+        next_first = (first + timedelta(days=32)).replace(day=1)
+        self.day, self.month = midnight.strftime("%Y-%m-%d"), midnight.strftime("%Y-%m")
+        self._from = midnight.timestamp()
+        self.day_ends = (midnight + timedelta(days=1)).timestamp()
+        self.month_ends = next_first.timestamp()
+
+
+class Plan:
+    """The limits of one caller for one model. The key's come before the team's; charges have the same order."""
+
+    __slots__ = (
+        *("_cached_weight", "_calendar", "_has_periods"),
+        *("counts_most", "counts_usd", "heads", "lengths", "limits", "meters", "plan_limits", "scoped", "unreserved"),
+    )
+
+    def __init__(
+        self,
+        scoped: Sequence[Scoped],
+        *,
+        cached_weight: float,
+        calendar: Calendar,
+        unreserved_minutes: float = math.inf,
+    ) -> None:
+        """*unreserved_minutes*: see `Plans`."""
+        self.scoped = tuple(scoped)
+        self.limits = tuple(each.limit for each in scoped)
+        self.heads = RateHeads(scoped)
+        self._cached_weight = cached_weight
+        self._calendar = calendar
+        self.plan_limits = [
+            PlanLimit(each.limit, _COUNTS[each.measure], _PERIODS.get(each.measure, NEVER)) for each in scoped
+        ]
+        self.counts_usd = any(each.what == USD for each in self.plan_limits)
+        """Whether the cost of a request matters."""
+        self.counts_most = any(each.what in {USD, MOST} for each in self.plan_limits)
+        """Whether the longest possible answer matters."""
+        per_minute = [each.limit.amount for each in self.plan_limits if each.what in {COMPLETION, BOTH}]
+        self.unreserved = unreserved_minutes * min(per_minute, default=math.inf)
+        """Tokens of answers beyond their reservations that may be in flight for the team."""
+        self._has_periods = any(each.period for each in self.plan_limits)
+        self.meters: PlanMeters | None = None
+        """Meters of all its limits. None: not known yet, or another process counts them."""
+        self.lengths: Lengths | None = None
+        """Lengths of the answers of its model to the caller's team; None: not looked up yet."""
+
+    def charges(
+        self,
+        tokens: Tokens,
+        cost_usd: float,
+        now: float,
+        *,
+        most_completion: float = -1.0,
+        most_usd: float = 0.0,
+    ) -> list[Charge]:
+        """Return the charges of a request that is expected to use, or has used, *tokens* and *cost_usd*.
+
+        If it may use more, *most_completion* is the longest possible answer and *most_usd* the cost with it; budgets
+        are charged with those. *now*, in seconds since 1970, determines the day. Cached tokens weigh less than others
+        in limits of tokens; in US dollars their price counts.
+        """
+        completion = tokens.completion
+        prompt, both = self.weighted(tokens.prompt, tokens.cached, completion)
+        most_both, likely_usd = both, cost_usd
+        if most_completion >= 0.0:
+            _, most_both = self.weighted(tokens.prompt, tokens.cached, most_completion)
+            cost_usd = most_usd
+        calendar = self._calendar
+        if self._has_periods:
+            calendar.update(now)
+        charges = []
+        for each in self.plan_limits:
+            what = each.what
+            if what == ONE:
+                charges.append(each.one)
+                continue
+            if what == PROMPT:
+                charges.append(Charge(each.limit, prompt))
+                continue
+            if what in {COMPLETION, BOTH}:
+                charges.append(Charge(each.limit, completion if what == COMPLETION else both))
+                continue
+            units, likely = (cost_usd, likely_usd) if what == USD else (most_both, both)
+            if each.period == DAY:
+                charges.append(Charge(each.limit, units, calendar.day, calendar.day_ends - now, likely))
+            else:
+                charges.append(Charge(each.limit, units, calendar.month, calendar.month_ends - now, likely))
+        return charges
+
+    def weighted(self, prompt: float, cached: float, completion: float) -> tuple[float, float]:
+        """Return the units for limits of prompt tokens, and for limits of all tokens."""
+        if not cached:
+            return prompt, prompt + completion
+        prompt -= cached * (1.0 - self._cached_weight)
+        # round() takes three times as long.
+        return int(prompt * PARTS + 0.5) / PARTS, int((prompt + completion) * PARTS + 0.5) / PARTS
+
+    def set_periods(self, meters: PlanMeters, now: float) -> None:
+        """Set the current periods of *meters*, its own, at *now*, in seconds since 1970."""
+        if self._has_periods:
+            calendar = self._calendar
+            calendar.update(now)
+            meters.day, meters.day_left_s = calendar.day, calendar.day_ends - now
+            meters.month, meters.month_left_s = calendar.month, calendar.month_ends - now
+
+    def place_of(self, limit: str) -> int | None:
+        """Return the position of the limit with the id *limit*; None: the plan does not have it."""
+        for place, each in enumerate(self.limits):
+            if each.id == limit:
+                return place
+        return None
+
+    def nothing(self, now: float) -> list[Charge]:
+        """Return the charges of a request that costs nothing."""
+        names, left_s = self._calendar.periods(now)
+        return [Charge(each.limit, 0.0, names[each.period], left_s[each.period]) for each in self.plan_limits]
+
+
+class Plans:
+    """The plans of all callers and models. A changed caller or model is another object, with another plan."""
+
+    def __init__(
+        self, *, burst: float, cached_weight: float, calendar: Calendar, unreserved_minutes: float = math.inf
+    ) -> None:
+        """*burst* is the share of a minute's amount that may be used at once, above 0 and at most 1.
+
+        *unreserved_minutes* bounds what is in flight for a team beyond reservations: the amount of so many minutes of
+        each limit of tokens per minute.
+        """
+        self._burst = burst
+        self._unreserved_minutes = unreserved_minutes
+        self._cached_weight = cached_weight
+        self._calendar = calendar
+        # Both are equal to themselves only: comparing all fields of a caller would take longer than the rest.
+        self._plans: dict[Caller, dict[Metered, Plan]] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Return the number of plans that are kept."""
+        return self._size
+
+    def plan_for(self, caller: Caller, model: Metered) -> Plan:
+        of_caller = self._plans.get(caller)
+        if of_caller is not None:
+            plan = of_caller.get(model)
+            if plan is not None:
+                return plan
+        return self._made(caller, model)
+
+    def _made(self, caller: Caller, model: Metered) -> Plan:
+        if self._size >= MOST_PLANS:
+            self._plans.clear()
+            self._size = 0
+        plan = Plan(
+            self._scoped(caller, model),
+            cached_weight=self._cached_weight,
+            calendar=self._calendar,
+            unreserved_minutes=self._unreserved_minutes,
+        )
+        self._plans.setdefault(caller, {})[model] = plan
+        self._size += 1
+        return plan
+
+    def _scoped(self, caller: Caller, model: Metered) -> list[Scoped]:
+        key, team = caller.key, caller.team
+        scopes: list[tuple[Literal["key", "team"], str, str | None, Limits | None]] = [
+            ("key", key.id, None, key.limits),
+            ("key", key.id, model.name, key.model_limits.get(model.name)),
+            ("team", team.name, None, team.limits),
+            ("team", team.name, model.name, team.model_limits.get(model.name)),
+        ]
+        scoped = []
+        for scope, name, of_model, limits in scopes:
+            for measure in MEASURES:
+                amount = None if limits is None else getattr(limits, measure)
+                if amount is not None:
+                    within = f"{scope}:{name}" if of_model is None else f"{scope}:{name}/model:{of_model}"
+                    limit = self._limit(f"{within}/{measure}", measure, float(amount))
+                    scoped.append(Scoped(limit, measure, scope, name, of_model))
+        return scoped
+
+    def _limit(self, id_: str, measure: Measure, amount: float) -> Limit:
+        if measure == "concurrent":
+            return Limit(id_, "concurrent", amount)
+        if measure in _PERIODS:
+            return Limit(id_, "period", amount)
+        # At least one token: with less, the limit would report no room where there is some.
+        least = FIRST_REQUESTS if measure == "requests_per_minute" else 1.0
+        return Limit(id_, "rate", amount, burst=min(amount, max(least, amount * self._burst)))

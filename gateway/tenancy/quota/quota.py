@@ -1,0 +1,483 @@
+"""Limits as the proxy uses them: reserve before a request, settle after it."""
+
+import math
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime, tzinfo
+
+from gateway.protocol.errors import QuotaSpent, RateLimited, StoreUnavailable
+from gateway.tenancy.ledger.entry import Draft, Entry
+from gateway.tenancy.ledger.record import Outcome
+from gateway.tenancy.quota.checkpointed_meters import CheckpointedMeters
+from gateway.tenancy.quota.limit import Charge, Granted, Refused
+from gateway.tenancy.quota.meters import PlanHold, PlanMeters
+from gateway.tenancy.quota.output_length import Lengths, OutputLengths
+from gateway.tenancy.quota.plan import Metered, Plan, Plans, Tokens
+from gateway.tenancy.quota.quota_store import QuotaStore
+from gateway.tenancy.quota.rate_headers import DIGIT, Headers, duration, refusal_headers
+from gateway.tenancy.teams.caller import Caller
+
+UNAVAILABLE_RETRY_S = 1.0
+"""Wait until the store may be available again. A failed attempt costs little."""
+
+MOST_OUTPUT_TOKENS = 16_384
+"""Longest answer if neither the request nor the model limits it."""
+UNRESERVED_WAIT_S = 1.0
+"""Wait until an answer may have ended. That cannot be known, and a retry per second is cheap."""
+
+LostEntry = Callable[[Tokens], Entry]
+"""Makes the ledger entry of a request that is never settled, from the tokens that it reserved."""
+
+
+class Ask:
+    """A request before it is served."""
+
+    __slots__ = ("cached_tokens", "choices", "generates", "max_tokens", "prompt_tokens")
+
+    def __init__(
+        self,
+        prompt_tokens: float,
+        cached_tokens: float = 0.0,
+        max_tokens: int | None = None,
+        choices: int = 1,
+        *,
+        generates: bool = True,
+    ) -> None:
+        self.prompt_tokens = prompt_tokens
+        """Exact with a tokenizer, otherwise an estimate."""
+        self.cached_tokens = cached_tokens
+        """Prompt tokens that are expected to be cached. 0 reserves the full price."""
+        self.max_tokens = max_tokens
+        """Limit of the caller for one answer."""
+        self.choices = choices
+        """Number of answers."""
+        self.generates = generates
+        """False: no tokens are generated, as for embeddings."""
+
+
+class Exposure:
+    """Use in flight for one team beyond its reservations, through this gateway."""
+
+    __slots__ = ("shortened", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = 0.0
+        """Tokens that answers may have beyond the expectation of limits per minute."""
+        self.shortened = 0
+        """Requests that may use more than was left of a budget."""
+
+
+class Reservation(PlanHold):
+    """Settled once, however the request ends. A later settlement has no effect. If it is never settled, it is a
+    `Draft`.
+    """
+
+    __slots__ = (
+        *("_expected_cached", "_expected_completion", "_expected_prompt", "_lost", "_most_completion", "_prefix"),
+        *("asked", "choices", "exposure", "headers", "is_settled", "is_shortened", "lengths", "model", "number"),
+        *("metered", "plan", "team", "unreserved"),
+    )
+
+    def __init__(
+        self,
+        prefix: str,
+        number: int,
+        *,
+        team: str,
+        model: Metered,
+        plan: Plan,
+        lengths: Lengths,
+        exposure: Exposure,
+        asked: int | None,
+        choices: int,
+        lost: LostEntry,
+    ) -> None:
+        super().__init__()
+        self._prefix = prefix
+        self.number = number
+        """0: nothing limits the caller, and nothing is reserved."""
+        self.team = team
+        self.metered = model
+        self.model = model.name
+        """Configured name."""
+        self.plan = plan
+        self.lengths = lengths
+        self.exposure = exposure
+        self.asked = asked
+        self.choices = choices
+        self.unreserved = 0.0
+        """Tokens that it adds to *exposure*."""
+        self.is_shortened = False
+        """Whether it reserved the rest of a budget, and may use more."""
+        self.headers: Headers = ()
+        """``x-ratelimit-*`` headers for the answer, whichever it is."""
+        self.is_settled = False
+        self._expected_prompt = self._expected_cached = self._expected_completion = self._most_completion = 0.0
+        self._lost: LostEntry | None = lost
+
+    @property
+    def id(self) -> str:
+        """Unique forever."""
+        return self._prefix + str(self.number)
+
+    @property
+    def expected(self) -> Tokens:
+        """Likely tokens, not weighted. Limits per minute reserve them."""
+        return Tokens(self._expected_prompt, self._expected_cached, self._expected_completion)
+
+    @property
+    def most_completion(self) -> float:
+        """Completion tokens that budgets reserve: at least the expected ones."""
+        return self._most_completion
+
+    def expect(self, prompt: float, cached: float, completion: float, most_completion: float) -> None:
+        """Set the tokens to reserve; *most_completion* for budgets."""
+        self._expected_prompt = prompt
+        self._expected_cached = cached
+        self._expected_completion = completion
+        self._most_completion = most_completion
+
+    def weigh(self, model: Metered) -> None:
+        """Convert the expected tokens into units of limits."""
+        plan = self.plan
+        prompt, cached, completion = self._expected_prompt, self._expected_cached, self._expected_completion
+        self.prompt, self.both = plan.weighted(prompt, cached, completion)
+        self.completion = completion
+        if not plan.counts_most:
+            return
+        most = self._most_completion
+        self.most_both = self.both if most == completion else plan.weighted(prompt, cached, most)[1]
+        if plan.counts_usd:
+            most_usd = model.most_usd
+            self.usd = (model.cost_usd if most_usd is None else most_usd)(prompt, cached, most)
+            is_sure = most_usd is None and most == completion
+            self.likely_usd = self.usd if is_sure else model.cost_usd(prompt, cached, completion)
+
+    def charges(self, model: Metered, now: float) -> list[Charge]:
+        """Return the charges of all limits of the plan."""
+        tokens, cost_usd, usd = self.expected, 0.0, 0.0
+        most = self._most_completion
+        if self.plan.counts_usd:
+            cost_usd = model.cost_usd(tokens.prompt, tokens.cached, tokens.completion)
+            most_usd = model.cost_usd if model.most_usd is None else model.most_usd
+            usd = most_usd(tokens.prompt, tokens.cached, most)
+        return self.plan.charges(tokens, cost_usd, now, most_completion=most, most_usd=usd)
+
+    def cost_of(self, completion: float) -> float:
+        """Return the price of completion tokens in US dollars."""
+        return self.metered.cost_usd(0.0, 0.0, completion)
+
+    def __call__(self) -> Entry:
+        assert self._lost is not None, "it is settled, and will never be lost"
+        return self._lost(self.expected)
+
+    def expose(self) -> None:
+        """Count what it may use beyond its reservation as in flight. To be called when it is granted, or just
+        before.
+        """
+        exposure = self.exposure
+        exposure.tokens += self.unreserved
+        if self.is_shortened:
+            exposure.shortened += 1
+
+    def cover(self) -> None:
+        """Count nothing of it as in flight. A second call has no effect."""
+        exposure = self.exposure
+        exposure.tokens -= self.unreserved
+        self.unreserved = 0.0
+        if self.is_shortened:
+            self.is_shortened = False
+            exposure.shortened -= 1
+
+    def end(self) -> None:
+        """Mark it as settled. Dropping `_lost`, which refers to this object, avoids a reference cycle."""
+        self.is_settled = True
+        self.cover()
+        self._lost = None
+
+
+class Quota:
+    """All limits of all callers, behind one store."""
+
+    def __init__(
+        self,
+        store: QuotaStore,
+        plans: Plans,
+        *,
+        lengths: OutputLengths,
+        clock: Callable[[], float],
+        time_zone: tzinfo,
+        most_output_tokens: int = MOST_OUTPUT_TOKENS,
+    ) -> None:
+        """*clock* returns seconds since 1970 and only determines the day; the store counts by its own clock.
+
+        *most_output_tokens*: longest answer if neither the request nor the model limits it.
+        """
+        self._most_output_tokens = most_output_tokens
+        self._exposures: dict[str, Exposure] = {}
+        self._store = store
+        self._in_memory = store.in_memory
+        self._plans = plans
+        self._lengths = lengths
+        self._clock = clock
+        self._time_zone = time_zone
+        # Unique forever. A random id per request would cost a system call.
+        self._prefix = f"{uuid.uuid4().hex}-"
+        self._number = 0
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the store is unavailable and limits are enforced without it."""
+        return self._store.is_degraded
+
+    def reserve_at_once(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation | None:
+        """Do the same as `reserve` without waiting. None: it has to wait, and nothing is reserved."""
+        reservation = self._begun(caller, model, ask, lost)
+        if not reservation.number:
+            return reservation
+        plan, in_memory = reservation.plan, self._in_memory
+        if in_memory is None:
+            return None
+        meters = plan.meters
+        if meters is not None and self._reserve_plan(reservation, model, meters, in_memory):
+            return reservation
+        now = self._clock()
+        charges = reservation.charges(model, now)
+        decision = in_memory.reserve_at_once(reservation.team, reservation.id, charges, reservation)
+        if decision is None:
+            return None
+        if isinstance(decision, Granted):
+            reservation.expose()
+            reservation.headers = plan.heads.headers_for(decision.levels)
+            plan.meters = in_memory.plan_meters(reservation.id, plan.plan_limits)
+            return reservation
+        if math.isinf(decision.wait_s) and _is_guessed(reservation.expected, ask):
+            return None  # a smaller guess may fit
+        raise self._refusal(plan, charges, decision, now)
+
+    def _reserve_plan(
+        self, reservation: Reservation, model: Metered, meters: PlanMeters, in_memory: CheckpointedMeters
+    ) -> bool:
+        """Reserve without charges; return whether that was possible."""
+        plan, now = reservation.plan, in_memory.now()
+        plan.set_periods(meters, now)
+        reservation.meters = meters
+        reservation.weigh(model)
+        granted = in_memory.reserve_plan(reservation, now)
+        if granted is None:
+            reservation.meters = None
+            return False
+        reservation.expose()
+        reservation.headers = plan.heads.headers_for(granted.levels)
+        return True
+
+    async def reserve(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
+        """Reserve the expected use of a request from every limit of *caller*, or from none.
+
+        Limits per minute reserve the expected length of an answer, budgets the longest possible one. A guess alone
+        refuses no request: if it exceeds a limit, a second round trip reserves what the limit has left for the answer.
+        A team may have one such request at a time.
+
+        Raises:
+            RateLimited: a limit has no room now. Headers and message say when it will; `refused_by` names it.
+            QuotaSpent: a budget is spent, or the request exceeds a limit.
+            StoreUnavailable: the store is unavailable, and the settings close the limit without it.
+        """
+        reservation = self._begun(caller, model, ask, lost)
+        if not reservation.number:
+            return reservation
+        plan, now = reservation.plan, self._clock()
+        charges = reservation.charges(model, now)
+        reservation.expose()
+        decision: Granted | Refused | None = None
+        try:
+            decision = await self._store.reserve(reservation.team, reservation.id, charges, reservation)
+            if (
+                not isinstance(decision, Granted)
+                and math.isinf(decision.wait_s)
+                and _is_guessed(reservation.expected, ask)
+                and _fit(reservation, model, charges, decision, now)
+            ):
+                charges = reservation.charges(model, now)
+                decision = await self._store.reserve(reservation.team, reservation.id, charges, reservation)
+        except StoreUnavailable as fault:
+            fault.retry_after_s = UNAVAILABLE_RETRY_S if fault.retry_after_s is None else fault.retry_after_s
+            raise
+        finally:
+            if not isinstance(decision, Granted):
+                reservation.cover()
+        if isinstance(decision, Granted):
+            reservation.headers = plan.heads.headers_for(decision.levels)
+            return reservation
+        raise self._refusal(plan, charges, decision, now)
+
+    def settle(
+        self,
+        reservation: Reservation,
+        outcome: Outcome,
+        used: Tokens,
+        cost_usd: float,
+        entry: Draft,
+        *,
+        counts: bool = False,
+    ) -> None:
+        """Replace what was reserved by what was *used*, and book *entry*, which says the same.
+
+        A request that ``failed`` without any use gets everything back, including its place among the requests per
+        minute, unless it *counts* regardless of its outcome.
+        """
+        if reservation.is_settled:
+            return
+        reservation.end()
+        if outcome == "ok" and used.completion > 0.0:
+            self._lengths.learn(
+                reservation.lengths, used.completion, asked=reservation.asked, choices=reservation.choices
+            )
+        if not reservation.number:
+            self._store.book(reservation.team, entry)
+            return
+        plan, in_memory = reservation.plan, self._in_memory
+        is_nothing = outcome == "failed" and not counts and used.prompt + used.completion <= 0.0
+        if in_memory is not None and reservation.meters is not None:
+            prompt, both = plan.weighted(used.prompt, used.cached, used.completion)
+            in_memory.settle_plan(
+                reservation,
+                entry,
+                one=0.0 if is_nothing else 1.0,
+                prompt=prompt,
+                completion=used.completion,
+                both=both,
+                usd=0.0 if is_nothing else cost_usd,
+            )
+            return
+        now = self._clock()
+        charges = plan.nothing(now) if is_nothing else plan.charges(used, cost_usd, now)
+        self._store.settle(reservation.team, reservation.id, charges, entry)
+
+    def _begun(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
+        """Return a reservation with what is to be reserved."""
+        plan, choices = self._plans.plan_for(caller, model), ask.choices
+        lengths = plan.lengths
+        if lengths is None or lengths.is_forgotten:
+            lengths = plan.lengths = self._lengths.lengths_for(caller.team_name, model.name)
+        number = 0
+        if plan.limits:
+            number = self._number = self._number + 1
+        team, asked = caller.team_name, ask.max_tokens
+        exposure = self._exposures.get(team)
+        if exposure is None:
+            exposure = self._exposures[team] = Exposure()
+        reservation = Reservation(
+            self._prefix,
+            number,
+            team=team,
+            model=model,
+            plan=plan,
+            lengths=lengths,
+            exposure=exposure,
+            asked=asked,
+            choices=choices,
+            lost=lost,
+        )
+        completion = most = 0.0
+        if ask.generates:
+            cap = model.max_output_tokens
+            completion = self._lengths.expected(lengths, asked=asked, cap=cap, choices=choices)
+            longest = asked if asked is not None else self._most_output_tokens if cap is None else cap
+            most = float((longest if cap is None or longest < cap else cap) * choices)
+            most = completion if most < completion else most  # noqa: FURB136  # max() is slower
+            if most > completion and plan.unreserved != math.inf:
+                self._note_unreserved(reservation, most - completion)
+        reservation.expect(ask.prompt_tokens, ask.cached_tokens, completion, most)
+        return reservation
+
+    def _note_unreserved(self, reservation: Reservation, tokens: float) -> None:
+        """Note that the answers may have *tokens* beyond the expectation.
+
+        Raises:
+            RateLimited: too many such tokens are in flight for the team.
+        """
+        plan, in_flight = reservation.plan, reservation.exposure.tokens
+        if in_flight > 0.0 and in_flight + tokens > plan.unreserved:
+            error = RateLimited(
+                f"Answers in flight for team {reservation.team} may have {math.ceil(in_flight)} tokens beyond their "
+                f"reservations: Limit {math.floor(plan.unreserved)}, Requested {math.ceil(tokens)}. "
+                f"Lower max_tokens, or try again in {duration(UNRESERVED_WAIT_S).decode('ascii')}.",
+                counted="tokens",
+                refused_by="team/unreserved_tokens",
+            )
+            error.headers = refusal_headers(UNRESERVED_WAIT_S, again=True)
+            raise error
+        reservation.unreserved = tokens
+
+    def _refusal(self, plan: Plan, charges: Sequence[Charge], refused: Refused, now: float) -> RateLimited | QuotaSpent:
+        scoped, charge = plan.scoped[refused.binding], charges[refused.binding]
+        limit, left, units = scoped.limit, refused.levels[refused.binding].remaining, charge.units
+        if not scoped.measure.startswith("usd"):  # a fraction of a token would look like a bug
+            left, units = float(math.floor(left + DIGIT)), float(math.ceil(units - DIGIT))
+        asked = f"Limit {number(limit.amount)}, Remaining {number(left)}, Requested {number(units)}."
+        never = math.isinf(refused.wait_s)
+        error: RateLimited | QuotaSpent
+        if never:
+            lower = "Lower max_tokens or shorten the prompt" if limit.kind == "rate" else "Ask for a higher budget"
+            error = QuotaSpent(
+                f"Request too large for {scoped.text}: {asked} It can never fit. {lower}.", refused_by=scoped.label
+            )
+        elif limit.kind == "period":
+            ends = datetime.fromtimestamp(now + charge.period_left_s, self._time_zone)
+            error = QuotaSpent(
+                f"You exceeded the quota of {scoped.text}: {asked} It resets at "
+                f"{ends:%Y-%m-%d %H:%M} ({self._time_zone}).",
+                refused_by=scoped.label,
+            )
+        else:
+            error = RateLimited(
+                f"Rate limit reached for {scoped.text}: {asked} Please try again in "
+                f"{duration(refused.wait_s).decode('ascii')}.",
+                counted="tokens" if "tokens" in scoped.measure else "requests",
+                refused_by=scoped.label,
+            )
+        again = isinstance(error, RateLimited)
+        error.headers = (*plan.heads.headers_for(refused.levels), *refusal_headers(refused.wait_s, again=again))
+        return error
+
+
+def _is_guessed(expected: Tokens, ask: Ask) -> bool:
+    """Return whether *expected* is a guess and not the caller's own `max_tokens`."""
+    return ask.generates and (ask.max_tokens is None or expected.completion < ask.max_tokens * ask.choices)
+
+
+def _fit(reservation: Reservation, model: Metered, charges: Sequence[Charge], refused: Refused, now: float) -> bool:
+    """Shorten the answer that *reservation* expects until every limit could grant it. False: no answer is short enough.
+
+    A rate can grant its amount when the bucket is full, a period what is left of it. Because the answer may exceed what
+    is left of a period, a team has one such request at a time.
+    """
+    expected, most = reservation.expected, reservation.most_completion
+    completion, longest = expected.completion, most
+    reservation.expect(expected.prompt, expected.cached, 0.0, 0.0)
+    without = reservation.charges(model, now)
+    for charge, least, level in zip(charges, without, refused.levels, strict=True):
+        of_answer = charge.units - least.units  # in proportion to its length
+        if of_answer <= 0.0:
+            continue
+        if charge.limit.kind == "period":
+            longest = min(longest, most * (level.remaining - least.units) / of_answer)
+        else:
+            completion = min(completion, expected.completion * (charge.limit.amount - least.units) / of_answer)
+    is_shortened = longest < most
+    longest = float(math.floor(longest))
+    completion = min(float(math.floor(completion)), longest)
+    if completion < 1 or (is_shortened and reservation.exposure.shortened):
+        reservation.expect(expected.prompt, expected.cached, expected.completion, most)
+        return False
+    reservation.expect(expected.prompt, expected.cached, completion, longest)
+    if is_shortened:
+        reservation.is_shortened = True
+        reservation.exposure.shortened += 1
+    return True
+
+
+def number(units: float) -> str:
+    """Return *units* with at most six decimals: ``50000``, ``0.25``."""
+    return f"{units:.6f}".rstrip("0").rstrip(".")

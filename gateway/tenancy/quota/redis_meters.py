@@ -1,0 +1,166 @@
+"""Limits counted in Redis: one atomic script over the keys of one team, so that all gateways see the same.
+
+    warmgate:{TEAM}:quota:meters     hash, a field per limit
+    warmgate:{TEAM}:quota:held       hash, a field per reservation that is not settled
+    warmgate:{TEAM}:quota:ends       sorted set, the ends of their leases
+    warmgate:{TEAM}:quota:ended      sorted set, reservations for which nothing more is booked
+    warmgate:{TEAM}:quota:writer:ID  number of the last operation of a gateway; kept for a week
+    warmgate:quota:teams             sorted set of the teams that reserved something within an hour, by time
+
+The script uses the clock of Redis. A limit takes about 60 bytes, a held reservation about 700. Idle limits are swept,
+and keys that are not touched expire after 35 days.
+"""
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from hashlib import sha1
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import msgspec
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError
+
+from gateway.storage.redis_link import RedisLink
+from gateway.tenancy.ledger import redis_usage
+from gateway.tenancy.ledger.entry import Draft, Entry
+from gateway.tenancy.ledger.redis_usage import booking_of
+from gateway.tenancy.quota.limit import Charge, Granted, Level, Refused
+from gateway.tenancy.quota.meter import SLACK_UNITS
+
+TEAMS = b"warmgate:quota:teams"
+LATELY_S = 3600.0
+"""Time after which a team counts as idle: longer than any lease, with a margin for wrong clocks."""
+
+SCRIPT = redis_usage.LUA + Path(__file__).with_name("redis_meters.lua").read_text(encoding="utf-8")
+_SHA = sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
+"""Name of the script in Redis."""
+
+What = Literal["settle", "book", "drop", "adopt"]
+
+_pack = msgspec.msgpack.encode
+_NUMBERS = msgspec.msgpack.Decoder(list[float])
+_KINDS = {"rate": "r", "period": "p", "concurrent": "c"}
+
+
+class Operation(NamedTuple):
+    """A background operation. `redis_meters.lua` has a function for each *what*."""
+
+    what: What
+    reservation: str
+    charges: Sequence[Charge]
+    entry: Entry | None
+    """adopt: booked if the reservation is lost. drop: None."""
+
+
+class Tended(NamedTuple):
+    lost: int
+    """Reservations whose lease had ended; there may be more."""
+    held: int
+    cursor: int
+    """Cursor of the sweep for the next call; 0: the sweep is complete."""
+
+
+class RedisMeters:
+    """Calls of the script, one round trip each. A call that raises StoreUnavailable may have been carried out."""
+
+    def __init__(self, link: RedisLink, *, lease_s: float, writer: str, now: Callable[[], float] | None = None) -> None:
+        """*writer* is the id of this gateway, unique forever. *now* returns seconds since 1970, for tests; None:
+        Redis's clock.
+        """
+        self._link = link
+        self._lease_s = lease_s
+        self._writer = writer
+        self._now = now
+
+    async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
+        """Reserve all *charges*, or none. Repeating a reservation grants it and reserves nothing more.
+
+        *lost* is called at once, unless a charge exceeds its limit.
+        """
+        never_fits = any(charge.units > charge.limit.amount + SLACK_UNITS for charge in charges)
+        held = _pack((_charges(charges), () if never_fits else _booking(lost())))
+        numbers = _NUMBERS.decode(await self._run(team, "reserve", reservation, held))
+        levels = tuple(map(Level, numbers[3::2], numbers[4::2]))
+        if numbers[0]:
+            return Granted(levels)
+        return Refused(int(numbers[1]), math.inf if numbers[2] < 0 else numbers[2], levels)
+
+    async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
+        """Return what is used or reserved of limits of periods; may exceed them."""
+        return _NUMBERS.decode(await self._run(team, "spent", _pack(_charges(charges))))
+
+    async def refund(self, team: str, charges: Sequence[Charge]) -> None:
+        """Reduce what is used of limits of periods."""
+        await self._run(team, "refund", _pack(_charges(charges)))
+
+    async def carry_out(self, team: str, first: int, operations: Sequence[Operation]) -> None:
+        """Carry out *operations* in order, each once. *first* is the number of the first one for this gateway and team.
+
+        Numbers of a team increase by one. The store skips numbers that it has seen.
+        """
+        rows = [
+            (each.what, each.reservation, _charges(each.charges), () if each.entry is None else _booking(each.entry))
+            for each in operations
+        ]
+        await self._run(team, "carry_out", _pack([first, *rows]))
+
+    async def tend(self, team: str, alive: Sequence[str], *, cursor: int = 0) -> Tended:
+        """Renew the leases of *alive*, settle ended ones, and sweep some of the idle limits."""
+        lost, held, after = await self._run(team, "tend", cursor, *alive)
+        return Tended(lost, held, int(after))
+
+    async def register(self, teams: Collection[str], at: float) -> None:
+        """Name *teams* to all gateways: they reserve something, and the ledger has records of them.
+
+        *at* is in seconds since 1970, to the hour.
+        """
+
+        async def question(client: "Redis") -> None:
+            await client.zadd(TEAMS, dict.fromkeys(teams, at))
+            await client.sadd(redis_usage.TEAMS, *teams)
+
+        await self._link.ask(question)
+
+    async def teams(self, at: float) -> list[str]:
+        """Return the teams that were registered lately. They may have reservations."""
+
+        async def question(client: "Redis") -> list[bytes]:
+            await client.zremrangebyscore(TEAMS, "-inf", at - LATELY_S)
+            return cast("list[bytes]", await client.zrange(TEAMS, 0, -1))
+
+        return [name.decode() for name in await self._link.ask(question)]
+
+    async def check(self) -> None:
+        """Check that the store can be written; a read would not show that."""
+        await self._link.ask(lambda client: client.set(b"warmgate:quota:check", b"1", ex=60))
+
+    async def _run(self, team: str, what: str, *arguments: Any) -> Any:
+        base = f"warmgate:{{{team}}}:quota:"
+        keys = (base + "meters", base + "held", base + "ends", base + "ended", base + "writer:" + self._writer)
+        when = _pack((0 if self._now is None else self._now(), self._lease_s))
+
+        async def question(client: "Redis") -> Any:
+            asked = (len(keys), *keys, what, when, *arguments)
+            try:
+                return await client.evalsha(_SHA, *asked)
+            except NoScriptError:  # first call, a restart, or another node of a cluster
+                return await client.eval(SCRIPT, *asked)
+
+        return await self._link.ask(question)
+
+
+def _booking(entry: Entry) -> list[msgspec.Raw]:
+    """Encode the fields as msgpack str 32: cmsgpack of some Redis versions does not know the bin format."""
+    return [msgspec.Raw(b"\xdb" + len(field).to_bytes(4, "big") + field) for field in booking_of(entry)]
+
+
+def _charges(charges: Sequence[Charge]) -> list[tuple[str, str, float, float, float, str, float, float]]:
+    return [
+        (
+            *(limit.id, _KINDS[limit.kind], limit.amount, limit.burst),
+            *(each.units, each.period, each.period_left_s, each.likely),
+        )
+        for each in charges
+        for limit in (each.limit,)
+    ]

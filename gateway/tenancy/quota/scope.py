@@ -1,0 +1,45 @@
+"""Owners of limits."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.tenancy.quota.limit import Limit
+from gateway.tenancy.teams.limits import Measure
+
+_COUNTED: dict[Measure, str] = {
+    "requests_per_minute": "requests per min (RPM)",
+    "input_tokens_per_minute": "input tokens per min",
+    "output_tokens_per_minute": "output tokens per min",
+    "tokens_per_minute": "tokens per min (TPM)",
+    "concurrent": "concurrent requests",
+    "tokens_per_day": "tokens per day (TPD)",
+    "usd_per_day": "US dollars per day",
+    "usd_per_month": "US dollars per month",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scoped:
+    """A limit and its owner."""
+
+    limit: Limit
+    measure: Measure
+    scope: Literal["key", "team"]
+    name: str
+    """Name of the key or team."""
+    model: str | None
+    """None: of all models together."""
+
+    @property
+    def label(self) -> str:
+        """Label for metrics, ``key/tokens_per_minute`` or ``team/model/concurrent``, without names: there would be too
+        many.
+        """
+        scope = self.scope if self.model is None else f"{self.scope}/model"
+        return f"{scope}/{self.measure}"
+
+    @property
+    def text(self) -> str:
+        """Text for messages: ``key ci on tokens per min (TPM)``."""
+        model = "" if self.model is None else f" for model {self.model}"
+        return f"{self.scope} {self.name}{model} on {_COUNTED[self.measure]}"

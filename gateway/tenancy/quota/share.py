@@ -1,0 +1,111 @@
+"""Limits of a gateway while the store is unavailable: its share of each, or nothing."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.protocol.errors import StoreUnavailable
+from gateway.tenancy.ledger.entry import Draft
+from gateway.tenancy.quota.limit import Charge, Granted, Limit, Refused
+from gateway.tenancy.quota.meters import Meters
+
+WhenAway = Literal["share", "closed"]
+
+AGAIN_S = 1.0
+"""Wait until the store may be available again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Whether each kind of limit is shared or closed without the store. The defaults match the settings."""
+
+    requests: WhenAway = "share"
+    tokens: WhenAway = "share"
+    """Limits per minute."""
+    concurrent: WhenAway = "share"
+    budget: WhenAway = "closed"
+    """Limits per day and month, of tokens and of money."""
+
+    def action_for(self, limit: Limit) -> WhenAway:
+        if limit.kind == "concurrent":
+            return self.concurrent
+        if limit.kind == "period":
+            return self.budget
+        return self.requests if limit.id.endswith("/requests_per_minute") else self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A reservation that runs."""
+
+    team: str
+    charges: Sequence[Charge]
+    lost: Draft
+
+
+class Share:
+    """Counts like the store, with every amount and burst divided by the number of gateways.
+
+    Without the store, all gateways together grant at most the limit, plus once the burst that the store may have
+    granted just before. Running requests of this gateway count for concurrent limits.
+    """
+
+    def __init__(self, policy: Policy, *, replicas: int) -> None:
+        self._policy = policy
+        self._replicas = replicas
+        self._meters = Meters()
+
+    def begin(self, live: Mapping[str, Live], now: float) -> None:
+        """Start without the store; *live* are running."""
+        self._meters.forget(now)
+        for reservation, each in live.items():
+            if self._meters.held(reservation) is None:
+                self._meters.reserve(each.team, reservation, _room_or_no_room(each.charges), now)
+
+    def reserve(self, team: str, reservation: str, charges: Sequence[Charge], now: float) -> Granted | Refused:
+        """Reserve all *charges*, or none.
+
+        Raises:
+            StoreUnavailable: a limit is closed without the store, or its share is too small for this request.
+        """
+        for charge in charges:
+            if self._policy.action_for(charge.limit) == "closed":
+                raise _away(charge.limit, "is closed")
+        decision = self._meters.reserve(team, reservation, [self._shared(charge) for charge in charges], now)
+        if isinstance(decision, Refused) and decision.wait_s == float("inf"):
+            binding = charges[decision.binding]
+            if binding.units <= binding.limit.amount:
+                raise _away(binding.limit, "has too small a share")
+        return decision
+
+    def settle(self, reservation: str, charges: Sequence[Charge]) -> None:
+        """Replace what was reserved by *charges*. No effect on a reservation of the store."""
+        held = self._meters.held(reservation)
+        if held is None:
+            return
+        used = {charge.limit.id: charge.units for charge in charges}
+        ended = [_with(each, used.get(each.limit.id, 0.0)) for each in held.charges]
+        self._meters.settle(reservation, ended)
+
+    def _shared(self, charge: Charge) -> Charge:
+        limit = charge.limit
+        share = Limit(limit.id, limit.kind, limit.amount / self._replicas, limit.burst / self._replicas)
+        return Charge(share, charge.units, charge.period, charge.period_left_s, charge.likely)
+
+
+def _with(charge: Charge, units: float) -> Charge:
+    return Charge(charge.limit, units, charge.period, charge.period_left_s)
+
+
+def _room_or_no_room(charges: Iterable[Charge]) -> list[Charge]:
+    """Return the concurrent ones of *charges*, in a form that is always granted."""
+    return [
+        Charge(Limit(charge.limit.id, "concurrent", float("inf")), charge.units)
+        for charge in charges
+        if charge.limit.kind == "concurrent"
+    ]
+
+
+def _away(limit: Limit, how: str) -> StoreUnavailable:
+    text = f"The store of quotas is unavailable, and {limit.id} {how} without it"
+    return StoreUnavailable(text, retry_after_s=AGAIN_S)

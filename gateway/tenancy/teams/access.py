@@ -1,0 +1,233 @@
+"""Finds the caller of a request by its headers.
+
+1. Only a client that has the secret learns why its key is refused. To all others a key is known or unknown.
+2. While the store is unavailable, known keys stay valid. An unknown key may be new: 503, not 401.
+3. The source address of a request is that of the connection, unless a trusted proxy names another one.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from hashlib import blake2s
+
+from gateway.protocol.errors import Forbidden, InvalidKey, StoreUnavailable
+from gateway.protocol.headers import HeaderLookup
+from gateway.protocol.networks import Networks, source_of
+from gateway.tenancy.teams.caller import Caller
+from gateway.tenancy.teams.directory import Directory
+from gateway.tenancy.teams.open_mode import OpenMode
+from gateway.tenancy.teams.secret import Digester, hashed, is_same
+
+MOST_REMEMBERED = 4096
+AGAIN_S = 1.0
+"""Wait before another attempt while the store is unavailable."""
+
+
+class Access:
+    """Finds callers by their keys.
+
+    With *is_open*, callers on this machine need no key until there is a team: the settings name neither teams nor a
+    store.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        digester: Digester,
+        *,
+        wall_clock: Callable[[], float],
+        trusted_proxies: Sequence[str] = (),
+        is_open: bool = False,
+        open_mode: OpenMode = OpenMode(),  # noqa: B008  # it has no state
+        catch_up: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """*catch_up* reads the store once more (`Following.catch_up`); None: there is no store."""
+        self._directory = directory
+        self._digester = digester
+        self._wall_clock = wall_clock
+        self._trusted_proxies = Networks(trusted_proxies)
+        self._is_open = is_open
+        self._open_mode = open_mode
+        self._catch_up = catch_up
+        # HMAC is the expensive half of a digest, and its input, the SHA-256, reveals no secret. Only known keys are
+        # cached, so that strangers cannot evict them.
+        self._digests: dict[bytes, str] = {}
+        # Values of `authorization` of callers who may ask until a team or key changes, as digests under a random key
+        # of this process. The time of a lookup reveals nothing, because the digest of a guess cannot be predicted.
+        self._marked: dict[bytes, Caller] = {}
+        # Passed as salt and person: as a key it would be one more block to hash, half of the work.
+        self._unmarked = blake2s(
+            salt=secrets.token_bytes(blake2s.SALT_SIZE), person=secrets.token_bytes(blake2s.PERSON_SIZE)
+        )
+        self._generation = directory.generation
+
+    @property
+    def is_open(self) -> bool:
+        """Whether local callers need no key because there is no team."""
+        return self._is_open and not self._directory.teams
+
+    def use(self, digester: Digester) -> None:
+        """Use *digester* from now on: the pepper has become known."""
+        self._digester = digester
+        self._digests.clear()
+        self._marked.clear()
+
+    def known(self, fields: dict[bytes, bytes]) -> Caller | None:
+        """Return the caller if `mark` has remembered the same headers; None: call `caller`. About 0.4 us.
+
+        *fields* are the first values of the request's headers, by their names in lower case.
+        """
+        if self._generation != self._directory.generation:
+            self._generation = self._directory.generation
+            self._marked.clear()
+        said = fields.get(b"authorization")
+        if said is None or not self._marked or b"x-api-key" in fields or b"api-key" in fields:
+            return None
+        return self._marked.get(self._mark(said))
+
+    def mark(self, fields: dict[bytes, bytes], caller: Caller) -> None:
+        """Remember that *fields* belong to *caller*, if the current secret is all that it needs."""
+        said = fields.get(b"authorization")
+        if said is None or not caller.is_plain or self._generation != self._directory.generation:
+            return
+        secret = said[len(_BEARER) :].strip().decode("latin-1")
+        if is_same(self._digester.digest(secret), caller.key.digest):
+            if len(self._marked) >= MOST_REMEMBERED:
+                self._marked.clear()
+            self._marked[self._mark(said)] = caller
+
+    def caller(
+        self,
+        header: HeaderLookup,
+        peer: str | None,
+        forwarded_for: HeaderLookup | None = None,
+        *,
+        fields: dict[bytes, bytes] | None = None,
+        is_http_1_0: bool = False,
+    ) -> Caller | None:
+        """Return the caller; None: a program on this machine that needs no key. About 1.2 us.
+
+        *peer* is the address at the other end of the connection; None: a unix socket. *forwarded_for* returns a header
+        as *header* does, but with all values, joined by commas; without it headers of proxies are ignored, because a
+        client could have sent the first value. *fields* is what `OpenMode.check` needs; without it, no caller on a
+        network is served while there are no keys.
+
+        Raises:
+            InvalidKey: no key, an unknown key, or one that is not valid any more.
+            Forbidden: ``source_not_allowed``: the key may not be used from there; ``open_mode``: there are no keys.
+            StoreUnavailable: an unknown key, while the store is unavailable.
+        """
+        if self._is_open and not self._directory.teams:
+            self._open_mode.check(fields or {}, peer, is_http_1_0=is_http_1_0)
+            return None
+        secret = _secret_in(header)
+        if not secret.isascii():
+            raise _unknown()  # all keys are ASCII
+        sha256 = hashed(secret)
+        remembered = self._digests.get(sha256)
+        digest = remembered or self._digester.digest_of(sha256)
+        caller = self._directory.caller_of(digest)
+        if caller is None:
+            raise self._unknown()
+        if remembered is None:
+            self._remember(sha256, digest)
+        if not (is_same(digest, caller.key.digest) and caller.is_plain):
+            try:
+                self._check(caller, digest)
+                if caller.networks is not None:
+                    self._check_source(caller, peer, forwarded_for)
+            except (InvalidKey, Forbidden) as refusal:
+                refusal.whose = (caller.team.name, caller.key.id)
+                raise
+        return caller
+
+    async def sure_caller(
+        self,
+        header: HeaderLookup,
+        peer: str | None,
+        forwarded_for: HeaderLookup | None = None,
+        *,
+        fields: dict[bytes, bytes] | None = None,
+        is_http_1_0: bool = False,
+    ) -> Caller | None:
+        """Return the caller like `caller`, but read the store again before refusing a key.
+
+        So a key that another gateway made, unblocked or rotated is valid here at once. Known callers do not wait.
+        """
+        try:
+            return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
+        except InvalidKey:
+            if self._catch_up is None:
+                raise
+        with suppress(StoreUnavailable):  # then the directory is behind, and the same question has another answer
+            await self._catch_up()
+        return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
+
+    def _check(self, caller: Caller, digest: str) -> None:
+        """Raise an error unless the key with the right or former secret may be used."""
+        key = caller.key
+        now = self._wall_clock()
+        if not is_same(digest, key.digest) and not any(is_same(digest, each.digest) for each in key.formers(now)):
+            raise InvalidKey(f"The API key {key.id!r} has a new secret: this one is no longer valid")
+        if key.expires_at is not None and now >= key.expires_at:
+            raise InvalidKey(f"The API key {key.id!r} has expired")
+        if key.blocked:
+            raise InvalidKey(f"The API key {key.id!r} is blocked")
+        if caller.team.blocked:
+            raise InvalidKey(f"The team {caller.team.name!r} of the API key {key.id!r} is blocked")
+
+    def _check_source(self, caller: Caller, peer: str | None, forwarded_for: HeaderLookup | None) -> None:
+        assert caller.networks is not None
+        said = forwarded_for(b"x-forwarded-for") if forwarded_for is not None else None
+        source = source_of(peer, said, self._trusted_proxies)
+        if source is None or source not in caller.networks:
+            where = "there" if source is None else str(source)
+            text = f"The API key {caller.key.id!r} may not be used from {where}"
+            raise Forbidden(text, code="source_not_allowed")
+
+    def _unknown(self) -> InvalidKey | StoreUnavailable:
+        if self._directory.is_behind:
+            text = "The API key is not known here, and the store of keys does not answer: it may be a new one"
+            return StoreUnavailable(text, retry_after_s=AGAIN_S)
+        return _unknown()
+
+    def _mark(self, said: bytes) -> bytes:
+        mark = self._unmarked.copy()  # a new one would take as long as the rest
+        mark.update(said)
+        return mark.digest()
+
+    def _remember(self, sha256: bytes, digest: str) -> None:
+        if len(self._digests) >= MOST_REMEMBERED:
+            self._digests.clear()
+        self._digests[sha256] = digest
+
+
+_BEARER = "Bearer "
+
+
+def _secret_in(header: HeaderLookup) -> str:
+    """Return the one secret that a request carries, in any header.
+
+    Raises:
+        InvalidKey: it has no secret, or two.
+    """
+    found: str | None = None
+    authorization = header(b"authorization")
+    if authorization is not None:
+        found = authorization[len(_BEARER) :].strip()
+        if not found or authorization[: len(_BEARER)].lower() != _BEARER.lower():
+            raise InvalidKey("The header 'authorization' must be the word Bearer, a space and an API key")
+    for name in (b"x-api-key", b"api-key"):
+        other = header(name)
+        if other is not None:
+            other = other.strip()
+            if found is not None and found != other:
+                raise InvalidKey("The request has two different API keys: send only one")
+            found = other
+    if not found:
+        raise InvalidKey("No API key was given: send one as authorization: Bearer API_KEY")
+    return found
+
+
+def _unknown() -> InvalidKey:
+    return InvalidKey("The API key is not known")

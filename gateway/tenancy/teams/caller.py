@@ -1,0 +1,51 @@
+"""A key together with its team."""
+
+from gateway.protocol.networks import Networks
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.permits import Permits
+from gateway.tenancy.teams.team import Priority, Team
+
+
+class Caller:
+    """The same object for all requests of a key, until the key or its team changes.
+
+    Equal to itself only, so that dictionaries can use it as a key cheaply.
+    """
+
+    __slots__ = (
+        "is_plain",
+        "key",
+        "key_id",
+        "may_fall_back",
+        "networks",
+        "permits",
+        "priority",
+        "project",
+        "team",
+        "team_name",
+        "weight",
+    )
+
+    def __init__(self, team: Team, key: Key) -> None:
+        self.team = team
+        self.key = key
+        # Fields that every request reads several times: reading them here is much cheaper than from a Struct.
+        self.team_name: str = team.name
+        self.key_id: str = key.id
+        self.project: str | None = key.project
+        self.priority: Priority = key.priority or team.priority
+        self.weight: float = team.weight if key.weight is None else key.weight
+        """Share of a saturated fleet, relative to others."""
+        self.may_fall_back: bool = team.fallback if key.fallback is None else key.fallback
+        """Whether fallbacks may answer."""
+        self.permits = Permits(team, key)
+        """Models and strategies that it may use."""
+        self.networks: Networks | None = None if key.networks is None else Networks(key.networks)
+        """Addresses that it may send from; None: any."""
+        self.is_plain: bool = not (
+            key.blocked or team.blocked or key.networks is not None or key.expires_at is not None
+        )
+        """The current secret is all that it needs."""
+
+    def __repr__(self) -> str:
+        return f"Caller(team={self.team.name!r}, key={self.key.id!r})"

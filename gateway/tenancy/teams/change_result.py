@@ -1,0 +1,135 @@
+"""Result of a change, computed before anything is written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar, assert_never
+
+from gateway.protocol.errors import Conflict, UnknownEntity
+from gateway.tenancy.teams.added_worker import MAX_MODEL_WORKERS, MAX_WORKERS, AddedWorker, name_of
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.team import Team
+from gateway.tenancy.teams.team_store import (
+    Change,
+    DeleteKey,
+    DeleteTeam,
+    DeleteWorker,
+    PutKey,
+    PutTeam,
+    PutWorker,
+    Snapshot,
+)
+
+E = TypeVar("E", Team, Key, AddedWorker)
+
+NO_WORKERS: Mapping[str, AddedWorker | None] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeResult:
+    snapshot: Snapshot
+    """Content of the store after the change."""
+    teams: Mapping[str, Team | None]
+    """Teams to write, by name; None: delete."""
+    keys: Mapping[str, Key | None]
+    """Keys to write, by id; None: delete."""
+    workers: Mapping[str, AddedWorker | None] = field(default_factory=dict)
+    """Workers to write, by `AddedWorker.name`; None: delete."""
+
+
+def change_result(change: Change, snapshot: Snapshot) -> ChangeResult:
+    """Return the result of *change* on *snapshot*. O(rows).
+
+    Raises:
+        UnknownEntity, Conflict: see `TeamStore.write`.
+    """
+    match change:
+        case PutTeam(team, former):
+            _check_former("team", team.name, former, snapshot.teams.get(team.name))
+            return _result(snapshot, {team.name: team}, {})
+        case PutKey(key, former, is_team_declared):
+            _check_former("key", key.id, former, snapshot.keys.get(key.id))
+            if former is not None and former.team != key.team:
+                raise Conflict(f"The key {key.id!r} belongs to the team {former.team!r}: it cannot move")
+            if not is_team_declared and key.team not in snapshot.teams:
+                raise UnknownEntity(f"There is no team {key.team!r}", param="team")
+            return _result(snapshot, {}, {key.id: key})
+        case DeleteTeam(name, with_keys, former):
+            _check_deleted("team", name, former, snapshot.teams.get(name))
+            keys = [key.id for key in snapshot.keys.values() if key.team == name]
+            if keys and not with_keys:
+                raise Conflict(f"The team {name!r} has {len(keys)} keys: delete them first, or with it")
+            return _result(snapshot, {name: None}, dict.fromkeys(keys))
+        case DeleteKey(key_id, former):
+            _check_deleted("key", key_id, former, snapshot.keys.get(key_id))
+            return _result(snapshot, {}, {key_id: None})
+        case PutWorker(worker):
+            check_new(worker, snapshot.workers)
+            return _result(snapshot, {}, {}, {worker.name: worker})
+        case DeleteWorker(model, worker_id):
+            return _result(snapshot, {}, {}, {_present(model, worker_id, snapshot.workers): None})
+        case _:
+            assert_never(change)
+
+
+def _check_deleted(kind: str, name: str, former: Team | Key | None, present: Team | Key | None) -> None:
+    if present is None:
+        raise UnknownEntity(f"There is no {kind} {name!r}")
+    if former is not None:
+        _check_former(kind, name, former, present)
+
+
+def _check_former(kind: str, name: str, former: Team | Key | None, present: Team | Key | None) -> None:
+    if former == present:
+        return
+    if former is None:
+        raise Conflict(f"A {kind} {name!r} already exists")
+    if present is None:
+        raise UnknownEntity(f"There is no {kind} {name!r} any more")
+    raise Conflict(f"The {kind} {name!r} has changed meanwhile: read it again and repeat your change")
+
+
+def _present(model: str, worker_id: str, workers: Mapping[str, AddedWorker]) -> str:
+    """Return the name of the row of that worker."""
+    name = name_of(model, worker_id)
+    if name not in workers:
+        raise UnknownEntity(f"No worker {worker_id!r} was added to the model {model!r}", param="worker")
+    return name
+
+
+def check_new(worker: AddedWorker, workers: Mapping[str, AddedWorker]) -> None:
+    """Check that *worker* can stand beside the *workers* that were added, which are by name.
+
+    Raises:
+        Conflict: its model has one at that address or of that id, or there are too many.
+    """
+    of_model = [each for each in workers.values() if each.model == worker.model]
+    for each in of_model:
+        if each.address == worker.address:
+            text = f"The model {worker.model!r} has a worker at that address already: {each.id!r}, which was added"
+            raise Conflict(text, param="url")
+    if worker.name in workers:
+        raise Conflict(f"A worker {worker.id!r} was already added to the model {worker.model!r}", param="id")
+    if len(of_model) >= MAX_MODEL_WORKERS:
+        raise Conflict(f"{MAX_MODEL_WORKERS} workers were already added to the model: list more in the settings")
+    if len(workers) >= MAX_WORKERS:
+        raise Conflict(f"{MAX_WORKERS} workers were already added: list more in the settings")
+
+
+def _result(
+    snapshot: Snapshot,
+    teams: Mapping[str, Team | None],
+    keys: Mapping[str, Key | None],
+    workers: Mapping[str, AddedWorker | None] = NO_WORKERS,
+) -> ChangeResult:
+    after = Snapshot(
+        snapshot.revision + 1,
+        _with(snapshot.teams, teams),
+        _with(snapshot.keys, keys),
+        _with(snapshot.workers, workers),
+    )
+    return ChangeResult(after, teams, keys, workers)
+
+
+def _with(entities: Mapping[str, E], changed: Mapping[str, E | None]) -> dict[str, E]:
+    return {name: entity for name, entity in {**entities, **changed}.items() if entity is not None}

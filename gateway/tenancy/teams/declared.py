@@ -1,0 +1,65 @@
+"""Config-managed teams and keys."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.secret import Digester
+from gateway.tenancy.teams.team import Team
+
+
+class TwoKeysOneSecretError(Exception):
+    """Two config-managed keys have the same secret; *sentences* holds one sentence per pair."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        super().__init__("\n".join(sentences))
+        self.sentences = list(sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredKey:
+    """Key without a digest, and the SHA-256 of its secret."""
+
+    key: Key
+    sha256: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTeam:
+    team: Team
+    keys: tuple[DeclaredKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Config-managed teams and keys. The admin API and the commands cannot change them."""
+
+    teams: Mapping[str, Team] = field(default_factory=dict)
+    """Teams by name."""
+    keys: Mapping[str, Key] = field(default_factory=dict)
+    """Keys of all teams, by id."""
+
+
+def digested(teams: Iterable[DeclaredTeam], digester: Digester) -> Declared:
+    """Return *teams* and their keys, with the digests of their secrets.
+
+    Raises:
+        TwoKeysOneSecretError: two keys have the same secret.
+    """
+    named: dict[str, Team] = {}
+    keys: dict[str, Key] = {}
+    owners: dict[str, str] = {}
+    faults: list[str] = []
+    for declared in teams:
+        named[declared.team.name] = declared.team
+        for each in declared.keys:
+            key = structs.replace(each.key, digest=digester.digest_of(each.sha256))
+            keys[key.id] = key
+            other = owners.setdefault(key.digest, key.id)
+            if other != key.id:
+                faults.append(f"teams: the keys {other!r} and {key.id!r} have the same secret; each must have its own.")
+    if faults:
+        raise TwoKeysOneSecretError(faults)
+    return Declared(named, keys)

@@ -1,0 +1,147 @@
+"""All teams and keys in memory, config-managed and API-managed, and the added workers.
+
+1. The configuration wins: a stored team or key of the same name is ignored.
+2. A key without its team is listed, so that it can be deleted, and gives no access.
+3. A caller stays the same object as long as its team and its key do not change.
+"""
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import TypeVar
+
+from gateway.tenancy.teams.added_worker import AddedWorker
+from gateway.tenancy.teams.caller import Caller
+from gateway.tenancy.teams.declared import Declared
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.team import Team
+from gateway.tenancy.teams.team_store import Snapshot
+
+T = TypeVar("T")
+
+NOTHING = Snapshot(0)
+
+
+class Directory:
+    """Empty until `declare` or `apply`. With *is_followed*, a store must be read before it is complete."""
+
+    def __init__(self, *, is_followed: bool = False) -> None:
+        self._declared = Declared()
+        self._stored = NOTHING
+        self._is_behind = is_followed
+        self._teams: Mapping[str, Team] = {}
+        self._keys: Mapping[str, Key] = {}
+        self._ids: Mapping[str, str] = {}
+        """Ids of keys, by current and former digests."""
+        self._callers: dict[str, Caller] = {}
+        """Callers that were looked up, by id: of ten thousand keys few are in use."""
+        self._by_digest: dict[str, Caller] = {}
+        """The same by digest."""
+        self._on_workers: Callable[[Mapping[str, AddedWorker]], None] | None = None
+        self.generation = 0
+        """Increases with every change, which makes earlier conclusions invalid."""
+
+    @property
+    def revision(self) -> int:
+        """Revision of the latest snapshot; 0 before the first."""
+        return self._stored.revision
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the store may have teams and keys that are unknown here, because it was not read yet, or not
+        lately.
+        """
+        return self._is_behind
+
+    @property
+    def teams(self) -> Mapping[str, Team]:
+        """All teams, sorted by name."""
+        return self._teams
+
+    @property
+    def keys(self) -> Mapping[str, Key]:
+        """All keys, sorted by id."""
+        return self._keys
+
+    @property
+    def workers(self) -> Mapping[str, AddedWorker]:
+        """Workers that were added by the API, by `AddedWorker.name`."""
+        return self._stored.workers
+
+    def follow_workers(self, on_workers: Callable[[Mapping[str, AddedWorker]], None]) -> None:
+        """Call *on_workers*, which must not fail, with the added workers whenever they change, and now."""
+        self._on_workers = on_workers
+        on_workers(self._stored.workers)
+
+    def is_declared_team(self, name: str) -> bool:
+        """Return whether the team is config-managed."""
+        return name in self._declared.teams
+
+    def is_declared_key(self, key_id: str) -> bool:
+        """Return whether the key is config-managed."""
+        return key_id in self._declared.keys
+
+    def caller_of(self, digest: str) -> Caller | None:
+        """Return the caller whose current or former secret has *digest*, whether it is still valid or not."""
+        return self._by_digest.get(digest) or self._found(digest)
+
+    def caller(self, key_id: str) -> Caller | None:
+        """The caller with the key *key_id*; None: there is no such key, or it has no team."""
+        caller = self._callers.get(key_id)
+        if caller is None:
+            key = self._keys.get(key_id)
+            team = None if key is None else self._teams.get(key.team)
+            if key is not None and team is not None:
+                caller = self._callers[key_id] = Caller(team, key)
+        return caller
+
+    def declare(self, declared: Declared) -> None:
+        """Replace the config-managed teams and keys. O(teams + keys)."""
+        self._declared = declared
+        self._merge()
+
+    def apply(self, snapshot: Snapshot, *, was_emptied: bool = False) -> None:
+        """Replace the API-managed teams and keys. O(teams + keys).
+
+        A snapshot older than the current one was read while a change was written, and is ignored, unless the store
+        *was_emptied* and counts from the start.
+        """
+        self._is_behind = False
+        if snapshot is not self._stored and (was_emptied or snapshot.revision >= self._stored.revision):
+            former, self._stored = self._stored, snapshot
+            self._merge()
+            if self._on_workers is not None and snapshot.workers != former.workers:
+                self._on_workers(snapshot.workers)
+
+    def fall_behind(self) -> None:
+        """Note that the store cannot be read. What is known stays valid."""
+        self._is_behind = True
+
+    def _merge(self) -> None:
+        self.generation += 1
+        self._teams = _sorted({**self._stored.teams, **self._declared.teams})
+        self._keys = _sorted({**self._stored.keys, **self._declared.keys})
+        self._ids = self._digests()
+        self._callers = {key_id: caller for key_id, caller in self._callers.items() if self._is_present(caller)}
+        self._by_digest.clear()
+
+    def _is_present(self, caller: Caller) -> bool:
+        return caller.key == self._keys.get(caller.key.id) and caller.team == self._teams.get(caller.team.name)
+
+    def _digests(self) -> dict[str, str]:
+        # Should two keys have one secret, a config-managed key wins, and a current secret wins over a former one.
+        keys = [key for key in self._keys.values() if key.team in self._teams]
+        keys.sort(key=lambda key: self.is_declared_key(key.id))
+        ids = {former.digest: key.id for key in keys for former in key.all_formers()}
+        ids.update((key.digest, key.id) for key in keys)
+        return ids
+
+    def _found(self, digest: str) -> Caller | None:
+        key_id = self._ids.get(digest)
+        caller = None if key_id is None else self.caller(key_id)
+        if caller is not None:
+            self._by_digest[digest] = caller
+        return caller
+
+
+def _sorted(entities: dict[str, T]) -> dict[str, T]:
+    return dict(sorted(entities.items(), key=itemgetter(0)))

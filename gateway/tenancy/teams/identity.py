@@ -1,0 +1,69 @@
+"""The identity of a store, and the fingerprint of the pepper under which its digests are made.
+
+Both are written once, by `warmgate store init` or when a new SQLite file is made. A gateway compares them before it
+uses a store, and again with each answer: a store that lost its data is noticed, and not filled again in silence.
+"""
+
+import secrets
+
+import msgspec
+
+from gateway.storage.unfit import StoreUnfit, lost, replaced
+from gateway.tenancy.teams.secret import fingerprint
+
+SCHEMA = 1
+"""Layout of the keys in Redis that this version writes. SQLite files count theirs in ``PRAGMA user_version``."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Identity record of a store."""
+
+    id: str
+    """32 random hexadecimal digits."""
+    fingerprint: str
+    """Fingerprint of the pepper; see `gateway.tenancy.teams.secret.fingerprint`."""
+    schema: int = SCHEMA
+
+
+def new_identity(pepper: bytes) -> Identity:
+    """Return the identity of a store that is initialized now and whose digests are made under *pepper*."""
+    return Identity(secrets.token_hex(16), fingerprint(pepper))
+
+
+def pepper_of(identity: Identity | None, *, given: bytes | None, kept: bytes | None) -> bytes:
+    """Return the pepper of a store: *given* by the settings, or else the one that is *kept* in the store.
+
+    Raises:
+        StoreUnfit: the store is not initialized, is of a later version, or has another pepper.
+    """
+    if identity is None:
+        raise uninitialized()
+    if identity.schema > SCHEMA:
+        text = f"The store has schema {identity.schema}, and this version of Warmgate knows {SCHEMA}: use a later one"
+        raise StoreUnfit(text, state="newer")
+    pepper = kept if given is None else given
+    if pepper is None:
+        text = f"The store was initialized with a pepper of fingerprint {identity.fingerprint}: set store.pepper to it"
+        raise StoreUnfit(text, state="pepper_missing")
+    if fingerprint(pepper) != identity.fingerprint:
+        which = "The pepper that the store keeps" if given is None else "store.pepper"
+        text = f"{which} has the fingerprint {fingerprint(pepper)}, and the keys were made under {identity.fingerprint}"
+        raise StoreUnfit(f"{text}: restore the previous store.pepper", state="pepper_differs")
+    return pepper
+
+
+def uninitialized() -> StoreUnfit:
+    """Return the fault of a store without an identity, which was never used or lost its data."""
+    text = "The store is not initialized: run 'warmgate store init' once, or restore a backup if it had data"
+    return StoreUnfit(text, state="uninitialized")
+
+
+def without_pepper() -> StoreUnfit:
+    """Return the fault of a store that has keys but no pepper of its own, if the settings have none."""
+    text = "The store has keys but no pepper: set store.pepper to the one that the keys were made with"
+    return StoreUnfit(text, state="pepper_missing")
+
+
+def changed(found: Identity | None) -> StoreUnfit:
+    """Return the fault of a store whose identity became *found* while it was in use."""
+    return lost() if found is None else replaced()

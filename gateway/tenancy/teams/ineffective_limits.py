@@ -1,0 +1,28 @@
+"""Limits that are set and have no effect, although their author expects one."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from gateway.tenancy.teams.declared import DeclaredTeam
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.team import Team
+
+
+def ineffective_limits(teams: Iterable[DeclaredTeam], models: Collection[str], free: Sequence[str]) -> Iterator[str]:
+    """Return a sentence for each limit of *teams* that *models* never meet; *free* are the models without a price."""
+    for declared in teams:
+        yield from _of_scope(declared.team, f"the team {declared.team.name!r}", models, free)
+        for each in declared.keys:
+            yield from _of_scope(each.key, f"the key {each.key.id!r}", models, free)
+
+
+def _of_scope(scope: Team | Key, owner: str, models: Collection[str], free: Sequence[str]) -> Iterator[str]:
+    for model in sorted(scope.model_limits.keys() - set(models)):
+        yield f"limits of {owner} for {model!r} have no effect: no model has that name (aliases do not count here)"
+    if free and any(map(_is_budget, (scope.limits, *scope.model_limits.values()))):
+        yield f"budgets of {owner} in US dollars do not count models without a price: {', '.join(free)}"
+
+
+def _is_budget(limits: Limits) -> bool:
+    usd = (limits.usd_per_day, limits.usd_per_month, limits.soft_usd_per_day, limits.soft_usd_per_month)
+    return any(each is not None for each in usd)

@@ -1,0 +1,37 @@
+"""Limits of one scope. The fields have the names of the settings, the admin API and the store."""
+
+from typing import Literal
+
+import msgspec
+
+Measure = Literal[
+    "requests_per_minute",
+    "input_tokens_per_minute",
+    "output_tokens_per_minute",
+    "tokens_per_minute",
+    "concurrent",
+    "tokens_per_day",
+    "usd_per_day",
+    "usd_per_month",
+]
+"""A limit by what it counts, and over what time."""
+
+SoftMeasure = Literal["soft_tokens_per_day", "soft_tokens_per_month", "soft_usd_per_day", "soft_usd_per_month"]
+"""A soft budget by what it counts. It warns and never refuses."""
+
+
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The limits of a key, of a team, or of one model within either. None: no limit."""
+
+    requests_per_minute: int | None = None
+    input_tokens_per_minute: int | None = None
+    output_tokens_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrent: int | None = None
+    tokens_per_day: int | None = None
+    usd_per_day: float | None = None
+    usd_per_month: float | None = None
+    soft_tokens_per_day: int | None = None
+    soft_tokens_per_month: int | None = None
+    soft_usd_per_day: float | None = None
+    soft_usd_per_month: float | None = None

@@ -1,0 +1,49 @@
+"""Teams, keys and added workers as a store keeps them: their JSON, by name or id."""
+
+import logging
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from gateway.tenancy.teams.added_worker import AddedWorker
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.team import Team
+
+_log = logging.getLogger(__name__)
+
+E = TypeVar("E", Team, Key, AddedWorker)
+
+
+def row_of(entity: Team | Key | AddedWorker) -> bytes:
+    """Return the JSON of *entity*, without fields that have their default."""
+    return msgspec.json.encode(entity)
+
+
+class Rows(Generic[E]):
+    """Reads the rows of one kind. An unchanged row is not parsed again: it stays the same object.
+
+    Fields that only another version of the gateway knows are ignored: while replicas are replaced one by one,
+    revocations must reach the old ones.
+    """
+
+    def __init__(self, kind: type[E]) -> None:
+        self._kind: type[E] = kind
+        self._decoder: msgspec.json.Decoder[E] = msgspec.json.Decoder(kind)
+        self._read: dict[str, tuple[bytes, E | None]] = {}
+
+    def read(self, rows: Iterable[tuple[str, bytes]]) -> dict[str, E]:
+        """Return all *rows* by name. An unreadable row is left out: a broken row gives no access."""
+        former, self._read = self._read, {}
+        for name, row in rows:
+            known = former.get(name)
+            self._read[name] = known if known is not None and known[0] == row else (row, self._entity(name, row))
+        return {name: entity for name, (_, entity) in self._read.items() if entity is not None}
+
+    def _entity(self, name: str, row: bytes) -> E | None:
+        try:
+            return self._decoder.decode(row)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # Logged once per row, without its content.
+            _log.error("the row of %s %r in the store cannot be read: it is skipped", self._kind.__name__, name)
+            return None

@@ -1,0 +1,41 @@
+"""Makes the discovery of each source."""
+
+import random
+from collections.abc import Callable
+
+from gateway.workers.discovery.discovery import Discovery
+from gateway.workers.discovery.discovery_status import DiscoveryStatus
+from gateway.workers.discovery.source import OnRefused, Parse, WorkerSource
+from gateway.workers.kubernetes.access import ApiAccess
+from gateway.workers.kubernetes.api import Api, HttpApi
+from gateway.workers.kubernetes.collection import Collection, ObjectT
+from gateway.workers.kubernetes.reflector import Reflector, ReflectorIntervals
+
+
+class Discoveries:
+    """Implements `DiscoveryTools`. `discovery_status` has the state of all sources."""
+
+    def __init__(
+        self,
+        access: ApiAccess,
+        intervals: ReflectorIntervals,
+        *,
+        parse: Parse,
+        clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        """*access* and *intervals* are for the Kubernetes API; *parse* reads the content of a file with workers."""
+        self._api: Api = HttpApi(access)
+        self._intervals = intervals
+        self.parse = parse
+        self.discovery_status = DiscoveryStatus(clock=clock)
+        self._clock = clock
+        self._rng = rng
+
+    def make(self, source: WorkerSource, on_refused: OnRefused) -> Discovery:
+        """Return the discovery of *source*; it passes the reasons why it cannot apply a set to *on_refused*."""
+        return source.where.discovery(source, self, on_refused)
+
+    def reflector(self, collection: Collection[ObjectT]) -> Reflector[ObjectT]:
+        """See `DiscoveryTools.reflector`."""
+        return Reflector(self._api, collection, self._intervals, clock=self._clock, rng=self._rng)

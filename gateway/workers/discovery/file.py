@@ -1,0 +1,84 @@
+"""Workers in a file, which can be rewritten at any time."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from gateway.storage.watched_file import WatchedFile
+from gateway.workers.discovery.discovery import Discovery
+from gateway.workers.discovery.source import DiscoveryTools, OnRefused, Parse, WorkerSource
+from gateway.workers.worker_spec import WorkersError, WorkerSpec
+
+INTERVAL_S = 0.5
+"""Time between two looks. A change is applied when a second look finds it the same, so within a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A file with a list of workers."""
+
+    kind: ClassVar[str] = "workers_file"
+    path: str
+
+    def discovery(self, source: WorkerSource, tools: DiscoveryTools, on_refused: OnRefused) -> Discovery:  # noqa: ARG002
+        """See `SourceSpec.discovery`."""
+        return FileDiscovery(Path(self.path), tools.parse, on_refused=on_refused)
+
+
+class FileDiscovery:
+    """Follows the file at *path*; implements `gateway.workers.discovery.discovery.Discovery`.
+
+    A missing file means no workers yet. *on_refused* gets the reasons why the content of the file is not applied.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        parse: Parse,
+        *,
+        on_refused: OnRefused,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self._path = path
+        self._parse = parse
+        self._on_refused = on_refused
+        self._interval_s = interval_s
+
+    async def watch(self) -> AsyncGenerator[tuple[WorkerSpec, ...], None]:
+        """See `Discovery.watch`."""
+        # In threads: a file may lie on a file system that is slow, or hangs.
+        file = WatchedFile(self._path)
+        await asyncio.to_thread(file.note)
+        is_there = await asyncio.to_thread(self._path.exists)
+        yield (await self._read() if is_there else None) or ()
+        while True:
+            await asyncio.sleep(self._interval_s)
+            if await asyncio.to_thread(file.has_changed):
+                workers = await self._read()
+                if workers is not None:
+                    yield workers
+
+    async def _read(self) -> tuple[WorkerSpec, ...] | None:
+        """Return the workers in the file; None if its content cannot be applied."""
+        try:
+            return await asyncio.to_thread(read_workers, self._path, self._parse)
+        except WorkersError as fault:
+            self._on_refused(fault.sentences)
+            return None
+
+
+def read_workers(path: Path, parse: Parse) -> tuple[WorkerSpec, ...]:
+    """Return the workers in the file at *path*.
+
+    Raises:
+        WorkersError: the file is missing, cannot be read, or is not a list of workers.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise WorkersError([f"{path} is not there."]) from None
+    except OSError as fault:
+        raise WorkersError([f"{path} cannot be read: {fault.strerror}."]) from None
+    return parse(content, path)

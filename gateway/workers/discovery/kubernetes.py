@@ -1,0 +1,87 @@
+"""Workers in Kubernetes, as endpoints of a Service or as pods."""
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Final, Generic
+
+from gateway.workers.discovery.discovery_status import DiscoveryStatus
+from gateway.workers.discovery.found import Found, loses
+from gateway.workers.discovery.source import WorkerSource
+from gateway.workers.kubernetes.collection import ObjectT
+from gateway.workers.kubernetes.reflector import CollectionSnapshot, Reflector
+from gateway.workers.worker_spec import WorkerSpec, is_valid
+
+_log = logging.getLogger(__name__)
+
+SETTLE_S: Final = 0.1
+"""Time that a worker may be missing between two slices before everything is listed again."""
+
+
+class KubernetesDiscovery(Generic[ObjectT]):
+    """Follows a reflector; implements `gateway.workers.discovery.discovery.Discovery`.
+
+    *reflector* makes one for each watch, *read* returns the workers of its objects. The last set stays while the API
+    server does not answer; before its first answer there are no workers.
+    """
+
+    def __init__(
+        self,
+        source: WorkerSource,
+        reflector: Callable[[], Reflector[ObjectT]],
+        read: Callable[[Sequence[ObjectT]], Found],
+        *,
+        discovery_status: DiscoveryStatus,
+        on_refused: Callable[[Sequence[str]], None],
+        settle_s: float = SETTLE_S,
+    ) -> None:
+        self._source = source
+        self._reflector = reflector
+        self._read = read
+        self._discovery_status = discovery_status
+        self._on_refused = on_refused
+        self._settle_s = settle_s
+        self._said: tuple[str, ...] = ()
+
+    async def watch(self) -> AsyncGenerator[tuple[WorkerSpec, ...], None]:
+        """See `Discovery.watch`.
+
+        A worker that vanishes without having been about to go is looked for once more, in a list: slices are split and
+        merged one after the other, and a worker that is taken out and put back has lost all that was known of it.
+        """
+        reflector = self._reflector()
+        last: tuple[WorkerSpec, ...] | None = None
+        with self._discovery_status.of(self._source) as source_status:
+            async with aclosing(reflector.snapshots()) as snapshots:
+                async for snapshot in snapshots:
+                    found = self._found(snapshot)
+                    if snapshot.origin == "kept":
+                        source_status.failed(snapshot.fault)
+                    else:
+                        source_status.heard(len(found.workers))
+                    if snapshot.origin == "watch" and last is not None and loses(last, found.workers):
+                        reflector.ask_again(self._settle_s)
+                        continue
+                    if self._is_set(found, last) and found.workers != last:
+                        last = found.workers
+                        yield last
+
+    def _found(self, snapshot: CollectionSnapshot[ObjectT]) -> Found:
+        found = self._read(snapshot.objects)
+        if all(map(is_valid, found.workers)):
+            return found
+        return Found((), ("an object of Kubernetes makes no worker.",))
+
+    def _is_set(self, found: Found, last: tuple[WorkerSpec, ...] | None) -> bool:
+        """Return whether *found* is a set to apply; report once what is wrong with it."""
+        is_news = found.sentences != self._said
+        self._said = found.sentences
+        if (
+            found.sentences and not found.workers
+        ):  # there are objects, but no worker that can be asked: that is not a set
+            if is_news:
+                self._on_refused(found.sentences)
+            return last is None
+        if is_news and found.sentences:
+            _log.warning("model %s: %s", self._source.model, " ".join(found.sentences))
+        return True

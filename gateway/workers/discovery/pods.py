@@ -1,0 +1,146 @@
+"""Workers as pods and their annotations describe them; no I/O."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Final
+
+from gateway.workers.discovery.discovery import Discovery
+from gateway.workers.discovery.endpoints import pod_id
+from gateway.workers.discovery.found import Found, one_per_address, url_of
+from gateway.workers.discovery.kubernetes import KubernetesDiscovery
+from gateway.workers.discovery.source import DiscoveryTools, OnRefused, WorkerSource
+from gateway.workers.kubernetes.collection import pods_with
+from gateway.workers.kubernetes.objects import ContainerPort, Pod
+from gateway.workers.kv_events.sources import endpoint_at
+from gateway.workers.worker_spec import EventsSpec, Role, WorkerSpec
+
+EVENTS_PORT: Final = "warmgate/kv-events-port"
+"""Port at which the first rank publishes KV events."""
+REPLAY_PORT: Final = "warmgate/kv-replay-port"
+RANKS: Final = "warmgate/dp-size"
+"""Data-parallel ranks, as `models[].workers[].ranks`; 0: its engine is asked."""
+TIER: Final = "warmgate/tier"
+BOOTSTRAP_PORT: Final = "warmgate/bootstrap-port"
+"""Port at which decode workers meet a prefill worker of SGLang."""
+ROLE: Final = "warmgate/role"
+_PORTS: Final = (1, 65535)
+_BOUNDS: Final = {EVENTS_PORT: _PORTS, REPLAY_PORT: _PORTS, BOOTSTRAP_PORT: _PORTS, RANKS: (0, 1024), TIER: (0, 99)}
+"""Bounds of the numbers in annotations or, where there is no annotation, in labels."""
+
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+"""Label that newer clusters copy from the node to its pods; on others, zones need a Service."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsSource:
+    """Pods in Kubernetes with the labels of *selector*."""
+
+    kind: ClassVar[str] = "pods"
+    selector: str
+    namespace: str | None = None
+    port: str | None = None
+    """Name or number; None: the only one that there is."""
+
+    def discovery(self, source: WorkerSource, tools: DiscoveryTools, on_refused: OnRefused) -> Discovery:
+        """See `SourceSpec.discovery`."""
+        return KubernetesDiscovery(
+            source,
+            partial(tools.reflector, pods_with(self.selector, self.namespace)),
+            partial(workers_among, wanted=self),
+            discovery_status=tools.discovery_status,
+            on_refused=on_refused,
+        )
+
+
+def workers_among(pods: Sequence[Pod], wanted: PodsSource) -> Found:
+    """Return the workers that have an address and have not ended; those that are not ready, or about to end, drain."""
+    workers: list[WorkerSpec] = []
+    sentences: list[str] = []
+    for pod in pods:
+        # An evicted pod is there without an address; one that has ended may still have one.
+        if not pod.status.pod_ip or pod.status.phase in ("Succeeded", "Failed"):
+            continue
+        port = _port(pod, wanted.port)
+        if isinstance(port, str):
+            sentences.append(f"pod {pod.metadata.name}: {port}.")
+            continue
+        annotations = _Annotations(pod)
+        workers.append(_worker(pod, pod.status.pod_ip, port, annotations, wanted))
+        sentences += annotations.sentences
+    return Found(one_per_address(workers), tuple(sorted(sentences)))
+
+
+def _worker(pod: Pod, address: str, port: int, annotations: "_Annotations", wanted: PodsSource) -> WorkerSpec:
+    ranks = annotations.number(RANKS, 1)
+    return WorkerSpec(
+        url=url_of(address, port),
+        id=pod_id(pod.metadata.name, wanted.namespace),
+        uid=pod.metadata.uid or None,
+        zone=(pod.metadata.labels or {}).get(ZONE_LABEL) or None,
+        tier=annotations.number(TIER, 0),
+        role=annotations.role(),
+        bootstrap_port=annotations.number(BOOTSTRAP_PORT, 0) or None,
+        draining=pod.metadata.deletion_timestamp is not None or not _is_ready(pod),
+        ranks=ranks,
+        kv_events=_events(annotations, address, max(1, ranks)),
+    )
+
+
+def _events(annotations: "_Annotations", address: str, ranks: int) -> EventsSpec | None:
+    """Return where the engine publishes, by the annotations; None: the engine is asked."""
+    port, replay_port = annotations.number(EVENTS_PORT, 0), annotations.number(REPLAY_PORT, 0)
+    if not port:
+        return None
+    replay = endpoint_at(address, replay_port) if replay_port else None
+    return EventsSpec(endpoint=endpoint_at(address, port), replay_endpoint=replay, ranks=ranks)
+
+
+def _is_ready(pod: Pod) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
+
+
+def _port(pod: Pod, wanted: str | None) -> int | str:
+    """Return the *wanted* port, or the reason why it is missing."""
+    if wanted is not None and wanted.isdecimal():
+        return int(wanted)  # a container may listen where it does not say so
+    known = list(_ports(pod))
+    if wanted is None:
+        if len(known) == 1:
+            return known[0].container_port
+        return "it has several ports, and none is named" if known else "it names no port"
+    fitting = [port.container_port for port in known if port.name == wanted]
+    return fitting[0] if fitting else f"it has no port {wanted}"
+
+
+def _ports(pod: Pod) -> Iterator[ContainerPort]:
+    for container in pod.spec.containers or ():
+        yield from (port for port in container.ports or () if port.protocol == "TCP")
+
+
+class _Annotations:
+    """Numbers of one pod, and what is wrong with them: an invalid one counts as not given."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._name = pod.metadata.name
+        self._given: Mapping[str, str] = {**(pod.metadata.labels or {}), **(pod.metadata.annotations or {})}
+        self.sentences: list[str] = []
+
+    def role(self) -> Role:
+        """Return the role; a value that is not a role counts as not given."""
+        match self._given.get(ROLE, "both"):
+            case "prefill" | "decode" | "both" as role:
+                return role
+            case _:
+                self.sentences.append(f"pod {self._name}: {ROLE} must be prefill, decode or both.")
+                return "both"
+
+    def number(self, name: str, default: int) -> int:
+        text = self._given.get(name)
+        if text is None:
+            return default
+        least, most = _BOUNDS[name]
+        if text.isascii() and text.isdecimal() and len(text) <= 5 and least <= int(text) <= most:
+            return int(text)
+        self.sentences.append(f"pod {self._name}: {name} must be a number from {least} to {most}.")
+        return default

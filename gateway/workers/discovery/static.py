@@ -1,0 +1,16 @@
+"""A fixed set of workers."""
+
+from collections.abc import AsyncGenerator
+
+from gateway.workers.worker_spec import WorkerSpec
+
+
+class StaticDiscovery:
+    """Yields the same set once; implements `gateway.workers.discovery.discovery.Discovery`."""
+
+    def __init__(self, workers: tuple[WorkerSpec, ...] = ()) -> None:
+        self._workers = workers
+
+    async def watch(self) -> AsyncGenerator[tuple[WorkerSpec, ...], None]:
+        """See `Discovery.watch`."""
+        yield self._workers

@@ -1,0 +1,205 @@
+"""The gateway's end of a connection with an engine, whichever side dialed: it reads within limits, and no faster than
+messages are taken. The rest stays with the engine.
+"""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from enum import Enum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Protocol, cast
+
+from gateway.workers.kv_events.zmtp import ProtocolError, ReadProgress, ZmtpSession
+
+Network = IPv4Network | IPv6Network
+
+MAX_MESSAGE_BYTES = 8 * 2**20
+"""Largest message. An engine step that reports a million tokens takes 5 MB. A peer that sends more is cut off."""
+HANDSHAKE_S = 10.0
+READ_AHEAD_BYTES = 256 * 2**10
+"""Bytes that are received ahead on one connection, beyond the frame that is being received."""
+UNSENT_BYTES = 64 * 2**10
+"""Answers to a peer that sends commands and reads nothing; then it is disconnected."""
+KEEPALIVE_IDLE_S = 5
+KEEPALIVE_S = 5
+KEEPALIVE_PROBES = 2
+"""Probes before a vanished host counts as gone: it sends no notice, and an idle engine sends nothing either."""
+
+
+class Link(Enum):
+    """State of a connection."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+class ConnectionOwner(Protocol):
+    """The owner of connections, which accepts them and learns of their messages."""
+
+    def opened(self, connection: "ZmtpConnection") -> bool:
+        """Whether it may stay; if not, it was ended."""
+        ...
+
+    def has_news(self, connection: "ZmtpConnection") -> None:
+        """Note that there may be something to read."""
+        ...
+
+    def closed(self, connection: "ZmtpConnection") -> None:
+        """Note that it has ended; received bytes may still be read."""
+        ...
+
+    def hold(self, more_bytes: int) -> bool:
+        """Count received bytes, or released ones; return False if that is too much."""
+        ...
+
+    def refuse(self, connection: "ZmtpConnection", reason: str) -> None:
+        """End it, because it broke the protocol or a limit."""
+        ...
+
+
+class ZmtpConnection(asyncio.Protocol):
+    """The gateway's end of one connection."""
+
+    def __init__(
+        self, owner: ConnectionOwner, conversation: ZmtpSession, *, read_ahead_bytes: int = READ_AHEAD_BYTES
+    ) -> None:
+        """Receive at most *read_ahead_bytes* beyond the frame being received."""
+        self._owner = owner
+        self._conversation = conversation
+        self._read_ahead_bytes = read_ahead_bytes
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._is_paused = False
+        self._is_refused = False
+        self.has_ended = False
+        self._is_linked = False
+        self._counted_bytes = 0
+        self.is_waiting = False
+        """Whether the owner has been notified and has not read yet."""
+        self.peer = "a local socket"
+
+    def is_allowed(self, networks: Sequence[Network]) -> bool:
+        """Whether the peer's address is in *networks*. A Unix socket is guarded by its file's rights."""
+        address = self._address()
+        return address is None or any(address in network for network in networks)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def read(self) -> list[bytes] | Link | ReadProgress:
+        """Read one step. After `ReadProgress.IDLE` there is more when the owner is notified."""
+        found = ReadProgress.IDLE if self._is_refused else self._step()
+        if found is ReadProgress.READY:
+            self._set_linked()
+            return Link.UP
+        if found is not ReadProgress.IDLE:
+            return found
+        if self.has_ended:
+            was_linked, self._is_linked = self._is_linked, False
+            return Link.DOWN if was_linked else ReadProgress.IDLE
+        self._resume()
+        return ReadProgress.IDLE
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        address = self._address()
+        self.peer = self.peer if address is None else str(address)
+        if not self._owner.opened(self):
+            return
+        if address is not None:
+            _keep_alive(transport.get_extra_info("socket"))
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(HANDSHAKE_S, self._refuse, "it did not complete the handshake")
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self._conversation.feed(data)
+        if not self._count():
+            self._refuse("too much is waiting to be read")
+            return
+        if self._conversation.held_bytes >= self._read_ahead_bytes and not self._conversation.is_short:
+            self._pause()
+        self._owner.has_news(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's
+        self.has_ended = True
+        self._cancel_deadline()
+        self._owner.closed(self)
+
+    # ---- inside
+
+    def _address(self) -> IPv4Address | IPv6Address | None:
+        assert self._transport is not None
+        name = self._transport.get_extra_info("peername")
+        if not isinstance(name, tuple):
+            return None
+        address = ip_address(str(name[0]).partition("%")[0])
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        return address if mapped is None else mapped
+
+    def _step(self) -> list[bytes] | ReadProgress:
+        try:
+            found = self._conversation.step()
+        except ProtocolError as fault:
+            self._refuse(f"it {fault}")
+            return ReadProgress.IDLE
+        self._count()
+        self._send()
+        return found
+
+    def _count(self) -> bool:
+        held_bytes = self._conversation.held_bytes
+        more_bytes, self._counted_bytes = held_bytes - self._counted_bytes, held_bytes
+        return self._owner.hold(more_bytes)
+
+    def _refuse(self, reason: str) -> None:
+        # What it sent is dropped with it: a peer that broke a limit is not believed.
+        self._is_refused = True
+        self._conversation.clear()
+        self._count()
+        self._owner.refuse(self, reason)
+
+    def _set_linked(self) -> None:
+        self._is_linked = True
+        self._cancel_deadline()
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _send(self) -> None:
+        outgoing = self._conversation.outgoing
+        if self._transport is None or self.has_ended or self._is_refused or not outgoing:
+            return
+        self._transport.write(bytes(outgoing))
+        outgoing.clear()
+        if self._transport.get_write_buffer_size() > UNSENT_BYTES:
+            self._refuse("it does not read the answers to its commands")
+
+    def _pause(self) -> None:
+        if not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+
+def _keep_alive(connected: socket.socket) -> None:
+    """Let the system probe an idle connection after `KEEPALIVE_IDLE_S`."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+        ("TCP_KEEPINTVL", KEEPALIVE_S),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+    ):
+        if hasattr(socket, name):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

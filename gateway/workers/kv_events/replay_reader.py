@@ -1,0 +1,138 @@
+"""Reads the answers to replay requests: what they bring, what their end means, and what follows when they break off."""
+
+from gateway.workers.kv_events.batch_log import BEFORE_ALL, BatchLog
+from gateway.workers.kv_events.frames import BatchMessage
+from gateway.workers.kv_events.incarnation import Incarnation
+from gateway.workers.kv_events.replay_schedule import ReplaySchedule, RunningReplay
+
+LAST_FIRST_SEQ = 1
+"""Engines count from 0, llm-d's simulator from 1. A ring that has lost its batch 0 alone is taken for one of those.
+Without replays, a stream that is heard from 1 on may as well have lost a batch, so it never counts as complete."""
+LONG_REPLAY = 50
+"""Answers from which on a replay that ended is confirmed by another one from its last batch. The ROUTER of vLLM up to
+0.32 drops messages beyond its high-water mark (ZeroMQ's default is 1,000) and may still send the end marker, so an end
+alone does not prove that everything came. A replay shorter than every plausible mark cannot have been cut."""
+
+
+class ReplayReader:
+    """Decides what the answers of replays mean for *log* and *incarnation*; *schedule* has the one that is running."""
+
+    def __init__(self, log: BatchLog, schedule: ReplaySchedule, incarnation: Incarnation) -> None:
+        self._log = log
+        self._schedule = schedule
+        self._incarnation = incarnation
+        self._has_ring = False
+        """The engine has answered a replay with at least one batch."""
+
+    def replayed(self, number: int, message: BatchMessage, now: float) -> None:
+        """Process *message*, an answer to the replay request *number*."""
+        running = self._schedule.running_as(number)
+        if running is None:
+            return
+        running.heard_at = now
+        running.answers += 1
+        self._has_ring = True
+        if not running.has_begun:
+            running.has_begun = True
+            self._begin(running, message)
+        last = self._log.last
+        assert last is not None
+        if message.seq <= last:
+            self._verify_by(message, now)
+        elif message.seq == last + 1:
+            self._incarnation.is_verified = True
+            self._log.append(message)
+            self._log.append_held()
+        elif not self._log.hold(message):
+            self._schedule.check_soon(now)
+
+    def ended(self, number: int, now: float) -> None:
+        """All answers to the replay request *number* have come."""
+        running = self._schedule.running_as(number)
+        if running is None:
+            return
+        self._schedule.ended()
+        if not running.has_begun:
+            self._judge_empty(running, now)
+        if self._schedule.running is None:
+            self._incarnation.is_verified = True
+            self._request_what_is_still_missing(running, now)
+
+    def broke_off(self, number: int, now: float) -> None:
+        """No more answers to the replay request *number* will come, though it has not ended."""
+        running = self._schedule.running_as(number)
+        if running is None:
+            return
+        self._schedule.running = None
+        if running.is_check and not self._log.held:
+            return
+        had_progress = self._log.last != running.last_before
+        if not self._schedule.retries(now, had_progress=had_progress):
+            self._go_on_without(now)
+        elif had_progress:
+            self._schedule.start(self._log.last, now)
+
+    def _begin(self, running: RunningReplay, message: BatchMessage) -> None:
+        """Compare *message*, the oldest batch of the replay, with the last one that was taken in."""
+        log, incarnation = self._log, self._incarnation
+        is_first_of_all = message.seq <= LAST_FIRST_SEQ
+        if log.last == BEFORE_ALL and is_first_of_all and not running.rebuilds:
+            log.last = message.seq - 1
+        elif log.last is None or running.rebuilds or message.seq > log.last:
+            # Also where it is the very next: without the one before it, its incarnation is not known.
+            incarnation.rebuilds += log.last is not None
+            incarnation.reset(message.seq - 1, "complete" if is_first_of_all else "partial")
+
+    def _verify_by(self, message: BatchMessage, now: float) -> None:
+        """Check by *message*, whose sequence was taken in, whether this is the same incarnation."""
+        if self._log.contradicts(message):
+            self._incarnation.restart(None, now)
+        else:
+            self._incarnation.is_verified = True
+
+    def _judge_empty(self, running: RunningReplay, now: float) -> None:
+        """Decide what it means that the engine has nothing of what was requested."""
+        last = self._log.last
+        if last is None or (last == BEFORE_ALL and running.rebuilds):
+            self._incarnation.reset(BEFORE_ALL, "complete")
+        elif last == BEFORE_ALL:
+            return
+        elif not self._has_ring and (running.is_check or running.rebuilds):
+            # The engine keeps nothing for replays (buffer_steps 0), so an empty one means nothing.
+            self._schedule.wants_rebuild = False
+        else:
+            self._incarnation.restart(None, now)
+
+    def _request_what_is_still_missing(self, running: RunningReplay, now: float) -> None:
+        """Process the messages possible after a replay, and request another, or give up on the missing batches."""
+        log, schedule = self._log, self._schedule
+        if self._incarnation.restart_if_held_contradict(now):
+            return
+        log.append_held()
+        if not log.held:
+            schedule.caught_up()
+            if running.answers >= LONG_REPLAY:
+                schedule.start(log.last, now)
+            return
+        if schedule.is_fruitless(had_progress=log.last != running.last_before):
+            self._incarnation.give_up_missing()
+        if log.held:
+            schedule.start(log.last, now)
+
+    def _go_on_without(self, now: float) -> None:
+        """Process published messages without verification: replays do not work."""
+        log, incarnation = self._log, self._incarnation
+        self._schedule.back_off(now)
+        was_verified, incarnation.is_verified = incarnation.is_verified, True
+        if log.last is None:
+            incarnation.is_open = not log.held
+            first = log.held.take(log.held.first) if log.held else None
+            if first is not None:
+                incarnation.open_at(first)
+                log.append(first)
+        elif not was_verified:
+            log.lose(0)
+        if log.last is not None and not incarnation.restart_if_held_contradict(now):
+            log.append_held()
+            while log.held:
+                incarnation.give_up_missing()

@@ -1,0 +1,73 @@
+"""Messages that arrived early, kept until the preceding ones arrive."""
+
+from gateway.workers.kv_events.frames import BatchMessage
+from gateway.workers.kv_events.past import look_of
+
+MAX_MESSAGES = 8_192
+MAX_BYTES = 16 * 2**20
+"""Size of the payloads; a message that does not fit is left out, and requested again when its turn comes."""
+
+
+class WaitingRoom:
+    """Bounded store of messages, one per sequence."""
+
+    def __init__(self, *, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._messages: dict[int, BatchMessage] = {}
+        self._bytes = 0
+        self.turned_away = 0
+        """Messages that did not fit."""
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __contains__(self, message: BatchMessage) -> bool:
+        """Whether an equal entry is already waiting."""
+        waiting = self._messages.get(message.seq)
+        return waiting is not None and look_of(waiting.payload) == look_of(message.payload)
+
+    @property
+    def first(self) -> int:
+        """Lowest sequence in it; it must not be empty. O(n)."""
+        return min(self._messages)
+
+    def add(self, message: BatchMessage) -> bool:
+        """Hold *message*; return False if there is no room. Of two with one sequence the younger stays."""
+        other = self._messages.get(message.seq)
+        if other is not None and not _is_younger(message, other):
+            return True
+        size = self._bytes + len(message.payload) - (0 if other is None else len(other.payload))
+        if size > self._max_bytes or (other is None and len(self._messages) >= self._max_messages):
+            self.turned_away += 1
+            return False
+        self._messages[message.seq] = message
+        self._bytes = size
+        return True
+
+    def take(self, seq: int) -> BatchMessage | None:
+        """Remove and return the message with that sequence; None if it is missing."""
+        message = self._messages.pop(seq, None)
+        if message is not None:
+            self._bytes -= len(message.payload)
+        return message
+
+    def take_through(self, seq: int) -> list[BatchMessage]:
+        """Remove and return all messages up to that sequence, in order. O(n)."""
+        due = sorted(waiting for waiting in self._messages if waiting <= seq)
+        return [message for message in map(self.take, due) if message is not None]
+
+    def drop_older(self, ts: float) -> int:
+        """Drop messages that were made before *ts*; return their number. O(n)."""
+        old = [seq for seq, message in self._messages.items() if message.ts is not None and message.ts < ts]
+        for seq in old:
+            self.take(seq)
+        return len(old)
+
+    def clear(self) -> None:
+        self._messages.clear()
+        self._bytes = 0
+
+
+def _is_younger(message: BatchMessage, other: BatchMessage) -> bool:
+    return message.ts is not None and (other.ts is None or message.ts > other.ts)

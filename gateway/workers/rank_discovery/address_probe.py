@@ -1,0 +1,125 @@
+"""Asks one address for the workers behind it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Protocol
+
+import msgspec
+
+from gateway.backends.client import WorkerClient
+from gateway.backends.engine_metrics import EngineKind, MetricsPage
+from gateway.backends.engine_watch import JSON_BYTES, METRICS_BYTES
+from gateway.backends.probe import WorkerProbe
+from gateway.workers.dynamo.frontend import instances_in
+from gateway.workers.shared_address.address_report import AddressReport, Instance
+from gateway.workers.worker_spec import DynamoSpec, EventsSpec
+
+MAX_RANKS = 1024
+RARELY = 15
+"""Questions to a frontend after which the pairing of streams is tried again."""
+
+
+class _ServerInfo(msgspec.Struct):
+    """Answer of SGLang's ``/server_info``."""
+
+    dp_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_RANKS)] | None = None
+
+
+class Pairs(Protocol):
+    """See `gateway.workers.dynamo.pairing.Pairing`."""
+
+    async def owners(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        model: str,
+        instances: Sequence[str],
+        streams: Sequence[EventsSpec],
+    ) -> dict[str, EventsSpec]: ...
+
+
+@dataclass(slots=True)
+class _Paired:
+    """Streams of the workers behind one frontend, and workers for which none was found."""
+
+    streams: dict[str, EventsSpec]
+    missed: frozenset[str] = frozenset()
+    since: int = 0
+    """Questions since the last pairing."""
+
+
+class AddressProbe:
+    """Asks over HTTP, each question for *timeout_s* at most: two at most to an engine, one to a frontend.
+
+    *pairing* finds out which of `dynamo.streams` belongs to which worker when there are new ones.
+    """
+
+    def __init__(self, client: WorkerClient, pairing: Pairs, *, timeout_s: float) -> None:
+        self._client = client
+        self._pairing = pairing
+        self._timeout_s = timeout_s
+        self._paired: dict[tuple[str, str], _Paired] = {}
+
+    async def ask(
+        self, url: str, headers: Mapping[str, str], dynamo: DynamoSpec | None, model: str
+    ) -> AddressReport | None:
+        """Return the workers behind *url*; None if the answer is missing or malformed. With *dynamo* it is a frontend.
+
+        *model* is the name under which its workers serve the model.
+        """
+        probe = WorkerProbe(self._client, url, timeout_s=self._timeout_s, headers=headers)
+        if dynamo is None:
+            ranks = await self._ranks(probe)
+            return None if ranks is None else AddressReport(ranks=ranks)
+        body = await probe.body("/health", max_bytes=JSON_BYTES)
+        if body is None:
+            return None
+        instances = instances_in(body, namespace=dynamo.namespace, component=dynamo.component)
+        if instances is None:
+            return None
+        return AddressReport(instances=await self._with_streams(url, headers, dynamo, model, instances))
+
+    async def _with_streams(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        dynamo: DynamoSpec,
+        model: str,
+        instances: tuple[Instance, ...],
+    ) -> tuple[Instance, ...]:
+        if not dynamo.streams:
+            return instances
+        paired = self._paired.setdefault((url, model), _Paired({}))
+        there = {each.id for each in instances}
+        paired.streams = {
+            each: stream for each, stream in paired.streams.items() if each in there and stream in dynamo.streams
+        }
+        missing = frozenset(there - paired.streams.keys())
+        free = [stream for stream in dynamo.streams if stream not in paired.streams.values()]
+        paired.since += 1
+        if missing and free and (missing != paired.missed or paired.since >= RARELY):
+            paired.missed, paired.since = missing, 0
+            paired.streams |= await self._pairing.owners(url, headers, model, sorted(missing), free)
+        return tuple(replace(each, stream=paired.streams.get(each.id)) for each in instances)
+
+    async def _ranks(self, probe: WorkerProbe) -> int | None:
+        """Return the number of ranks: vLLM's metrics have labels of all ranks from the start, SGLang has a field.
+
+        vLLM with a process for each rank shows one of them, and is one worker.
+        """
+        page = MetricsPage()
+        reading = page.reading() if await probe.feed("/metrics", page.feed, max_bytes=METRICS_BYTES) else None
+        if reading is not None and reading.engine is EngineKind.VLLM:
+            return max(1, len(reading.places))
+        body = await probe.body("/server_info", max_bytes=JSON_BYTES)
+        ranks = None if body is None else _dp_size(body)
+        if ranks is None and reading is not None and reading.engine is EngineKind.SGLANG:
+            return max(1, len(reading.places))
+        return ranks
+
+
+def _dp_size(body: bytes) -> int | None:
+    try:
+        return msgspec.json.decode(body, type=_ServerInfo).dp_size
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -1,0 +1,116 @@
+"""Expands models to a worker for each rank and each Dynamo instance behind an address that several share."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from gateway.workers.kv_events.connection import Network
+from gateway.workers.kv_events.sources import AllowedHosts, endpoint_at, host_of
+from gateway.workers.shared_address.address_report import AddressReport, Instance
+from gateway.workers.worker_place import WorkerPlace
+from gateway.workers.worker_spec import DynamoSpec, EventsSpec, InstanceSpec, ModelWorkers, WorkersError, WorkerSpec
+
+Known = Callable[[WorkerSpec, str], AddressReport | None]
+"""Returns what the address of a worker reported for a model, by its name there; None: nothing yet."""
+
+_Reported = Callable[[WorkerSpec], AddressReport | None]
+
+
+def nothing_known(_: WorkerSpec, __: str) -> None:
+    """Return None: no address has reported yet."""
+
+
+def is_asked(worker: WorkerSpec) -> bool:
+    """Whether only its address can report the workers behind it."""
+    if worker.dynamo is not None:
+        return not worker.dynamo.instances
+    return ranks_of(worker) == 0
+
+
+def ranks_of(worker: WorkerSpec) -> int:
+    """Return the data-parallel ranks behind its address, or of each instance behind its frontend; 0: the engine is
+    asked.
+    """
+    event_ranks = 1 if worker.kv_events is None else worker.kv_events.ranks
+    return event_ranks if worker.ranks == 1 else worker.ranks
+
+
+def expanded(
+    models: Sequence[ModelWorkers], known: Known, networks: Sequence[Network] = ()
+) -> tuple[ModelWorkers, ...]:
+    """Return *models* with a worker for each rank and each Dynamo instance, in place of those that stand for them.
+
+    A worker that has not reported its ranks yet counts as one; a frontend that has not reported yet has none.
+
+    Raises:
+        WorkersError: two workers of a model would have the same id.
+    """
+    whole = []
+    for model in models:
+        workers = tuple(
+            one for worker in model.workers for one in _spread(worker, _of(known, model.upstream_model), networks)
+        )
+        whole.append(model if workers == model.workers else replace(model, workers=workers))
+        _check_ids(model.name, workers)
+    return tuple(whole)
+
+
+def _of(known: Known, model: str) -> _Reported:
+    return lambda worker: known(worker, model)
+
+
+def _spread(worker: WorkerSpec, known: _Reported, networks: Sequence[Network]) -> Iterator[WorkerSpec]:
+    if worker.dynamo is not None:
+        yield from _instances(worker, worker.dynamo, known, AllowedHosts(host_of(worker.url), networks=networks))
+        return
+    ranks = ranks_of(worker)
+    if ranks == 0:
+        report = known(worker)
+        ranks = 1 if report is None else report.ranks
+    if ranks == 1:
+        yield worker
+    else:
+        yield from (_placed(worker, WorkerPlace(rank), worker.kv_events) for rank in range(ranks))
+
+
+def _instances(worker: WorkerSpec, dynamo: DynamoSpec, known: _Reported, reach: AllowedHosts) -> Iterator[WorkerSpec]:
+    listed: Sequence[InstanceSpec] = dynamo.instances
+    if not listed:
+        report = known(worker)
+        listed = [_listed(each, dynamo, reach) for each in (() if report is None else report.instances)]
+    for instance in listed:
+        events = instance.kv_events
+        ranks = worker.ranks if events is None or worker.ranks > 1 else events.ranks
+        for rank in range(ranks):
+            yield _placed(worker, WorkerPlace(rank if ranks > 1 else None, instance.id), events)
+
+
+def _listed(instance: Instance, dynamo: DynamoSpec, reach: AllowedHosts) -> InstanceSpec:
+    """Return *instance* as the settings would list it. Without a host, or with one out of reach, it has no KV
+    events.
+    """
+    if instance.stream is not None:
+        return InstanceSpec(id=instance.id, kv_events=instance.stream)
+    port, replay_port = dynamo.kv_events_port, dynamo.kv_replay_port
+    if port is None or instance.host is None or not reach.has(instance.host):
+        return InstanceSpec(id=instance.id)
+    replay = None if replay_port is None else endpoint_at(instance.host, replay_port)
+    return InstanceSpec(
+        id=instance.id,
+        kv_events=EventsSpec(endpoint=endpoint_at(instance.host, port), replay_endpoint=replay),
+    )
+
+
+def _placed(worker: WorkerSpec, place: WorkerPlace, events: EventsSpec | None) -> WorkerSpec:
+    """Leave out what concerns all workers at the address, so that a worker stays equal when others come or go."""
+    if events is not None:
+        events = replace(events, ranks=1)
+    worker_id = f"{worker.id}#{place.name}"
+    return replace(worker, id=worker_id, ranks=1, dynamo=None, kv_events=events, place=place, base=worker.id)
+
+
+def _check_ids(model: str, workers: Sequence[WorkerSpec]) -> None:
+    seen: set[str] = set()
+    for worker in workers:
+        if worker.id in seen:
+            raise WorkersError([f"model {model}: two workers would have the id {worker.id}; give one of them an id."])
+        seen.add(worker.id)

@@ -1,0 +1,269 @@
+"""Publishes the bookings of this gateway to its replicas, and hears theirs, over a channel of Redis.
+
+    warmgate:replicas:<group>   channel: frames, see gateway/workers/replicas/wire.py
+
+1. No request waits for it. Without Redis this gateway uses only its own knowledge.
+2. Entries are sent at once, and then at most once in `GATHER_S`, in one message.
+3. A replica hears itself too. So it knows how long a message takes, and that its subscription works.
+4. After any failure everything starts over: agree on the key, subscribe, ask all replicas for their bookings.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisClusterException, RedisError
+
+from gateway.protocol.errors import StoreUnavailable
+from gateway.storage.redis_link import TIMEOUT_S, RedisLink
+from gateway.workers.replicas.outbox import BookingOutbox
+from gateway.workers.replicas.peers import DEAD_AFTER_S, Peers
+from gateway.workers.replicas.shared_key import SharedKey
+from gateway.workers.replicas.wire import (
+    Beat,
+    Farewell,
+    Message,
+    SnapshotRequest,
+    UnreadableFrame,
+    decoded,
+    encoded,
+    sender_of,
+)
+
+_log = logging.getLogger(__name__)
+
+GATHER_S = 0.005
+"""Time between two messages. Entries that are this late are in time: a prefill takes longer."""
+BEAT_S = 1.0
+KEY_EVERY_S = 5.0
+"""Time between two checks that the key is still there: a Redis may lose its data and stay connected."""
+AGAIN_S, MAX_AGAIN_S = 0.05, 1.0
+"""Time between two attempts to connect; doubled each time."""
+
+
+class ReplicaChannel:
+    """Connection to the replicas. *sender* is 16 bytes that no other replica has. *on_key* is called when the key has
+    changed.
+
+    *on_change* is called with the names of models on whose workers requests of other replicas began or ended.
+    """
+
+    def __init__(
+        self,
+        link: RedisLink,
+        group: str,
+        *,
+        sender: bytes,
+        key: SharedKey,
+        outbox: BookingOutbox,
+        peers: Peers,
+        clock: Callable[[], float],
+        on_key: Callable[[bytes], None],
+        on_change: Callable[[Iterable[str]], None],
+        beat_s: float = BEAT_S,
+        dead_after_s: float = DEAD_AFTER_S,
+    ) -> None:
+        self._link = link
+        self._channel = f"warmgate:replicas:{group}"
+        self._sender = sender
+        self._key = key
+        self._peers = peers
+        self._clock = clock
+        self._on_key = on_key
+        self._on_change = on_change
+        self._beat_s = beat_s
+        self._dead_after_s = dead_after_s
+        self._outbox = outbox
+        self._snapshot_is_wanted = False
+        self._asks: list[SnapshotRequest] = []
+        self._beat_sent = 0.0, b""
+        """Time at which the last beat was sent, and its frame."""
+        self._heard_at = 0.0
+        self._has_logged_loss = False
+        """Whether the log already says that this gateway is alone."""
+        self.is_connected = False
+        """Whether this gateway hears at least itself."""
+        self.lag_s: float | None = None
+        """Time from sending the last beat to hearing it here; None while not connected."""
+        self.sent = 0
+        self.heard = 0
+        """Messages of other replicas, since the start."""
+        self.unreadable = 0
+
+    @property
+    def dropped(self) -> int:
+        """Entries that no replica heard, since the start."""
+        return self._outbox.dropped
+
+    async def agree(self) -> bool:
+        """Take over the key of the others; return whether the store answered."""
+        try:
+            if await self._key.agree():
+                self._on_key(self._key.value)
+        except StoreUnavailable:
+            return False
+        return True
+
+    async def run(self) -> None:
+        """Publish and listen until cancelled; then say farewell, if that is possible."""
+        pause_s = AGAIN_S
+        try:
+            while True:
+                began_at = self._clock()
+                try:
+                    await self._connected()
+                except* StoreUnavailable as group:
+                    self._lost(group.exceptions[0])
+                except* Exception as group:  # noqa: BLE001  # whatever it is, requests are answered all the same
+                    _log.error("publishing to replicas failed; restarting", exc_info=group)
+                    self._lost(None)
+                pause_s = AGAIN_S if self._clock() - began_at > MAX_AGAIN_S else min(2 * pause_s, MAX_AGAIN_S)
+                await self._wait(pause_s)
+        finally:
+            if self.is_connected:
+                with suppress(StoreUnavailable):
+                    await self._publish(Farewell())
+
+    # ---- one connection
+
+    async def _connected(self) -> None:
+        if await self._key.agree():
+            self._on_key(self._key.value)
+        messages = await self._link.ask(self._subscribed)
+        try:
+            self._heard_at = self._clock()
+            self._asks.append(SnapshotRequest())
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._listen(messages))
+                tasks.create_task(self._tell())
+                tasks.create_task(self._beat())
+        finally:
+            with suppress(RedisError, RedisClusterException, OSError):
+                await messages.aclose()  # type: ignore[no-untyped-call]
+
+    def _lost(self, fault: BaseException | None) -> None:
+        if not self._has_logged_loss:
+            _log.warning(
+                "messages of replicas cannot be received, this gateway uses only its own state: %s", fault or "a fault"
+            )
+        self._has_logged_loss = True
+        self.is_connected = False
+        self.lag_s = None
+
+    async def _wait(self, pause_s: float) -> None:
+        """Wait; meanwhile peers may expire."""
+        until = self._clock() + pause_s
+        while (left_s := until - self._clock()) > 0.0:
+            await asyncio.sleep(min(left_s, self._beat_s))
+            self._expire()
+
+    async def _subscribed(self, client: "Redis") -> PubSub:
+        await client.ping()  # a client of a cluster knows no node before its first command; SUBSCRIBE does not count
+        messages = client.pubsub()
+        await messages.subscribe(self._channel)
+        return messages
+
+    # ---- telling
+
+    async def _tell(self) -> None:
+        while True:
+            await self._outbox.woken.wait()
+            self._outbox.woken.clear()
+            asks, self._asks = self._asks, []
+            for ask in asks:
+                await self._publish(ask)
+            if self._snapshot_is_wanted:
+                self._snapshot_is_wanted = False
+                await self._publish(self._outbox.snapshot())
+            while (batch := self._outbox.take()) is not None:
+                try:
+                    await self._publish(batch)
+                except StoreUnavailable:
+                    self._outbox.lost(len(batch.entries))
+                    raise
+            await asyncio.sleep(GATHER_S)
+
+    async def _beat(self) -> None:
+        looked_at = self._clock()
+        self._outbox.woken.set()
+        while True:
+            beat = Beat(self._outbox.sent)
+            self._beat_sent = self._clock(), encoded(self._sender, beat)
+            await self._publish(beat)
+            await asyncio.sleep(self._beat_s)
+            now = self._clock()
+            self._expire()
+            self._ask()
+            if now - self._heard_at > self._dead_after_s:
+                raise StoreUnavailable("The store does not deliver messages")
+            if now - looked_at >= KEY_EVERY_S:
+                looked_at = now
+                if await self._key.agree():
+                    self._on_key(self._key.value)
+
+    async def _publish(self, message: Message) -> None:
+        frame = encoded(self._sender, message)
+        await self._link.ask(lambda client: client.publish(self._channel, frame))
+        self.sent += 1
+
+    # ---- hearing
+
+    async def _listen(self, messages: PubSub) -> None:
+        while True:
+            try:
+                # If its connection breaks, it makes another one: that must not take for ever.
+                async with asyncio.timeout(self._dead_after_s + TIMEOUT_S):
+                    message = await messages.get_message(ignore_subscribe_messages=True, timeout=self._dead_after_s)
+            except (RedisError, RedisClusterException, OSError) as fault:  # a TimeoutError is an OSError
+                raise StoreUnavailable(f"The store does not answer: {type(fault).__name__}") from None
+            if message is not None:
+                self._hear(message["data"])
+
+    def _hear(self, frame: bytes) -> None:
+        now = self._clock()
+        try:
+            sender = sender_of(frame)
+            if sender == self._sender:
+                self._hear_itself(frame, now)
+                return
+            message = decoded(frame)
+        except UnreadableFrame:
+            self.unreadable += 1
+            return
+        self.heard += 1
+        if isinstance(message, SnapshotRequest) and message.of in (b"", self._sender):
+            self._snapshot_is_wanted = True
+            self._outbox.woken.set()
+        self._on_change(self._peers.hear(sender, message, now))
+        self._look_who_listens()
+        self._ask()
+
+    def _hear_itself(self, frame: bytes, now: float) -> None:
+        self._heard_at = now
+        if not self.is_connected:
+            self.is_connected = True
+            self._has_logged_loss = False
+            _log.info("messages of replicas can be received")
+        sent_at, beat = self._beat_sent
+        if frame == beat:
+            self.lag_s = now - sent_at
+
+    def _ask(self) -> None:
+        asks = self._peers.to_ask(self._clock())
+        if asks:
+            self._asks += asks
+            self._outbox.woken.set()
+
+    def _expire(self) -> None:
+        self._on_change(self._peers.expire(self._clock()))
+        self._look_who_listens()
+
+    def _look_who_listens(self) -> None:
+        if len(self._peers) == 0:
+            if self._outbox.is_heard:
+                self._outbox.forget()
+        else:
+            self._outbox.is_heard = True

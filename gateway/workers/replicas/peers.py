@@ -1,0 +1,194 @@
+"""The other replicas that are heard, and what they have on workers, kept in step in the fleets of this one.
+
+1. A peer is known from its first frame. Unheard for a while it is dead, and all that it had booked is released.
+2. Entries are numbered. Where some are missing, or the peer is new, it is asked for a snapshot, which settles all
+   that it has at that number; what comes until then is taken in all the same.
+3. A model or a worker that is not here (yet) is passed over: another replica may have newer settings.
+"""
+
+from collections.abc import Callable, Iterable
+
+from cache_index import Prefix, WorkerId
+from gateway.workers.replicas.wire import (
+    Beat,
+    Began,
+    Booked,
+    BookingSnapshot,
+    Entry,
+    EntryBatch,
+    Farewell,
+    Message,
+    Released,
+    SnapshotRequest,
+)
+from routing.booking import Booking
+from routing.fleet import Fleet
+
+DEAD_AFTER_S = 3.0
+ASK_EVERY_S = 1.0
+"""Time between two requests for the same snapshot."""
+MAX_PEERS = 256
+"""Replicas that are heard at once. Frames of others are ignored: no fleet has so many gateways on one channel."""
+
+
+class _Peer:
+    def __init__(self, now: float) -> None:
+        self.heard_at = now
+        self.asked_at = float("-inf")
+        self.last: int | None = None
+        """Number of its last entry that was applied; None: nothing is known of it."""
+        self.is_complete = False
+        """Whether no entry up to that one is missing."""
+        self.bookings: dict[int, tuple[str, Fleet, Booking]] = {}
+
+
+class Peers:
+    """Live replicas. *fleet_of* returns the fleet of a model, None if it is not served here. Times are
+    monotonic seconds.
+    """
+
+    def __init__(self, fleet_of: Callable[[str], Fleet | None], *, dead_after_s: float = DEAD_AFTER_S) -> None:
+        self._fleet_of = fleet_of
+        self._dead_after_s = dead_after_s
+        self._peers: dict[bytes, _Peer] = {}
+        self.gaps = 0
+        """Gaps in the entries of peers, since the start."""
+
+    def __len__(self) -> int:
+        """Return the number of replicas that are heard."""
+        return len(self._peers)
+
+    @property
+    def booked(self) -> int:
+        """Requests of all of them on workers."""
+        return sum(len(peer.bookings) for peer in self._peers.values())
+
+    def hear(self, sender: bytes, message: Message, now: float) -> set[str]:
+        """Apply a message of *sender*; return the models whose load it changed. O(entries)."""
+        peer = self._peers.get(sender)
+        if isinstance(message, Farewell):
+            return set() if peer is None else self._bury(sender)
+        if peer is None:
+            if len(self._peers) >= MAX_PEERS:
+                return set()
+            peer = self._peers[sender] = _Peer(now)
+        peer.heard_at = now
+        match message:
+            case EntryBatch():
+                return self._take(peer, message, now)
+            case BookingSnapshot():
+                return self._settle(peer, message, now)
+            case Beat(last):
+                if peer.last is None or last > peer.last:
+                    self._miss(peer, last)
+            case SnapshotRequest():
+                pass  # the channel has answered it
+        return set()
+
+    def to_ask(self, now: float) -> list[SnapshotRequest]:
+        """Return the requests for snapshots that are due; each at most once within `ASK_EVERY_S`."""
+        asks = []
+        for sender, peer in self._peers.items():
+            if not peer.is_complete and now - peer.asked_at >= ASK_EVERY_S:
+                peer.asked_at = now
+                asks.append(SnapshotRequest(sender))
+        return asks
+
+    def expire(self, now: float) -> set[str]:
+        """Drop dead replicas; return the models on whose workers they had requests."""
+        dead = [sender for sender, peer in self._peers.items() if now - peer.heard_at > self._dead_after_s]
+        return {model for sender in dead for model in self._bury(sender, now)}
+
+    def clear(self, now: float) -> set[str]:
+        """Drop all replicas, like `expire` does with dead ones: the channel is lost."""
+        return {model for sender in list(self._peers) for model in self._bury(sender, now)}
+
+    # ---- one peer
+
+    def _take(self, peer: _Peer, batch: EntryBatch, now: float) -> set[str]:
+        known = -1 if peer.last is None else peer.last
+        if peer.last is None and batch.first == 1:
+            peer.is_complete = True  # it has done nothing before
+        elif peer.last is None or batch.first > known + 1:
+            self._miss(peer, known)
+        news = batch.entries[max(0, known + 1 - batch.first) :]
+        peer.last = max(known, batch.last)
+        return {model for entry in news for model in self._apply(peer, entry, now)}
+
+    def _settle(self, peer: _Peer, snapshot: BookingSnapshot, now: float) -> set[str]:
+        """Replace the bookings of *peer* by those of *snapshot*, unless newer entries are known."""
+        if peer.last is not None and peer.last > snapshot.last:
+            return set()  # it was overtaken, and is asked for again if it is needed
+        peer.last, peer.is_complete = snapshot.last, True
+        still = {booked.number for booked in snapshot.bookings}
+        touched = set()
+        for number in [number for number in peer.bookings if number not in still]:
+            touched |= self._end(peer, Released(number, keep=True), now)
+        for booked in snapshot.bookings:
+            if booked.number not in peer.bookings:
+                touched |= self._book(peer, booked, now)
+            if booked.has_begun:
+                touched |= self._begin(peer, booked.number, now)
+        return touched
+
+    def _miss(self, peer: _Peer, last: int) -> None:
+        """Note that an entry up to *last* was missed."""
+        if peer.is_complete:
+            self.gaps += 1
+        peer.is_complete = False
+        if peer.last is not None:
+            peer.last = max(peer.last, last)
+
+    def _bury(self, sender: bytes, now: float | None = None) -> set[str]:
+        peer = self._peers.pop(sender)
+        at = peer.heard_at if now is None else now
+        touched = set()
+        for number, (_, _, booking) in list(peer.bookings.items()):
+            # Its connections are closed: an engine ends what it had not begun to answer.
+            touched |= self._end(peer, Released(number, keep=booking.first_byte_at is not None), at)
+        return touched
+
+    # ---- one booking
+
+    def _apply(self, peer: _Peer, entry: Entry, now: float) -> Iterable[str]:
+        match entry:
+            case Booked():
+                return self._book(peer, entry, now)
+            case Began(number):
+                return self._begin(peer, number, now)
+            case Released():
+                return self._end(peer, entry, now)
+
+    def _book(self, peer: _Peer, booked: Booked, now: float) -> set[str]:
+        fleet = self._fleet_of(booked.model)
+        if fleet is None or booked.number in peer.bookings:
+            return set()
+        booking = fleet.bookings.book_elsewhere(
+            WorkerId(booked.worker),
+            Prefix(booked.hashes),
+            tuple([Prefix(hashes, block_tokens) for block_tokens, hashes in booked.exact]),
+            uncached_tokens=booked.uncached_tokens,
+            output_tokens=booked.output_tokens,
+            streams=booked.streams,
+            now=now,
+        )
+        if booking is None:
+            return set()
+        peer.bookings[booked.number] = booked.model, fleet, booking
+        return {booked.model}
+
+    def _begin(self, peer: _Peer, number: int, now: float) -> set[str]:
+        found = peer.bookings.get(number)
+        if found is None:
+            return set()
+        model, fleet, booking = found
+        fleet.bookings.first_byte_elsewhere(booking, now)
+        return {model}
+
+    def _end(self, peer: _Peer, ended: Released, now: float) -> set[str]:
+        found = peer.bookings.pop(ended.number, None)
+        if found is None:
+            return set()
+        model, fleet, booking = found
+        fleet.bookings.release_elsewhere(booking, keep=ended.keep, completion_tokens=ended.completion_tokens, now=now)
+        return {model}

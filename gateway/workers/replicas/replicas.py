@@ -1,0 +1,157 @@
+"""The replication between several gateways: its parts, and its metrics."""
+
+import secrets
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.models.registry import Models
+from gateway.storage.redis_link import RedisLink, redis_link
+from gateway.workers.replicas.channel import ReplicaChannel
+from gateway.workers.replicas.outbox import BookingOutbox
+from gateway.workers.replicas.peers import Peers
+from gateway.workers.replicas.shared_key import KEY_BYTES, SharedKey
+from gateway.workers.replicas.wire import SENDER_BYTES
+from routing.fleet import Fleet
+from routing.rendezvous import Rendezvous
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRules:
+    """Parameters by which replicas find and hear each other, through the Redis at *url*."""
+
+    url: str = field(repr=False)
+    timeout_s: float
+    group: str
+    tie_s: float
+    heartbeat_s: float
+    dead_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Parts of replication that fleets need when they are made."""
+
+    rules: ReplicaRules
+    outbox: BookingOutbox
+    ties: Rendezvous
+    key: bytes = field(repr=False)
+    """Key under which prompts are hashed until the key of the others is known."""
+
+
+def sharing_by(rules: ReplicaRules) -> Sharing:
+    """Return the start of sharing by *rules*; nothing has been said yet."""
+    return Sharing(rules, BookingOutbox(), Rendezvous(rules.tie_s), secrets.token_bytes(KEY_BYTES))
+
+
+class Replicas(Collector):
+    """The replication of one gateway; without *sharing* it does nothing.
+
+    *on_key* is called with the key for hashes before any hash of others is heard. `begin`, `loops` and `aclose` are for
+    the gateway's lifespan, the rest is for metrics and probes.
+    """
+
+    def __init__(
+        self,
+        sharing: Sharing | None,
+        models: Models,
+        *,
+        on_key: Callable[[bytes], None],
+        clock: Callable[[], float],
+    ) -> None:
+        """Raise ValueError where the address of the store is not valid."""
+        self._models = models
+        self._parts: _Parts | None = None
+        if sharing is None:
+            return
+        rules = sharing.rules
+        link = redis_link(rules.url, timeout_s=rules.timeout_s)
+        peers = Peers(self._fleet_of, dead_after_s=rules.dead_after_s)
+        exchange = ReplicaChannel(
+            link,
+            rules.group,
+            sender=secrets.token_bytes(SENDER_BYTES),
+            key=SharedKey(link, rules.group, own=sharing.key),
+            outbox=sharing.outbox,
+            peers=peers,
+            clock=clock,
+            on_key=on_key,
+            on_change=self._changed,
+            beat_s=rules.heartbeat_s,
+            dead_after_s=rules.dead_after_s,
+        )
+        self._parts = _Parts(link, peers, exchange)
+
+    async def begin(self) -> None:
+        """Find the key of the others if the store answers; else it is found later, and the index is cleared then."""
+        if self._parts is not None:
+            await self._parts.exchange.agree()
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the coroutines to run until cancelled."""
+        return [] if self._parts is None else [self._parts.link.run(), self._parts.exchange.run()]
+
+    async def aclose(self) -> None:
+        """Close the connection, after the loops have ended."""
+        if self._parts is not None:
+            await self._parts.link.aclose()
+
+    @property
+    def heard(self) -> int:
+        """Replicas that are heard, this one among them; 0 where nothing is shared."""
+        return 0 if self._parts is None else 1 + len(self._parts.peers)
+
+    def report(self) -> dict[str, Any]:
+        """Return the state for /readyz; empty without replication."""
+        if self._parts is None:
+            return {}
+        return {"heard": self.heard, "is_connected": self._parts.exchange.is_connected}
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics; without replication they have no values."""
+        replicas = GaugeMetricFamily("warmgate_replicas", "Gateways that are heard, this one among them.", labels=())
+        bookings = GaugeMetricFamily(
+            "warmgate_replica_bookings", "Requests on workers that other gateways have reported.", labels=()
+        )
+        messages = CounterMetricFamily(
+            "warmgate_replica_messages", "Messages of this gateway, and of others.", labels=("direction",)
+        )
+        dropped = CounterMetricFamily(
+            "warmgate_replica_dropped", "Entries of this gateway that no replica received.", labels=()
+        )
+        gaps = CounterMetricFamily("warmgate_replica_gaps", "Times that entries of others were missing.", labels=())
+        lag = GaugeMetricFamily(
+            "warmgate_replica_lag_seconds", "What a message takes by way of the store, to here.", labels=()
+        )
+        if self._parts is not None:
+            exchange, peers = self._parts.exchange, self._parts.peers
+            replicas.add_metric((), self.heard)
+            bookings.add_metric((), peers.booked)
+            for direction in ("sent", "heard", "unreadable"):
+                messages.add_metric((direction,), getattr(exchange, direction))
+            dropped.add_metric((), exchange.dropped)
+            gaps.add_metric((), peers.gaps)
+            if exchange.lag_s is not None:
+                lag.add_metric((), exchange.lag_s)
+        yield from (replicas, bookings, messages, dropped, gaps, lag)
+
+    def _fleet_of(self, model: str) -> Fleet | None:
+        found = self._models.get(model)
+        return None if found is None else found.fleet
+
+    def _changed(self, models: Iterable[str]) -> None:
+        """Wake requests that wait for a worker of *models*."""
+        for name in models:
+            model = self._models.get(name)
+            if model is not None:
+                model.dispatch_queue.turn()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    link: RedisLink
+    peers: Peers
+    exchange: ReplicaChannel

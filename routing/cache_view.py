@@ -1,0 +1,140 @@
+"""The caches of a fleet's workers, by prediction and by the reports of their engines."""
+
+from collections.abc import Mapping, Sequence
+
+from cache_index import CacheIndex, Prefix, WorkerId
+from cache_index.confirmed import Confirmed
+from routing.booking import Booking
+from routing.cache_hits import CacheHits, ReportedHit, TierPrices
+from routing.learning.estimates import BytesPerToken
+from routing.request import Request
+from routing.worker import Worker
+
+
+class CacheView:
+    """Records what requests add to the caches of *workers*, and looks prompts up in them.
+
+    *index* predicts from what was sent to each worker. *confirmed* holds what engines report; it counts for workers
+    that are trusted and for requests whose exact tokens are known. *block_bytes* is the text in one block of *index*.
+    """
+
+    def __init__(
+        self,
+        workers: Mapping[WorkerId, Worker],
+        index: CacheIndex,
+        confirmed: Confirmed | None,
+        *,
+        tier_prices: TierPrices,
+        block_bytes: int,
+        bytes_per_token: BytesPerToken,
+    ) -> None:
+        self.block_sizes: Sequence[int] = ()
+        """Tokens per block of the caches that engines report, each size once, the smallest first.
+
+        Updated by `note_block_sizes`: every request reads it, and it hardly ever changes.
+        """
+        self._workers = workers
+        self._index = index
+        self._confirmed = confirmed
+        self._tier_prices = tier_prices
+        self._block_bytes = block_bytes
+        self._bytes_per_token = bytes_per_token
+
+    def hits(self, request: Request, workers: list[Worker], now: float) -> CacheHits:
+        """Look the prompt of *request* up in the caches of *workers*, once for all of them."""
+        reported: dict[WorkerId, ReportedHit] | None = None
+        predicted: Mapping[WorkerId, int] = {}
+        if request.reads_cache:
+            if self._confirmed is not None and request.exact:
+                reported = {}
+                for prefix in request.exact:
+                    for worker, hit in self._confirmed.match(prefix, now).items():
+                        reported[worker] = ReportedHit(hit, prefix.block_tokens)
+            if reported is None or not all([worker.is_confirmed for worker in workers]):  # noqa: C419  # faster
+                predicted = self._index.match(request.prefix)
+        tokens_per_block = self._block_bytes / self._bytes_per_token.ratio
+        return CacheHits(request, reported, predicted, tokens_per_block, self._tier_prices, index=self._index)
+
+    def record_prompt(self, worker: WorkerId, request: Request, now: float) -> int:
+        """Record that *worker* will hold the prompt of *request*. Returns the number of blocks that are new there."""
+        new_blocks = self._index.record(worker, request.prefix) if request.writes_cache else 0
+        self.expect_report(worker, request, now)
+        return new_blocks
+
+    def answer_blocks(self, completion_tokens: int) -> int:
+        """Return the number of index blocks that an answer of *completion_tokens* fills."""
+        return int(completion_tokens * self._bytes_per_token.ratio) // self._block_bytes
+
+    def record_answer(self, worker: WorkerId, request: Request, answer_blocks: int) -> None:
+        """Record the use of the prompt at the end of *request*, followed by an answer of *answer_blocks*.
+
+        An engine frees the blocks of a request when it ends, so that is the time of their last use.
+        """
+        if request.writes_cache:
+            self._index.record(worker, request.prefix, output_blocks=answer_blocks)
+
+    def expect_report(self, worker: WorkerId, request: Request, now: float) -> None:
+        """Expect that the engine of *worker* will report the prompt of *request* soon."""
+        if self._confirmed is not None and request.writes_cache:
+            for prefix in self._exact(worker, request):
+                self._confirmed.predict(worker, prefix, now)
+
+    def take_back(self, booking: Booking) -> None:
+        """Undo what `record_prompt` recorded for *booking*: its prompt was not computed."""
+        request = booking.request
+        self._index.trim(booking.worker, request.prefix, request.prefix.blocks - booking.new_blocks)
+        if self._confirmed is not None and request.writes_cache:
+            for prefix in self._exact(booking.worker, request):
+                kept = int(booking.reported_tokens or 0) // prefix.block_tokens
+                self._confirmed.retract(booking.worker, prefix, kept)
+
+    def clear(self, worker: WorkerId) -> None:
+        """Empty the predicted cache of *worker*. Engines report by themselves that their cache was cleared."""
+        self._index.drop(worker)
+        self.fit_capacity(worker)
+
+    def clear_all(self) -> None:
+        """Empty all predicted caches. Prompts will be hashed with another key, so old entries cannot be found."""
+        for worker in self._workers:
+            self.clear(worker)
+
+    def forget(self, worker: WorkerId) -> None:
+        """Forget *worker*, which has left."""
+        self._index.drop(worker)
+        if self._confirmed is not None:
+            self._confirmed.drop(worker)
+
+    def fit_capacity(self, worker: WorkerId) -> None:
+        """Convert the size of the engine's cache, in blocks of tokens, to the index's blocks of text."""
+        state = self._workers.get(worker)
+        if state is not None and state.engine_capacity is not None:
+            blocks, block_size = state.engine_capacity
+            text_bytes = blocks * block_size * self._bytes_per_token.ratio
+            self._index.resize(worker, int(text_bytes / self._block_bytes))
+
+    def note_block_sizes(self) -> None:
+        """Update `block_sizes`.
+
+        Workers that are not trusted count if they report blocks: only correct predictions show that they can be.
+        """
+        sizes = {
+            self._block_size(worker) if state.is_trusted else self._reported_block_size(worker)
+            for worker, state in self._workers.items()
+        }
+        self.block_sizes = sorted(size for size in sizes if size is not None)
+
+    def _exact(self, worker: WorkerId, request: Request) -> list[Prefix]:
+        """The exact prompt of *request* in blocks of the size that *worker* has; empty while the size is unknown."""
+        size = self._block_size(worker) if request.exact else None
+        return [prefix for prefix in request.exact if prefix.block_tokens == size]
+
+    def _block_size(self, worker: WorkerId) -> int | None:
+        """The size in the engine's reports of blocks or, before the first of them, in its metrics."""
+        reported = self._reported_block_size(worker)
+        if reported is not None:
+            return reported
+        state = self._workers.get(worker)
+        return state.engine_capacity[1] if state is not None and state.engine_capacity is not None else None
+
+    def _reported_block_size(self, worker: WorkerId) -> int | None:
+        return self._confirmed.block_size(worker) if self._confirmed is not None else None

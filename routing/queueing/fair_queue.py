@@ -1,0 +1,318 @@
+"""The order of held requests: by priority class, then by team, then by rank within the team.
+
+1. The highest class goes first, except for a share that all lower classes have together. When nothing of a team was
+   served for long, its oldest request counts as one class higher. Its own wait does not count, because a flood
+   of requests produces long waits.
+2. Teams of one class share by weight, counted in the cost of their requests (`ShareAccounts`). How many requests a team
+   has waiting makes no difference to the others.
+3. The caller decides the order among the requests of one team.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from routing.dispatcher import MIN_RETRY_S, Refusal
+from routing.explanation import longest_wait_s
+from routing.learning.throughput import Throughput
+from routing.queueing.share_accounts import ShareAccounts
+from routing.queueing.waiting import Waiting
+from routing.request import HIGH, Request
+
+Rank = Callable[[Waiting], tuple[bool, float]]
+"""Returns the rank of a request: the lowest goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """Rules by which teams share a fleet."""
+
+    max_waiting_per_team: int = 1024
+    """Waiting requests of one team; more are refused."""
+    low_share: float = 0.1
+    """Share of all classes together that are below the highest one with waiting requests."""
+    starvation_s: float = 30.0
+    """Time without service after which a team's oldest request moves up one class."""
+
+
+class _TeamQueue:
+    """Waiting requests of one team in one class, in the order of their arrival."""
+
+    __slots__ = ("served_at", "waiting")
+
+    def __init__(self, now: float) -> None:
+        self.waiting: dict[int, Waiting] = {}
+        self.served_at = now
+        """Time of the last service, or of the first arrival."""
+
+    @property
+    def cost_s(self) -> float:
+        return sum(each.cost_s for each in self.waiting.values())
+
+    @property
+    def oldest(self) -> Waiting:
+        return next(iter(self.waiting.values()))
+
+    def ahead_s(self, each: Waiting, rank: Rank) -> float:
+        """Return the work of the requests before *each*, which need not be in the queue."""
+        place = rank(each)
+        return sum(other.cost_s for other in self.waiting.values() if other is not each and rank(other) <= place)
+
+
+class _PriorityClass:
+    """Teams with waiting requests of one priority, in the order in which they began to wait."""
+
+    def __init__(self) -> None:
+        self.teams: dict[str, _TeamQueue] = {}
+        self.accounts: ShareAccounts[str] = ShareAccounts()
+
+    def add(self, each: Waiting, now: float) -> None:
+        team = self.teams.get(each.team)
+        if team is None:
+            team = self.teams[each.team] = _TeamQueue(now)
+        team.waiting[id(each.request)] = each
+
+    def remove(self, each: Waiting) -> None:
+        waiting = self.teams[each.team].waiting
+        del waiting[id(each.request)]
+        if not waiting:
+            del self.teams[each.team]
+
+    def starved(self, starvation_s: float, now: float) -> list[Waiting]:
+        """Return the oldest request of every starved team, whose starvation time begins again."""
+        teams = [team for team in self.teams.values() if now - team.served_at >= starvation_s]
+        for team in teams:
+            team.served_at = now
+        return [team.oldest for team in teams]
+
+    def in_order(self, rank: Rank) -> Iterator[Waiting]:
+        """Yield all requests, as if each were served when it is yielded."""
+        opened: dict[str, Iterator[Waiting]] = {}
+        heap = [(self.accounts.account(team), place, team) for place, team in enumerate(self.teams)]
+        heapq.heapify(heap)
+        while heap:
+            account, place, team = heap[0]
+            if team not in opened:
+                opened[team] = iter(sorted(self.teams[team].waiting.values(), key=rank))
+            each = next(opened[team], None)
+            if each is None:
+                heapq.heappop(heap)
+                continue
+            yield each
+            heapq.heapreplace(heap, (account + each.cost_s / each.weight, place, team))
+
+
+class FairQueue:
+    """Waiting requests. It decides their order and which of them to refuse; it does not know the workers.
+
+    `in_order` sorts the requests of the teams that come up, and costs some microseconds for each request it yields.
+    """
+
+    def __init__(self, rules: Fairness = Fairness()) -> None:
+        self._rules = rules
+        self._waiting: dict[int, Waiting] = {}
+        self._classes = [_PriorityClass() for _ in range(HIGH + 1)]
+        self._accounts: ShareAccounts[int] = ShareAccounts()
+        self._throughput = Throughput()
+        self._gives_up_at = float("inf")
+        self._may_spill: dict[int, Waiting] = {}
+        """Requests that may go elsewhere."""
+        self.by_team: dict[str, int] = {}
+        """Number of waiting requests by team, without teams that have none."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """Iterate in the order of arrival."""
+        return iter(self._waiting.values())
+
+    def add(self, each: Waiting, now: float) -> None:
+        self._waiting[id(each.request)] = each
+        self._classes[each.level].add(each, now)
+        self.by_team[each.team] = self.by_team.get(each.team, 0) + 1
+        self._gives_up_at = min(self._gives_up_at, each.gives_up_at)
+        if each.spill_in_s is not None:
+            self._may_spill[id(each.request)] = each
+
+    def remove(self, request: Request) -> Waiting | None:
+        """Remove *request* and return it. None if it is not in the queue."""
+        each = self._waiting.pop(id(request), None)
+        if each is None:
+            return None
+        self._classes[each.level].remove(each)
+        self._may_spill.pop(id(request), None)
+        self.by_team[each.team] -= 1
+        if not self.by_team[each.team]:
+            del self.by_team[each.team]
+        if not self._waiting:
+            self._throughput.end()
+            self._gives_up_at = float("inf")
+        return each
+
+    def served(self, team: str, level: int, weight: float, cost_s: float, now: float) -> None:
+        """Charge a request that is sent, whether it was waiting or not. To be called before it is removed."""
+        served = self._classes[level]
+        served.accounts.charge(team, cost_s / weight)
+        if self._waiting:
+            if team in served.teams:
+                served.teams[team].served_at = now
+            self._accounts.charge(level, cost_s / self._shares(and_level=level)[level])
+            self._throughput.sent(cost_s, now)
+
+    def passed(self, *, is_saturated: bool) -> None:
+        """Note the end of a pass over the queue. *is_saturated*: no worker is free."""
+        if is_saturated and self._waiting:
+            self._throughput.begin()
+        else:
+            self._throughput.end()
+
+    def in_order(self, now: float, rank: Rank) -> Iterator[Waiting]:
+        """Yield all requests in the order in which to send them, as if each were served when it is yielded.
+
+        The caller may remove the request that was yielded last.
+        """
+        self._promote(now)
+        shares = self._shares()
+        if len(shares) == 1:
+            yield from self._classes[next(iter(shares))].in_order(rank)
+            return
+        given = {level: self._classes[level].in_order(rank) for level in shares}
+        accounts = {level: self._accounts.account(level) for level in shares}
+        while accounts:
+            level = min(accounts, key=lambda level: (accounts[level], -level))
+            each = next(given[level], None)
+            if each is None:
+                del accounts[level]
+            else:
+                yield each
+                accounts[level] += each.cost_s / shares[level]
+
+    def owed(self, rank: Rank) -> list[Waiting]:
+        """Return the requests that no later arrival would go before: the first of each team that has had the least.
+
+        Only the highest class that was ever served has such requests.
+        """
+        for level in range(HIGH, -1, -1):
+            served = self._classes[level]
+            if served.teams or served.accounts.is_used:
+                owed = [team for name, team in served.teams.items() if served.accounts.stands_first(name)]
+                return [min(team.waiting.values(), key=rank) for team in owed]
+        return []
+
+    def given_up(self, now: float) -> list[Refusal]:
+        """Remove the requests whose callers have gone by *now*, as they announced."""
+        if now < self._gives_up_at:
+            return []
+        gone = [each for each in self._waiting.values() if each.gives_up_at <= now]
+        for each in gone:
+            self.remove(each.request)
+        self._gives_up_at = min((each.gives_up_at for each in self._waiting.values()), default=float("inf"))
+        return [Refusal(each.request, "too late", now - each.since, MIN_RETRY_S) for each in gone]
+
+    def refusal(self, each: Waiting, rank: Rank, *, servers: int) -> Refusal | None:
+        """Return why *each*, which is not in the queue yet, should not be held. None: it may be.
+
+        Until throughput is measured, each of *servers* workers is assumed to compute one prompt at a time, and no
+        request counts as too late. O(requests of its team) if it has a deadline.
+        """
+        team = self._classes[each.level].teams.get(each.team, _TeamQueue(0.0))
+        if self.by_team.get(each.team, 0) >= self._rules.max_waiting_per_team:
+            per_s = self._per_s(each, servers)
+            first_s = min((other.cost_s for other in team.waiting.values()), default=each.cost_s) / per_s
+            all_s = self._wait_s(team.cost_s, per_s, servers)
+            return Refusal(each.request, "queue full", all_s, max(MIN_RETRY_S, first_s))
+        deadline_s = each.gives_up_at - each.since
+        if deadline_s == float("inf") or self._throughput.evidence < 1.0:
+            return None
+        allowed_s = longest_wait_s(deadline_s, each.min_s)
+        wait_s = self._wait_s(team.ahead_s(each, rank), self._per_s(each, servers), servers)
+        if wait_s <= allowed_s:
+            return None
+        return Refusal(each.request, "too late", wait_s, max(MIN_RETRY_S, wait_s - allowed_s))
+
+    @property
+    def may_spill(self) -> bool:
+        """Whether any waiting request may go elsewhere."""
+        return bool(self._may_spill)
+
+    def spill(self, each: Waiting, now: float, rank: Rank, *, servers: int) -> Refusal | None:
+        """Remove *each* if it may go elsewhere and would get its first token too late.
+
+        *servers* is as in `refusal`. Until throughput is measured, only the time already waited counts.
+        O(waiting requests).
+        """
+        if id(each.request) not in self._may_spill:
+            return None
+        team = self._classes[each.level].teams[each.team]
+        refusal = self._spill_refusal(
+            each, self._wait_s(team.ahead_s(each, rank), self._per_s(each, servers), servers), now
+        )
+        if refusal is not None:
+            self.remove(each.request)
+        return refusal
+
+    def spill_all(self, now: float, rank: Rank, *, servers: int) -> list[Refusal]:
+        """Do the same as `spill` for all requests. O(n log n) in the waiting requests."""
+        refusals: list[Refusal] = []
+        for level, team in dict.fromkeys((each.level, each.team) for each in self._may_spill.values()):
+            refusals += self._spill_team(self._classes[level].teams[team], now, rank, servers)
+        for refusal in refusals:
+            self.remove(refusal.request)
+        return refusals
+
+    def _spill_team(self, team: _TeamQueue, now: float, rank: Rank, servers: int) -> Iterator[Refusal]:
+        per_s, max_s = self._per_s(team.oldest, servers), self._everything_s(servers)
+        ahead_s = 0.0
+        for each in sorted(team.waiting.values(), key=rank):
+            refusal = self._spill_refusal(each, min(ahead_s / per_s, max_s), now)
+            if refusal is None:
+                ahead_s += each.cost_s
+            else:
+                yield refusal
+
+    def _spill_refusal(self, each: Waiting, left_s: float, now: float) -> Refusal | None:
+        """*left_s* is the predicted wait from now on."""
+        if each.spill_in_s is None:
+            return None
+        wait_s = now - each.since + (left_s if self._throughput.evidence >= 1.0 else 0.0)
+        allowed_s = longest_wait_s(each.spill_in_s, each.min_s)
+        if wait_s <= allowed_s:
+            return None
+        return Refusal(each.request, "spill", wait_s, max(MIN_RETRY_S, wait_s - allowed_s))
+
+    def _per_s(self, each: Waiting, servers: int) -> float:
+        """Seconds of work per second that the team of *each* gets, beside all teams that wait at this moment."""
+        teams = self._classes[each.level].teams
+        others = sum(team.oldest.weight for name, team in teams.items() if name != each.team)
+        share = each.weight / (each.weight + others)
+        return self._throughput.per_s(float(max(1, servers))) * share * self._shares(and_level=each.level)[each.level]
+
+    def _wait_s(self, ahead_s: float, per_s: float, servers: int) -> float:
+        """Time until *ahead_s* of a team's work is sent. Teams with less waiting leave it their shares in the end."""
+        return min(ahead_s / per_s, self._everything_s(servers))
+
+    def _everything_s(self, servers: int) -> float:
+        """Time until all waiting requests are sent."""
+        work_s = sum(each.cost_s for each in self._waiting.values())
+        return work_s / self._throughput.per_s(float(max(1, servers)))
+
+    def _shares(self, and_level: int | None = None) -> Mapping[int, float]:
+        """Share of each class with waiting requests, and of *and_level*, the highest first."""
+        shares: dict[int, float] = {}
+        left = 1.0
+        for level in range(HIGH, -1, -1):
+            if self._classes[level].teams or level == and_level:
+                shares[level] = left * (1.0 - self._rules.low_share)
+                left *= self._rules.low_share
+        if shares:
+            shares[next(reversed(shares))] += left
+        return shares
+
+    def _promote(self, now: float) -> None:
+        """Move the oldest request of each starved team up one class."""
+        for level in range(HIGH):
+            for each in self._classes[level].starved(self._rules.starvation_s, now):
+                self._classes[level].remove(each)
+                each.level += 1
+                self._classes[each.level].add(each, now)

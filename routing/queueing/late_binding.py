@@ -1,0 +1,330 @@
+"""Holds requests until a worker is about to be free, and then sends the one that gains most.
+
+A request that is sent early waits in an engine's queue, in the order of arrival, for the worker that was right when it
+was sent. A held request can still go elsewhere, and short ones need not wait behind long ones.
+
+1. Order: seconds of prefill on the worker that holds most of the prompt, over the time waited plus a head start. So
+   short and warm requests go first, and those that have waited long move up, but slowly. Where caches are contended,
+   cold prompts that overtake warm ones cost them their caches, and they come back cold. Queues that age faster collapse
+   this way under agents with more context than the fleet has room for (benchmarks/results/replay.md).
+2. Each request, in that order, has a home: see `Homes`.
+3. It is sent if its home is about to be free, unless an idle worker is the home of another request.
+
+Where teams share the fleet, requests of all strategies are held once no worker is about to be free. The order above
+holds inside a team, and `FairQueue` decides between teams. Homes are sought in the resulting order.
+The first request of a team that is next in any case is bound a little earlier. No later request would go before it, so
+waiting gains nothing, and costs the error of the predicted times and the way to the engine and back.
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from routing.booking import Booking
+from routing.candidate import Candidate
+from routing.dispatcher import Dispatch, Immediate, Refusal, admitting_first
+from routing.explanation import Explanation, reason_of
+from routing.fleet import Fleet
+from routing.queueing.fair_queue import Fairness, FairQueue
+from routing.queueing.fleet_view import ROUNDING_S, FleetView
+from routing.queueing.homes import Homes
+from routing.queueing.release_policy import ReleasePolicy
+from routing.queueing.sessions import Sessions
+from routing.queueing.waiting import Waiting
+from routing.rendezvous import Rendezvous
+from routing.request import Request
+from routing.strategies.by_name import StrategiesByName
+
+SINGLE_TEAM = Fairness(starvation_s=float("inf"))
+"""Rules for one team and one class."""
+SPILL_EVERY_S = 0.25
+"""Time between two checks of all waiting requests for lateness; new ones are checked when they come."""
+OWED_DEPTH = 5.0
+"""Factor on the depth for a request that no later one would go before.
+
+It covers the error of the predicted times and the way to an engine and back, and does not bind a request long before
+its worker is free.
+"""
+HEARTBEAT_S = 0.5
+"""Time between two passes over the queue while no event occurs."""
+NO_RESERVES: Final[list[Candidate]] = []
+
+
+class LateBinding:
+    """A `Dispatcher`. Requests that are pinned, or whose strategy is not late bound, are sent at once.
+
+    With *fairness*, all requests are held while no worker is about to be free, and refused if their wait cannot fit.
+
+    A pass over the queue costs some microseconds per waiting request, and a lookup of the index for those that are
+    sent. With *fairness*, a request that finds the queue empty and its worker free costs a microsecond more.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        strategies: StrategiesByName,
+        rng: random.Random,
+        policy: ReleasePolicy | None = None,
+        fairness: Fairness | None = None,
+        *,
+        ties: Rendezvous | None = None,
+    ) -> None:
+        """*ties* is how replicas of the gateway choose alike among homes that cost the same. None: at random."""
+        self._fleet = fleet
+        self._strategies = strategies
+        self._immediate = Immediate(fleet, strategies)
+        self._policy = policy or ReleasePolicy()
+        self._fairness = fairness
+        self._homes = Homes(fleet, strategies, self._policy, rng, ties)
+        self._sessions = Sessions()
+        self._queue = FairQueue(fairness or SINGLE_TEAM)
+        self._arrived: list[tuple[Request, float]] = []
+        self._refused: list[Refusal] = []
+        self._new_spillable: list[Waiting] = []
+        """Requests that may go elsewhere and came since the last pass over the queue."""
+        self._spill_at = float("-inf")
+        self._is_owed = False
+        """Whether a request that is next in any case was still waiting after the last pass."""
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue) + len(self._arrived)
+
+    @property
+    def waiting_by_team(self) -> Mapping[str, int]:
+        return dict(self._queue.by_team)
+
+    def oldest_wait_s(self, now: float) -> float:
+        return max((now - each.since for each in self._queue), default=0.0)
+
+    def submit(self, request: Request, now: float) -> None:
+        if self._fairness is not None:
+            self._arrived.append((request, now))
+        elif request.pinned is not None or not self._strategies.chosen_by(request).is_late_bound or self._is_full():
+            self._immediate.submit(request, now)
+        else:
+            begins_session = self._sessions.begins(request)
+            self._enqueue(Waiting(request, now, begins_session=begins_session, shares=False), now)
+
+    def poll(self, now: float) -> list[Dispatch]:
+        dispatches = self._send_or_hold_arrived(now) if self._arrived else self._immediate.poll(now)
+        if self._queue.by_team:
+            dispatches += self._send_held(now)
+        return dispatches
+
+    def refused(self) -> list[Refusal]:
+        refused = self._immediate.refused()
+        if self._refused:
+            refused += self._refused
+            self._refused = []
+        return refused
+
+    def at_once(self, request: Request, now: float) -> Dispatch:
+        dispatch = self._immediate.at_once(request, now)
+        if self._fairness is not None and dispatch.booking is not None:
+            self._charge(request, dispatch.order[0], dispatch.booking, now, level=request.priority)
+        return dispatch
+
+    def next_poll_at(self, now: float) -> float | None:
+        if not self._queue.by_team:
+            return None
+        depth_s = self._policy.depth_s * (OWED_DEPTH if self._is_owed else 1.0)
+        times = [worker.backlog_falls_to(depth_s, now) for worker in self._fleet if worker.is_ready]
+        falls_at = min([at for at in times if at is not None and at > now], default=now + HEARTBEAT_S)
+        is_watched = self._fairness is not None or self._queue.may_spill
+        return min(falls_at, now + HEARTBEAT_S) if is_watched else falls_at
+
+    def cancel(self, request: Request) -> None:
+        self._queue.remove(request)
+        self._arrived = [arrived for arrived in self._arrived if arrived[0] is not request]
+        self._immediate.cancel(request)
+
+    def explain(self, request: Request, now: float) -> Explanation:
+        if self._fairness is None or not self._strategies.chosen_by(request).accepts_any_worker:
+            return self._immediate.explain(request, now)
+        return self._immediate.explain(request, now, lambda ranked: self._free_first(ranked, now))
+
+    def hand_over(self) -> list[tuple[Request, float]]:
+        held, self._queue = (
+            [(each.request, each.since) for each in self._queue],
+            FairQueue(self._fairness or SINGLE_TEAM),
+        )
+        arrived, self._arrived = self._arrived, []
+        return held + arrived
+
+    # ---- requests that come to a fleet that teams share
+
+    def _send_or_hold_arrived(self, now: float) -> list[Dispatch]:
+        arrived, self._arrived = self._arrived, []
+        dispatches = []
+        for request, since in arrived:
+            dispatch = self._send_or_hold(request, since, now)
+            if dispatch is not None:
+                dispatches.append(dispatch)
+        return dispatches
+
+    def _send_or_hold(self, request: Request, since: float, now: float) -> Dispatch | None:
+        """Send the request if the queue is empty and its worker free. Otherwise hold or refuse it."""
+        candidates = self._fleet.candidates(request, now)
+        name = request.strategy or self._strategies.default
+        if not candidates:
+            return Dispatch(request, [], None, "none", name)
+        strategy = self._strategies.named(name)
+        if not self._queue.by_team and not strategy.is_late_bound:
+            near, far = candidates, NO_RESERVES
+            if self._fleet.members.has_pools:
+                reach = self._fleet.reach(request, candidates)
+                near, far = reach.near, reach.far
+            ranked = strategy.rank(request, near)
+            order = self._free_first(ranked, now) if strategy.accepts_any_worker else admitting_first(ranked)
+            if self._is_free(order[0], now):
+                return self._book(request, order + far if far else order, now, level=request.priority)
+        self._hold_or_refuse(Waiting(request, since, begins_session=self._sessions.begins(request)), candidates, now)
+        return None
+
+    def _free_first(self, ranked: list[Candidate], now: float) -> list[Candidate]:
+        order = admitting_first(ranked)
+        if not order or self._is_free(order[0], now):
+            return order
+        return sorted(order, key=lambda candidate: not (candidate.admits and self._is_free(candidate, now)))
+
+    def _is_free(self, candidate: Candidate, now: float) -> bool:
+        return self._fleet.worker(candidate.worker).room(candidate.load.backlog_s, self._policy.depth_s, now) >= 1.0
+
+    def _hold_or_refuse(self, each: Waiting, candidates: list[Candidate], now: float) -> None:
+        self._homes.note_workers(self._queue)
+        self._homes.set_candidates(each, candidates, now)
+        servers = sum(worker.is_ready for worker in self._fleet)
+        refusal = self._queue.refusal(each, lambda other: self._policy.rank(other, now), servers=servers)
+        if refusal is None:
+            self._enqueue(each, now)
+        else:
+            self._refused.append(refusal)
+
+    def _enqueue(self, each: Waiting, now: float) -> None:
+        self._queue.add(each, now)
+        if each.spill_in_s is not None:
+            self._new_spillable.append(each)
+
+    # ---- a pass over the queue
+
+    def _send_held(self, now: float) -> Iterator[Dispatch]:
+        self._refused += self._queue.given_up(now)
+        view = self._view(now)
+        if not np.isfinite(view.backlog_s).any():
+            yield from self._send_all(now)
+            return
+        if self._fairness is None or view.is_free().any():
+            yield from self._send_to_free_homes(view, now)
+        if self._fairness is not None:
+            yield from self._send_owed_early(now)
+        is_saturated = not view.is_free().any()
+        self._queue.passed(is_saturated=is_saturated)
+        new, self._new_spillable = self._new_spillable, []
+        if is_saturated and self._queue.may_spill:
+            self._spill_late(new, now)
+
+    def _spill_late(self, new: list[Waiting], now: float) -> None:
+        """Refuse requests that may go elsewhere and would be late, while no worker of any pool has room for them."""
+        servers = sum(worker.is_ready for worker in self._fleet)
+        if now >= self._spill_at:
+            self._spill_at = now + SPILL_EVERY_S
+            self._refused += self._queue.spill_all(now, lambda each: self._policy.rank(each, now), servers=servers)
+            return
+        for each in new:
+            refusal = self._queue.spill(each, now, lambda other: self._policy.rank(other, now), servers=servers)
+            if refusal is not None:
+                self._refused.append(refusal)
+
+    def _send_to_free_homes(self, view: FleetView, now: float) -> Iterator[Dispatch]:
+        homes, policy, lookups = self._homes, self._policy, self._policy.max_lookups
+        for each in self._in_order(now):
+            free = view.is_free()
+            if not free.any():
+                return
+            if now - each.seen_at > policy.fresh_s and (lookups > 0 or not each.order):
+                homes.look_up(each, now)
+                lookups -= 1
+            if not each.order:
+                yield self._without_worker(each)
+                continue
+            if self._fleet.members.has_pools:
+                homes.extend_reach(each, view.backlog_s, now)
+            place = homes.find(each, view, free)
+            if each.seen_at < now and homes.can_begin(each, place, free):
+                homes.look_up(each, now)
+                place = homes.find(each, view, free)
+            if homes.can_begin(each, place, free):
+                place, order = homes.choose(each, place, free)
+                view.room[place] -= 1.0
+                yield self._send(each, order, now)
+            view.backlog_s[place] += each.prefill_s[place]
+
+    def _send_owed_early(self, now: float) -> Iterator[Dispatch]:
+        """Send requests that are next in any case to workers that would begin them next."""
+        owed = self._queue.owed(lambda each: self._policy.rank(each, now))
+        self._is_owed = bool(owed)
+        if not owed:
+            return
+        homes, view = self._homes, self._view(now)
+        begins_next = [worker.is_ready and worker.begins_next(now) for worker in self._fleet]
+        free = np.array(begins_next, np.bool_) & (view.backlog_s <= self._policy.depth_s * OWED_DEPTH + ROUNDING_S)
+        for each in owed:
+            if not free.any():
+                return
+            homes.look_up(each, now)
+            if not each.order:
+                continue
+            place = homes.find(each, view, free)
+            if homes.can_begin(each, place, free):
+                only = np.zeros(len(free), np.bool_)
+                only[place] = True
+                _, order = homes.choose(each, place, only)
+                free[place] = False
+                view.backlog_s[place] += each.prefill_s[place]
+                yield self._send(each, order, now)
+
+    def _send_all(self, now: float) -> Iterator[Dispatch]:
+        """Send all held requests: no worker is ready that they could wait for."""
+        for request, since in self.hand_over():
+            self._immediate.submit(request, since)
+        yield from self._immediate.poll(now)
+
+    def _send(self, each: Waiting, order: list[Candidate], now: float) -> Dispatch:
+        dispatch = self._book(each.request, order, now, level=each.level)
+        self._queue.remove(each.request)
+        return dispatch
+
+    def _without_worker(self, each: Waiting) -> Dispatch:
+        """Release a request whose only worker has left."""
+        self._queue.remove(each.request)
+        return Dispatch(each.request, [], None, "none", each.request.strategy or self._strategies.default)
+
+    def _book(self, request: Request, order: list[Candidate], now: float, *, level: int) -> Dispatch:
+        booking = self._fleet.bookings.book(request, order[0], now)
+        if booking is not None:
+            self._charge(request, order[0], booking, now, level=level)
+        name = request.strategy or self._strategies.default
+        return Dispatch(request, order, booking, reason_of(order), name)
+
+    def _charge(self, request: Request, candidate: Candidate, booking: Booking, now: float, *, level: int) -> None:
+        """Charge the cost of a sent request to its team, and count it as throughput."""
+        cost_s = booking.work_s + request.output_tokens * candidate.load.decode_s_per_token
+        if self._fairness is not None:
+            self._queue.served(request.team, level, request.weight, cost_s, now)
+        elif self._queue.may_spill:
+            self._queue.served("", level, 1.0, cost_s, now)
+
+    def _view(self, now: float) -> FleetView:
+        return self._homes.view(self._queue, now, counts_room=self._fairness is not None)
+
+    def _in_order(self, now: float) -> Iterator[Waiting]:
+        for each in self._queue:
+            if not each.order:
+                self._homes.look_up(each, now)
+        return self._queue.in_order(now, lambda each: self._policy.rank(each, now))
+
+    def _is_full(self) -> bool:
+        return len(self._queue) >= self._policy.max_waiting

@@ -1,0 +1,88 @@
+"""Load on workers that several fleets share: a booking of one fleet is load for the others as well.
+
+A worker serves several models if it has LoRA adapters, or if it is a frontend of several engines. Every model has a
+fleet of its own, with its own learned times and lengths. Only the load of the worker is the same for all.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from cache_index import WorkerId
+from routing.booking import Booking
+
+
+class SharingFleet(Protocol):
+    """The bookings of a fleet, as other fleets with the same workers see them."""
+
+    def book_beside(self, booking: Booking, now: float) -> Booking | None:
+        """Count *booking* of another fleet as load. Returns its copy here. None: the worker is absent."""
+        ...
+
+    def first_byte_elsewhere(self, booking: Booking, now: float) -> None: ...
+
+    def release_elsewhere(self, booking: Booking, *, keep: bool, now: float, completion_tokens: int = 0) -> None: ...
+
+
+class SharedWorkerLoad:
+    """Passes each booking, including those of other gateways, on to the other fleets that have its worker."""
+
+    def __init__(self) -> None:
+        self._fleets: Mapping[WorkerId, Sequence[SharingFleet]] = {}
+        self._eased: Callable[[SharingFleet], None] | None = None
+        self._copies: dict[Booking, list[tuple[SharingFleet, Booking]]] = {}
+        self._beside: dict[SharingFleet, Counter[WorkerId]] = {}
+
+    def set_fleets(
+        self,
+        fleets: Mapping[WorkerId, Sequence[SharingFleet]],
+        eased: Callable[[SharingFleet], None] | None = None,
+    ) -> None:
+        """Set the fleets of every worker that more than one fleet has. Existing bookings stay as they are.
+
+        *eased* is called for each fleet whose worker has less to do because of another fleet: requests may wait there.
+        """
+        self._fleets = fleets
+        self._eased = eased
+
+    def beside(self, fleet: SharingFleet, worker: WorkerId) -> int:
+        """Return the number of requests on *worker* that *fleet* counts as load and that belong to other fleets."""
+        counts = self._beside.get(fleet)
+        return 0 if counts is None else counts[worker]
+
+    def booked(self, fleet: SharingFleet, booking: Booking, now: float) -> None:
+        """Note that *fleet* made *booking*. O(fleets that have the worker)."""
+        fleets = self._fleets.get(booking.worker)
+        if fleets is None:
+            return
+        copies: list[tuple[SharingFleet, Booking]] = []
+        for other in fleets:
+            copy = None if other is fleet else other.book_beside(booking, now)
+            if copy is not None:
+                copies.append((other, copy))
+                self._count(other, booking.worker, 1)
+        if copies:
+            self._copies[booking] = copies
+
+    def began(self, booking: Booking, now: float) -> None:
+        """Note the end of the prefill of *booking*. A second call changes nothing."""
+        for fleet, copy in self._copies.get(booking, ()):
+            fleet.first_byte_elsewhere(copy, now)
+            if self._eased is not None:
+                self._eased(fleet)
+
+    def ended(self, booking: Booking, now: float) -> None:
+        """Note the end of *booking*. A second call changes nothing."""
+        for fleet, copy in self._copies.pop(booking, ()):
+            fleet.release_elsewhere(copy, keep=True, now=now)
+            self._count(fleet, booking.worker, -1)
+            if self._eased is not None:
+                self._eased(fleet)
+
+    def _count(self, fleet: SharingFleet, worker: WorkerId, by: int) -> None:
+        counts = self._beside.setdefault(fleet, Counter())
+        counts[worker] += by
+        if not counts[worker]:
+            del counts[worker]
+            if not counts:
+                del self._beside[fleet]

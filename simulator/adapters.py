@@ -1,0 +1,103 @@
+"""The LoRA adapters of a worker, and the routes that load and unload them while it runs.
+
+vLLM answers ``/v1/load_lora_adapter`` and ``/v1/unload_lora_adapter`` where ``VLLM_ALLOW_RUNTIME_LORA_UPDATING`` is set
+(vllm/entrypoints/serve/lora), SGLang the same without ``/v1``. A worker finds an adapter under every path but one that
+ends in ``/missing``. What an adapter answers is what the model answers; only their blocks are apart.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import overload
+
+import msgspec
+
+from simulator.bodies import decode_body
+from simulator.errors import ApiError, Dialect
+from simulator.exchange import HttpExchange
+from simulator.routes import RouteTable
+
+_MISSING = "/missing"
+
+
+class _Load(msgspec.Struct, frozen=True):
+    lora_name: str
+    lora_path: str
+
+
+class _Unload(msgspec.Struct, frozen=True):
+    lora_name: str
+
+
+class Adapters(Sequence[str]):
+    """Names, in the order in which they came."""
+
+    def __init__(self, names: Iterable[str] = (), *, model: str = "") -> None:
+        """*model* is the base, whose name no adapter can have."""
+        self._names = list(names)
+        self._model = model
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        return self._names[index]
+
+    def add(self, name: str) -> None:
+        """Raises `ApiError` where it is here, or is the model."""
+        if name in self._names:
+            raise ApiError(
+                400, f"The lora adapter '{name}' has already been loaded.", param="lora_name", kind="InvalidUserInput"
+            )
+        if name == self._model:
+            raise ApiError(400, f"The lora adapter '{name}' conflicts with a served base model.", param="lora_name")
+        self._names.append(name)
+
+    def remove(self, name: str) -> None:
+        """Raises `ApiError` where it is not here."""
+        if name not in self._names:
+            raise ApiError(404, f"The lora adapter '{name}' cannot be found.", param="lora_name")
+        self._names.remove(name)
+
+
+class AdapterLoading:
+    """The routes. A load takes *load_s*, in which everything else goes on."""
+
+    def __init__(self, adapters: Adapters, *, load_s: float, dialect: Dialect) -> None:
+        self._adapters = adapters
+        self._load_s = load_s
+        self._dialect = dialect
+
+    def routes(self) -> RouteTable:
+        prefix = "" if self._dialect == "sglang" else "/v1"
+        return {
+            f"{prefix}/load_lora_adapter": {"POST": self._load},
+            f"{prefix}/unload_lora_adapter": {"POST": self._unload},
+        }
+
+    async def _load(self, exchange: HttpExchange) -> None:
+        exchange.require_json()
+        asked = decode_body(await exchange.body(), _Load)
+        await asyncio.sleep(self._load_s)
+        if asked.lora_path.endswith(_MISSING):
+            status = 400 if self._dialect == "sglang" else 404
+            raise ApiError(status, f"No adapter found for '{asked.lora_path}'", param="lora_path")
+        self._adapters.add(asked.lora_name)
+        await self._tell(exchange, f"Success: LoRA adapter '{asked.lora_name}' added successfully.")
+
+    async def _unload(self, exchange: HttpExchange) -> None:
+        exchange.require_json()
+        asked = decode_body(await exchange.body(), _Unload)
+        self._adapters.remove(asked.lora_name)
+        await self._tell(exchange, f"Success: LoRA adapter '{asked.lora_name}' removed successfully.")
+
+    async def _tell(self, exchange: HttpExchange, text: str) -> None:
+        if self._dialect == "sglang":
+            await exchange.reply_json({"success": True, "loaded_adapters": dict.fromkeys(self._adapters, "")})
+        else:
+            await exchange.reply(200, text.encode(), b"text/plain; charset=utf-8")

@@ -1,0 +1,228 @@
+"""Continuous batching with chunked prefill, as vLLM V1 schedules: the timing model behind HTTP.
+
+Each step serves the running requests first, oldest first (decodes, then what is left of a started prefill), then
+admits waiting ones while tokens of the step's budget are left. A running request that finds no free block preempts the
+youngest running one, which gives all its blocks back and is computed again (vllm/v1/core/sched/scheduler.py). A step
+of p prompt tokens, of which s prefills begin, beside d decodes takes
+
+    s * fixed + p * (1 + slowdown * d) / rate + (tpot + slope * (d - 1) if d)
+
+so that a request that is alone takes exactly as long as in the `fifo` model, and so does a batch that only decodes.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from simulator.blocks import BlockPool
+from simulator.engine import (
+    DuplicateRequest,
+    EngineEvent,
+    EngineLoad,
+    Finished,
+    FirstToken,
+    Preempted,
+    Tally,
+    Token,
+    check_fits,
+    store_computed,
+)
+from simulator.request import EngineRequest
+from simulator.timing import Timing
+
+
+@dataclass(slots=True, eq=False)
+class _Sequence:
+    """A request with its progress. *computed* tokens have their KV; *generated* ones were sampled."""
+
+    request: EngineRequest
+    blocks: list[int]
+    computed: int = 0
+    generated: int = 0
+    stored: int = 0
+    cached_tokens: int | None = None
+
+    @property
+    def known(self) -> int:
+        """Tokens whose KV must be computed before the next one can be sampled."""
+        return self.request.prompt_tokens + self.generated
+
+    @property
+    def is_decoding(self) -> bool:
+        return self.generated > 0 and self.known - self.computed == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    ends_at: float
+    work: list[tuple[_Sequence, int]]
+    """Sequences with the number of tokens that the step computes of each."""
+
+
+class ChunkedEngine:
+    """An `Engine` that batches continuously within a budget of tokens and sequences per step (vLLM's names)."""
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        timing: Timing | None = None,
+        *,
+        max_num_batched_tokens: int = 2048,
+        max_num_seqs: int = 256,
+    ) -> None:
+        if not max_num_batched_tokens >= max_num_seqs >= 1:
+            raise ValueError(
+                f"max_num_batched_tokens ({max_num_batched_tokens}) must be at least max_num_seqs ({max_num_seqs}), "
+                "and that at least 1"
+            )
+        self._pool = pool
+        self._timing = timing if timing is not None else Timing()
+        self._max_num_batched_tokens = max_num_batched_tokens
+        self._max_num_seqs = max_num_seqs
+        self._sequences: dict[str, _Sequence] = {}
+        self._running: list[_Sequence] = []
+        self._waiting: deque[_Sequence] = deque()
+        self._step: _Step | None = None
+        self._outbox: list[EngineEvent] = []
+        self._tally = Tally()
+
+    def submit(self, request: EngineRequest, now: float) -> None:
+        self._run_until(now)
+        check_fits(request, self._pool)
+        if request.id in self._sequences:
+            raise DuplicateRequest(f"request {request.id} is already here")
+        sequence = self._sequences[request.id] = _Sequence(request, [])
+        self._waiting.append(sequence)
+        if self._step is None:
+            self._step = self._schedule(now)
+
+    def abort(self, request_id: str, now: float) -> None:
+        self._run_until(now)
+        sequence = self._sequences.pop(request_id, None)
+        if sequence is None:
+            return
+        self._pool.release(sequence.blocks)
+        if sequence in self._running:
+            self._running.remove(sequence)
+        else:
+            self._waiting.remove(sequence)
+
+    def wake(self, now: float) -> None:
+        self._run_until(now)
+        if self._step is None:
+            self._step = self._schedule(now)
+
+    def next_event_at(self) -> float | None:
+        if self._outbox:
+            return self._outbox[0].at
+        return self._step.ends_at if self._step is not None else None
+
+    def advance(self, now: float) -> list[EngineEvent]:
+        self._run_until(now)
+        events, self._outbox = self._outbox, []
+        return events
+
+    def load(self, now: float) -> EngineLoad:  # noqa: ARG002 - every token is counted as its step ends
+        return self._tally.load(running=len(self._running), waiting=len(self._waiting), kv_usage=self._pool.usage)
+
+    def _run_until(self, now: float) -> None:
+        while self._step is not None and self._step.ends_at <= now:
+            step = self._step
+            for sequence, count in step.work:
+                if self._sequences.get(sequence.request.id) is sequence:  # else aborted during the step
+                    self._complete(sequence, count, step.ends_at)
+            self._step = self._schedule(step.ends_at)
+
+    def _complete(self, sequence: _Sequence, count: int, at: float) -> None:
+        request = sequence.request
+        sequence.computed += count
+        sequence.stored = store_computed(
+            self._pool, request, sequence.blocks, stored=sequence.stored, computed_tokens=sequence.computed
+        )
+        if sequence.computed < sequence.known:
+            return
+        sequence.generated += 1
+        self._tally.generation_tokens += 1
+        if sequence.generated == 1:
+            self._tally.prompt_tokens += request.prompt_tokens
+            self._outbox.append(FirstToken(request.id, at, sequence.cached_tokens or 0))
+        else:
+            self._outbox.append(Token(request.id, at))
+        if sequence.generated == request.output_tokens:
+            del self._sequences[request.id]
+            self._running.remove(sequence)
+            self._pool.release(sequence.blocks)
+            self._outbox.append(Finished(request.id, at))
+
+    def _schedule(self, now: float) -> _Step | None:
+        """The next step, which begins *now*; ``None`` when there is nothing to do."""
+        preemptions = self._tally.preemptions
+        work, budget = self._schedule_running(now)
+        begun = 0
+        if self._tally.preemptions == preemptions:  # after a preemption there is no room to admit anybody
+            begun = self._admit_waiting(work, budget)
+        if not work:
+            return None
+        decodes = sum(1 for sequence, _ in work if sequence.is_decoding)
+        prefill_tokens = sum(count for sequence, count in work if not sequence.is_decoding)
+        duration_s = begun * self._timing.prefill_fixed_s + self._timing.compute_s(prefill_tokens, decodes)
+        if decodes:
+            duration_s += self._timing.decode_s(decodes - 1)
+        return _Step(now + duration_s, work)
+
+    def _schedule_running(self, now: float) -> tuple[list[tuple[_Sequence, int]], int]:
+        """Work for the running sequences, oldest first, and what is left of the budget."""
+        work: list[tuple[_Sequence, int]] = []
+        budget = self._max_num_batched_tokens
+        index = 0
+        while index < len(self._running) and budget:
+            sequence = self._running[index]
+            count = min(sequence.known - sequence.computed, budget)
+            while not self._grow(sequence, count):
+                victim = self._running.pop()
+                self._preempt(victim, now)
+                if victim is sequence:
+                    return work, budget
+            work.append((sequence, count))
+            budget -= count
+            index += 1
+        return work, budget
+
+    def _admit_waiting(self, work: list[tuple[_Sequence, int]], budget: int) -> int:
+        """Start waiting sequences while they fit, first come first served; how many were started."""
+        begun = 0
+        pool = self._pool
+        while self._waiting and budget and len(self._running) < self._max_num_seqs:
+            sequence = self._waiting[0]
+            hits = pool.match(sequence.request.block_hashes, (sequence.known - 1) // pool.block_size)
+            computed = len(hits) * pool.block_size
+            count = min(sequence.known - computed, budget)
+            blocks = pool.take(hits, pool.blocks_for(computed + count) - len(hits))
+            if blocks is None:
+                break
+            self._waiting.popleft()
+            self._running.append(sequence)
+            sequence.blocks, sequence.computed, sequence.stored = blocks, computed, len(hits)
+            if sequence.cached_tokens is None:  # a preempted request finds its own blocks: that is no hit of the prompt
+                sequence.cached_tokens = computed
+                self._tally.admitted(sequence.request.prompt_tokens, computed)
+            work.append((sequence, count))
+            budget -= count
+            begun += 1
+        return begun
+
+    def _grow(self, sequence: _Sequence, count: int) -> bool:
+        missing = self._pool.blocks_for(sequence.computed + count) - len(sequence.blocks)
+        if missing <= 0:
+            return True
+        fresh = self._pool.take((), missing)
+        if fresh is None:
+            return False
+        sequence.blocks.extend(fresh)
+        return True
+
+    def _preempt(self, victim: _Sequence, now: float) -> None:
+        self._pool.release(victim.blocks)
+        victim.blocks, victim.computed, victim.stored = [], 0, 0
+        self._waiting.appendleft(victim)
+        self._tally.preemptions += 1
+        self._outbox.append(Preempted(victim.request.id, now))

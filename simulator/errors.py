@@ -1,0 +1,71 @@
+"""Refusals, and the shapes engines give them (engines differ, and so do their endpoints).
+
+vLLM          {"error": {"message", "type", "param", "code"}}, code = HTTP status
+SGLang        {"object": "error", "message", "type", "param", "code"}; in a stream, and on /v1/responses, under "error"
+Dynamo        {"message", "type", "code"}; type = the status in words
+/v1/messages  {"type": "error", "error": {"type", "message"}}, whatever the engine; not to render one
+"""
+
+from collections.abc import Callable
+from http.client import responses
+from typing import Any, Literal, TypeAlias
+
+Dialect = Literal["vllm", "sglang", "dynamo"]
+ErrorShape: TypeAlias = Callable[["ApiError"], dict[str, Any]]
+
+_TYPES = {404: "NotFoundError", 429: "RateLimitError", 500: "InternalServerError", 503: "ServiceUnavailableError"}
+
+
+class ApiError(Exception):
+    """An answer other than 200. *kind* is its type, where the status does not tell it."""
+
+    def __init__(self, status: int, message: str, *, param: str | None = None, kind: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.param = param
+        self.kind = kind or _TYPES.get(status, "BadRequestError" if status < 500 else "InternalServerError")
+
+
+class EngineDead(ApiError):
+    """The engine behind the server is gone for good; the server lives on."""
+
+    def __init__(self) -> None:
+        super().__init__(500, "EngineCore encountered an issue. See stack trace (above) for the root cause.")
+
+
+def error_shape(dialect: Dialect, path: str) -> ErrorShape:
+    """Return the shape of an answer that is only the error."""
+    if path.startswith("/v1/messages") and not path.endswith("/render"):
+        return _anthropic
+    if dialect == "vllm" or (dialect == "sglang" and path.startswith("/v1/responses")):
+        return _nested
+    return _sglang if dialect == "sglang" else _dynamo
+
+
+def event_error_shape(dialect: Dialect, path: str) -> ErrorShape:
+    """Return the shape of an error inside a stream: under ``error``, which distinguishes it from a chunk."""
+    shape = error_shape(dialect, path)
+    return shape if shape in (_anthropic, _nested) else lambda error: {"error": shape(error)}
+
+
+def _nested(error: ApiError) -> dict[str, Any]:
+    return {"error": {"message": error.message, "type": error.kind, "param": error.param, "code": error.status}}
+
+
+def _sglang(error: ApiError) -> dict[str, Any]:
+    return {
+        "object": "error",
+        "message": error.message,
+        "type": error.kind,
+        "param": error.param,
+        "code": error.status,
+    }
+
+
+def _dynamo(error: ApiError) -> dict[str, Any]:
+    return {"message": error.message, "type": responses.get(error.status, "Error"), "code": error.status}
+
+
+def _anthropic(error: ApiError) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": error.kind, "message": error.message}}

@@ -1,0 +1,90 @@
+"""/control/kv_events: how a test breaks the stream of KV events."""
+
+from typing import Annotated
+
+import msgspec
+
+from simulator.blocks import BlockPool
+from simulator.bodies import decode_body
+from simulator.errors import EngineDead
+from simulator.event_publisher import EventPublisher
+from simulator.exchange import HttpExchange
+from simulator.realtime import RealtimeEngine
+from simulator.routes import RouteTable
+
+
+class EventStreamState(msgspec.Struct, frozen=True):
+    """The JSON that is given; where the sockets are, for dialects that tell it nowhere else."""
+
+    endpoint: str
+    replay_endpoint: str | None
+    next_sequence: int
+    replayable: int
+    """Batches."""
+    to_lose: int
+    paused: bool
+
+
+class _Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON that is taken; what is left out stays as it is."""
+
+    lose: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Number of the next batches that do not arrive; their sequence numbers are used up."""
+    lost_can_be_replayed: bool = True
+    paused: bool | None = None
+
+
+class _Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    hang_up: bool = False
+    """Close the sockets and open them again, as another process would."""
+
+
+class EventControl:
+    """Control of one rank's events: the first rank's is at ``/control``, those of others at ``/control/ranks/N``."""
+
+    def __init__(self, *, publisher: EventPublisher, pool: BlockPool, engine: RealtimeEngine, rank: int = 0) -> None:
+        self._publisher = publisher
+        self._pool = pool
+        self._engine = engine
+        self._path = f"/control/ranks/{rank}/kv_events" if rank else "/control/kv_events"
+
+    def routes(self) -> RouteTable:
+        return {
+            self._path: {"GET": self._show, "POST": self._set},
+            f"{self._path}/forget": {"POST": self._forget},
+            f"{self._path}/restart": {"POST": self._restart},
+        }
+
+    async def _show(self, exchange: HttpExchange) -> None:
+        log, sockets = self._publisher.log, self._publisher.sockets
+        state = EventStreamState(
+            endpoint=sockets.endpoint,
+            replay_endpoint=sockets.replay_endpoint,
+            next_sequence=log.next_sequence,
+            replayable=log.kept,
+            to_lose=log.to_lose,
+            paused=self._publisher.is_paused,
+        )
+        await exchange.reply_json(state)
+
+    async def _set(self, exchange: HttpExchange) -> None:
+        wish = decode_body(await exchange.body(), _Wish)
+        if wish.lose is not None:
+            self._publisher.log.lose(wish.lose, can_be_replayed=wish.lost_can_be_replayed)
+        if wish.paused is True:
+            self._publisher.pause()
+        elif wish.paused is False:
+            self._publisher.resume()
+        await self._show(exchange)
+
+    async def _forget(self, exchange: HttpExchange) -> None:
+        self._publisher.log.forget()
+        await self._show(exchange)
+
+    async def _restart(self, exchange: HttpExchange) -> None:
+        """Imitate a restart: what runs fails, the cache is empty, numbers start again, and no event reports it."""
+        wish = decode_body(await exchange.body() or b"{}", _Restart)
+        self._engine.fail(EngineDead())
+        self._pool.clear()
+        self._publisher.restart(hangs_up=wish.hang_up)
+        await self._show(exchange)

@@ -1,0 +1,118 @@
+"""Publisher of one pool's changes: collects them into batches, numbers and sends them.
+
+1. What happens within one turn of the event loop is one batch, in the order in which it happened; since an engine does
+   a step in one turn, that is a batch per step, as in vLLM. With `batch_s` it is what happens within that time.
+2. A batch is sent before the event loop has done anything else: the tokens of a step are never seen before its events.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from simulator.blocks import PLAIN, BlockHash, BlockScope
+from simulator.cache_event import BlocksRemoved, BlocksStored, CacheCleared, CacheEvent
+from simulator.event_log import EventLog
+from simulator.event_options import EventOptions
+from simulator.event_sockets import EventSockets
+from simulator.event_wire import EventWire, encode_batch
+
+
+class EventPublisher:
+    """A `BlockSink`, for the event loop that it is used on. *unix* gives the seconds since 1970."""
+
+    def __init__(
+        self, options: EventOptions, *, wire: EventWire, host: str, unix: Callable[[], float], rank: int = 0
+    ) -> None:
+        self.options = options
+        self._wire = wire
+        self._unix = unix
+        self._rank = rank
+        self.log = EventLog(first=options.first_sequence, limit=options.buffer_steps)
+        self.sockets = EventSockets(options, host=host, replay=self.log.since)
+        self._collected: list[CacheEvent] = []
+        self._held: deque[bytes] = deque()
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self.is_paused = False
+
+    def stored(
+        self,
+        hashes: Sequence[BlockHash],
+        parent: BlockHash | None,
+        token_ids: Sequence[int],
+        scope: BlockScope = PLAIN,
+    ) -> None:
+        after = None if parent is None else _number(parent)
+        self._collect(BlocksStored(list(map(_number, hashes)), after, list(token_ids), scope))
+
+    def removed(self, hashes: Sequence[BlockHash]) -> None:
+        gone = list(map(_number, hashes))
+        last = self._collected[-1] if self._collected else None
+        if self._wire.merges_removals and isinstance(last, BlocksRemoved):
+            self._collected[-1] = BlocksRemoved([*last.hashes, *gone])
+        else:
+            self._collect(BlocksRemoved(gone))
+
+    def cleared(self) -> None:
+        self._collect(CacheCleared())
+
+    def pause(self) -> None:
+        """Hold back every batch from now on."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Publish what was held back, and whatever comes."""
+        self.is_paused = False
+        while self._held:
+            self._send(self._held.popleft())
+
+    def restart(self, *, hangs_up: bool) -> None:
+        """Start again, as an engine does, without an event. *hangs_up*: the sockets close and open again.
+
+        Raises:
+            OSError: somebody else has taken an address meanwhile.
+        """
+        self._disarm()
+        self._collected.clear()
+        self._held.clear()
+        self.log.restart()
+        if hangs_up:
+            self.sockets.close()
+            self.sockets.open()
+
+    def close(self) -> None:
+        self._disarm()
+        self.sockets.close()
+
+    def _collect(self, event: CacheEvent) -> None:
+        self._collected.append(event)
+        if self._timer is not None:
+            return
+        loop = asyncio.get_running_loop()
+        if self.options.batch_s:
+            self._timer = loop.call_later(self.options.batch_s, self._flush)
+        else:
+            self._timer = loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._timer = None
+        payload = encode_batch(self._wire, self._collected, unix_s=self._unix(), rank=self._rank)
+        self._collected.clear()
+        if self.is_paused:
+            self._held.append(payload)
+        else:
+            self._send(payload)
+
+    def _send(self, payload: bytes) -> None:
+        batch = self.log.add(payload)
+        if batch is not None:
+            self.sockets.send(batch)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _number(block_hash: BlockHash) -> int:
+    assert isinstance(block_hash, int), "only blocks of a trace are named by anything else"
+    return block_hash

@@ -1,0 +1,125 @@
+"""Options of a simulated worker."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from simulator.blocks import BlockPool, BlockSink
+from simulator.chunked import ChunkedEngine
+from simulator.engine import Engine
+from simulator.errors import Dialect
+from simulator.event_options import EventOptions
+from simulator.fifo import FifoEngine
+from simulator.roles import HalfOptions, RoleName
+from simulator.timing import Timing
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorOptions:
+    """Raises `ValueError`, naming the option, for a value that makes no worker."""
+
+    host: str = "127.0.0.1"
+    port: int = 18101
+    """0 lets the system choose one."""
+    model: str = "tiny"
+    blocks: int = 2048
+    block_size: int = 16
+    """Tokens per block."""
+    prefill_tokens_per_s: float = 10_000.0
+    tpot_ms: float = 12.0
+    """Milliseconds per output token of a request that runs alone."""
+    speed: float = 1.0
+    """Engine seconds per second; 0 or infinity: as fast as possible."""
+    timing: Literal["chunked", "fifo"] = "chunked"
+    max_model_len: int | None = None
+    """Tokens of prompt and answer together; by default what the cache holds."""
+    max_num_batched_tokens: int = 2048
+    """Tokens per step, of the chunked model."""
+    max_num_seqs: int = 256
+    """Requests that run at one time, in the chunked model."""
+    stream_interval: int = 1
+    """Output tokens that one event of a stream carries; the first always comes alone, as in vLLM."""
+    dialect: Dialect = "vllm"
+    """Engine whose routes, errors and metrics are imitated."""
+    old_metrics: bool = False
+    """vLLM's metrics as they were up to 0.10.2."""
+    health_delay_s: float = 1.0
+    """Shortest time that SGLang's /health takes; the other routes answer at once."""
+    shutdown_timeout_s: float = 0.0
+    """Time that running requests may go on after SIGTERM while new ones are aborted; 0: all are cut."""
+    lora_modules: Sequence[str] = ()
+    """LoRA adapters by name; each is asked for like a model, and shares no block with it."""
+    lora_load_ms: float | None = None
+    """Adapters can be loaded and unloaded while it runs, and a load takes so long; ``None``: they cannot."""
+    enable_scale_out: bool = False
+    """vLLM's render routes answer."""
+    ranks: int = 1
+    """Data-parallel ranks, each with an engine and a cache of its own; with dynamo the workers behind the frontend."""
+    role: RoleName = "both"
+    """Half of a request that it does, where it does not do all of it."""
+    half: HalfOptions = field(default_factory=HalfOptions)
+    """Options of a worker that does a half."""
+    kv_events: EventOptions | None = None
+    """``None``: no KV events are published."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 65536:
+            raise ValueError(f"port must be 0 to 65535, got {self.port}")
+        self._check_numbers()
+        if self.timing not in ("chunked", "fifo"):
+            raise ValueError(f"timing must be chunked or fifo, got {self.timing}")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError(f"max_num_batched_tokens must be at least max_num_seqs, got {self.max_num_batched_tokens}")
+        if self.max_model_len is not None and not 2 <= self.max_model_len <= self.blocks * self.block_size:
+            raise ValueError(f"max_model_len must be 2 to blocks * block_size, got {self.max_model_len}")
+        if self.dialect not in ("vllm", "sglang", "dynamo"):
+            raise ValueError(f"dialect must be vllm, sglang or dynamo, got {self.dialect}")
+        self._check_dialect()
+
+    def _check_dialect(self) -> None:
+        if self.role not in ("both", "prefill", "decode"):
+            raise ValueError(f"role must be both, prefill or decode, got {self.role}")
+        if self.role != "both" and (self.dialect == "dynamo" or self.ranks != 1):
+            raise ValueError(f"role must be both with dialect dynamo, or with several ranks, got {self.role}")
+        for name in ("old_metrics", "enable_scale_out"):
+            if getattr(self, name) and self.dialect != "vllm":
+                raise ValueError(f"{name} requires dialect vllm, got {self.dialect}")
+        if self.dialect == "dynamo" and self.kv_events is not None and self.kv_events.format != "map":
+            raise ValueError(f"kv_events.format must be map with dialect dynamo, got {self.kv_events.format}")
+        if self.dialect == "dynamo" and (self.lora_modules or self.lora_load_ms is not None):
+            name = "lora_modules" if self.lora_modules else "lora_load_ms"
+            raise ValueError(f"{name} requires dialect vllm or sglang, got dynamo")
+        if len({self.model, *self.lora_modules}) <= len(self.lora_modules):
+            raise ValueError(f"lora_modules must be unique names, got {', '.join(self.lora_modules)}")
+
+    def _check_numbers(self) -> None:
+        for name in ("blocks", "block_size", "max_num_seqs", "stream_interval", "ranks"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("prefill_tokens_per_s", "tpot_ms"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if not self.speed >= 0:
+            raise ValueError(f"speed must not be negative, got {self.speed}")
+        if self.lora_load_ms is not None and not 0 <= self.lora_load_ms < math.inf:
+            raise ValueError(f"lora_load_ms must be finite and not negative, got {self.lora_load_ms}")
+        for name in ("health_delay_s", "shutdown_timeout_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}")
+
+    @property
+    def context_tokens(self) -> int:
+        """The longest sequence that is accepted."""
+        return self.max_model_len if self.max_model_len is not None else self.blocks * self.block_size
+
+    def build_pool(self, sink: BlockSink | None = None) -> BlockPool:
+        return BlockPool(self.blocks, self.block_size, sink=sink)
+
+    def build_engine(self, pool: BlockPool) -> Engine:
+        timing = Timing(prefill_tokens_per_s=self.prefill_tokens_per_s, tpot_s=self.tpot_ms / 1000)
+        if self.timing == "fifo":
+            return FifoEngine(pool, timing, token_events=True)
+        return ChunkedEngine(
+            pool, timing, max_num_batched_tokens=self.max_num_batched_tokens, max_num_seqs=self.max_num_seqs
+        )

@@ -1,0 +1,124 @@
+"""The chat template: messages and tools as one text, in the manner of ChatML. Tools come first.
+
+`CHAT_TEMPLATE` says the same in Jinja, for who tokenises beside the worker. Before a template sees a chat, vLLM brings
+it into shape, and so does `render_chat`: the parts of a content become one text, the arguments of tool calls an
+object, and tools lose what vLLM does not know (vllm/renderers/chat_utils.py; ChatCompletionToolsParam in
+vllm/entrypoints/openai/chat_completion/protocol.py).
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from simulator.sse import Json
+
+CHAT_TEMPLATE = (
+    "{% if tools %}{{ '<|im_start|>tools\\n' }}"
+    "{% for tool in tools %}{{ tool | tojson }}{{ '\\n' }}{% endfor %}{{ '<|im_end|>\\n' }}{% endif %}"
+    "{% for message in messages %}{{ '<|im_start|>' }}{{ message.role }}{{ '\\n' }}"
+    "{% if message.name %}{{ 'name: ' }}{{ message.name }}{{ '\\n' }}{% endif %}"
+    "{% if message.tool_call_id %}{{ 'call: ' }}{{ message.tool_call_id }}{{ '\\n' }}{% endif %}"
+    "{% if message.reasoning %}{{ '<think>' }}{{ message.reasoning }}{{ '</think>\\n' }}{% endif %}"
+    "{{ message.content }}"
+    "{% for call in message.tool_calls or [] %}{{ '\\n<tool_call>' }}{{ call.id }}{{ ' ' }}{{ call.function.name }}"
+    "{{ ' ' }}{{ call.function.arguments | tojson }}{% endfor %}"
+    "{{ '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+_TEXT_OF = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking"}
+
+
+def render_chat(
+    messages: Sequence[Json],
+    *,
+    tools: Sequence[Any] = (),
+    add_generation_prompt: bool = True,
+    continue_final_message: bool = False,
+) -> str:
+    """Everything of a message that the model sees, in order: a change in one changes the text from there on.
+
+    Tool calls are of functions, each an object with ``function``.
+    """
+    parts = []
+    if tools:
+        listed = "".join(f"{_json(_known(tool))}\n" for tool in tools)
+        parts.append(f"<|im_start|>tools\n{listed}<|im_end|>\n")
+    for message in messages:
+        parts += _upto_content(message), _after_content(message)
+    if continue_final_message:
+        parts.pop()
+    elif add_generation_prompt:
+        parts.append("<|im_start|>assistant\n")
+    return "".join(parts)
+
+
+def _upto_content(message: Json) -> str:
+    role, name, reasoning = message["role"], message.get("name"), message.get("reasoning")
+    lines = [f"<|im_start|>{role}\n"]
+    if name and isinstance(name, str):
+        lines.append(f"name: {name}\n")
+    if role == "tool" and message.get("tool_call_id"):
+        lines.append(f"call: {message['tool_call_id']}\n")
+    if role == "assistant" and reasoning:
+        lines.append(f"<think>{reasoning}</think>\n")
+    return "".join(lines) + _content_text(message.get("content"))
+
+
+def _after_content(message: Json) -> str:
+    calls = message.get("tool_calls") or () if message["role"] == "assistant" else ()
+    return "".join(map(_call_text, calls)) + "<|im_end|>\n"
+
+
+def _call_text(call: Json) -> str:
+    function = call["function"]
+    arguments = _json(_arguments(function.get("arguments")))
+    return f"\n<tool_call>{call.get('id', '')} {function.get('name', '')} {arguments}"
+
+
+def _content_text(content: Any) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    texts = (_part_text(part) for part in content)
+    return "\n".join(text for text in texts if text is not None)
+
+
+def _part_text(part: Any) -> str | None:
+    """Return the text of *part*; a part without text is shown by its description, since no model here sees pictures."""
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict):
+        field = _TEXT_OF.get(str(part.get("type", "text")))
+        if field is not None and isinstance(part.get(field), str | None):
+            return part.get(field)
+    return _json(part)
+
+
+def _arguments(given: Any) -> Json:
+    if isinstance(given, str) and given:
+        try:
+            given = json.loads(given)
+        except ValueError:
+            return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _known(tool: Any) -> Any:
+    if not isinstance(tool, dict) or not isinstance(tool.get("function"), dict):
+        return tool
+    given, deferred = tool["function"], tool.get("defer_loading")
+    function = {name: given.get(name) for name in ("name", "description", "parameters")}
+    function |= _unless_none("strict", given.get("strict"))
+    function |= _unless_none("defer_loading", given.get("defer_loading", deferred))
+    return {"type": "function", "function": function} | _unless_none("defer_loading", deferred)
+
+
+def _unless_none(name: str, value: Any) -> Json:
+    return {} if value is None else {name: value}
+
+
+def _json(value: Any) -> str:
+    """Return *value* as the filter `tojson` writes it in chat templates (transformers, chat_template_utils.py)."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,237 @@
+"""Chats and completions as vLLM writes them, key for key (vllm/entrypoints/openai/*/protocol.py)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from simulator.errors import ApiError
+from simulator.logprobs import TokenLogprobs, chat_logprobs, completion_logprobs
+from simulator.sse import DONE, Event, Json
+
+
+def usage_json(*, prompt_tokens: int, completion_tokens: int, cached_tokens: int | None = None) -> Json:
+    """Return usage as JSON. *cached_tokens* goes into the details; vLLM reports it with the final usage only."""
+    details = None if cached_tokens is None else {"cached_tokens": cached_tokens}
+    return {
+        "prompt_tokens": prompt_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "completion_tokens": completion_tokens,
+        "prompt_tokens_details": details,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class CallPart:
+    """A piece of a tool call, or all of it."""
+
+    id: str
+    name: str
+    arguments: str
+    """Piece of the arguments, JSON."""
+    is_first: bool
+
+    @property
+    def written(self) -> Json:
+        """Return the call as in the message of a chat."""
+        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
+
+    @property
+    def delta(self) -> Json:
+        """Return the call as in a chunk of a chat: id and name come with the first piece only."""
+        return {"index": 0, **(self.written if self.is_first else {"function": {"arguments": self.arguments}})}
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceText:
+    """Output of one choice: one token of a stream, or all of it."""
+
+    index: int
+    text: str
+    token_ids: Sequence[int] | None
+    """``None`` unless asked for."""
+    prompt_token_ids: Sequence[int] | None
+    """``None`` unless asked for, and, in a stream, but for the first token."""
+    finish_reason: str | None
+    call: CallPart | None = None
+    """The answer is a tool call and has no text."""
+    logprobs: Sequence[TokenLogprobs] | None = None
+    """``None`` unless asked for."""
+    stop_reason: str | None = None
+    """The stop string that ended the text."""
+
+
+class ReplyShape(Protocol):
+    """Shape of one endpoint's answers.
+
+    A stream is one *begin*, *opening* and *token* for each choice, and one *closing*, or a *failure* anywhere.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    def begin(self) -> list[Event]:
+        """Return the first events of a stream, before any of the engine's."""
+        ...
+
+    def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
+        """Return the events of a choice before its first token, if any."""
+        ...
+
+    def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
+        """One token. *usage* is that of the choice so far, where it is asked for with every chunk."""
+        ...
+
+    def closing(self, choices: Sequence[ChoiceText], usage: Json, *, include_usage: bool) -> list[Event]:
+        """The end of a stream; *choices* as a whole."""
+        ...
+
+    def failure(self, error: ApiError, body: Json) -> list[Event]:
+        """Return the last events of a stream that failed; *body* is the error in the engine's shape."""
+        ...
+
+    def body(self, choices: Sequence[ChoiceText], usage: Json) -> Any:
+        """The answer that is not streamed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChatShape:
+    id: str
+    created: int
+    """Unix seconds."""
+    model: str
+    top_logprobs: int = 0
+
+    def begin(self) -> list[Event]:
+        return []
+
+    def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
+        delta = {"role": "assistant", "content": ""}
+        opening = {"index": choice.index, "delta": delta, "logprobs": None, "finish_reason": None}
+        return [Event(self._chunk([opening], usage, prompt_token_ids=_listed(choice.prompt_token_ids)))]
+
+    def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
+        delta: Json = {"content": choice.text}
+        if choice.call is not None:
+            delta = {"tool_calls": [choice.call.delta]}
+        written: Json = {
+            "index": choice.index,
+            "delta": delta,
+            "logprobs": chat_logprobs(choice.logprobs, self.top_logprobs),
+            "finish_reason": _chat_finish(choice),
+        }
+        if choice.finish_reason is not None:
+            written["stop_reason"] = choice.stop_reason
+        written["token_ids"] = _listed(choice.token_ids)
+        return [Event(self._chunk([written], usage))]
+
+    def closing(self, choices: Sequence[ChoiceText], usage: Json, *, include_usage: bool) -> list[Event]:  # noqa: ARG002
+        return [Event(self._chunk([], usage)), DONE] if include_usage else [DONE]
+
+    def failure(self, error: ApiError, body: Json) -> list[Event]:  # noqa: ARG002 - the body says it all
+        return [Event(body), DONE]
+
+    def body(self, choices: Sequence[ChoiceText], usage: Json) -> Json:
+        return {
+            "id": self.id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": [self._choice(choice) for choice in choices],
+            "service_tier": None,
+            "system_fingerprint": None,
+            "usage": usage,
+            "prompt_logprobs": None,
+            "prompt_token_ids": _listed(choices[0].prompt_token_ids),
+            "kv_transfer_params": None,
+        }
+
+    def _choice(self, choice: ChoiceText) -> Json:
+        return {
+            "index": choice.index,
+            "message": {
+                "role": "assistant",
+                "content": choice.text if choice.call is None else None,
+                "refusal": None,
+                "annotations": None,
+                "audio": None,
+                "function_call": None,
+                "tool_calls": [] if choice.call is None else [choice.call.written],
+            },
+            "logprobs": chat_logprobs(choice.logprobs, self.top_logprobs),
+            "finish_reason": _chat_finish(choice),
+            "stop_reason": choice.stop_reason,
+            "token_ids": _listed(choice.token_ids),
+        }
+
+    def _chunk(self, choices: list[Json], usage: Json | None, **extra: Any) -> Json:
+        chunk: Json = {
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+            **extra,
+        }
+        if usage is not None:
+            chunk["usage"] = usage
+        return chunk
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionShape:
+    id: str
+    created: int
+    """Unix seconds."""
+    model: str
+    top_logprobs: int = 0
+
+    def begin(self) -> list[Event]:
+        return []
+
+    def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:  # noqa: ARG002 - a completion has no opening
+        return []
+
+    def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
+        return [Event(self._frame([self._choice(choice)], usage))]
+
+    def closing(self, choices: Sequence[ChoiceText], usage: Json, *, include_usage: bool) -> list[Event]:  # noqa: ARG002
+        return [Event(self._frame([], usage)), DONE] if include_usage else [DONE]
+
+    def failure(self, error: ApiError, body: Json) -> list[Event]:  # noqa: ARG002 - the body says it all
+        return [Event(body), DONE]
+
+    def body(self, choices: Sequence[ChoiceText], usage: Json) -> Json:
+        written = [self._choice(choice) | {"prompt_logprobs": None} for choice in choices]
+        return self._frame(written, usage) | {"kv_transfer_params": None}
+
+    def _choice(self, choice: ChoiceText) -> Json:
+        return {
+            "index": choice.index,
+            "text": choice.text,
+            "logprobs": completion_logprobs(choice.logprobs, self.top_logprobs),
+            "finish_reason": choice.finish_reason,
+            "stop_reason": choice.stop_reason,
+            "prompt_token_ids": _listed(choice.prompt_token_ids),
+            "token_ids": _listed(choice.token_ids),
+        }
+
+    def _frame(self, choices: list[Json], usage: Json | None) -> Json:
+        return {
+            "id": self.id,
+            "object": "text_completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+            "usage": usage,
+        }
+
+
+def _chat_finish(choice: ChoiceText) -> str | None:
+    """A call that is complete ends by itself, which has a name of its own."""
+    is_called = choice.call is not None and choice.finish_reason == "stop"
+    return "tool_calls" if is_called else choice.finish_reason
+
+
+def _listed(ids: Sequence[int] | None) -> list[int] | None:
+    return None if ids is None else list(ids)

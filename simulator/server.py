@@ -1,0 +1,173 @@
+"""A simulated vLLM worker as a server: for a test's own event loop (`serving`), or as a program (`run`)."""
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import uvloop
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from simulator.assembly import assemble
+from simulator.blocks import BlockSink, BothSinks
+from simulator.connection import Connection, ConnectionProtocol
+from simulator.event_publisher import EventPublisher
+from simulator.event_wire import HashSpelling, Notation, wire_of
+from simulator.faults import Fault, Faults
+from simulator.generation import GenerationService
+from simulator.options import SimulatorOptions
+from simulator.ranks import Rank, Ranks
+from simulator.realtime import RealtimeEngine
+from simulator.roles import Role, role_of
+
+_BACKLOG = 2048  # uvicorn's
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker that serves: where, and how to let it finish."""
+
+    url: str
+    """Base URL, without a trailing slash."""
+    faults: Faults
+    generation: GenerationService
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let running requests go on for *timeout_s* at most, and abort those that come meanwhile."""
+        if timeout_s <= 0:
+            return
+        self.faults.set(Fault("shutting_down"))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.generation.wait_idle(), timeout_s)
+
+
+@asynccontextmanager
+async def serving(options: SimulatorOptions, *, sink: BlockSink | None = None) -> AsyncIterator[str]:
+    """A worker on the running event loop; yields its base URL, without a trailing slash.
+
+    Leaving ends it as SIGTERM ends vLLM: at once, connections are cut. *sink* hears of stored and removed blocks,
+    beside the events that *options* may ask for.
+
+    Raises:
+        OSError: an address cannot be bound; `filename` is that of a socket for events.
+    """
+    async with _worker(options, sink) as worker:
+        yield worker.url
+
+
+def run(options: SimulatorOptions) -> None:
+    """Serve until SIGINT or SIGTERM; one line on standard output says that the worker is ready.
+
+    Raises:
+        OSError: as `serving`.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve_until_signal(options))
+
+
+async def _serve_until_signal(options: SimulatorOptions) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with _worker(options, None) as worker:
+        sys.stdout.write(f"ready: {worker.url}\n")
+        sys.stdout.flush()
+        await stop.wait()
+        await worker.drain(options.shutdown_timeout_s)
+
+
+@asynccontextmanager
+async def _worker(options: SimulatorOptions, sink: BlockSink | None) -> AsyncIterator[Worker]:
+    with _listener(options) as listener, ExitStack() as publishers:
+        host = listener.getsockname()[0]
+        ranks = []
+        for number in range(options.ranks):
+            publisher = publishers.enter_context(_publisher(options, host, number))
+            pool = options.build_pool(_sink_of(sink, publisher))
+            engine = RealtimeEngine(options.build_engine(pool), speed=options.speed)
+            ranks.append(Rank(number, pool, engine, publisher))
+        first = ranks[0]
+        sharing = role_of(
+            *(options.role, options.half),
+            dialect=options.dialect,
+            host=host,
+            pool=first.pool,
+            speed=options.speed,
+            when_free=first.engine.wake,
+        )
+        async with (
+            sharing as role,
+            _served(options, Ranks(ranks, options.dialect, seed=str(_unix_s())), listener, role) as worker,
+        ):
+            yield worker
+
+
+@contextmanager
+def _listener(options: SimulatorOptions) -> Iterator[socket.socket]:
+    listener = socket.create_server((options.host, options.port), backlog=_BACKLOG, family=_family(options.host))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; asyncio sets it only where it knows
+    with closing(listener):
+        yield listener
+
+
+@contextmanager
+def _publisher(options: SimulatorOptions, host: str, rank: int) -> Iterator[EventPublisher | None]:
+    if options.kv_events is None:
+        yield None
+        return
+    usual: HashSpelling = "signed" if options.dialect == "sglang" else "int"
+    notation = Notation(options.block_size, options.kv_events.hashes or usual, options.lora_modules)
+    wire = wire_of(options.dialect, options.kv_events.format, notation)
+    reported = options.kv_events.of_rank(rank)
+    with closing(EventPublisher(reported, wire=wire, host=host, unix=_unix_s, rank=rank)) as publisher:
+        publisher.sockets.open()
+        yield publisher
+
+
+def _sink_of(sink: BlockSink | None, publisher: EventPublisher | None) -> BlockSink | None:
+    if sink is None or publisher is None:
+        return publisher if sink is None else sink
+    return BothSinks(sink, publisher)
+
+
+@asynccontextmanager
+async def _served(
+    options: SimulatorOptions, ranks: Ranks, listener: socket.socket, role: Role | None
+) -> AsyncIterator[Worker]:
+    loop = asyncio.get_running_loop()
+    open_connections: set[Connection] = set()
+    parts = assemble(options, ranks=ranks, open_connections=open_connections, unix=_unix_s, role=role)
+    config = Config(parts.app, http=ConnectionProtocol, ws="none", lifespan="off", log_config=None, access_log=False)
+    config.load()
+    state = ServerState()
+    server = await loop.create_server(lambda: ConnectionProtocol(config, state, open_connections), sock=listener)
+    try:
+        yield Worker(_url(options.host, listener.getsockname()[1]), parts.faults, parts.generation)
+    finally:
+        server.close()
+        parts.freeze.end()
+        for connection in tuple(open_connections):
+            await connection.abort()
+        if state.tasks:
+            await asyncio.wait(state.tasks)
+        for rank in ranks:
+            rank.engine.close()
+        await server.wait_closed()
+
+
+def _unix_s() -> float:
+    return datetime.now(UTC).timestamp()
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

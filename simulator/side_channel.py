@@ -1,0 +1,161 @@
+"""Transfer of computed blocks between simulated workers: one line of JSON asks, one line answers.
+
+NIXL has such a port beside the transfer itself (its side channel), and SGLang has one (its bootstrap server). No bytes
+of a cache pass: they would all be made up. What passes is whether they are there.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import msgspec
+
+MOST_BYTES = 64 * 1024
+
+
+class Question(msgspec.Struct):
+    key: str
+    """Key of the blocks."""
+    waits: bool = False
+    """Whether to wait for blocks that are not computed yet."""
+
+
+class Computed(msgspec.Struct, omit_defaults=True):
+    """The answer: the number of tokens that have blocks, or the reason why none have."""
+
+    tokens: int = 0
+    error: str | None = None
+
+
+class NotFetched(Exception):
+    """The worker cannot be reached, or does not have what was asked for."""
+
+
+class Hold:
+    """Blocks waiting to be fetched once by another worker."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.computed: asyncio.Future[int] = loop.create_future()
+        """Number of tokens that have blocks."""
+        self.fetched: asyncio.Future[None] = loop.create_future()
+
+    def give_up(self) -> None:
+        """Whether they will never arrive or no longer exist."""
+        if not self.computed.done():
+            self.computed.cancel()
+        if not self.fetched.done():
+            self.fetched.cancel()
+
+
+class SideChannel:
+    """The port of one worker. *wait_s* is how long a question waits for what has yet to be computed."""
+
+    def __init__(self, *, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self._holds: dict[str, Hold] = {}
+        self._answering: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self.port = 0
+
+    @asynccontextmanager
+    async def listening(self, host: str, port: int) -> AsyncIterator["SideChannel"]:
+        """Answers at *port* of *host*; 0 takes a free one.
+
+        Raises:
+            OSError: it cannot be bound; `filename` says which.
+        """
+        try:
+            server = await asyncio.start_server(self._serve, host, port, limit=MOST_BYTES)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{host} port {port}") from None
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for hold in self._holds.values():
+                hold.give_up()
+            for writer in self._answering.values():
+                writer.transport.abort()
+            if self._answering:
+                await asyncio.wait(self._answering)
+            await server.wait_closed()
+
+    def knows(self, key: str) -> bool:
+        """Whether anything is stored under *key* or awaited."""
+        return key in self._holds
+
+    def hold(self, key: str) -> Hold:
+        """Return what is kept, or will be, under *key*."""
+        return self._holds.setdefault(key, Hold())
+
+    def keep(self, key: str, tokens: int, *, lease_s: float, when_over: Callable[[], None]) -> None:
+        """*tokens* can be fetched under *key*, once, and for *lease_s*; *when_over* is called after either."""
+        hold = self.hold(key)
+        timer = asyncio.get_running_loop().call_later(lease_s, self.forget, key)
+
+        def over(_: asyncio.Future[None]) -> None:
+            timer.cancel()
+            when_over()
+
+        hold.fetched.add_done_callback(over)
+        hold.computed.set_result(tokens)
+
+    def forget(self, key: str) -> None:
+        """Remove *key*; nothing is found under it from now on."""
+        hold = self._holds.pop(key, None)
+        if hold is not None:
+            hold.give_up()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "it is a coroutine"
+        self._answering[task] = writer
+        try:
+            question = msgspec.json.decode(await reader.readline(), type=Question)
+            writer.write(msgspec.json.encode(await self._answer(question)) + b"\n")
+            await writer.drain()
+        except (msgspec.DecodeError, OSError, ValueError):
+            pass  # a stranger, or gone: no one reads the answer
+        finally:
+            await _closed(writer)
+            del self._answering[task]
+
+    async def _answer(self, question: Question) -> Computed:
+        if not question.waits and not self.knows(question.key):
+            return Computed(error="there are no such blocks")
+        hold = self.hold(question.key)
+        await asyncio.wait({hold.computed}, timeout=self._wait_s)
+        if not hold.computed.done() or hold.computed.cancelled() or hold.fetched.done():
+            self.forget(question.key)
+            return Computed(error="the blocks were not computed, or are gone")
+        hold.fetched.set_result(None)
+        self._holds.pop(question.key, None)
+        return Computed(tokens=hold.computed.result())
+
+
+async def fetched(host: str, port: int, question: Question, *, timeout_s: float) -> int:
+    """Return the number of tokens in the blocks that *question* names, which no other worker can fetch from now on.
+
+    Raises:
+        NotFetched: the worker cannot be reached or does not have them, or the answer did not come in time.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await asyncio.open_connection(host, port, limit=MOST_BYTES)
+            try:
+                writer.write(msgspec.json.encode(question) + b"\n")
+                reported = msgspec.json.decode(await reader.readline(), type=Computed)
+            finally:
+                await _closed(writer)
+    except (OSError, ValueError, msgspec.DecodeError) as error:  # TimeoutError is an OSError
+        raise NotFetched(str(error) or type(error).__name__) from error
+    if reported.error is not None:
+        raise NotFetched(reported.error)
+    return reported.tokens
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()

@@ -1,0 +1,31 @@
+"""A streamed answer on its way to the client: spelled as /control/sse says, in drips where a fault says so."""
+
+import asyncio
+from collections.abc import Iterable
+
+from simulator.exchange import HttpExchange
+from simulator.sse import Event, Spelling, SseEncoder
+
+
+class EventStream:
+    """*drip_bytes*: what leaves at one time; ``None`` lets everything leave as it was written."""
+
+    def __init__(self, exchange: HttpExchange, spelling: Spelling, *, drip_bytes: int | None = None) -> None:
+        self._exchange = exchange
+        self._encoder = SseEncoder(spelling)
+        self._drip_bytes = drip_bytes
+
+    async def start(self) -> None:
+        await self._exchange.start_stream()
+
+    async def write(self, events: Iterable[Event]) -> None:
+        data = self._encoder.encode(events)
+        step = self._drip_bytes or len(data)
+        for at in range(0, len(data), step or 1):
+            await self._exchange.write(data[at : at + step])
+            if self._drip_bytes is not None:
+                await asyncio.sleep(0)  # else one system call could carry several drips
+
+    async def end(self, events: Iterable[Event]) -> None:
+        await self.write(events)
+        await self._exchange.end_stream()

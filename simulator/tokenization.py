@@ -1,0 +1,35 @@
+"""/tokenize and /detokenize: what a prompt is to the engine, without running it."""
+
+from dataclasses import dataclass
+
+from simulator.bodies import BodyReader
+from simulator.exchange import HttpExchange
+from simulator.vocabulary import token_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenization:
+    reader: BodyReader
+
+    async def tokenize(self, exchange: HttpExchange) -> None:
+        body = await exchange.body()
+        exchange.require_json()
+        tokens, wants_texts = self.reader.tokenize(body)
+        await exchange.reply_json(
+            {
+                "count": len(tokens),
+                "max_model_len": self.reader.context_tokens,
+                "tokens": list(tokens.ids),
+                "token_strs": [_shown(token) for token in tokens.ids] if wants_texts else None,
+            }
+        )
+
+    async def detokenize(self, exchange: HttpExchange) -> None:
+        body = await exchange.body()
+        exchange.require_json()
+        await exchange.reply_json({"prompt": self.reader.detokenize(body).text()})
+
+
+def _shown(token: int) -> str:
+    """A token by itself; a character cut in two shows as U+FFFD."""
+    return token_bytes(token).decode("utf-8", "replace")

@@ -1,0 +1,50 @@
+"""Values for the server, the admin API and telemetry, from settings."""
+
+from gateway.api.admin_access import AdminKey
+from gateway.app.mapping.surroundings import (
+    admin_keys,
+    configured_models,
+    limits_of,
+    receiver_of,
+    serving_options,
+    team_receivers,
+)
+from gateway.settings import ServerSettings, build
+from gateway.telemetry.trace_export.tracing import Receiver
+from tests.gateway.settings.examples import SMALLEST, parsed
+
+
+def test_one_address_has_nine_tenths_of_the_connections_unless_said() -> None:
+    assert 9 == limits_of(ServerSettings(max_connections=10)).max_per_address
+    assert 3 == limits_of(ServerSettings(max_connections=10, max_connections_per_address=3)).max_per_address
+
+
+def test_options_name_the_address_and_the_grace() -> None:
+    options = serving_options(parsed())
+
+    assert ("127.0.0.1 port 8080", "info") == (options.address, options.log_level)
+    assert parsed().server.shutdown_grace_s == options.shutdown_grace_s
+
+
+def test_the_keys_are_those_of_the_settings() -> None:
+    """The id of one that has none is its role."""
+    keys = [{"role": "owner", "secret": "s-1"}, {"id": "grafana", "role": "viewer", "secret": "s-2"}]
+    settings = build({"models": [{"name": "m", "workers": [{"url": "http://a"}]}], "admin": {"keys": keys}}, {})
+
+    assert (AdminKey("owner", "owner", "s-1"), AdminKey("grafana", "viewer", "s-2")) == admin_keys(settings.admin)
+
+
+def test_a_cached_token_costs_as_much_as_another_unless_said() -> None:
+    (model,) = configured_models(parsed("models: [{name: m, workers: [{url: http://a}], price: {input_usd: 2}}]"))
+
+    assert (2, 2, 0, None) == (model.input_usd, model.cached_input_usd, model.output_usd, model.bedrock)
+
+
+def test_a_receiver_has_an_address_and_headers() -> None:
+    tracing = "tracing: {endpoint: 'http://o:4318', secret: s, content: true}"
+    red = "{name: red, tracing: {endpoint: 'http://r', headers: {x-a: b}}}"
+    settings = parsed(f"{SMALLEST}\n{tracing}\nteams: [{{name: blue}}, {red}]")
+
+    assert Receiver("http://o:4318", {"authorization": "Bearer s"}, content=True) == receiver_of(settings.tracing)
+    assert {"red": Receiver("http://r", {"x-a": "b"})} == team_receivers(settings)
+    assert None is receiver_of(parsed().tracing)

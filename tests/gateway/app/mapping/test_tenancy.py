@@ -1,0 +1,130 @@
+"""Values for the room of tenancy, from settings."""
+
+import pytest
+from pydantic import SecretStr
+
+from gateway.app.mapping.tenancy import declared_in, ineffective_limits_in
+from gateway.settings import SettingsError, build
+from gateway.settings.teams import KeySettings, LimitSettings, TeamSettings
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.secret import Digester, hashed
+from gateway.tenancy.teams.team import Team
+
+DIGESTER = Digester(b"pepper")
+SECRET = SecretStr("wg-ci-secret")
+
+
+def test_a_team_and_its_key_say_little() -> None:
+    teams = [TeamSettings(name="blue", keys=(KeySettings(id="ci", secret=SECRET),))]
+    declared = declared_in(teams, DIGESTER)
+
+    assert {"blue": Team("blue")} == declared.teams
+    assert {"ci": Key("ci", "blue", DIGESTER.digest("wg-ci-secret"))} == declared.keys
+
+
+def test_a_team_and_its_key_say_everything() -> None:
+    limits = LimitSettings(
+        requests_per_minute=1,
+        input_tokens_per_minute=2,
+        output_tokens_per_minute=3,
+        tokens_per_minute=4,
+        max_concurrent_requests=5,
+        tokens_per_day=6,
+        usd_per_day=7.5,
+        usd_per_month=8.5,
+        soft_tokens_per_day=9,
+        soft_tokens_per_month=10,
+        soft_usd_per_day=11.5,
+        soft_usd_per_month=12.5,
+    )
+    team = TeamSettings(
+        name="blue",
+        weight=2,
+        priority="high",
+        models=("tiny", "gpt-*"),
+        strategies=("session",),
+        fallback=False,
+        ttft_s=0.5,
+        blocked=True,
+        isolated_cache=True,
+        projects=("p",),
+        guardrails=("pii",),
+        limits=limits,
+        model_limits={"tiny": LimitSettings(max_concurrent_requests=1)},
+        keys=(
+            KeySettings(
+                id="ci",
+                secret=SECRET,
+                project="p",
+                models=("tiny",),
+                strategies=("session",),
+                fallback=True,
+                allowed_cidrs=("10.0.0.0/8",),
+                priority="low",
+                weight=0.5,
+                limits=LimitSettings(max_concurrent_requests=2),
+                model_limits={"tiny": limits},
+            ),
+        ),
+    )
+    declared = declared_in([team], DIGESTER)
+
+    every = Limits(1, 2, 3, 4, 5, 6, 7.5, 8.5, 9, 10, 11.5, 12.5)
+    assert {
+        "blue": Team(
+            "blue", 2, "high", ("tiny", "gpt-*"), ("session",), False, True, True, ("p",), every,
+            {"tiny": Limits(concurrent=1)}, 0.5, ("pii",),
+        )
+    } == declared.teams  # fmt: skip
+    assert {
+        "ci": Key(
+            "ci",
+            "blue",
+            DIGESTER.digest("wg-ci-secret"),
+            project="p",
+            models=("tiny",),
+            strategies=("session",),
+            fallback=True,
+            networks=("10.0.0.0/8",),
+            priority="low",
+            weight=0.5,
+            limits=Limits(concurrent=2),
+            model_limits={"tiny": every},
+        )
+    } == declared.keys
+
+
+def test_a_key_may_be_declared_by_the_hash_of_its_secret() -> None:
+    """What stands in a repository then opens nothing."""
+    sha256 = SecretStr(hashed("wg-ci-secret").hex())
+    teams = [TeamSettings(name="blue", keys=(KeySettings(id="ci", secret_sha256=sha256),))]
+
+    assert DIGESTER.digest("wg-ci-secret") == declared_in(teams, DIGESTER).keys["ci"].digest
+
+
+def test_two_keys_with_one_secret_are_refused() -> None:
+    """Also where one is given by its hash. The secret is not repeated."""
+    sha256 = SecretStr(hashed("wg-ci-secret").hex())
+    teams = [
+        TeamSettings(name="blue", keys=(KeySettings(id="ci", secret=SECRET),)),
+        TeamSettings(name="red", keys=(KeySettings(id="dev", secret_sha256=sha256),)),
+    ]
+    with pytest.raises(SettingsError) as refused:
+        declared_in(teams, DIGESTER)
+
+    assert ["teams: the keys 'ci' and 'dev' have the same secret; each must have its own."] == refused.value.sentences
+
+
+def test_nothing_is_declared_where_there_are_no_teams() -> None:
+    assert ({}, {}) == (declared_in([], DIGESTER).teams, declared_in([], DIGESTER).keys)
+
+
+def test_limits_that_models_never_meet_are_reported() -> None:
+    models = [{"name": "tiny", "workers": [{"url": "http://a"}]}]
+    team = {"name": "blue", "model_limits": {"gone": {"tokens_per_day": 1}}, "limits": {"usd_per_day": 1}}
+
+    assert [
+        "limits of the team 'blue' for 'gone' have no effect: no model has that name (aliases do not count here)",
+        "budgets of the team 'blue' in US dollars do not count models without a price: tiny",
+    ] == list(ineffective_limits_in(build({"models": models, "teams": [team]}, {})))

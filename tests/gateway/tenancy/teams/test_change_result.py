@@ -1,0 +1,150 @@
+import pytest
+
+from gateway.protocol.errors import Conflict, GatewayError, UnknownEntity
+from gateway.tenancy.teams.added_worker import MAX_MODEL_WORKERS, MAX_WORKERS, AddedWorker
+from gateway.tenancy.teams.change_result import ChangeResult, change_result
+from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.team import Team
+from gateway.tenancy.teams.team_store import (
+    Change,
+    DeleteKey,
+    DeleteTeam,
+    DeleteWorker,
+    PutKey,
+    PutTeam,
+    PutWorker,
+    Snapshot,
+)
+
+BLUE, RED = Team("blue"), Team("red")
+CI, DEV = Key("ci", "blue", "c"), Key("dev", "blue", "d")
+BEFORE = Snapshot(7, {"blue": BLUE, "red": RED}, {"ci": CI, "dev": DEV})
+HEAVY = Team("blue", weight=2.0)
+BLOCKED = Key("ci", "blue", "c", blocked=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "result"),
+    [
+        (
+            PutTeam(Team("green")),
+            ChangeResult(
+                Snapshot(8, {**BEFORE.teams, "green": Team("green")}, BEFORE.keys), {"green": Team("green")}, {}
+            ),
+        ),
+        (
+            PutTeam(HEAVY, BLUE),
+            ChangeResult(Snapshot(8, {"blue": HEAVY, "red": RED}, BEFORE.keys), {"blue": HEAVY}, {}),
+        ),
+        (
+            PutKey(Key("x", "red", "x")),
+            ChangeResult(
+                Snapshot(8, BEFORE.teams, {**BEFORE.keys, "x": Key("x", "red", "x")}), {}, {"x": Key("x", "red", "x")}
+            ),
+        ),
+        (
+            PutKey(BLOCKED, CI),
+            ChangeResult(Snapshot(8, BEFORE.teams, {"ci": BLOCKED, "dev": DEV}), {}, {"ci": BLOCKED}),
+        ),
+        (
+            DeleteTeam("red"),
+            ChangeResult(Snapshot(8, {"blue": BLUE}, BEFORE.keys), {"red": None}, {}),
+        ),
+        (
+            DeleteTeam("blue", with_keys=True),
+            ChangeResult(Snapshot(8, {"red": RED}, {}), {"blue": None}, {"ci": None, "dev": None}),
+        ),
+        (DeleteKey("ci"), ChangeResult(Snapshot(8, BEFORE.teams, {"dev": DEV}), {}, {"ci": None})),
+    ],
+)
+def test_a_change_has_rows_and_a_new_snapshot(change: Change, result: ChangeResult) -> None:
+    assert result == change_result(change, BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (PutTeam(BLUE), Conflict, "A team 'blue' already exists"),
+        (PutKey(CI), Conflict, "A key 'ci' already exists"),
+        (
+            PutTeam(BLUE, HEAVY),
+            Conflict,
+            "The team 'blue' has changed meanwhile: read it again and repeat your change",
+        ),
+        (PutKey(CI, BLOCKED), Conflict, "The key 'ci' has changed meanwhile: read it again and repeat your change"),
+        (PutTeam(Team("green"), Team("green")), UnknownEntity, "There is no team 'green' any more"),
+        (PutKey(Key("x", "blue", "x"), Key("x", "blue", "x")), UnknownEntity, "There is no key 'x' any more"),
+        (
+            PutKey(Key("ci", "red", "c"), CI),
+            Conflict,
+            "The key 'ci' belongs to the team 'blue': it cannot move",
+        ),
+        (PutKey(Key("x", "green", "x")), UnknownEntity, "There is no team 'green'"),
+        (DeleteTeam("green"), UnknownEntity, "There is no team 'green'"),
+        (DeleteTeam("blue"), Conflict, "The team 'blue' has 2 keys: delete them first, or with it"),
+        (DeleteKey("x"), UnknownEntity, "There is no key 'x'"),
+        (
+            DeleteTeam("blue", with_keys=True, former=HEAVY),
+            Conflict,
+            "The team 'blue' has changed meanwhile: read it again and repeat your change",
+        ),
+        (
+            DeleteKey("ci", BLOCKED),
+            Conflict,
+            "The key 'ci' has changed meanwhile: read it again and repeat your change",
+        ),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused(change: Change, error: type[GatewayError], message: str) -> None:
+    with pytest.raises(error) as refused:
+        change_result(change, BEFORE)
+
+    assert message == refused.value.message
+
+
+def test_a_declared_team_need_not_be_in_the_store_to_get_a_key() -> None:
+    key = Key("x", "declared", "x")
+
+    assert {"x": key} == change_result(PutKey(key, is_team_declared=True), BEFORE).keys
+
+
+W1, W2 = AddedWorker("tiny", "http://10.0.0.1:8000", "w1"), AddedWorker("big", "http://10.0.0.1:8000", "w1")
+WITH_ONE = Snapshot(7, workers={W1.name: W1})
+
+
+def test_workers_are_added_and_removed() -> None:
+    """The same id and address may serve another model too."""
+    assert ChangeResult(Snapshot(8, workers={W1.name: W1, W2.name: W2}), {}, {}, {W2.name: W2}) == change_result(
+        PutWorker(W2), WITH_ONE
+    )
+    assert ChangeResult(Snapshot(8), {}, {}, {W1.name: None}) == change_result(DeleteWorker("tiny", "w1"), WITH_ONE)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        (
+            PutWorker(AddedWorker("tiny", "http://10.0.0.9:8000", "w1")),
+            Conflict,
+            "A worker 'w1' was already added to the model",
+        ),
+        (PutWorker(AddedWorker("tiny", "HTTP://10.0.0.1:8000", "x")), Conflict, "'tiny' has a worker at that address"),
+        (DeleteWorker("big", "w1"), UnknownEntity, "No worker 'w1' was added to the model 'big'"),
+    ],
+)
+def test_a_worker_has_an_id_and_an_address_of_its_own(change: Change, error: type[GatewayError], text: str) -> None:
+    """Within its model."""
+    with pytest.raises(error, match=text):
+        change_result(change, WITH_ONE)
+
+
+@pytest.mark.parametrize(
+    ("models", "most", "text"),
+    [(1, MAX_MODEL_WORKERS, "256 workers were already added to"), (10, MAX_WORKERS, "1000 workers")],
+)
+def test_added_workers_are_bounded(models: int, most: int, text: str) -> None:
+    """For one model, and in all."""
+    workers = [AddedWorker(f"m{n % models}", f"http://10.0.{n // 250}.{n % 250}:8000", f"w{n}") for n in range(most)]
+    full = Snapshot(1, workers={worker.name: worker for worker in workers})
+    with pytest.raises(Conflict, match=text):
+        change_result(PutWorker(AddedWorker("m0", "http://10.9.9.9:8000", "one-more")), full)

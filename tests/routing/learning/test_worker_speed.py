@@ -1,0 +1,162 @@
+import random
+
+import pytest
+
+from routing.breaker import Breaker
+from routing.learning.rates import Rates
+from routing.worker import Worker
+from tests.routing.examples import A, B, rates_of
+from tests.routing.worker_examples import a_worker, answered, booked, generated
+
+
+class TestRates:
+    def test_the_prior_speaks_before_any_answer(self) -> None:
+        """Two thousand tokens per second, believed 15 % slower, and 10 ms for each request."""
+        worker = a_worker(2000.0)
+
+        assert pytest.approx(2000.0 / 1.15) == worker.prefill_tokens_per_s
+        assert pytest.approx(0.01 + 1000 / 2000 * 1.15) == worker.prefill_s(1000.0)
+
+    def test_a_load_reports_the_rates_that_predictions_use(self) -> None:
+        """A strategy predicts the same time as the booking."""
+        worker = a_worker(2000.0)
+        load = worker.load(0.0)
+
+        assert pytest.approx(worker.prefill_s(500.0)) == load.prefill_overhead_s + 500.0 * load.prefill_s_per_token
+        assert pytest.approx(0.0005) == load.decode_s_per_token
+
+    @pytest.mark.parametrize("believed", [5_000.0, 10_000.0, 20_000.0])
+    def test_it_converges_on_the_true_rate_from_below(self, believed: float) -> None:
+        """The worker computes 10,000 tokens per second; 40 answers later it is believed to do 7,500 to 10,000."""
+        rng = random.Random(1)
+        worker = a_worker(believed)
+        for i in range(200):
+            answered(worker, rng.randrange(100, 8000), tokens_per_s=10_000.0, at=10.0 * i)
+
+            assert i < 40 or 7_500.0 <= worker.prefill_tokens_per_s <= 10_000.0
+
+    def test_noise_does_not_lift_it_above_the_true_rate(self) -> None:
+        """Measured times that are off by up to 20 % either way."""
+        rng = random.Random(2)
+        worker = a_worker(5_000.0)
+        for i in range(300):
+            rate = 10_000.0 / rng.uniform(0.8, 1.2)
+            answered(worker, rng.randrange(100, 8000), tokens_per_s=rate, at=10.0 * i)
+
+            assert i < 40 or 7_000.0 <= worker.prefill_tokens_per_s <= 10_000.0
+
+    def test_prompts_of_one_length_are_enough(self) -> None:
+        """The prior determines how much of their time is overhead."""
+        worker = a_worker(5_000.0)
+        for i in range(100):
+            answered(worker, 3000, tokens_per_s=10_000.0, at=10.0 * i)
+
+        assert 7_500.0 <= worker.prefill_tokens_per_s <= 10_000.0
+
+    def test_an_outlier_counts_as_four_times_the_prediction_and_a_second(self) -> None:
+        """Whether a prefill took six seconds or an hour makes no difference: 4 * 1.01 + 1 is the most."""
+        clipped, wild = a_worker(), a_worker()
+        answered(clipped, 1000, service_s=5.04)
+        answered(wild, 1000, service_s=3600.0)
+
+        assert clipped.prefill_tokens_per_s == pytest.approx(wild.prefill_tokens_per_s)
+        assert clipped.prefill_s(1.0) == pytest.approx(wild.prefill_s(1.0))
+
+    def test_short_prompts_that_took_long_leave_a_rate(self) -> None:
+        """However absurd the samples, a rate is a number, and no higher than a million tokens per second."""
+        worker = a_worker()
+        for i in range(200):
+            answered(worker, 1, service_s=1.0, at=20.0 * i)
+            answered(worker, 4000, service_s=0.01, at=20.0 * i + 10.0)
+
+        assert pytest.approx(1e6 / 1.15) == worker.prefill_tokens_per_s
+
+    def test_an_answer_that_does_not_stream_teaches_nothing(self) -> None:
+        """Its prefill was not seen."""
+        worker = a_worker()
+        booking = booked(worker, 0.0, 1.0, streams=False)
+        worker.release(booking, 60.0)
+        worker.learn(booking, 60.0, uncached_tokens=10.0, completion_tokens=10)
+
+        assert rates_of(a_worker().load(60.0)) == rates_of(worker.load(60.0))
+
+    def test_an_answer_without_a_first_byte_teaches_nothing(self) -> None:
+        """It ended before anything came."""
+        worker = a_worker()
+        booking = booked(worker, 0.0)
+        worker.release(booking, 60.0)
+        worker.learn(booking, 60.0, uncached_tokens=10.0, completion_tokens=10)
+
+        assert rates_of(a_worker().load(60.0)) == rates_of(worker.load(60.0))
+
+
+class TestDecodeRates:
+    def test_what_a_neighbor_costs_is_learned(self) -> None:
+        """12 ms per token and 0.4 ms more for each request beside it, in batches of 1 to 20."""
+        worker = a_worker()
+        for i in range(100):
+            batch = 1 + i % 20
+            generated(worker, batch=batch, tpot_s=0.012 + 0.0004 * (batch - 1) / 2, at=100.0 * i)
+
+        assert pytest.approx(0.0004, rel=0.15) == worker.load(10_000.0).decode_s_per_token
+
+    def test_neighbors_are_those_of_begin_and_end_on_average(self) -> None:
+        """None beside it at first and 32 in the end are 16: 28 ms a token is what the prior says of them."""
+        worker = a_worker()
+        measured = booked(worker, 0.0)
+        worker.first_byte(measured, 0.0)
+        for _ in range(32):
+            worker.first_byte(booked(worker, 0.0), 0.0)
+        worker.release(measured, 2.8)
+        worker.learn(measured, 2.8, uncached_tokens=1.0, completion_tokens=101)
+
+        assert pytest.approx(0.0005) == worker.load(2.8).decode_s_per_token
+
+    @pytest.mark.parametrize("completion_tokens", [None, 0, 1])
+    def test_an_answer_of_one_token_says_nothing_of_generation(self, completion_tokens: int | None) -> None:
+        """There is no time between tokens; nor is there where the engine did not count."""
+        worker = a_worker()
+        booking = booked(worker, 0.0)
+        worker.first_byte(booking, 1.0)
+        worker.release(booking, 60.0)
+        worker.learn(booking, 60.0, uncached_tokens=10.0, completion_tokens=completion_tokens)
+
+        assert pytest.approx(0.0005) == worker.load(60.0).decode_s_per_token
+
+    def test_an_outlier_is_clipped(self) -> None:
+        """A caller that reads a token a minute, beside nine others, raises the cost of a request to 3 ms at most."""
+        worker = a_worker()
+        for i in range(100):
+            batch = 1 + i % 20
+            generated(worker, batch=batch, tpot_s=0.012 + 0.0004 * (batch - 1) / 2, at=100.0 * i)
+        for _ in range(2):
+            generated(worker, batch=20, tpot_s=60.0, at=20_000.0)
+
+        assert worker.load(20_000.0).decode_s_per_token < 0.003
+
+
+class TestGap:
+    def stream(self, worker: Worker, gap_s: float, tokens: int = 101) -> None:
+        booking = booked(worker, 0.0)
+        worker.first_byte(booking, 1.0)
+        ends_at = 1.0 + gap_s * (tokens - 1)
+        worker.release(booking, ends_at)
+        worker.learn(booking, ends_at, uncached_tokens=1.0, completion_tokens=tokens)
+
+    def test_it_is_learned_from_streams(self) -> None:
+        """Before, it is unknown."""
+        worker = a_worker()
+        assert worker.usual_gap_s is None
+        self.stream(worker, 0.04)
+
+        assert pytest.approx(0.04) == worker.usual_gap_s
+
+    def test_a_worker_that_has_shown_none_has_that_of_its_fleet(self) -> None:
+        """Until it shows its own."""
+        rates = Rates(prefill_tokens_per_s=1000.0)
+        one, other = (Worker(worker, 0.0, breaker=Breaker(), rates=rates) for worker in (A, B))
+        self.stream(one, 0.04)
+        assert pytest.approx(0.04) == other.usual_gap_s
+        self.stream(other, 0.01)
+
+        assert pytest.approx([0.04, 0.01]) == [one.usual_gap_s, other.usual_gap_s]
