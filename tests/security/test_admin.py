@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.stack import Stack, stack
 from tests.gateway.api.admin_v1.administration import Administration, administration, fault
+from tests.processor_time import least_of
 
 
 @pytest.fixture
@@ -146,6 +147,10 @@ HOSTILE = {
 }
 
 
+# Ten times what the slowest of these bodies costs on a quiet machine.
+MOST_SPENT_S = 0.25
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 async def test_no_shape_of_a_body_holds_the_gateway(name: str, method: str) -> None:
@@ -156,14 +161,18 @@ async def test_no_shape_of_a_body_holds_the_gateway(name: str, method: str) -> N
     async with administered() as running:
         stranger = await running.http.request(method, path, content=body, headers=headers)
         await running.http.request(method, path, content=b"{}" + b" " * 5_000, headers={**headers, **named()})
-        began = time.thread_time()
-        reply = await running.http.request(method, path, content=body, headers={**headers, **named()})
-        spent = time.thread_time() - began
+
+        async def spent() -> float:
+            began = time.thread_time()
+            reply = await running.http.request(method, path, content=body, headers={**headers, **named()})
+            took_s = time.thread_time() - began
+            assert 400 <= reply.status_code < 410
+            assert fault in reply.json()["error"]["message"]
+            return took_s
+
+        assert await least_of(5, spent, enough=MOST_SPENT_S) <= MOST_SPENT_S
 
     assert 401 == stranger.status_code
-    assert 400 <= reply.status_code < 410
-    assert fault in reply.json()["error"]["message"]
-    assert spent < 0.25
 
 
 def named() -> dict[str, str]:

@@ -18,6 +18,7 @@ from gateway.proxy.guardrails import credentials, national_ids, personal
 from gateway.proxy.guardrails.redactor import Redactor, Scan
 from tests.e2e.stack import Stack, stack
 from tests.gateway.proxy.guardrails.examples import a_filter, a_guard, a_rule
+from tests.processor_time import least_of
 
 CARD = "4111 1111 1111 1111"
 CHAT = "/v1/chat/completions"
@@ -295,14 +296,17 @@ async def test_no_guarded_body_holds_the_event_loop(more: dict[str, Any]) -> Non
     reader = BodyDecoder(max_values=200_000, max_cpu_s=20)
     bodies = Bodies(max_body_bytes=8 * 2**20, budget=BodyBudget(2**30), reader=reader)
     guard, _ = a_guard(a_rule(a_filter(timeout_s=60)))
-    try:
+
+    async def longest_s() -> float:
         async with longest_stretch() as stretches:
             reported = await guard.request(raw, reader=bodies)
+        assert raw.replace(CARD.encode(), b"[CARD]") == reported
+        return stretches[-1]
+
+    try:
+        assert await least_of(5, longest_s, enough=MOST_HELD_S) <= MOST_HELD_S
     finally:
         reader.close()
-
-    assert raw.replace(CARD.encode(), b"[CARD]") == reported
-    assert stretches[-1] < MOST_HELD_S
 
 
 async def test_a_text_that_takes_long_stands_in_nobodys_way() -> None:
@@ -351,4 +355,4 @@ def test_time_grows_with_the_text_and_no_faster(detector: str) -> None:
     """Four times as much of anything takes four times as long, and not sixteen; less than a tenth of that is noise."""
     for text in HOSTILE:
         once, often = (text * (size // len(text)) for size in (16_384, 65_536))
-        assert min(looked(detector, often) for _ in range(2)) < 9 * looked(detector, once) + 0.05, text
+        assert min(looked(detector, often) for _ in range(5)) < 9 * looked(detector, once) + 0.05, text
