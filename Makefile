@@ -164,7 +164,7 @@ peers: $(VENV)/.test
 replay: $(VENV)/.test
 	$(BIN)/python -m benchmarks.replay --seeds 5 --processes 2
 
-# Every page, chart and figure of the README again, from the figures that are stored in benchmarks/results; measures nothing.
+# Every page, chart and figure of docs/performance/at-a-glance.md again, from the figures that are stored in benchmarks/results; measures nothing.
 report: $(VENV)/.test
 	$(BIN)/python -m benchmarks.render
 

@@ -1,4 +1,4 @@
-"""The figures that the README reports, each copied from a report by where it stands there."""
+"""The figures that docs/performance/at-a-glance.md reports, each copied from a report by where it stands there."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class Headline:
     figures: tuple[Pick, ...] = ()
 
     def row(self, reports: Mapping[str, Report]) -> str:
-        """A line of the README's table; raises `LookupError` where a report or figure is missing."""
+        """A line of the page's table; raises `LookupError` where a report or figure is missing."""
         figures = [pick(reports[self.report]) for pick in self.figures]
         answer = self.answer.format(*figures)
-        return f"| {self.question} | {answer} | [{self.report}.md](benchmarks/results/{self.report}.md) |"
+        return f"| {self.question} | {answer} | [{self.report}.md](../../benchmarks/results/{self.report}.md) |"
 
 
 def bar(beginning: str) -> Pick:
@@ -58,7 +58,7 @@ def gain(of: Pick, over: Pick) -> Pick:
 
 
 def table(headlines: tuple[Headline, ...], reports: Mapping[str, Report]) -> str:
-    """The README's table: the headlines whose reports are there, in their order."""
+    """The page's table: the headlines whose reports are there, in their order."""
     reported = [each.row(reports) for each in headlines if each.report in reports]
     return "\n".join(["| question | answer | from |", "|---|---|---|", *reported])
 

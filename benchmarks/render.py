@@ -1,4 +1,4 @@
-"""Makes every page, chart and the figures of README and guide again from the stored JSON: what `make report` runs.
+"""Write every page, chart and figure again from the stored JSON, for `make report`.
 
 Nothing is measured. Exit status: 0 done, 1 with `--check` if anything differs from what is there.
 """
@@ -13,10 +13,10 @@ from benchmarks.drawing import svg
 from benchmarks.headlines import HEADLINES, table
 from benchmarks.report import RESULTS, ROOT, Report, rows
 
-README = ROOT / "README.md"
+GLANCE = ROOT / "docs" / "performance" / "at-a-glance.md"
 GUIDE = ROOT / "deploy" / "README.md"
 MARK, DRILL, SHORT = "results", "drill", "shortfalls"
-"""Marks around figures in README and guide: ``<!-- MARK -->`` and ``<!-- /MARK -->``."""
+"""Marks around figures in both pages: ``<!-- MARK -->`` and ``<!-- /MARK -->``."""
 
 
 def rendered(results: Path) -> dict[Path, str]:
@@ -34,7 +34,7 @@ def read(results: Path) -> dict[str, Report]:
 
 
 def with_figures(text: str, reports: Mapping[str, Report]) -> str:
-    """*text* of the README, with the figures of *reports* between its marks, and where they fall short."""
+    """*text* of the page, with the figures of *reports* between its marks, and where they fall short."""
     return _between(_between(text, MARK, table(HEADLINES, reports)), SHORT, shortfalls.table(reports))
 
 
@@ -58,13 +58,13 @@ def _between(text: str, mark: str, figures: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder with the reports")
-    parser.add_argument("--readme", type=Path, default=README)
+    parser.add_argument("--page", type=Path, default=GLANCE)
     parser.add_argument("--guide", type=Path, default=GUIDE)
     parser.add_argument("--check", action="store_true", help="write nothing; say what differs")
     options = parser.parse_args(arguments)
     pages = rendered(options.results)
     reports = read(options.results)
-    pages[options.readme] = with_figures(options.readme.read_text(), reports)
+    pages[options.page] = with_figures(options.page.read_text(), reports)
     if DRILL in reports:
         pages[options.guide] = with_drill(options.guide.read_text(), reports)
     different = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]

@@ -9,10 +9,10 @@ WORSE = "Where kv_aware is worse"
 
 
 def table(reports: Mapping[str, Report]) -> str:
-    """The README's list; one line that says so where there is not one."""
+    """The page's list; one line that says so where there is not one."""
     found: list[tuple[Cell, ...]] = []
     for name, report in reports.items():
-        page = f"[{name}.md](benchmarks/results/{name}.md)"
+        page = f"[{name}.md](../../benchmarks/results/{name}.md)"
         missed = [bar for bar in report.bars if not bar.is_met]
         found += [(bar.what, bar.value, f"{bar.relation} {bar.limit:.3g}", page) for bar in missed]
         worse = [line for each in report.tables if each.title.startswith(WORSE) for line in _worse(each, report)]

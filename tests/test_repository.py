@@ -142,9 +142,9 @@ def test_no_file_reports_where_it_was_written(what: str) -> None:
     assert [] == [name for name, text in written_files() if any(part in text for part in NEVER_WRITTEN[what])]
 
 
-def test_the_readme_shows_the_settings_as_they_are() -> None:
-    """`python -m gateway.settings README.md` writes the table."""
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_of_settings_shows_them_as_they_are() -> None:
+    """`python -m gateway.settings docs/reference/settings.md` writes the table."""
+    page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
 
     assert with_table(page) == page
 

@@ -20,9 +20,10 @@ _DESCRIPTIVE = ("title", "description", "default", "format", "writeOnly")
 
 
 def settings_schema() -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of the settings, and the definitions that it refers to. Descriptions are left out: README has them.
+    """Return the schema of the settings, and the definitions that it refers to.
 
-    Removed settings may have the value that the gateway ignores; renamed ones are there under both names.
+    Descriptions are left out: docs/reference/settings.md has them. Removed settings may have the value that the
+    gateway ignores; renamed ones are there under both names.
     """
     schema = _bare(Settings.model_json_schema(ref_template="#/definitions/{model}"))
     definitions: dict[str, Any] = schema.pop("$defs")

@@ -1,4 +1,4 @@
-"""`python -m gateway.settings README.md`: bring the table of settings in a page up to date."""
+"""`python -m gateway.settings docs/reference/settings.md`: bring the table of settings in a page up to date."""
 
 import sys
 from pathlib import Path

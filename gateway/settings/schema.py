@@ -1,6 +1,7 @@
 """The settings as a whole, a group per seam.
 
-A setting is declared once: field, unit in its name, default, bounds and description are what the README's table shows.
+A setting is declared once, with its unit in the name, default, bounds and description. docs/reference/settings.md is
+generated from them.
 """
 
 from collections.abc import Iterator

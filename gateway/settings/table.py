@@ -1,4 +1,4 @@
-"""The settings as a table: rows, and the section of the README that shows them."""
+"""The settings as a table: rows, and the section of docs/reference/settings.md that shows them."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ def describe() -> list[SettingRow]:
 
 
 def as_markdown() -> str:
-    """The table of all settings, as the README shows it."""
+    """The table of all settings, as docs/reference/settings.md shows it."""
     lines = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     lines += [f"| `{row.path}` | {row.type} | {_code(row.default)} | {row.description} |" for row in describe()]
     return "\n".join(lines)

@@ -49,5 +49,5 @@ def test_the_table_reports_each_headline_with_its_report() -> None:
 
     assert (
         "| question | answer | from |\n|---|---|---|\n"
-        "| How many hits? | 50% of 2.0 | [tried.md](benchmarks/results/tried.md) |"
+        "| How many hits? | 50% of 2.0 | [tried.md](../../benchmarks/results/tried.md) |"
     ) == table(headlines, {"tried": a_report()})

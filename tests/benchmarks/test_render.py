@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.chart import BarChart, LineChart
-from benchmarks.render import DRILL, GUIDE, README, main, read, rendered, with_drill, with_figures
+from benchmarks.render import DRILL, GLANCE, GUIDE, main, read, rendered, with_drill, with_figures
 from benchmarks.report import RESULTS
 from tests.benchmarks.test_headlines import a_report
 
@@ -16,8 +16,8 @@ def test_pages_and_figures_of_this_repository_are_those_of_the_stored_figures() 
         assert page.exists(), page.name
         if page.suffix == ".md":
             assert page.read_text() == text, page.name
-    readme, guide, reports = README.read_text(), GUIDE.read_text(), read(RESULTS)
-    assert with_figures(readme, reports) == readme
+    glance, guide, reports = GLANCE.read_text(), GUIDE.read_text(), read(RESULTS)
+    assert with_figures(glance, reports) == glance
     assert with_drill(guide, reports) == guide
 
 
@@ -35,18 +35,18 @@ def test_what_was_stored_gives_the_same_page_and_its_charts(tmp_path: Path) -> N
 
 def test_only_what_differs_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = a_report().write(tmp_path)
-    readme = tmp_path / "README.md"
-    readme.write_text("# Title\n" + MARKS.format("old") + "\nmore\n")
+    page_of_figures = tmp_path / "at-a-glance.md"
+    page_of_figures.write_text("# Title\n" + MARKS.format("old") + "\nmore\n")
     page.write_text("by hand")
-    arguments = ["--results", str(tmp_path), "--readme", str(readme)]
+    arguments = ["--results", str(tmp_path), "--page", str(page_of_figures)]
 
     assert 1 == main([*arguments, "--check"])
     assert page.read_text() == "by hand"
     assert 0 == main(arguments)
     assert 0 == main([*arguments, "--check"])
-    assert "tried.md\nREADME.md\ntried.md\nREADME.md\n" == capsys.readouterr().out
-    assert readme.read_text().startswith("# Title\n<!-- results -->\n| question | answer | from |\n")
-    assert readme.read_text().endswith("<!-- /shortfalls -->\nmore\n")
+    assert "tried.md\nat-a-glance.md\ntried.md\nat-a-glance.md\n" == capsys.readouterr().out
+    assert page_of_figures.read_text().startswith("# Title\n<!-- results -->\n| question | answer | from |\n")
+    assert page_of_figures.read_text().endswith("<!-- /shortfalls -->\nmore\n")
 
 
 def test_the_guide_has_the_first_table_of_the_drill() -> None:
@@ -57,6 +57,6 @@ def test_the_guide_has_the_first_table_of_the_drill() -> None:
     assert guide.endswith("\n<!-- /drill -->\nz")
 
 
-def test_a_readme_needs_a_place_for_its_figures() -> None:
+def test_a_page_needs_a_place_for_its_figures() -> None:
     with pytest.raises(ValueError, match="around the results"):
         with_figures("# Title\n", {})

@@ -12,7 +12,7 @@ def test_a_missed_bar_is_reported_with_its_report() -> None:
 
     assert (
         "| what | `warmgate` | wanted, or the best other | from |\n|---|---|---|---|\n"
-        "| requests per s, of theirs | 0.75 | >= 1 | [tried.md](benchmarks/results/tried.md) |"
+        "| requests per s, of theirs | 0.75 | >= 1 | [tried.md](../../benchmarks/results/tried.md) |"
     ) == table({"tried": report})
 
 
@@ -22,7 +22,7 @@ def test_anyone_who_routes_better_is_named() -> None:
     report.tables.append(Table(title, columns, [("imbalance", 1.25, 1.02, "smg")]))
 
     assert table({"tried": report}).endswith(
-        "\n| Tried: imbalance of `kv_aware` | 1.25 | 1.02 (smg) | [tried.md](benchmarks/results/tried.md) |"
+        "\n| Tried: imbalance of `kv_aware` | 1.25 | 1.02 (smg) | [tried.md](../../benchmarks/results/tried.md) |"
     )
 
 

@@ -59,7 +59,7 @@ def test_traces_find_their_way() -> None:
 
 
 def test_metrics_are_those_of_the_gateway() -> None:
-    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Metrics\n")[2].partition("\n## ")[0]
+    table = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     labels = dict(re.findall(r"^\| `(warmgate_\w+)` \| \w+ \| ([^|]*?) ?\|", table, re.MULTILINE))
     declared = config("gateway.yaml")["exporters"]["awsemf"]["metric_declarations"]
     for each in declared:

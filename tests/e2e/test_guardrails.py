@@ -393,7 +393,7 @@ async def test_a_fallback_on_bedrock_gets_its_guardrail_with_the_question() -> N
 
 def test_the_example_of_the_readme_is_one() -> None:
     """It loads, and can be made."""
-    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/guardrails.md").read_text(encoding="utf-8")
     example = page.partition("<!-- guardrails-example -->")[2].partition("<!-- /guardrails-example -->")[0]
     settings = build(yaml.safe_load(example.strip().removeprefix("```yaml").removesuffix("```")), {})
     made = Guardrails(httpx.AsyncClient()).build(settings)

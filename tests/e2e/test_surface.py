@@ -1,4 +1,4 @@
-"""The table in README.md that says the outcome of every route of vLLM, asked row by row."""
+"""The table in docs/reference/routes.md that says the outcome of every route of vLLM, asked row by row."""
 
 import re
 from collections.abc import AsyncIterator
@@ -14,12 +14,12 @@ from gateway.protocol.endpoints.unserved import INSTEAD
 from tests.e2e.stack import Stack, stack
 from tests.fuzz.bodies import FORM_BODY, FORM_TYPE, VALID
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/routes.md"
 
 
 def rows() -> list[tuple[str, str, str]]:
     """Method, path and what happens, of every route in the table."""
-    table = README.read_text(encoding="utf-8").partition("<!-- api -->")[2].partition("<!-- /api -->")[0]
+    table = PAGE.read_text(encoding="utf-8").partition("<!-- api -->")[2].partition("<!-- /api -->")[0]
     found: list[tuple[str, str, str]] = []
     for line in table.strip().splitlines()[2:]:
         routes, outcome = [cell.strip() for cell in line.strip("|").split("|")][:2]

@@ -8,7 +8,7 @@ import pytest
 from gateway.settings import AdapterSettings, AdaptersSettings
 from tests.gateway.settings.examples import parsed, sentences, with_model
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs/how-to/lora.md"
 
 
 def test_a_model_is_its_own_unless_it_says_of_what_it_is_an_adapter() -> None:
@@ -55,7 +55,7 @@ def test_what_cannot_be_is_reported(fields: dict[str, Any], reported: str) -> No
 
 def test_the_example_of_the_readme_is_one() -> None:
     """The adapter is served by the workers of its base."""
-    section = README.read_text(encoding="utf-8").partition("\n### LoRA adapters\n")[2]
+    section = PAGE.read_text(encoding="utf-8")
     base, poet = parsed(section.partition("```yaml\n")[2].partition("```")[0]).models
 
     assert ("llama-8b", "poet") == (poet.adapter_base, poet.adapter_name)

@@ -83,8 +83,8 @@ def test_a_file_of_workers_may_name_roles() -> None:
 
 def test_the_readmes_example_is_valid() -> None:
     """With the other flow as well."""
-    page = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    example = page.partition("### Prefill and decode apart")[2].partition("```yaml\n")[2].partition("```")[0]
+    page = (Path(__file__).parents[3] / "docs/concepts/prefill-decode.md").read_text(encoding="utf-8")
+    example = page.partition("```yaml\n")[2].partition("```")[0]
     for text in (example, example.replace("flow: nixl", "flow: sglang")):
         model = parsed(text).models[0]
 

@@ -8,7 +8,7 @@ import pytest
 from gateway.settings import DynamoSettings, InstanceSettings, WorkerEventsSettings
 from tests.gateway.settings.examples import parsed, sentences, with_model, with_worker
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs/how-to/dynamo.md"
 PLACE = "models[0].workers[0]"
 EVENTS = {"endpoint": "tcp://10.0.0.5:5557"}
 
@@ -86,7 +86,7 @@ def test_ranks_may_be_said_in_either_place() -> None:
 
 def test_the_example_of_the_readme_is_one() -> None:
     """Four ranks, as many as the engine says, and a frontend whose workers are followed."""
-    section = README.read_text(encoding="utf-8").partition("\n### Data-parallel ranks and Dynamo\n")[2]
+    section = PAGE.read_text(encoding="utf-8")
     text = section.partition("```yaml\n")[2].partition("```")[0]
     workers = parsed(text).models[0].workers
 

@@ -9,7 +9,7 @@ import yaml
 from gateway.settings import RouteRuleSettings, RouteSettings, VariantSettings
 from tests.gateway.settings.examples import parsed, sentences
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs/how-to/canary-routes.md"
 
 
 def with_route(**fields: Any) -> str:
@@ -70,7 +70,7 @@ def test_what_cannot_be_is_reported(fields: dict[str, Any], reported: str) -> No
 
 
 def test_the_example_of_the_readme_is_one() -> None:
-    section = README.read_text(encoding="utf-8").partition("\n## One name for several models\n")[2]
+    section = PAGE.read_text(encoding="utf-8")
     example = section.partition("```yaml\n")[2].partition("```")[0]
     names = ("llama-8b", "llama-8b-new", "llama-70b", "qwen-vl")
     models = yaml.safe_dump({"models": [{"name": name, "workers": [{"url": f"http://{name}:1"}]} for name in names]})

@@ -5,7 +5,7 @@ from tests.gateway.settings.examples import sentences
 
 
 def test_every_setting_is_described() -> None:
-    """The README's table is made of these rows."""
+    """The table of docs/reference/settings.md is made of these rows."""
     rows = {row.path: row for row in describe()}
 
     assert [] == [row.path for row in rows.values() if not row.description]

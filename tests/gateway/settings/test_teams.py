@@ -8,7 +8,7 @@ from tests.gateway.settings.examples import SMALLEST, parsed, sentences
 
 
 def test_teams_are_declared_beside_models() -> None:
-    """The smallest form, as the README has it."""
+    """The smallest form, as the documentation has it."""
     text = """
     teams: [{name: blue, weight: 1, models: [tiny], limits: {requests_per_minute: 600, tokens_per_minute: 50000,
              max_concurrent_requests: 50, usd_per_month: 100}, keys: [{id: ci, secret_env: BLUE_KEY}]}]

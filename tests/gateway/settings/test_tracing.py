@@ -102,8 +102,8 @@ def test_the_operators_destination_needs_a_restart_and_a_teams_does_not() -> Non
 
 
 def test_the_example_of_the_readme_is_taken() -> None:
-    page = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    example = page.partition("\n## Traces\n")[2].partition("```yaml\n")[2].partition("```")[0]
+    page = (Path(__file__).parents[3] / "docs/how-to/tracing.md").read_text(encoding="utf-8")
+    example = page.partition("```yaml\n")[2].partition("```")[0]
     settings = build({**parsed_models(), **yaml.safe_load(example)}, {"BLUE_LANGFUSE": "pk-lf-1:sk-lf-2"})
     (blue,) = settings.teams
 
