@@ -1,7 +1,8 @@
-"""Decides which of the workers that administrators added are in use, beside listed and discovered ones.
+"""Decides which of the workers that administrators added through the API are put to use.
 
-1. A listed or discovered worker wins over an added one at the same address of the same model.
-2. An added worker that cannot be in use does no harm to the others. It stays in the store with a reason.
+1. A configured or discovered worker takes precedence over an added worker with the same model and address.
+2. An added worker that cannot be used does not affect other workers. It stays in the store, and its status gives the
+   reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,19 +22,21 @@ from gateway.workers.worker_spec import ModelWorkers, WorkerSpec, is_valid
 
 Workers = tuple[WorkerSpec, ...]
 Origin = str
-"""Origin of a worker: ``settings``, ``api``, or the `SourceSpec.kind` that found it."""
+"""Source of a worker: ``settings``, ``api``, or the `SourceSpec.kind` of the discovery source that found it."""
 LeftOutState = Literal["model_not_configured", "listed_elsewhere", "id_taken", "not_valid"]
 
 
 @dataclass(frozen=True, slots=True)
 class KnownWorkers:
-    """Models with the workers that the settings list, and the workers that were found for them."""
+    """Configured models with their listed workers, and the workers that discovery found for these models."""
 
     models: Sequence[ModelWorkers]
     found: Mapping[WorkerSource, Workers] = field(default_factory=dict)
 
     def found_by_model(self) -> dict[str, list[WorkerSpec]]:
-        """Return those that were found for each model, by its name; of two at the same address the first."""
+        """Return the discovered workers by model name. If two sources found the same address, only the first worker is
+        returned.
+        """
         by_model: dict[str, list[WorkerSpec]] = {}
         seen: dict[str, set[str]] = {}
         for source, workers in self.found.items():
@@ -43,14 +46,14 @@ class KnownWorkers:
         return by_model
 
     def origins(self) -> dict[tuple[str, str], Origin]:
-        """Return where each worker comes from, by model and `endpoint` of its address."""
+        """Return the origin of every worker. Keys are the model name and the `endpoint` of the worker's address."""
         origins: dict[tuple[str, str], Origin] = {}
         for model, origin, worker in self._all():
             origins.setdefault((model, endpoint(worker.url)), origin)
         return origins
 
     def origin(self, model: str, is_meant: Callable[[WorkerSpec], bool]) -> Origin | None:
-        """Return where a worker of *model* comes from; None: there is no such worker."""
+        """Return the origin of the worker of *model* that *is_meant* selects, or None if there is no such worker."""
         return next((origin for name, origin, worker in self._all() if name == model and is_meant(worker)), None)
 
     def _all(self) -> Iterator[tuple[str, Origin, WorkerSpec]]:
@@ -64,7 +67,7 @@ class KnownWorkers:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Reason for which an added worker is not in use."""
+    """Reason why an added worker is not in use."""
 
     state: LeftOutState
     reason: str
@@ -73,18 +76,19 @@ class LeftOut:
 @dataclass(frozen=True, slots=True)
 class AdmittedWorkers:
     models: tuple[ModelWorkers, ...]
-    """Models with all workers that can be in use together."""
+    """All models with the workers that can be in use together."""
     left_out: Mapping[str, LeftOut]
-    """Added workers that are not in use, by `AddedWorker.name`."""
+    """Reasons why added workers are not in use, by `AddedWorker.name`."""
 
 
 def admission(known: KnownWorkers, added: Iterable[AddedWorker]) -> AdmittedWorkers:
-    """Return the models of *known* with the workers that were found, and as many of those *added* as can be in use.
+    """Return the configured models with their configured, discovered and added workers.
 
-    Of two that contradict each other the earlier one is in use. O(workers).
+    Added workers that conflict with another worker are left out. Of two conflicting added workers, the one created
+    first is used. O(workers).
 
     Raises:
-        WorkersError: what is listed and what was found contradict each other.
+        WorkersError: if a configured worker and a discovered worker conflict.
     """
     whole = with_found(known.models, known.found_by_model())
     taken = _Taken(whole)
@@ -104,11 +108,11 @@ def admission(known: KnownWorkers, added: Iterable[AddedWorker]) -> AdmittedWork
 
 
 def check_addition(known: KnownWorkers, added: Mapping[str, AddedWorker], worker: AddedWorker) -> None:
-    """Check that *worker* can be in use beside all others.
+    """Check that the new *worker* does not conflict with the workers in *known* and *added*.
 
     Raises:
-        UnknownModel: its model is not configured.
-        Conflict: its model has a worker at that address, another worker has its id, or too many were added.
+        UnknownModel: if the model of the worker is not configured.
+        Conflict: if the model already has a worker at this address, the id is taken, or too many workers were added.
     """
     if worker.model not in {model.name for model in known.models}:
         raise UnknownModel(
@@ -127,7 +131,7 @@ def check_addition(known: KnownWorkers, added: Mapping[str, AddedWorker], worker
 
 
 def not_removable(known: KnownWorkers, model: str, worker_id: str) -> GatewayError:
-    """Return why the worker *worker_id* of *model*, which was not added by the API, cannot be removed by it."""
+    """Return the error for a request to remove a worker that was not added through the API."""
     names = {worker_id, worker_id.rpartition("#")[0]}
     origin = known.origin(model, lambda worker: worker.id in names)
     if origin is None:
@@ -144,11 +148,11 @@ def _where(origin: Origin) -> str:
 
 
 class _Taken:
-    """Ids and addresses that the workers of *models* have, by the rules of `with_found`."""
+    """Ids and addresses that are already taken. The uniqueness rules are those of `with_found`."""
 
     def __init__(self, models: Iterable[ModelWorkers]) -> None:
         self._by_id: dict[str, str] = {}
-        """Addresses: an id stands for one in all models."""
+        """Worker addresses by id. An id must have the same address in all models."""
         self._ids: dict[str, set[str]] = {}
         self._addresses: dict[str, set[str]] = {}
         for model in models:
@@ -157,7 +161,7 @@ class _Taken:
             self._ids[model.name], self._addresses[model.name] = set(found), set(found.values())
 
     def refusal(self, worker: AddedWorker) -> LeftOut | None:
-        """Return why *worker* cannot be in use beside those that are here; None: it can."""
+        """Return why *worker* conflicts with a worker that is already in use, or None if it does not."""
         if worker.model not in self._ids:
             return LeftOut("model_not_configured", f"the model {worker.model!r} is not configured")
         address = worker.address
@@ -168,7 +172,7 @@ class _Taken:
         return None
 
     def take(self, worker: AddedWorker) -> None:
-        """Add *worker*, which `refusal` accepts."""
+        """Add *worker*. The caller has checked that `refusal` returns None for it."""
         address = worker.address
         self._by_id[worker.id] = address
         self._ids[worker.model].add(worker.id)
@@ -176,7 +180,7 @@ class _Taken:
 
 
 def _spec_of(worker: AddedWorker) -> WorkerSpec | None:
-    """Return *worker* as if it were listed; None: another version of the gateway wrote it, by other rules."""
+    """Return the specification of an added worker, or None if its id or URL is not valid."""
     if "#" in worker.id:  # so are those called who share an address
         return None
     spec = WorkerSpec(url=worker.url.rstrip("/"), id=worker.id)

@@ -1,11 +1,10 @@
-"""Workers that are to get no more requests: on whose word, and when the long streams that they have go on elsewhere.
+"""Draining of workers. A draining worker gets no new requests, and its long streams move to other workers.
 
-1. An operator and the settings have a word each. A worker drains while either says so, and neither takes back what the
-   other said.
-2. Requests that a draining worker has go on there. After a while those streams that can be continued are handed over,
-   if there is a worker to take them; all others end in peace.
-3. An operator's word is forgotten with the worker: when it leaves the settings, moves to another address, or another
-   pod has its name.
+1. An operator and the settings can each request draining. A worker drains as long as either of them requests it.
+2. Requests that a draining worker already has continue on it. After a delay, streams that can be continued elsewhere
+   are handed over if another worker can take them. All other streams run to completion.
+3. An operator's request ends when the worker leaves the settings, moves to another address, or is replaced by a pod
+   with the same name.
 """
 
 import asyncio
@@ -27,28 +26,26 @@ _log = logging.getLogger(__name__)
 Word = Literal["operator", "settings"]
 
 AGAIN_S = 5.0
-"""Time between two attempts to move the streams that are left on a worker: there may be no other worker yet."""
+"""Seconds between two attempts to hand over the streams of a draining worker. At first there may be no other worker."""
 
 
 @dataclass(slots=True)
 class _Drain:
-    """One draining worker of one model."""
-
     url: str
     uid: str | None
     due: dict[Word, float | None] = field(default_factory=dict)
-    """Time at which streams are handed over, by who wants the worker to drain; None: never."""
+    """Times at which streams are handed over, by who requested draining. None means that they are never handed over."""
     next_at: float | None = None
-    """Time of the next hand-over."""
+    """Time of the next handover attempt, or None if none is planned."""
 
     def plan(self) -> None:
         self.next_at = min((due for due in self.due.values() if due is not None), default=None)
 
 
 class Draining:
-    """Knows which workers of *models* drain, and when their streams are handed over.
+    """Tracks which workers drain, and hands over their streams when the time comes.
 
-    *hand_over_after_s* is the default; None: nothing is handed over.
+    *hand_over_after_s* is the default delay before the handover. None disables the handover.
     """
 
     def __init__(
@@ -66,19 +63,19 @@ class Draining:
         self._changed = asyncio.Event()
 
     def drain(self, model: Model, worker: WorkerId, *, hand_over_after_s: float | UnsetType | None = UNSET) -> None:
-        """Drain *worker* at an operator's request. A repeated call restarts the time until the hand-over.
+        """Drain *worker* at the request of an operator. A repeated call restarts the delay before the handover.
 
-        *hand_over_after_s* is for this time; None: never, UNSET: the default.
+        *hand_over_after_s* overrides the default delay. None means that its streams are never handed over.
         """
         self._say(model, worker, "operator", hand_over_after_s)
 
     def undrain(self, model: Model, worker: WorkerId) -> None:
-        """Stop draining for the operator. The worker goes on draining if the settings want it."""
+        """Withdraw the operator's request to drain *worker*. The worker keeps draining if the settings request it."""
         self._take_back(model.name, worker, "operator")
         self._apply(model)
 
     def declare(self, models: Sequence[ModelWorkers]) -> None:
-        """Drain those workers of *models* that are configured or found to drain; the fleets have them already."""
+        """Start or stop draining workers according to *models*. The fleets must already contain these workers."""
         self._uids = {(model.name, WorkerId(worker.id)): worker.uid for model in models for worker in model.workers}
         self._forget_who_left()
         declared = {
@@ -94,17 +91,17 @@ class Draining:
             self._apply(model)
 
     def words(self, model: str, worker: WorkerId) -> tuple[Word, ...]:
-        """Return who wants *worker* to drain; empty: it does not drain."""
+        """Return who requested that *worker* drains. The tuple is empty if the worker does not drain."""
         drain = self._drains.get((model, worker))
         return () if drain is None else tuple(sorted(drain.due))
 
     def hand_over_in_s(self, model: str, worker: WorkerId) -> float | None:
-        """Return the seconds until its streams are handed over; None: they are not, or it has none."""
+        """Return the seconds until the streams of *worker* are handed over, or None if no handover is planned."""
         drain = self._drains.get((model, worker))
         return None if drain is None or drain.next_at is None else max(0.0, drain.next_at - self._clock())
 
     def turn(self) -> float | None:
-        """Hand over what is due; return the seconds until the next hand-over, None without one."""
+        """Hand over the streams that are due. Return the seconds until the next handover, or None without one."""
         now = self._clock()
         for (name, worker), drain in self._drains.items():
             if drain.next_at is not None and drain.next_at <= now:
@@ -112,7 +109,7 @@ class Draining:
         return min((drain.next_at - now for drain in self._drains.values() if drain.next_at is not None), default=None)
 
     async def run(self) -> None:
-        """Hand over streams when it is time, until canceled."""
+        """Hand over streams when they are due, until canceled."""
         while True:
             self._changed.clear()
             wait_s = self.turn()
@@ -147,7 +144,7 @@ class Draining:
         self._drains = {key: drain for key, drain in self._drains.items() if there.get(key) == (drain.url, drain.uid)}
 
     def _apply(self, model: Model) -> None:
-        """Update the fleet of *model*."""
+        """Set the draining state of every worker in the fleet of *model*."""
         for worker in model.fleet:
             is_wanted = (model.name, worker.id) in self._drains
             if worker.is_draining != is_wanted:
@@ -155,7 +152,7 @@ class Draining:
 
 
 def _is_left(model: Model | None, worker: WorkerId) -> bool:
-    """Hand over the streams of *worker*; return whether it still has requests."""
+    """Hand over the streams of *worker*. Return whether the worker still has requests."""
     if model is None or model.fleet.bookings.own_in_flight(worker) == 0:
         return False
     count = model.hand_over(worker)

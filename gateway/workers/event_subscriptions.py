@@ -1,8 +1,9 @@
-"""Subscribes to the KV events of each worker's engine for as long as it is a worker.
+"""Subscribes to the KV events of every worker's engine.
 
-1. The settings or the engine itself say where it publishes; an engine that does not say is asked again until it does.
-2. Predictions are compared with the hits that engines report. An index whose predictions are wrong is rebuilt from what
-   the engine still has; an incomplete one is trusted once its predictions match.
+1. The address of the events comes from the settings or from the engine. An engine that does not report an address is
+   queried again until it does.
+2. Predicted cache hits are compared with the hits that engines report. An index whose predictions are wrong is rebuilt
+   from the blocks that the engine still has. An incomplete index is trusted once its predictions match.
 """
 
 import asyncio
@@ -24,40 +25,40 @@ from routing.worker import Worker
 _log = logging.getLogger(__name__)
 
 ASK_INTERVAL_S = 5.0
-"""Time between two questions to an engine that has not said where it publishes."""
+"""Seconds between two queries to an engine that has not yet reported where it publishes KV events."""
 TICK_S = 1.0
 SILENT_TICKS = 30
-"""Ticks without a connection after which an engine is asked again where it publishes: a restart may have moved it."""
+"""Ticks without a connection before an engine is queried again for its event address. A restart may have changed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionTarget:
-    """One worker to subscribe to; equal while a subscription can go on."""
+    """Worker whose KV events are subscribed to. A subscription continues as long as its target stays equal."""
 
     worker: WorkerId
     url: str
     headers: frozenset[tuple[str, str]] = field(repr=False)
-    """Headers for questions to its engine. They hold its key."""
+    """HTTP headers for queries to the engine. They contain its API key."""
     model: str
-    """The model that its engine loads, as `scope_of` has it for prompts."""
+    """Model that the engine loads, in the form that `scope_of` uses for prompts."""
     sources: EventSources | None
-    """Addresses at which its engine publishes, if the settings have them."""
+    """Addresses at which the engine publishes KV events, or None if the settings do not list them."""
     uid: str | None = None
-    """Identity of its pod: another one is another worker at the same address."""
+    """UID of the worker's pod. A different UID means a different worker at the same address."""
     rank: int | None = None
-    """Rank among the streams of its address; None: the address is not shared."""
+    """Data-parallel rank of the worker's stream, or None if the worker does not share its address."""
     name: str | None = None
-    """Name by which engines that dial may call it; None: its id."""
+    """Name by which an engine that connects to the gateway identifies this worker. None means the worker id."""
 
     def source_of(self, sources: EventSources) -> EventSource | None:
-        """Return the source of its rank among *sources*; None if it is missing, or not known."""
+        """Return the event source of this worker's rank, or None if it is missing or unknown."""
         if self.rank is None:
             return sources.of_ranks[0] if len(sources.of_ranks) == 1 else None
         return next((source for source in sources.of_ranks if source.rank == self.rank), None)
 
 
 class Subscription(Protocol):
-    """One stream; see `gateway.workers.kv_events.subscriber`."""
+    """Subscription to one event stream; see `gateway.workers.kv_events.subscriber`."""
 
     @property
     def counters(self) -> StreamCounters: ...
@@ -70,18 +71,18 @@ class Subscription(Protocol):
 
 
 class EventIntake(Protocol):
-    """Finds and makes subscriptions; see `gateway.workers.kv_events.intake`."""
+    """Finds event sources and subscribes to them; see `gateway.workers.kv_events.intake`."""
 
     def opened(self) -> AbstractAsyncContextManager[None]:
-        """Open what subscriptions share: they are made and run inside of this context only."""
+        """Open the resources that subscriptions share. Subscriptions can be made and run only inside this context."""
         ...
 
     async def find(self, url: str, headers: Mapping[str, str]) -> EventSources | None:
-        """Ask the engine at *url* where it publishes; None if it does not say."""
+        """Query the engine at *url* for its event addresses. Return None if it does not report any."""
         ...
 
     def subscribe(self, source: EventSource, feed: Feed, *, worker: str, url: str) -> Subscription:
-        """Return the subscription to *source*. Raises ValueError if it is impossible."""
+        """Return a subscription to *source*. Raises ValueError if the settings do not allow it."""
         ...
 
 
@@ -91,17 +92,17 @@ class _Followed:
     feed: WorkerFeed
     fleets: tuple[Fleet, ...]
     said: str = ""
-    """Last line that was logged about where its engine publishes."""
+    """Last message logged about the event address of this engine. It prevents repeated log lines."""
     subscription: Subscription | None = None
     task: "asyncio.Task[None] | None" = None
     silent_ticks: int = 0
-    """Ticks in a row without a connection."""
+    """Consecutive ticks without a connection."""
 
 
 class EventSubscriptions:
-    """Keeps *confirmed* in step with the engines, and judges the predictions every *tick_s*.
+    """Keeps *confirmed* in sync with the caches of the engines, and checks its predictions every *tick_s*.
 
-    An engine that does not say where it publishes is asked again every *ask_interval_s*.
+    An engine that does not report an event address is queried again every *ask_interval_s*.
     """
 
     def __init__(
@@ -120,7 +121,9 @@ class EventSubscriptions:
         self._tasks: asyncio.TaskGroup | None = None
 
     def attend(self, subjects: Mapping[SubscriptionTarget, Iterable[Fleet]]) -> None:
-        """Subscribe to *subjects*, each for its fleets, and to no others; those that stay go on."""
+        """Subscribe to exactly the given workers, each for its fleets. Subscriptions whose target is unchanged
+        continue.
+        """
         former, self._followed = self._followed, {}
         for subject, fleets in subjects.items():
             followed = former.pop(subject.worker, None)
@@ -149,27 +152,27 @@ class EventSubscriptions:
                 self._tasks = None
 
     def restart_all(self) -> None:
-        """Read the cache of every engine again: what was heard before can no longer be used."""
+        """Read the cache contents of every engine again, because the events received so far can no longer be used."""
         for followed in [*self._followed.values()]:
             self._restart(followed)
 
     def state(self, worker: WorkerId) -> Trust | None:
-        """Return how far the events of *worker*'s engine can be trusted; None: there is no subscription."""
+        """Return how far the events of *worker*'s engine can be trusted, or None if there is no subscription."""
         followed = self._followed.get(worker)
         return None if followed is None else followed.feed.state
 
     def subjects(self) -> dict[WorkerId, SubscriptionTarget]:
-        """Return the workers that have a subscription, or are about to have one."""
+        """Return the workers that are subscribed to or will be, with their subscription targets."""
         return {worker: followed.subject for worker, followed in self._followed.items()}
 
     def blocks_heard(self, worker: WorkerId) -> int:
-        """Return the number of blocks that *worker*'s engine has reported as stored."""
+        """Return the number of stored blocks that *worker*'s engine has reported."""
         followed = self._followed.get(worker)
         subscription = None if followed is None else followed.subscription
         return 0 if subscription is None else subscription.counters.blocks["stored"]
 
     def counters(self) -> dict[WorkerId, StreamCounters]:
-        """Return the counters of all streams; workers whose engines have not said where they publish are absent."""
+        """Return the counters of all streams, by worker. Workers whose event address is still unknown are absent."""
         return {
             worker: followed.subscription.counters
             for worker, followed in self._followed.items()
@@ -177,7 +180,7 @@ class EventSubscriptions:
         }
 
     def compare(self) -> None:
-        """Compare predictions with the hits that engines reported, and doubt or trust each index."""
+        """Compare predicted cache hits with reported ones, and update the trust in each worker's index."""
         for followed in [*self._followed.values()]:
             subscription = followed.subscription
             if subscription is None:
@@ -188,12 +191,12 @@ class EventSubscriptions:
                 self._judge(followed, subscription)
 
     def _is_silent(self, followed: _Followed, counters: StreamCounters) -> bool:
-        """Return whether the engine should be asked again where it publishes."""
+        """Return whether the engine should be queried again for its event address."""
         followed.silent_ticks = followed.silent_ticks + 1 if counters.doubt == "not_connected" else 0
         return followed.silent_ticks >= SILENT_TICKS and followed.subject.sources is None
 
     def _judge(self, followed: _Followed, subscription: Subscription) -> None:
-        """Judge a worker by the requests of all models that it serves: its cache is one."""
+        """Judge the index of a worker by the requests of all its models, because they share one cache."""
         worker, state = followed.subject.worker, followed.feed.state
         accuracies = [state.hit_accuracy.reported for state in _states(followed)]
         is_unreliable = any(accuracy.is_unreliable for accuracy in accuracies)
@@ -214,7 +217,7 @@ class EventSubscriptions:
             followed.task = self._tasks.create_task(self._follow(followed))
 
     def _restart(self, former: _Followed) -> None:
-        """Replace the feed, so that events which are still on their way to the former one are ignored."""
+        """Replace the feed of a worker, so that late events for the former feed are ignored."""
         self._end(former)
         followed = self._made(former.subject)
         followed.said, followed.fleets = former.said, former.fleets
@@ -240,7 +243,7 @@ class EventSubscriptions:
         await subscription.run()
 
     async def _source_of(self, followed: _Followed) -> EventSource:
-        """Wait for its source."""
+        """Wait until the event source of a worker is known, and return it."""
         subject = followed.subject
         while True:
             sources = subject.sources or await self._intake.find(subject.url, dict(subject.headers))
@@ -253,7 +256,7 @@ class EventSubscriptions:
 
 
 def _say(followed: _Followed, level: int, said: str) -> None:
-    """Log a line once, as an engine is asked again and again."""
+    """Log *said* unless it is the last message logged for this worker."""
     if said != followed.said:
         followed.said = said
         _log.log(level, "worker %s %s", followed.subject.worker, said)

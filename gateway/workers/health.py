@@ -1,6 +1,6 @@
-"""Asks workers how they are: often whether they answer, less often for the metrics of their engine.
+"""Periodic health checks of all workers, and less frequent reads of their engine metrics.
 
-Every worker is checked on its own: one that hangs delays only its own results.
+Every worker is checked independently, so a worker that hangs does not delay the checks of others.
 """
 
 import asyncio
@@ -18,15 +18,13 @@ from routing.fleet import Fleet
 _log = logging.getLogger(__name__)
 
 JITTER = 0.1
-"""Share by which intervals differ, so that workers that were asked together do not stay together."""
+"""Relative random variation of check intervals. It spreads the checks of different workers over time."""
 READINGS_KEPT = 3
-"""Intervals after which a reading is stale."""
+"""Metrics intervals after which the last engine metrics are considered stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthRules:
-    """Intervals and thresholds of health checks."""
-
     path: str
     interval_s: float
     timeout_s: float
@@ -37,9 +35,7 @@ class HealthRules:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Identity of a check; equal while a checker can go on: the same worker of the same fleet, asked by the same
-    rules.
-    """
+    """Identity of a health check. A running checker is kept as long as its target and rules stay equal."""
 
     fleet: Fleet
     worker: WorkerId
@@ -56,14 +52,14 @@ class _Attendance:
     rules: HealthRules
     task: "asyncio.Task[None] | None" = None
     reading: "asyncio.Task[None] | None" = None
-    """A reading before its turn."""
+    """Task that reads engine metrics ahead of schedule, if one was started."""
 
 
 class Health:
     """Checks every worker each `interval_s`, and reads the metrics of its engine each `metrics_interval_s`.
 
-    A worker is up if `path` answers anything below 500: engines without such a path are alive all the same. Where
-    `path` is the default, SGLang is asked for something cheaper.
+    A worker is up if a GET of `path` returns a status below 500, because an engine without this path is still alive. If
+    `path` is the default, SGLang workers are checked at a cheaper path.
     """
 
     def __init__(
@@ -78,9 +74,9 @@ class Health:
         self._tasks: asyncio.TaskGroup | None = None
 
     def attend(self, targets: Iterable[HealthTarget], rules: HealthRules) -> None:
-        """Check *targets* from now on, and no others; what is known of those that stay is kept.
+        """Check exactly *targets* from now on. State of workers that were already checked is kept.
 
-        A target that is added while this runs is checked at once.
+        A target that is added while checks are running is checked at once.
         """
         self._rules = rules
         former, self._attended = self._attended, {}
@@ -98,7 +94,7 @@ class Health:
         self._fleets = list(dict.fromkeys(case.fleet for case in self._attended))
 
     async def run(self) -> None:
-        """Check until cancelled."""
+        """Run health checks until canceled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for attendance in self._attended.values():
@@ -112,9 +108,9 @@ class Health:
                 self._tasks = None
 
     def read_soon(self, url: str) -> None:
-        """Read the metrics of the engine at *url* before its turn: the caller needs to know whether it generates.
+        """Read the metrics of the engine at *url* ahead of schedule, to find out whether it generates tokens.
 
-        This does nothing during such a reading, without a target at *url*, and before `run`.
+        Do nothing if such a read is already running, if no target has this *url*, or if `run` has not started.
         """
         attendance = next((each for case, each in self._attended.items() if case.url == url), None)
         if attendance is None or self._tasks is None:
@@ -123,7 +119,9 @@ class Health:
             attendance.reading = self._tasks.create_task(self._read(attendance.checker))
 
     async def check(self) -> None:
-        """Check all workers once, side by side. It takes as long as the slowest, a few times `timeout_s` at most."""
+        """Check all workers once, concurrently. This takes as long as the slowest check, at most a few times
+        `timeout_s`.
+        """
         await asyncio.gather(*(self._visit(attendance.checker) for attendance in self._attended.values()))
         self._tick()
 

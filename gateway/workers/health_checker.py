@@ -1,8 +1,8 @@
-"""Checks one worker: what is asked of it, what the answers mean, and what the fleet learns.
+"""Health checks of one worker: the requests, the meaning of the responses, and the resulting updates of the fleet.
 
-1. Up is proved, not presumed.
-2. A sleeping worker is alive: that is no failure, but it gets no requests.
-3. Readings are for information; routing uses the gateway's own account of the load.
+1. A worker is up only after a check has succeeded.
+2. A sleeping worker is alive but gets no requests. Sleep does not count as a failure.
+3. Engine metrics are informational. Routing uses the gateway's own record of the load.
 """
 
 import logging
@@ -20,45 +20,47 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_PATH = "/health"
 SGLANG_PATHS = ("/ready", "/v1/models")
-"""Paths for SGLang: its ``/health`` generates a token and takes over a second. ``/ready`` turns 503 while it drains;
-versions without it still list their models."""
+"""Health check paths for SGLang, whose ``/health`` generates a token and takes over a second. ``/ready`` returns 503
+while SGLang drains. Versions without ``/ready`` still serve ``/v1/models``.
+"""
 FRUITLESS = 3
 RARELY = 12
-"""Factor by which a worker is asked less often after *FRUITLESS* readings without any metrics."""
+"""Factor by which the metrics interval grows after *FRUITLESS* reads in a row returned no metrics."""
 
 
 @dataclass(slots=True, eq=False)
 class HealthTarget:
-    """One worker to check, in the fleet that learns the results."""
+    """Worker to check, with the fleet that gets the results and callbacks for changes."""
 
     worker: WorkerId
     url: str
     fleet: Fleet
     model: str
     on_down: Callable[[], None]
-    """Called after the fleet knows that the worker is down."""
+    """Called after the fleet has marked the worker as down."""
     on_reading: Callable[[Observation], None] = lambda _: None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers of every question."""
+    """HTTP headers of every health check request."""
     came_up: Callable[[], None] = lambda: None
-    """Called after the fleet knows that it is up, awake or restarted: requests may wait for that."""
+    """Called after the fleet has marked the worker as up, awake or restarted. Requests may be waiting for this."""
     wants_adapters: Callable[[], bool] = lambda: False
-    """Whether to ask it which LoRA adapters it has."""
+    """Whether to query the worker for its LoRA adapters."""
     on_adapters: Callable[[list[str], float], None] = lambda _, __: None
-    """Called with the adapters that it lists, and the time at which it was asked."""
+    """Called with the LoRA adapters that the worker lists, and the time of the query."""
     uid: str | None = None
-    """Identity of its pod: another one is another worker at the same address."""
+    """UID of the worker's pod. A different UID means a different worker at the same address."""
     places: "tuple[tuple[WorkerId, str | None, int | None], ...]" = ()
-    """Workers that share the address: id, Dynamo instance, data-parallel rank. All are up or down together, and each
-    has its own part of the reading. Empty: the worker has the address to itself."""
+    """Workers that share the address, each as (worker id, Dynamo instance, data-parallel rank). All of them are up or
+    down together, but each has separate engine metrics. Empty if the worker does not share its address.
+    """
 
     @property
     def everybody(self) -> tuple[WorkerId, ...]:
-        """All workers at the address."""
+        """Ids of all workers at the address."""
         return tuple(worker for worker, _, _ in self.places) or (self.worker,)
 
     def readings(self, whole: EngineReading) -> Iterator[tuple[WorkerId, EngineReading]]:
-        """Return the part of *whole* that concerns each of them."""
+        """Yield the part of the engine metrics in *whole* that belongs to each worker at the address."""
         if not self.places:
             yield self.worker, whole
         for worker, instance, rank in self.places:
@@ -66,7 +68,7 @@ class HealthTarget:
 
 
 class HealthChecker:
-    """State of one worker, by its checks."""
+    """Runs the health checks of one worker and keeps its state."""
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class HealthChecker:
         clock: Callable[[], float],
         up: bool = False,
     ) -> None:
-        """A reading is stale after *kept_s*. *up* is the state in the fleet so far."""
+        """Create a checker. Metrics become stale after *kept_s*. *up* is the worker's current state in the fleet."""
         self.target = target
         self._probe = probe
         self._watch = EngineWatch(probe)
@@ -93,23 +95,23 @@ class HealthChecker:
         self._clock = clock
         self._up = up
         self._in_row = 0
-        """Checks in a row that contradict `up`."""
+        """Consecutive checks whose result contradicts `up`."""
         self._is_down_known = False
-        """Whether the log already says that the worker is down."""
+        """Whether the log already contains a message that the worker is down."""
         self._engine: EngineKind | None = None
         self._lacks_ready = False
         self._observation: Observation | None = None
         self._started_at: float | None = None
         self._asleep: set[WorkerId] = set()
         self._absent: set[WorkerId] = set()
-        """Ranks that the engine does not have; it answers all their requests with 400."""
+        """Ids of workers whose rank does not exist in the engine. The engine rejects their requests with status 400."""
         self._has_read = False
-        """Whether there was any reading since it came up."""
+        """Whether engine metrics were read since the worker came up."""
         self._fruitless = 0
         self._read_due = float("-inf")
 
     async def visit(self) -> None:
-        """Check once, and read the metrics if the check succeeded and they are due."""
+        """Run one health check. Read the engine metrics too if the check succeeded and they are due."""
         alive = await self._is_alive()
         self._judge(alive=alive)
         if alive and self._up and self._clock() >= self._read_due:
@@ -118,9 +120,9 @@ class HealthChecker:
             self._set_asleep(())  # who does not tell is taken to be awake
 
     async def read_now(self) -> None:
-        """Read the engine before its turn, also during a visit. A reading that fails changes nothing.
+        """Read the engine metrics now, even during a health check. A failed read changes nothing.
 
-        A worker that is down is not read.
+        Metrics of a worker that is down are not read.
         """
         if self._up:
             asked_at = self._clock()
@@ -129,9 +131,10 @@ class HealthChecker:
                 self._take(reading, asked_at, self._clock())
 
     async def _is_alive(self) -> bool:
-        """Whether the path that suits the engine answers below 500.
+        """Whether the health check path returns a status below 500.
 
-        An unknown worker that is silent may be SGLang, of which ``/health`` takes longer than the timeout.
+        If an engine of unknown kind does not respond in time, it is identified. SGLang is then checked at its own
+        paths.
         """
         status = await self._ask()
         if status is None and self._path == DEFAULT_PATH and self._engine is None:
@@ -184,13 +187,13 @@ class HealthChecker:
             target.on_down()
 
     def _say_down(self) -> None:
-        """Log once that the worker is down, also if it was never up."""
+        """Log once that the worker is down, even if it was never up."""
         self._is_down_known = True
         target = self.target
         _log.warning("worker %s of model %s is down: %s", target.worker, target.model, self._probe.fault)
 
     def _keep_up(self) -> None:
-        """Mark all workers here as up again: a request between two checks may have failed to connect."""
+        """Mark all workers at the address as up again. A request may have marked one as down since the last check."""
         target = self.target
         fleet, came_up = target.fleet, False
         for worker in target.everybody:
@@ -203,7 +206,7 @@ class HealthChecker:
             target.came_up()
 
     def _forget_engine(self) -> None:
-        """Forget the engine: another one may come up at this address."""
+        """Reset what is known about the engine, because a different engine may come up at this address."""
         self._watch.forget()
         self._engine = None
         self._lacks_ready = False
@@ -259,7 +262,7 @@ class HealthChecker:
         self._absent = absent
 
     def _set_asleep(self, asleep: Collection[WorkerId]) -> None:
-        """Mark the workers in *asleep* as asleep, and the others at the address as awake."""
+        """Mark the workers in *asleep* as asleep, and the other workers at the address as awake."""
         target = self.target
         woke_up = False
         for worker in target.everybody:
@@ -274,7 +277,7 @@ class HealthChecker:
 
 
 def _absent(target: HealthTarget, reading: EngineReading) -> set[WorkerId]:
-    """Return the ranks of *target* that its engine does not have. Only vLLM lists all of them from the start."""
+    """Return the workers of *target* whose rank does not exist in the engine. Only vLLM lists all ranks at startup."""
     if reading.engine is not EngineKind.VLLM or reading.running is None:
         return set()
     there = {rank for _, rank in reading.places} or {0}

@@ -1,4 +1,4 @@
-"""Makes the discovery of each source."""
+"""Builds the discovery object of each configured source of workers."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,9 @@ from gateway.workers.kubernetes.reflector import Reflector, ReflectorIntervals
 
 
 class Discoveries:
-    """Implements `DiscoveryTools`. `discovery_status` has the state of all sources."""
+    """Factory for discoveries; implements `DiscoveryTools`. The attribute `discovery_status` has the state of all
+    sources.
+    """
 
     def __init__(
         self,
@@ -24,7 +26,7 @@ class Discoveries:
         clock: Callable[[], float],
         rng: random.Random,
     ) -> None:
-        """*access* and *intervals* are for the Kubernetes API; *parse* reads the content of a file with workers."""
+        """*access* and *intervals* are for the Kubernetes API, *parse* reads worker files."""
         self._api: Api = HttpApi(access)
         self._intervals = intervals
         self.parse = parse
@@ -33,9 +35,10 @@ class Discoveries:
         self._rng = rng
 
     def make(self, source: WorkerSource, on_refused: OnRefused) -> Discovery:
-        """Return the discovery of *source*; it passes the reasons why it cannot apply a set to *on_refused*."""
+        """Return a discovery for *source*. It calls *on_refused* with the reasons when it cannot apply a set of
+        workers.
+        """
         return source.where.discovery(source, self, on_refused)
 
     def reflector(self, collection: Collection[ObjectT]) -> Reflector[ObjectT]:
-        """See `DiscoveryTools.reflector`."""
         return Reflector(self._api, collection, self._intervals, clock=self._clock, rng=self._rng)

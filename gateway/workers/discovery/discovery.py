@@ -1,4 +1,4 @@
-"""The seam behind which the workers of a model are found."""
+"""Interface of worker discovery."""
 
 from collections.abc import AsyncGenerator
 from typing import Protocol
@@ -7,13 +7,13 @@ from gateway.workers.worker_spec import WorkerSpec
 
 
 class Discovery(Protocol):
-    """Finds the workers of one model."""
+    """Finds the workers of one model and follows their changes."""
 
     def watch(self) -> AsyncGenerator[tuple[WorkerSpec, ...], None]:
-        """Yield the whole set of workers at once, and again when it may have changed.
+        """Yield the complete set of workers at once, and again whenever it may have changed.
 
-        A set is never a part or a difference: a reader that missed one knows everything from the next. The iterator
-        ends if nothing can change any more, and the last set stays. Input that cannot be understood is not a set: the
-        implementation reports it and goes on. Closing the iterator leaves nothing behind.
+        Every set is complete, so a reader that missed one is up to date after the next. The iterator ends when the set
+        can no longer change; the last set stays in use. Malformed input is reported, and the iterator continues with
+        the last valid set. Closing the iterator releases all of its resources.
         """
         ...

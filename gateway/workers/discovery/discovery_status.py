@@ -1,4 +1,4 @@
-"""State of each source of workers: when it last answered, and how many workers it had."""
+"""Status of each discovery source: when it last answered, and how many workers it found."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watched(Protocol):
-    """A source of workers, as far as its status needs to know it."""
+    """The attributes of a discovery source that its status report uses."""
 
     @property
     def model(self) -> str: ...
@@ -22,26 +22,26 @@ class Watched(Protocol):
 
 
 class SourceStatus:
-    """State of one source."""
+    """Status of one discovery source."""
 
     def __init__(self, source: Watched, clock: Callable[[], float]) -> None:
         self._source = source
         self._clock = clock
         self._since = clock()
-        """Time of its last answer, or of the first question."""
+        """Time of the source's last answer, or of the first query if there was no answer yet."""
         self.has_been_heard = False
         self.workers = 0
         self.failures = 0
         self.fault = ""
-        """Reason why the last attempt failed."""
+        """Reason why the last query failed; empty if it succeeded."""
 
     @property
     def age_s(self) -> float:
-        """Seconds since its last answer, or since the first question if it never answered."""
+        """Seconds since the source last answered, or since the first query if it never answered."""
         return self._clock() - self._since
 
     def heard(self, workers: int) -> None:
-        """Record an answer with this number of *workers*."""
+        """Record an answer of the source that lists *workers* workers."""
         if self.fault:
             _log.info("model %s: its %s answers again", self._source.model, self._source.kind)
         self._since = self._clock()
@@ -50,7 +50,7 @@ class SourceStatus:
         self.fault = ""
 
     def failed(self, fault: str) -> None:
-        """Record a failure; log it once, until the source answers again."""
+        """Record a failed query. A failure is logged only once until the source answers again."""
         self.failures += 1
         if not self.fault:
             _log.warning(
@@ -60,13 +60,13 @@ class SourceStatus:
         self.fault = fault
 
     def report(self) -> dict[str, Any]:
-        """Return the state as values of JSON, for `/readyz`."""
+        """Return the status of the source as a JSON-compatible dict for `/readyz`."""
         report = {"synced": self.has_been_heard, "workers": self.workers, "age_s": round(self.age_s, 3)}
         return report | {"fault": self.fault} if self.fault else report
 
 
 class DiscoveryStatus(Collector):
-    """State of all sources that are watched now. *clock* gives seconds."""
+    """Status of all discovery sources that are currently watched. *clock* returns seconds."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -75,7 +75,7 @@ class DiscoveryStatus(Collector):
 
     @contextmanager
     def of(self, source: Watched) -> Iterator[SourceStatus]:
-        """Watch *source* inside of this context."""
+        """Include *source* in the status reports while the context is open."""
         key, source_status = (source.model, source.kind), SourceStatus(source, self._clock)
         self._open[key] = source_status
         try:
@@ -86,17 +86,17 @@ class DiscoveryStatus(Collector):
 
     @property
     def are_awaited(self) -> bool:
-        """Whether one of the sources at the start has not answered yet.
+        """Whether a source that existed at startup has not answered yet.
 
-        Once all of them have answered this stays false: a source that a reload adds and that does not answer costs its
-        model some workers, and must not take the whole gateway out.
+        Once all of these sources have answered, this stays false. A source that a reload adds later does not make the
+        gateway unready, even if it never answers.
         """
         if not self._were_heard:
             self._were_heard = all(source_status.has_been_heard for source_status in self._open.values())
         return not self._were_heard
 
     def report(self) -> dict[str, dict[str, Any]]:
-        """Return the state of each source, by model and setting."""
+        """Return the status of each source, by model name and by the setting that configures the source."""
         report: dict[str, dict[str, Any]] = {}
         for (model, kind), source_status in sorted(self._open.items()):
             report.setdefault(model, {})[kind] = source_status.report()

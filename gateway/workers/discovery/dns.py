@@ -1,4 +1,4 @@
-"""Workers at the addresses of a name in DNS."""
+"""Discovery of workers by DNS lookups."""
 
 import asyncio
 import socket
@@ -14,23 +14,23 @@ from gateway.workers.discovery.source import DiscoveryTools, OnRefused, WorkerSo
 from gateway.workers.worker_spec import Role, WorkerSpec
 
 PATIENCE_S: Final = 5.0
-"""Longest wait for one answer; resolv.conf's own is 5 s for each of its servers."""
+"""Maximum wait for one DNS answer, in seconds. It equals the default timeout per server in resolv.conf."""
 EMPTY_ANSWERS: Final = 3
-"""Answers in a row before a name has no address: a resolver that starts, or lost its cluster, denies every name."""
+"""Consecutive empty DNS answers before all workers are removed. A starting or disconnected resolver also returns none.
+"""
 
 Ask = Callable[[str], Sequence[str]]
 
 
 class NameUnanswered(Exception):
-    """The resolver could not answer."""
+    """The DNS resolver could not answer the query."""
 
 
 def resolve(name: str) -> Sequence[str]:
-    """Return the addresses of *name*, IPv4 and IPv6, by the machine's resolver; none if there is no such name. It
-    blocks.
+    """Return the IPv4 and IPv6 addresses of *name*, or an empty list if the name does not exist. The call blocks.
 
     Raises:
-        NameUnanswered: the resolver did not answer.
+        NameUnanswered: if the system resolver did not answer.
     """
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
@@ -45,7 +45,7 @@ def resolve(name: str) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class DnsSource:
-    """Addresses of a name in DNS."""
+    """DNS name whose addresses are the addresses of workers."""
 
     kind: ClassVar[str] = "dns"
     name: str
@@ -55,18 +55,18 @@ class DnsSource:
     ranks: int = 1
 
     def discovery(self, source: WorkerSource, tools: DiscoveryTools, on_refused: OnRefused) -> Discovery:  # noqa: ARG002
-        """See `SourceSpec.discovery`."""
         return DnsDiscovery(source, self, discovery_status=tools.discovery_status)
 
 
 class DnsDiscovery:
-    """Asks again each `interval_s`; implements `gateway.workers.discovery.discovery.Discovery`.
+    """Looks up a DNS name every `interval_s`; implements `gateway.workers.discovery.discovery.Discovery`.
 
-    The last set stays while the resolver does not answer, and until it has denied the name *EMPTY_ANSWERS* times in a
-    row. DNS reports neither workers that are about to end nor new ones at an old address: health checks find out.
+    The last set of workers stays in use while the resolver does not answer. An empty answer is applied after it was
+    repeated *EMPTY_ANSWERS* times. DNS does not report that a worker terminates or that a new worker reuses an address;
+    health checks detect this.
 
-    *ask* runs in a thread. A resolver cannot be interrupted: one that hangs keeps one thread, and is not asked again
-    before it answers.
+    *ask* runs in a thread, because a DNS query cannot be canceled. A query that hangs occupies one thread, and the next
+    query starts only after it returns.
     """
 
     def __init__(
@@ -85,7 +85,6 @@ class DnsDiscovery:
         self._patience_s = patience_s
 
     async def watch(self) -> AsyncGenerator[tuple[WorkerSpec, ...], None]:
-        """See `Discovery.watch`."""
         loop = asyncio.get_running_loop()
         last: tuple[WorkerSpec, ...] | None = None
         empty = 0
@@ -107,7 +106,7 @@ class DnsDiscovery:
     async def _answer(
         self, asking: asyncio.Future[Sequence[str]], source_status: SourceStatus
     ) -> tuple[WorkerSpec, ...] | None:
-        """Return the workers in the answer; None if there was no answer."""
+        """Return the workers in the DNS answer, or None if the resolver did not answer."""
         await asyncio.wait({asking}, timeout=self._patience_s)
         if not asking.done():
             source_status.failed(f"the resolver said nothing for {self._patience_s:g} s")

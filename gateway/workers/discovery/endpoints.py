@@ -1,6 +1,6 @@
-"""Workers in the EndpointSlices of a Service; no I/O.
+"""Converts the EndpointSlices of a Kubernetes Service into workers. It does no I/O.
 
-Conditions, ports and zones: https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
+For conditions, ports and zones see https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,18 +20,17 @@ from gateway.workers.worker_spec import Role, WorkerSpec
 
 @dataclass(frozen=True, slots=True)
 class ServiceSource:
-    """Endpoints of a Service in Kubernetes."""
+    """Kubernetes Service whose endpoints are workers."""
 
     kind: ClassVar[str] = "service"
     name: str
     namespace: str | None = None
     port: str | None = None
-    """Name or number; None: the only one that there is."""
+    """Name or number of the port. None selects the only port of the Service."""
     role: Role = "both"
     ranks: int = 1
 
     def discovery(self, source: WorkerSource, tools: DiscoveryTools, on_refused: OnRefused) -> Discovery:
-        """See `SourceSpec.discovery`."""
         return KubernetesDiscovery(
             source,
             partial(tools.reflector, slices_of(self.name, self.namespace)),
@@ -42,10 +41,10 @@ class ServiceSource:
 
 
 def workers_of(slices: Sequence[EndpointSlice], service: ServiceSource) -> Found:
-    """Return the workers in *slices*, which are all slices of the Service.
+    """Return the workers in *slices*, the complete set of EndpointSlices of the Service.
 
-    An endpoint that is not ready, or is terminating, drains: it gets no requests, and what is known of it is kept until
-    it is gone. Of a pod with an address of each family the IPv4 one counts.
+    A worker drains if its endpoint is not ready or is terminating: it gets no new requests, but its state is kept until
+    the endpoint disappears. If a pod has an IPv4 and an IPv6 address, the IPv4 address is used.
     """
     workers: list[WorkerSpec] = []
     sentences: list[str] = []
@@ -65,7 +64,7 @@ def workers_of(slices: Sequence[EndpointSlice], service: ServiceSource) -> Found
 
 
 def _port(ports: Sequence[Port] | None, wanted: str | None) -> Port | str:
-    """Return the *wanted* port, or the reason why it is missing."""
+    """Return the port named *wanted*, or a message that says why it is missing."""
     if wanted is not None and wanted.isdecimal() and not ports:
         return Port(port=int(wanted))  # a slice without ports stands for all of them
     known = [port for port in ports or () if port.port is not None and port.protocol in (None, "TCP")]
@@ -98,5 +97,5 @@ def _workers(endpoints: Sequence[SliceEndpoint], port: Port, service: ServiceSou
 
 
 def pod_id(name: str, namespace: str | None) -> str:
-    """Return the id of the worker in a pod: its name, behind the namespace if the settings name one."""
+    """Return the worker id of a pod: its name, prefixed with the namespace if the settings name one."""
     return name if namespace is None else f"{namespace}/{name}"

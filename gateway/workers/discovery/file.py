@@ -1,4 +1,4 @@
-"""Workers in a file, which can be rewritten at any time."""
+"""Discovery of workers that are listed in a file, which may be rewritten at any time."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,25 +12,25 @@ from gateway.workers.discovery.source import DiscoveryTools, OnRefused, Parse, W
 from gateway.workers.worker_spec import WorkersError, WorkerSpec
 
 INTERVAL_S = 0.5
-"""Time between two looks. A change is applied when a second look finds it the same, so within a second."""
+"""Seconds between two reads of a worker file. A change is applied within a second, once two reads agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A file with a list of workers."""
+    """File that lists workers."""
 
     kind: ClassVar[str] = "workers_file"
     path: str
 
     def discovery(self, source: WorkerSource, tools: DiscoveryTools, on_refused: OnRefused) -> Discovery:  # noqa: ARG002
-        """See `SourceSpec.discovery`."""
         return FileDiscovery(Path(self.path), tools.parse, on_refused=on_refused)
 
 
 class FileDiscovery:
-    """Follows the file at *path*; implements `gateway.workers.discovery.discovery.Discovery`.
+    """Watches the worker file at *path*; implements `gateway.workers.discovery.discovery.Discovery`.
 
-    A missing file means no workers yet. *on_refused* gets the reasons why the content of the file is not applied.
+    While the file does not exist, there are no workers. *on_refused* is called with the reasons if the content of the
+    file cannot be applied.
     """
 
     def __init__(
@@ -47,7 +47,6 @@ class FileDiscovery:
         self._interval_s = interval_s
 
     async def watch(self) -> AsyncGenerator[tuple[WorkerSpec, ...], None]:
-        """See `Discovery.watch`."""
         # In threads: a file may lie on a file system that is slow, or hangs.
         file = WatchedFile(self._path)
         await asyncio.to_thread(file.note)
@@ -61,7 +60,7 @@ class FileDiscovery:
                     yield workers
 
     async def _read(self) -> tuple[WorkerSpec, ...] | None:
-        """Return the workers in the file; None if its content cannot be applied."""
+        """Return the workers that the file lists, or None if its content cannot be applied."""
         try:
             return await asyncio.to_thread(read_workers, self._path, self._parse)
         except WorkersError as fault:
@@ -70,10 +69,10 @@ class FileDiscovery:
 
 
 def read_workers(path: Path, parse: Parse) -> tuple[WorkerSpec, ...]:
-    """Return the workers in the file at *path*.
+    """Return the workers that the file at *path* lists.
 
     Raises:
-        WorkersError: the file is missing, cannot be read, or is not a list of workers.
+        WorkersError: if the file is missing, cannot be read, or is not a list of workers.
     """
     try:
         content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Workers as Kubernetes objects or DNS answers describe them; no I/O."""
+"""Workers that were found in Kubernetes objects or DNS answers. This module does no I/O."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from gateway.workers.worker_spec import WorkerSpec
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A whole set of workers."""
+    """Complete set of workers that one discovery source found, with the faults in its data."""
 
     workers: tuple[WorkerSpec, ...] = ()
     sentences: tuple[str, ...] = ()
-    """Objects that could not be understood or used, and the reasons."""
+    """Messages about objects that were malformed or could not be used."""
 
 
 def url_of(host: str, port: int, scheme: str = "http") -> str:
-    """Return a URL as in the settings; *host* may be an IPv6 address."""
+    """Return a worker URL in the form that the settings use. *host* may be an IPv6 address."""
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def one_per_address(workers: Iterable[WorkerSpec]) -> tuple[WorkerSpec, ...]:
-    """Return *workers* with one for each url and each id: of two, one that does not drain, else the first.
+    """Return *workers* without duplicate URLs or ids, sorted by id.
 
-    An endpoint may be in two slices while they are split or merged; a reused address belongs to a pod that ends and to
-    one that begins. The order is that of the ids, so that equal sets are equal.
+    Of two duplicates, the first that does not drain is kept, or else the first. Duplicates occur while an EndpointSlice
+    is split or merged, and when a new pod reuses the address of a terminating pod.
     """
     by_url: dict[str, WorkerSpec] = {}
     for worker in sorted(workers, key=lambda each: each.draining):
@@ -36,6 +36,6 @@ def one_per_address(workers: Iterable[WorkerSpec]) -> tuple[WorkerSpec, ...]:
 
 
 def loses(before: Iterable[WorkerSpec], now: Iterable[WorkerSpec]) -> bool:
-    """Whether a worker of *before* has disappeared without draining."""
+    """Whether a worker in *before* that did not drain is missing from *now*."""
     there = {(worker.url, worker.uid) for worker in now}
     return any((worker.url, worker.uid) not in there for worker in before if not worker.draining)

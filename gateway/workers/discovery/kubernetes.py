@@ -1,4 +1,4 @@
-"""Workers in Kubernetes, as endpoints of a Service or as pods."""
+"""Discovery of workers in Kubernetes, as endpoints of a Service or as pods."""
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -15,14 +15,15 @@ from gateway.workers.worker_spec import WorkerSpec, is_valid
 _log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 0.1
-"""Time that a worker may be missing between two slices before everything is listed again."""
+"""Seconds that a worker may be missing before Kubernetes objects are listed again. Endpoints can move between slices.
+"""
 
 
 class KubernetesDiscovery(Generic[ObjectT]):
-    """Follows a reflector; implements `gateway.workers.discovery.discovery.Discovery`.
+    """Watches Kubernetes objects; implements `gateway.workers.discovery.discovery.Discovery`.
 
-    *reflector* makes one for each watch, *read* returns the workers of its objects. The last set stays while the API
-    server does not answer; before its first answer there are no workers.
+    *reflector* makes a new reflector for each watch, and *read* converts its objects into workers. The last set stays
+    in use while the API server does not answer. There are no workers before its first answer.
     """
 
     def __init__(
@@ -46,8 +47,8 @@ class KubernetesDiscovery(Generic[ObjectT]):
     async def watch(self) -> AsyncGenerator[tuple[WorkerSpec, ...], None]:
         """See `Discovery.watch`.
 
-        A worker that vanishes without having been about to go is looked for once more, in a list: slices are split and
-        merged one after the other, and a worker that is taken out and put back has lost all that was known of it.
+        If a worker disappears without draining first, all objects are listed again before it is removed. EndpointSlices
+        are split and merged in separate updates, and removing a worker by mistake would lose its state.
         """
         reflector = self._reflector()
         last: tuple[WorkerSpec, ...] | None = None
@@ -73,7 +74,7 @@ class KubernetesDiscovery(Generic[ObjectT]):
         return Found((), ("an object of Kubernetes makes no worker.",))
 
     def _is_set(self, found: Found, last: tuple[WorkerSpec, ...] | None) -> bool:
-        """Return whether *found* is a set to apply; report once what is wrong with it."""
+        """Return whether *found* can be applied. Log or report its faults once."""
         is_news = found.sentences != self._said
         self._said = found.sentences
         if (

@@ -1,4 +1,4 @@
-"""Workers as pods and their annotations describe them; no I/O."""
+"""Converts Kubernetes pods and their annotations into workers. It does no I/O."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,34 +16,35 @@ from gateway.workers.kv_events.sources import endpoint_at
 from gateway.workers.worker_spec import EventsSpec, Role, WorkerSpec
 
 EVENTS_PORT: Final = "warmgate/kv-events-port"
-"""Port at which the first rank publishes KV events."""
+"""Annotation with the port at which the first data-parallel rank publishes KV events."""
 REPLAY_PORT: Final = "warmgate/kv-replay-port"
 RANKS: Final = "warmgate/dp-size"
-"""Data-parallel ranks, as `models[].workers[].ranks`; 0: its engine is asked."""
+"""Annotation with the number of data-parallel ranks, as in `models[].workers[].ranks`. 0 means the engine is queried.
+"""
 TIER: Final = "warmgate/tier"
 BOOTSTRAP_PORT: Final = "warmgate/bootstrap-port"
-"""Port at which decode workers meet a prefill worker of SGLang."""
+"""Annotation with the port at which decode workers connect to a prefill worker of SGLang."""
 ROLE: Final = "warmgate/role"
 _PORTS: Final = (1, 65535)
 _BOUNDS: Final = {EVENTS_PORT: _PORTS, REPLAY_PORT: _PORTS, BOOTSTRAP_PORT: _PORTS, RANKS: (0, 1024), TIER: (0, 99)}
-"""Bounds of the numbers in annotations or, where there is no annotation, in labels."""
+"""Minimum and maximum of each numeric annotation. A label with the same name is used if there is no annotation."""
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-"""Label that newer clusters copy from the node to its pods; on others, zones need a Service."""
+"""Label with the zone of a node. Newer Kubernetes versions copy it to pods; with older ones, zones require a Service.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PodsSource:
-    """Pods in Kubernetes with the labels of *selector*."""
+    """Kubernetes pods with the labels of *selector*, each of which is a worker."""
 
     kind: ClassVar[str] = "pods"
     selector: str
     namespace: str | None = None
     port: str | None = None
-    """Name or number; None: the only one that there is."""
+    """Name or number of the container port. None selects the only port of the pod."""
 
     def discovery(self, source: WorkerSource, tools: DiscoveryTools, on_refused: OnRefused) -> Discovery:
-        """See `SourceSpec.discovery`."""
         return KubernetesDiscovery(
             source,
             partial(tools.reflector, pods_with(self.selector, self.namespace)),
@@ -54,7 +55,7 @@ class PodsSource:
 
 
 def workers_among(pods: Sequence[Pod], wanted: PodsSource) -> Found:
-    """Return the workers that have an address and have not ended; those that are not ready, or about to end, drain."""
+    """Return the pods that have an address and have not ended. Pods that are not ready, or are terminating, drain."""
     workers: list[WorkerSpec] = []
     sentences: list[str] = []
     for pod in pods:
@@ -88,7 +89,7 @@ def _worker(pod: Pod, address: str, port: int, annotations: "_Annotations", want
 
 
 def _events(annotations: "_Annotations", address: str, ranks: int) -> EventsSpec | None:
-    """Return where the engine publishes, by the annotations; None: the engine is asked."""
+    """Return the KV event endpoints from the annotations of a pod, or None if the engine must be queried for them."""
     port, replay_port = annotations.number(EVENTS_PORT, 0), annotations.number(REPLAY_PORT, 0)
     if not port:
         return None
@@ -101,7 +102,7 @@ def _is_ready(pod: Pod) -> bool:
 
 
 def _port(pod: Pod, wanted: str | None) -> int | str:
-    """Return the *wanted* port, or the reason why it is missing."""
+    """Return the port named *wanted*, or a message that says why it is missing."""
     if wanted is not None and wanted.isdecimal():
         return int(wanted)  # a container may listen where it does not say so
     known = list(_ports(pod))
@@ -119,7 +120,7 @@ def _ports(pod: Pod) -> Iterator[ContainerPort]:
 
 
 class _Annotations:
-    """Numbers of one pod, and what is wrong with them: an invalid one counts as not given."""
+    """Reads the annotations and labels of one pod and collects messages about invalid values, which it ignores."""
 
     def __init__(self, pod: Pod) -> None:
         self._name = pod.metadata.name
@@ -127,7 +128,7 @@ class _Annotations:
         self.sentences: list[str] = []
 
     def role(self) -> Role:
-        """Return the role; a value that is not a role counts as not given."""
+        """Return the role of the worker, or ``both`` if the annotation is missing or invalid."""
         match self._given.get(ROLE, "both"):
             case "prefill" | "decode" | "both" as role:
                 return role

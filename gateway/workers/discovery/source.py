@@ -1,7 +1,7 @@
-"""Sources of a model's workers, beside those that the settings list.
+"""Kinds of sources that discover workers in addition to the configured ones.
 
-A kind of source is a frozen dataclass that implements `SourceSpec`, beside its discovery in a module of its own. The
-settings and `gateway/app/mapping/workers.py` name it; nothing else lists the kinds.
+Each kind is a frozen dataclass that implements `SourceSpec`, defined in the same module as its discovery. Only the
+settings and `gateway/app/mapping/workers.py` list the kinds.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,36 +16,36 @@ from gateway.workers.kubernetes.reflector import Reflector
 from gateway.workers.worker_spec import WorkerSpec
 
 Parse = Callable[[bytes, Path], tuple[WorkerSpec, ...]]
-"""Returns the workers in the content of a file. Raises WorkersError with a sentence for every fault."""
+"""Parser for the content of a worker file. It raises WorkersError with one message for every fault."""
 OnRefused = Callable[[Sequence[str]], None]
-"""Called with the reasons, in sentences, why a set of workers is not applied."""
+"""Callback that gets the reasons why a set of workers was not applied, one sentence each."""
 
 
 class DiscoveryTools(Protocol):
-    """Shared parts of which discoveries are made."""
+    """Shared dependencies from which discoveries are built."""
 
     parse: Parse
     discovery_status: DiscoveryStatus
 
     def reflector(self, collection: Collection[ObjectT]) -> Reflector[ObjectT]:
-        """Return a new reflector of *collection*."""
+        """Return a new reflector of the Kubernetes objects in *collection*."""
         ...
 
 
 class SourceSpec(Protocol):
-    """One kind of source with its parameters, equal by value: a search goes on while they stay the same."""
+    """Parameters of one discovery source. As long as two specifications are equal, the running discovery continues."""
 
     kind: ClassVar[str]
-    """Setting of the model that names it, and label of its metrics."""
+    """Name of the model setting that configures this kind of source. It is also the label of its metrics."""
 
     def discovery(self, source: "WorkerSource", tools: DiscoveryTools, on_refused: OnRefused) -> Discovery:
-        """Return the discovery of *source*, whose place this is. No I/O happens before it watches."""
+        """Return the discovery of *source*, which uses this specification. No I/O happens until it is watched."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSource:
-    """One place where workers of one model are found."""
+    """A discovery source of one model."""
 
     model: str
     where: SourceSpec

@@ -1,4 +1,4 @@
-"""A fixed set of workers."""
+"""Discovery that returns a fixed set of workers."""
 
 from collections.abc import AsyncGenerator
 
@@ -6,11 +6,10 @@ from gateway.workers.worker_spec import WorkerSpec
 
 
 class StaticDiscovery:
-    """Yields the same set once; implements `gateway.workers.discovery.discovery.Discovery`."""
+    """Yields a fixed set of workers once; implements `gateway.workers.discovery.discovery.Discovery`."""
 
     def __init__(self, workers: tuple[WorkerSpec, ...] = ()) -> None:
         self._workers = workers
 
     async def watch(self) -> AsyncGenerator[tuple[WorkerSpec, ...], None]:
-        """See `Discovery.watch`."""
         yield self._workers

@@ -1,4 +1,4 @@
-"""The answer of a Dynamo frontend at ``/health``, which lists its workers (ai-dynamo 1.6.1)."""
+"""Parser for the ``/health`` response of a Dynamo frontend, which lists its workers (ai-dynamo 1.6.1)."""
 
 import re
 
@@ -7,7 +7,7 @@ import msgspec
 from gateway.workers.shared_address.address_report import Instance
 
 ENDPOINT = "generate"
-"""The endpoint of a worker that takes requests; others are for its indexer."""
+"""Name of the Dynamo endpoint that takes inference requests. Other endpoints of a worker serve Dynamo's indexer."""
 MAX_INSTANCES = 4096
 _HOST = re.compile(r"[A-Za-z0-9_.-]+|[0-9A-Fa-f:.]+")
 
@@ -27,9 +27,9 @@ class _Health(msgspec.Struct):
 def instances_in(
     body: bytes, *, namespace: str | None = None, component: str | None = None
 ) -> tuple[Instance, ...] | None:
-    """Return the workers in the answer to ``GET /health``, ordered by id; None if it is malformed.
+    """Return the workers listed in the response to ``GET /health``, ordered by id, or None if it is malformed.
 
-    With *namespace* or *component*, only workers there count.
+    *namespace* and *component* restrict the result to matching workers.
     """
     try:
         instances = msgspec.json.decode(body, type=_Health).instances
@@ -47,9 +47,7 @@ def instances_in(
 
 
 def _host_in(transport: object) -> str | None:
-    """Return the host in ``{"tcp": "10.0.0.5:38519/..."}``, a transport over TCP; NATS has subjects instead of
-    hosts.
-    """
+    """Return the host of a TCP transport such as ``{"tcp": "10.0.0.5:38519/..."}``, or None for other transports."""
     address = transport.get("tcp") if isinstance(transport, dict) else None
     if not isinstance(address, str):
         return None

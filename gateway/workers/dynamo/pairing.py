@@ -1,7 +1,7 @@
-"""Finds out which stream on a host belongs to which worker, where several Dynamo workers share the host.
+"""Matches KV event streams with Dynamo workers where several workers share a host.
 
-A frontend reports where a worker's process is, not where its engine publishes. So each worker gets a tiny completion of
-new tokens, pinned to it, and the stream that publishes these tokens is its own.
+A frontend reports the host of a worker, but not where its engine publishes. So each worker gets a tiny completion
+request with random tokens. The stream that publishes these tokens belongs to this worker.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from gateway.workers.worker_spec import EventsSpec
 
 PATH = "/v1/completions"
 TOKENS = 256
-"""Tokens of a question: several blocks of any usual size."""
+"""Number of random tokens in a pairing request. They fill several blocks of any usual size."""
 MIN_TOKENS = 8
-"""Tokens that have to match; they do not by chance."""
+"""Number of tokens that must match to pair a stream with a worker. Fewer could match by chance."""
 TOKEN_IDS = range(100, 1000)
-"""Ids that every vocabulary has, as text."""
+"""Token ids that are ordinary text in every vocabulary."""
 
 
 class Pairing:
-    """Asks over HTTP and listens over ZeroMQ. *rng* chooses tokens that were not asked before."""
+    """Pairs Dynamo workers with event streams by HTTP requests and ZeroMQ subscriptions. *rng* chooses the tokens."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class Pairing:
         heard_s: float = 3.0,
         timeout_s: float = 10.0,
     ) -> None:
-        """A subscription is in force after *settle_s*, and events arrive within *heard_s*."""
+        """A subscription is active after *settle_s*, and events arrive within *heard_s* of a request."""
         self._client = client
         self._rng = rng
         self._settle_s = settle_s
         self._heard_s = heard_s
         self._timeout_s = timeout_s
         self._news = asyncio.Event()
-        """Set when a stream was found."""
+        """Set when a stream was matched with a worker."""
 
     async def owners(
         self,
@@ -56,9 +56,10 @@ class Pairing:
         instances: Sequence[str],
         streams: Sequence[EventsSpec],
     ) -> dict[str, EventsSpec]:
-        """Return the streams that were found, by the *instances* behind the frontend at *url*.
+        """Return the event stream of each worker in *instances* that could be matched, by instance id.
 
-        *model* is the name that the frontend knows. All are asked side by side: *timeout_s* and *heard_s* at most.
+        *url* is the address of the frontend, and *model* is the model name that the frontend knows. All workers are
+        tested concurrently, which takes at most *timeout_s* plus *heard_s*.
         """
         questions = {each: [self._rng.choice(TOKEN_IDS) for _ in range(TOKENS)] for each in instances}
         found: dict[str, EventsSpec] = {}
@@ -78,7 +79,9 @@ class Pairing:
         return found
 
     async def _ask(self, url: str, headers: Mapping[str, str], model: str, instance: str, tokens: list[int]) -> None:
-        """Send the question. The answer does not matter: the stream shows the tokens."""
+        """Send the pairing request to *instance*. Its response is ignored, because the tokens appear in the event
+        stream.
+        """
         pinned = {name.decode(): value.decode() for name, value in WorkerPlace(0, instance).headers}
         body = {"model": model, "prompt": tokens, "max_tokens": 1}
         try:
@@ -88,7 +91,7 @@ class Pairing:
             return
 
     async def _hear(self, questions: Mapping[str, list[int]], found: Mapping[str, EventsSpec]) -> None:
-        """Wait until all streams were found, for *heard_s* at most."""
+        """Wait until every worker has a stream, but at most *heard_s*."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._heard_s):
                 while len(found) < len(questions):
@@ -115,7 +118,7 @@ class Pairing:
 
 
 def token_runs(payload: bytes) -> Iterator[list[int]]:
-    """Yield the tokens of each event of a batch, in either form: maps, or arrays with their tag in front."""
+    """Yield the token ids of each event in a batch. Events may be encoded as maps or as tagged arrays."""
     try:
         batch = msgspec.msgpack.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

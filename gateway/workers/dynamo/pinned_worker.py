@@ -1,4 +1,4 @@
-"""A worker behind a Dynamo frontend, to which its requests are pinned."""
+"""Backend for a worker behind a Dynamo frontend. Its requests are pinned to this worker."""
 
 import msgspec
 
@@ -11,10 +11,10 @@ from gateway.workers.shared_address.placed_worker import PlacedWorker, SharedAdd
 from gateway.workers.worker_place import WorkerPlace
 
 GONE = 503
-"""Status of a worker that is about to stop; the request goes to another one."""
+"""HTTP status that means the worker is shutting down. The request is retried on another worker."""
 _BAD_REQUEST = 400
 _UNSPECIFIC = "Invalid request"
-"""The frontend's whole text about a pin to an unknown worker (1.6.1); other faults have longer ones."""
+"""Complete error message of a Dynamo frontend (1.6.1) about an unknown worker. Other errors have longer messages."""
 _ASK_S = 2.0
 
 
@@ -26,9 +26,7 @@ class _Fault(msgspec.Struct):
 
 
 class PinnedWorker(PlacedWorker):
-    """A placed worker behind a frontend. If its instance is gone, the request is not at fault, whatever the frontend
-    says.
-    """
+    """Worker behind a Dynamo frontend. It reports a missing instance as a worker failure, not as an invalid request."""
 
     def __init__(self, id: str, place: WorkerPlace, address: SharedAddress) -> None:  # noqa: A002  # as its base
         super().__init__(id, place, address)
@@ -37,7 +35,7 @@ class PinnedWorker(PlacedWorker):
         """See `Backend.send`.
 
         Raises:
-            UpstreamRefused: the frontend knows this worker no more.
+            UpstreamRefused: if the frontend no longer lists this worker.
         """
         if b'"cache_salt"' in call.body:
             call = call.changed(body=_salted(call.body))
@@ -50,7 +48,7 @@ class PinnedWorker(PlacedWorker):
         return said
 
     async def _is_listed(self) -> bool:
-        """Whether the frontend knows its instance; assumed if it does not say."""
+        """Whether the frontend still lists this worker. True is returned if the frontend does not answer."""
         call = Call(method=b"GET", path=b"/health", headers=[], body=b"", streams=False, model="")
         try:
             body = (await _read(await super().send(call, first_byte_s=_ASK_S))).body
@@ -61,7 +59,7 @@ class PinnedWorker(PlacedWorker):
 
 
 class SaidReply:
-    """An answer that has been read, kept for the next reader; implements `Reply`."""
+    """Response whose body has already been read; implements `Reply`."""
 
     def __init__(self, status: int, headers: Headers, body: bytes) -> None:
         self.status = status
@@ -70,19 +68,19 @@ class SaidReply:
         self.ended = not body
 
     async def read(self) -> bytes:
-        """Return the whole body."""
+        """Return the whole body, or an empty one if it was returned before."""
         body = b"" if self.ended else self.body
         self.ended = True
         return body
 
     def expect_within(self, idle_s: float) -> None:
-        """Do nothing: the body is complete."""
+        """Do nothing, because the body is already complete."""
 
     def interrupt(self, error: UpstreamError) -> None:
-        """Do nothing: the body is complete."""
+        """Do nothing, because the body is already complete."""
 
     async def aclose(self) -> None:
-        """Do nothing: no connection is held."""
+        """Do nothing, because the connection is already released."""
 
 
 async def _read(reply: Reply) -> SaidReply:
@@ -93,7 +91,7 @@ async def _read(reply: Reply) -> SaidReply:
 
 
 def _salted(raw: bytes) -> bytes:
-    """Return *raw* with its ``cache_salt`` also in Dynamo's field, unless the caller has set that."""
+    """Return the request body with its ``cache_salt`` copied to ``nvext``, unless ``nvext`` already has a salt."""
     try:
         fields = _fields(raw)
         salt, extension = fields.get("cache_salt"), fields.get("nvext")
