@@ -1,4 +1,6 @@
-"""The seam between the proxy and whatever can answer a request: a worker over HTTP, or Bedrock."""
+"""Interface between the proxy and the backends that answer requests: workers over HTTP, other OpenAI endpoints and
+Bedrock.
+"""
 
 from typing import Final, Protocol
 
@@ -7,11 +9,12 @@ from gateway.protocol.errors import ReplyBroken, UpstreamError
 from gateway.protocol.headers import Headers
 
 WHOLE_ANSWER_BYTES: Final = 64 * 2**20
-"""An answer that does not stream is kept until it is complete, so that a worker that dies meanwhile is not noticed."""
+"""Maximum size in bytes of a response that is buffered whole, so that a worker failure before its end can be retried.
+"""
 
 
 class Call(Value):
-    """One request as it goes upstream. The body is bytes, which nothing on the way serializes again."""
+    """One request as it is sent to a backend. Its body is bytes and is never parsed or serialized again."""
 
     __match_args__ = ("method", "path", "headers", "body", "streams", "model", "guardrail")
     __slots__ = __match_args__
@@ -28,22 +31,25 @@ class Call(Value):
     ) -> None:
         self.method: Final = method
         self.path: Final = path
-        """Path and query as sent on the wire, e.g. ``b"/v1/chat/completions"``."""
+        """Path and query of a request as sent upstream, e.g. ``b"/v1/chat/completions"``."""
         self.headers: Final = headers
-        """End-to-end headers only: no hop-by-hop header, no ``host``, no ``content-length``, no client credential."""
+        """End-to-end request headers, without hop-by-hop headers, ``host``, ``content-length`` and the client's
+        credentials.
+        """
         self.body: Final = body
         self.streams: Final = streams
-        """The caller asked for server-sent events."""
+        """Whether the client asked for a stream of server-sent events."""
         self.model: Final = model
-        """The name under which the caller asked; a backend that builds its own answer must put it there."""
+        """Model name in the client's request. A backend that builds the response itself must return this name."""
         self.guardrail: Final = guardrail
-        """Id and version of a guardrail of Bedrock, for a backend there to apply to its answer."""
+        """Id and version of the Bedrock guardrail to apply to the response, or None. Only Bedrock backends use it."""
 
 
 class Reply(Protocol):
-    """A backend's answer whose status and headers have arrived; the body is read as it comes.
+    """A backend's response whose status and headers have arrived. The body is read as it arrives.
 
-    The caller always closes the reply, also after a cancellation: closing before the end makes the worker stop.
+    The caller must always close the reply, also after a cancellation. Closing it early makes the worker stop
+    generating.
     """
 
     @property
@@ -51,88 +57,101 @@ class Reply(Protocol):
 
     @property
     def headers(self) -> Headers:
-        """End-to-end headers only (no ``connection``, ``transfer-encoding``, ``keep-alive`` ...)."""
+        """Return the end-to-end response headers, without hop-by-hop ones such as ``connection`` and
+        ``transfer-encoding``.
+        """
         ...
 
     @property
     def ended(self) -> bool:
-        """All bytes of the body have been handed out."""
+        """Return True if the whole response body has been read."""
         ...
 
     async def read(self) -> bytes:
-        """The bytes that have come since the last call, at least one; ``b""`` when the body is complete.
+        """Return at least one byte of the response body, waiting for data if necessary, or ``b""`` at the end of the
+        body.
 
         Raises:
-            ReplyBroken: the connection broke, or the body is not what its framing promised.
-            UpstreamTimeout: ``idle`` or ``total``.
+            ReplyBroken: if the connection breaks or the body violates its framing.
+            UpstreamTimeout: if the ``idle`` or ``total`` time limit passes.
         """
         ...
 
     def expect_within(self, idle_s: float) -> None:
-        """Allow a pause of *idle_s* between two pieces; a longer one raises `UpstreamTimeout` (``idle``)."""
+        """Set the longest allowed pause between two reads to *idle_s* seconds. A longer pause raises `UpstreamTimeout`
+        (``idle``).
+        """
         ...
 
     def interrupt(self, error: UpstreamError) -> None:
-        """Make the current or else the next read raise *error*; data received before is lost."""
+        """Make the current read raise *error*, or the next read if none is waiting. Unread data is discarded."""
         ...
 
     async def aclose(self) -> None:
-        """Return the connection (body complete) or close it (incomplete). Can be called twice; never raises."""
+        """Close the response. Its connection is reused if the body was read to the end, otherwise closed. Idempotent;
+        never raises.
+        """
         ...
 
 
 class Backend(Protocol):
-    """Anything that can answer a completion."""
+    """A service that can answer completion requests."""
 
     @property
     def id(self) -> str:
-        """Value of ``x-warmgate-worker``: a worker's URL or given id, or ``bedrock:<model id>``."""
+        """Return the backend's id, as in ``x-warmgate-worker``: a worker's URL or configured id, or ``bedrock:<model
+        id>``.
+        """
         ...
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
-        """Send *call* and wait for status and headers (for a stream: until the first byte of the body is there).
+        """Send *call* and return its reply once status and headers have arrived (for a stream, also the first byte of
+        the body).
 
-        *first_byte_s* is the longest wait for that, where it is shorter than the backend's own.
+        *first_byte_s* shortens the backend's own time limit for the first byte, in seconds.
 
-        A status of 4xx or 5xx is a reply, not an exception: the proxy decides what it means.
+        A response with status 4xx or 5xx is returned as a reply, not raised, so that the proxy can decide how to handle
+        it.
 
         Raises:
-            ConnectFailed: nothing was sent.
-            UpstreamTimeout: ``connect``, ``first_byte`` or ``total``.
-            ReplyBroken: the connection broke before a complete status and headers.
+            ConnectFailed: if nothing was sent.
+            UpstreamTimeout: if the ``connect``, ``first_byte`` or ``total`` time limit passes.
+            ReplyBroken: if the connection breaks before the status and headers are complete.
         """
         ...
 
 
 class WorkerBackend(Backend, Protocol):
-    """A backend that is one worker: it has an address of its own, and connections that are kept and counted."""
+    """A backend that is a single worker with its own address and its own connection pool."""
 
     @property
     def url(self) -> str: ...
 
     @property
     def connections_open(self) -> int:
-        """Busy and idle ones."""
+        """Return the number of open connections to this worker, busy and idle."""
         ...
 
     def abandon_unanswered(self) -> None:
-        """Fail the calls that have nothing of their answer yet, with an `UpstreamError`; the others go on."""
+        """Fail all calls that have not received any part of their response with an `UpstreamError`. Other calls
+        continue.
+        """
         ...
 
     def retire(self) -> None:
-        """Close each connection as soon as its call has ended: hardly another will come."""
+        """Stop reusing connections to this worker. Each connection is closed when its current call ends."""
         ...
 
     async def aclose(self) -> None:
-        """Cut all connections; later calls get `ConnectFailed`."""
+        """Close all connections to this worker immediately. Later calls raise `ConnectFailed`."""
         ...
 
 
 async def whole(reply: Reply) -> bytes:
-    """The body of *reply*, when it is complete.
+    """Read *reply* to its end and return the whole body.
 
     Raises:
-        UpstreamError: as `Reply.read`, or it is larger than `WHOLE_ANSWER_BYTES`.
+        UpstreamError: if reading fails (see `Reply.read`) or the body is larger than `WHOLE_ANSWER_BYTES`.
     """
     pieces: list[bytes] = []
     size = 0
@@ -143,5 +162,5 @@ async def whole(reply: Reply) -> bytes:
         pieces.append(data)
         size += len(data)
         if size > WHOLE_ANSWER_BYTES:
-            raise ReplyBroken(f"The answer is larger than {WHOLE_ANSWER_BYTES} bytes")
+            raise ReplyBroken(f"The response is larger than the limit of {WHOLE_ANSWER_BYTES} bytes")
     return b"".join(pieces) if len(pieces) != 1 else pieces[0]

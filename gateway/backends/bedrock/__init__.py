@@ -1,40 +1,40 @@
-"""Amazon Bedrock behind the `Backend` seam: chat by Converse and ConverseStream, or in OpenAI's own words.
+"""Amazon Bedrock backend, which calls chat models through Converse, ConverseStream or OpenAI chat completions.
 
-What goes out, pure:
-    request.py        an OpenAI chat body -> Converse JSON; the others are its parts
-    message.py        one message of a chat -> blocks
-    conversation.py   the turns, by turns, and each tool call with its result
+Building requests, without I/O:
+    request.py        an OpenAI chat body -> Converse JSON, with the help of the modules below
+    message.py        one chat message -> content blocks
+    conversation.py   messages -> alternating turns, with a result for each tool call
     images.py, documents.py, data_url.py, json_depth.py
-                      media and other values of somebody else's, within Bedrock's limits
+                      the client's images, files and JSON, within Bedrock's limits
     tools.py, tool_config.py, tool_names.py
-                      what the model may call, and under which names
+                      tools that the model may call, and their names
     output_format.py, schema.py
-                      JSON that the answer is to be
+                      structured output and JSON schemas
     parameters.py, reasoning_effort.py
-                      every other field, and how it is treated
-    family.py         what each family of models takes
-    output_caps.py    the most output of each model
-    refusals.py       what a target has refused, and no later request asks of it
+                      all other request fields
+    family.py         request features that each model family supports
+    output_caps.py    output token limit of each model
+    refusals.py       fields and limits that a target has rejected, so that later requests avoid them
     unsupported_parameters.py
-                      a request without what Bedrock says the model does not support
-What comes back, pure:
-    answer.py         a Converse answer -> an OpenAI chat completion
-    stream.py         events of ConverseStream -> OpenAI chunks, one by one
-    frame.py          one message of the event stream: an event, or a fault
-    stops.py          stop strings that the gateway finds itself
+                      requests without the field that Bedrock reports as unsupported
+Reading responses, without I/O:
+    answer.py         a Converse response -> an OpenAI chat completion
+    stream.py         ConverseStream events -> OpenAI chunks, one by one
+    frame.py          one message of the event stream: an event or an error
+    stops.py          stop strings that the gateway applies itself
     inline_reasoning.py
-                      reasoning that a model writes into its answer
-    json_answer.py    JSON out of an answer that was asked for it in words
-    json_object.py    reading JSON that somebody else made
-    errors.py         what Bedrock says went wrong, in our words
-Both together, pure:
-    wire.py           what a wire is: a call -> a question, which can read its answer
+                      reasoning that a model writes into its text
+    json_answer.py    JSON extracted from text
+    json_object.py    parser of untrusted JSON objects
+    errors.py         Bedrock's errors, translated for clients
+Requests together with their responses, without I/O:
+    wire.py           the protocol: a wire turns a call into a request that can read its response
     converse_wire.py  Converse
-    openai_wire.py    OpenAI's chat completions, which Bedrock serves for some models
+    openai_wire.py    OpenAI chat completions, which Bedrock serves for some models
 With I/O:
-    aws.py            credentials, signature, frame parser: the only module that touches botocore
-    bearer.py         an API key in place of the signature
-    endpoint.py       Bedrock's address in one region: signed requests out over HTTP
-    reply.py          the replies, read from the network as they come
-    backend.py        `BedrockBackend`, which joins them
+    aws.py            credentials, signature and frame parser; the only module that uses botocore
+    bearer.py         an API key instead of the signature
+    endpoint.py       signed HTTP requests to Bedrock in one region
+    reply.py          responses, read from the network as they arrive
+    backend.py        `BedrockBackend`, which combines all of the above
 """

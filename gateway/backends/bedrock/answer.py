@@ -1,4 +1,4 @@
-"""A Converse answer, as an OpenAI chat completion."""
+"""Conversion of Bedrock Converse responses to OpenAI chat completions."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -32,26 +32,29 @@ def _as_it_is(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Terms that the request sets for its answer."""
+    """Options from the client's request that decide how the response is converted."""
 
     original: Callable[[str], str] = _as_it_is
-    """Name of a tool as the caller knows it, from the one that Bedrock knows."""
+    """Function that maps a tool name sent to Bedrock back to the client's name for that tool."""
     unwraps_tool: str | None = None
-    """The tool, as Bedrock knows it, whose input is not a call but the answer: how JSON of a schema is had of models
-    that know no other way."""
+    """Tool whose input is the JSON answer itself, used for models without structured output. None if there is no such
+    tool.
+    """
     stops: tuple[str, ...] = ()
-    """Stop strings that the gateway finds itself."""
+    """Stop strings that the gateway searches for because the model does not support them."""
     inline_reasoning: bool = True
-    """The text may begin with reasoning between tags."""
+    """Whether the model may write its reasoning between tags at the start of the response text."""
 
     @property
     def text_stops(self) -> tuple[str, ...]:
-        """JSON that a tool's input holds is whole, or no JSON."""
+        """Return the stop strings to apply to text. JSON from a tool's input must stay complete, so nothing is applied
+        to it.
+        """
         return self.stops if self.unwraps_tool is None else ()
 
 
 class CallIds:
-    """Gives each tool call of one answer an id of its own; some models number theirs, or repeat them."""
+    """Makes the tool call ids of one response unique, because some models repeat them."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()
@@ -67,24 +70,25 @@ class CallIds:
 
 
 def finish_reason(stop_reason: object, *, has_calls: bool) -> str:
-    """OpenAI's word for Converse's ``stopReason``; a reason not known here counts as an ordinary end.
+    """Return OpenAI's ``finish_reason`` for Converse's ``stopReason``. An unknown reason counts as ``stop``.
 
-    Tools that are called make an ordinary end one with ``tool_calls``, whatever the model itself says of it.
+    A response with tool calls finishes with ``tool_calls`` instead of ``stop``, whatever reason the model gives.
 
     Raises:
-        ReplyBroken: the model's output is not an answer to what was asked.
+        ReplyBroken: if the reason says that the model's output is malformed.
     """
     if stop_reason in _UNUSABLE:
-        raise ReplyBroken(f"The Bedrock model returned no usable answer ({stop_reason})")
+        raise ReplyBroken(f"The Bedrock model returned malformed output ({stop_reason})")
     reason = _FINISH_REASONS.get(str(stop_reason), "stop")
     return "tool_calls" if has_calls and reason == "stop" else reason
 
 
 def usage(tokens: Mapping[str, Any]) -> dict[str, Any]:
-    """Converse's ``usage`` as OpenAI counts it: the prompt includes what came from or went into the prompt cache.
+    """Convert Converse's ``usage`` to OpenAI's, where the prompt tokens include tokens read from and written to the
+    cache.
 
-    Some models are reported to count the cache inside ``inputTokens`` already, so where a total is given the prompt is
-    the total less the output, unless that is too little to be true.
+    Some models are reported to include cached tokens in ``inputTokens``. Therefore the prompt is the total minus the
+    output if Bedrock gives a plausible total, otherwise the sum of the input counts.
     """
     entered, completion = _count(tokens, "inputTokens"), _count(tokens, "outputTokens")
     cached = _count(tokens, "cacheReadInputTokens")
@@ -101,38 +105,39 @@ def usage(tokens: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ConverseAnswer:
-    """Answer in a body of Converse."""
+    """Contents of a Converse response body."""
 
     blocks: tuple[dict[str, Any], ...]
-    """Blocks as Bedrock sent them; the one key of each names its kind."""
+    """Content blocks as Bedrock sent them. The only key of each block names its type."""
     stop_reason: object
     usage: Mapping[str, Any] | None
 
 
 def read_answer(body: bytes) -> ConverseAnswer:
-    """The answer in *body*.
+    """Parse the body of a Converse response.
 
     Raises:
-        ReplyBroken: *body* is not an answer. Bedrock says 200 even to an unknown path, with an error for a body.
+        ReplyBroken: if *body* is not a Converse response. Bedrock sends status 200 with an error body even for unknown
+            paths.
     """
     try:
         answer = read_object(body)
     except ValueError as error:
-        raise ReplyBroken(f"Bedrock answered 200 with a body that is {error}") from error
+        raise ReplyBroken(f"Bedrock returned status 200 with a body that is {error}") from error
     match answer:
         case {"output": {"message": {"content": list(blocks)}}} if all(isinstance(block, dict) for block in blocks):
             tokens = answer.get("usage")
             return ConverseAnswer(tuple(blocks), answer.get("stopReason"), tokens if isinstance(tokens, dict) else None)
-    raise ReplyBroken("Bedrock answered 200 without an output")
+    raise ReplyBroken("Bedrock returned status 200 without a message in 'output'")
 
 
 def mended(answer: ConverseAnswer, schema: dict[str, Any] | None) -> ConverseAnswer:
-    """*answer*, which was to be JSON, of *schema* or any object, with nothing but that for its text.
+    """Return *answer* with its text replaced by the JSON found in it. The JSON must match *schema* if one is given.
 
-    One that calls tools, or was cut at its limit, stays as it is.
+    A response that calls tools or was cut off at its token limit is returned unchanged.
 
     Raises:
-        ReplyBroken: there is no such JSON in it.
+        ReplyBroken: if the text contains no matching JSON.
     """
     texts = [block["text"] for block in answer.blocks if isinstance(block.get("text"), str)]
     calls = any("toolUse" in block for block in answer.blocks)
@@ -142,7 +147,7 @@ def mended(answer: ConverseAnswer, schema: dict[str, Any] | None) -> ConverseAns
     reasoning, text = ("".join(parts) for parts in zip(splitter.feed("".join(texts)), splitter.rest(), strict=True))
     found = json_answer(text, schema)
     if found is None:
-        raise ReplyBroken("The Bedrock model returned no JSON, although 'response_format' requires it")
+        raise ReplyBroken("The Bedrock model returned no JSON, although 'response_format' requires JSON")
     others = [block for block in answer.blocks if "text" not in block]
     if reasoning:
         others.append({"reasoningContent": {"reasoningText": {"text": reasoning}}})
@@ -150,10 +155,10 @@ def mended(answer: ConverseAnswer, schema: dict[str, Any] | None) -> ConverseAns
 
 
 def to_completion(answer: ConverseAnswer, heading: Heading, terms: Terms) -> bytes:
-    """The JSON of a chat completion.
+    """Return *answer* as the JSON body of an OpenAI chat completion.
 
     Raises:
-        ReplyBroken: the model's output is not an answer to what was asked.
+        ReplyBroken: if the model's output is malformed.
     """
     shown = _Shown(terms)
     for block in answer.blocks:
@@ -181,12 +186,12 @@ def to_completion(answer: ConverseAnswer, heading: Heading, terms: Terms) -> byt
 
 
 def arguments(value: object) -> str:
-    """A tool's input as the compact JSON text that OpenAI's ``arguments`` are."""
+    """Serialize a tool's input to compact JSON text, the format of OpenAI's ``arguments``."""
     return msgspec.json.encode({} if value is None else value).decode()
 
 
 class _Shown:
-    """Answer as the caller sees it, gathered block by block."""
+    """Collects the content blocks of a response into the message that the client sees."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -238,7 +243,7 @@ class _Shown:
         )
 
     def message(self, reasoning_field: str) -> dict[str, Any]:
-        """Content is null only beside tool calls: an answer may hold nothing but reasoning, and is then empty."""
+        """Return the assistant message. Its content is null only if there are tool calls and no text."""
         self._end_text()
         text = self._unwrapped or "".join(self._texts)
         message: dict[str, Any] = {"role": "assistant", "content": None if self._calls and not text else text}
@@ -251,7 +256,7 @@ class _Shown:
 
 
 def as_events(answer: ConverseAnswer) -> Iterator[StreamEvent]:
-    """The events in which ConverseStream would have sent *answer*."""
+    """Yield the events that ConverseStream would have sent for *answer*."""
     for at, block in enumerate(answer.blocks):
         for name, payload in _events_of(block):
             yield StreamEvent(name, {"contentBlockIndex": at, **payload})

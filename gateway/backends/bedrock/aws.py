@@ -1,8 +1,8 @@
-"""AWS's side of the wire: credentials, Signature Version 4, and the binary event stream.
+"""AWS credentials, request signing (Signature Version 4) and the parser of AWS's binary event stream.
 
-The only module that touches botocore, which is the optional extra ``warmgate[bedrock]`` and is imported when the first
-of these classes is built. Of botocore the credential chain, the signer and the frame decoder are used; requests go out
-through the gateway's own HTTP client.
+This is the only module that uses botocore, an optional dependency (``warmgate[bedrock]``). It imports botocore when a
+class of this module is first instantiated, and uses its credential chain, signer and frame decoder. Requests are sent
+with the gateway's own HTTP client.
 """
 
 import asyncio
@@ -20,21 +20,23 @@ _SIGN_IN_THREAD_BYTES = 256 * 1024  # the signature hashes the whole body: 1.4 m
 
 
 class BotocoreMissingError(ImportError):
-    """A Bedrock backend is configured, and botocore is not installed."""
+    """A Bedrock backend is configured, but botocore is not installed."""
 
 
 def _botocore(module: str) -> Any:
     try:
         return importlib.import_module(f"botocore.{module}")
     except ModuleNotFoundError as error:
-        raise BotocoreMissingError("A Bedrock backend needs botocore: install warmgate[bedrock].") from error
+        raise BotocoreMissingError(
+            "Bedrock backends require botocore. Install it with: pip install 'warmgate[bedrock]'"
+        ) from error
     finally:
         # At DEBUG botocore logs what it signs and what STS answers, session tokens and secret keys included.
         logging.getLogger("botocore").setLevel(logging.INFO)
 
 
 class FrozenCredentials(Protocol):
-    """Credentials that cannot change, or go and fetch others, while they are used."""
+    """Immutable AWS credentials, which cannot be refreshed while a request is signed."""
 
     @property
     def access_key(self) -> str: ...
@@ -45,15 +47,16 @@ class FrozenCredentials(Protocol):
 
 
 class CredentialChain:
-    """botocore's default chain: environment, web identity (IRSA), profile, container (Pod Identity), instance.
+    """botocore's default credential chain: environment, web identity (IRSA), profile, container (Pod Identity),
+    instance.
 
-    Looking up and refreshing block on files and HTTP, so both happen in a thread, once for all who wait. In between,
-    credentials come from memory until 15 minutes before they expire, when botocore begins to refresh them (and goes on
-    with the old ones down to 10 minutes if that fails).
+    Lookup and refresh block on files and HTTP, so they run in a thread, and concurrent callers share one lookup.
+    Credentials are cached until 15 minutes before they expire. botocore then refreshes them, and keeps using the old
+    ones until 10 minutes before expiry if refreshing fails.
     """
 
     def __init__(self, *, profile: str | None = None, new_session: Callable[[], Any] | None = None) -> None:
-        """*profile* is a named profile of the AWS configuration; None takes the chain's own choice."""
+        """Use the AWS configuration profile named *profile*, or the chain's default profile if it is None."""
         self._new_session = new_session or functools.partial(_botocore("session").Session, profile=profile)
         exceptions = _botocore("exceptions")
         self._errors = (exceptions.BotoCoreError, exceptions.ClientError, OSError, RuntimeError)
@@ -62,10 +65,10 @@ class CredentialChain:
         self._lookup: asyncio.Future[FrozenCredentials] | None = None
 
     async def get(self) -> FrozenCredentials:
-        """Credentials to sign with.
+        """Return credentials for signing a request.
 
         Raises:
-            ConnectFailed: the chain has none, or could not renew them.
+            ConnectFailed: if the credential chain finds no credentials or cannot refresh them.
         """
         if self._frozen is not None and not self._is_due():
             return self._frozen
@@ -78,25 +81,25 @@ class CredentialChain:
         except self._errors as error:
             # The cause is named by its class only: botocore's messages quote paths, roles and accounts.
             raise ConnectFailed(
-                f"the gateway's AWS credentials could not be obtained ({type(error).__name__})"
+                f"The gateway could not load or refresh its AWS credentials ({type(error).__name__})"
             ) from None
 
     def forget(self) -> None:
-        """Drop what is held, so that the next call walks the chain again."""
+        """Discard the cached credentials, so that the next request looks them up again."""
         self._source = self._frozen = None
 
     def _is_due(self) -> bool:
-        """Credentials without an expiry (static keys) have no ``refresh_needed``."""
+        """Return True if the credentials must be refreshed. Static keys have no ``refresh_needed`` and never expire."""
         refresh_needed = getattr(self._source, "refresh_needed", None)
         return refresh_needed is not None and bool(refresh_needed())
 
     def _resolve(self) -> FrozenCredentials:
-        """Blocking. Runs in a thread."""
+        """Look up or refresh the credentials. Blocks, so it runs in a thread."""
         source = self._source
         if source is None:
             source = self._new_session().get_credentials()
         if source is None:
-            raise ConnectFailed("the gateway has no AWS credentials to call Bedrock with")
+            raise ConnectFailed("No AWS credentials for Bedrock were found on the gateway's host")
         frozen: FrozenCredentials = source.get_frozen_credentials()
         self._source = source
         return frozen
@@ -109,7 +112,7 @@ class CredentialChain:
 
 
 class SigV4Signer:
-    """Signs requests for the service name ``bedrock`` (which is not the host's ``bedrock-runtime``)."""
+    """Signs requests for the AWS service name ``bedrock``. The host name begins with ``bedrock-runtime`` instead."""
 
     def __init__(self, *, region: str, credentials: CredentialChain) -> None:
         self._region = region
@@ -118,13 +121,13 @@ class SigV4Signer:
         self._new_request = _botocore("awsrequest").AWSRequest
 
     async def sign(self, *, url: str, headers: dict[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
-        """Return *headers* of a request to *url* with the signature's headers added.
+        """Return *headers* of a request to *url* plus the AWS signature headers.
 
-        The path of *url* is percent-encoded once, as it goes on the wire; the canonical form that is hashed encodes it
-        again.
+        The path of *url* must be percent-encoded once, as it is sent. The signed canonical form encodes it a second
+        time.
 
         Raises:
-            ConnectFailed: there are no credentials.
+            ConnectFailed: if no AWS credentials are available.
         """
         credentials = await self._credentials.get()
         if len(body) > _SIGN_IN_THREAD_BYTES:
@@ -132,7 +135,7 @@ class SigV4Signer:
         return self._signed(credentials, method, url, headers, body)
 
     def forget_credentials(self) -> None:
-        """Drop the credentials held: AWS says that they have expired."""
+        """Discard the cached AWS credentials because AWS reports that they have expired."""
         self._credentials.forget()
 
     def _signed(
@@ -144,7 +147,7 @@ class SigV4Signer:
 
 
 class FrameParser:
-    """Bytes in, as the network cuts them; frames out."""
+    """Incremental parser of the AWS event stream: it takes network data and returns complete frames."""
 
     def __init__(self) -> None:
         eventstream = _botocore("eventstream")
@@ -155,7 +158,9 @@ class FrameParser:
 
     @property
     def leftover(self) -> int:
-        """Bytes that no whole frame has accounted for. Above 0 at the end, the stream was cut."""
+        """Return the number of bytes received that do not yet form a complete frame. Above 0 at the end means a
+        truncated stream.
+        """
         return self._leftover
 
     def feed(self, data: bytes) -> None:
@@ -163,15 +168,15 @@ class FrameParser:
         self._leftover += len(data)
 
     def next(self) -> Frame | None:
-        """The next whole frame, or None until more bytes come.
+        """Return the next complete frame, or None if more data is needed.
 
         Raises:
-            ReplyBroken: a checksum or a length is wrong.
+            ReplyBroken: if a checksum or a length is wrong.
         """
         try:
             message = next(self._buffer, None)
         except self._errors as error:
-            raise ReplyBroken("Bedrock's event stream is damaged") from error
+            raise ReplyBroken("Bedrock's event stream contains a corrupt frame") from error
         if message is None:
             return None
         self._leftover -= message.prelude.total_length

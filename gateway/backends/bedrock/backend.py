@@ -1,4 +1,4 @@
-"""A Bedrock model that answers in OpenAI's shape."""
+"""A backend that serves chat completions with a model on Amazon Bedrock."""
 
 import logging
 import uuid
@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 _MAX_LISTED_FIELDS = 32
 _MOST_MENDED = 4
-"""Times that one call is mended: a model that refuses more is asked for something else."""
+"""Maximum number of corrected retries of one request, each without a field or limit that the model has rejected."""
 
 
 class BedrockBackend:
-    """One model on Bedrock, for text chat.
+    """One chat model on Amazon Bedrock.
 
-    The client's own headers stay here: nothing of a call but its translated body goes to AWS.
+    Only the translated request body is sent to AWS. The client's headers are not.
     """
 
     def __init__(
@@ -50,15 +50,17 @@ class BedrockBackend:
         timeouts: BedrockTimeouts | None = None,
         refusals: Refusals | None = None,
     ) -> None:
-        """*client* is shared, and closed by its owner. *endpoint_url* takes the place of the region's own address.
+        """Create a backend for *model_id* in *region*. The caller owns *client* and closes it.
 
-        *max_output_tokens* (or *max_tokens_limit*, its older name) is the most that the model takes, by default as its
-        id says, *context_tokens* the most of prompt and output together. *family* names whose rules requests follow;
-        ``auto`` follows from the id. *reasoning_field* is the field for a model's reasoning; vLLM has called it
-        ``reasoning_content`` and ``reasoning``. *refusals* is what the target has refused; by default nothing yet.
+        *endpoint_url* replaces the region's standard address. *max_output_tokens* (older name *max_tokens_limit*) is
+        the model's output limit in tokens, by default the known limit for the model id. *context_tokens* limits prompt
+        and output together. *family* selects the model family whose rules requests must follow, and ``auto`` derives it
+        from the model id. *reasoning_field* is the response field for reasoning; vLLM versions use
+        ``reasoning_content`` or ``reasoning``. *refusals* holds the fields and limits that the model has already
+        rejected, by default none.
 
         Raises:
-            ValueError: *model_id*, *region* or *endpoint_url* cannot make an address, or there is no such *family*.
+            ValueError: if *model_id*, *region* or *endpoint_url* does not form a valid address, or *family* is unknown.
         """
         timeouts = timeouts or BedrockTimeouts()
         self._endpoint = BedrockEndpoint(
@@ -92,15 +94,16 @@ class BedrockBackend:
         return self._id
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
-        """Send *call*, see `Backend.send`; the first text of a stream is there when this returns.
+        """Send *call* and return its reply, once the first text has arrived if the reply is a stream.
 
-        An answer that does not stream, also one that a stream is made of, has its own and longer deadline.
+        A response that Bedrock sends in one piece has a separate, longer time limit, even if the client receives it as
+        a stream.
 
         Raises:
-            ClientError: the call asks for what this backend cannot serve; nothing was sent.
+            ClientError: if the call needs something that this backend cannot serve. Nothing has been sent then.
         """
         if call.path.partition(b"?")[0] != b"/v1/chat/completions":
-            raise ClientError("the Bedrock fallback serves chat completions only")
+            raise ClientError("The Bedrock fallback serves chat completions only")
         question = self._wire.question(call)
         for refused in self._refusals.unsupported:
             question = question.without(refused) or question
@@ -115,7 +118,7 @@ class BedrockBackend:
             return await self._ask(call, question)
 
     async def _ask(self, call: Call, question: BedrockQuestion) -> Reply:
-        """Send the request, and again after each correction that Bedrock names."""
+        """Send the request. Send it again after each correction that Bedrock's error message asks for."""
         mended, is_renewed = 0, False
         while True:
             reply = await self._attempt(call, question)
@@ -133,11 +136,17 @@ class BedrockBackend:
                 return reply.to_reply()
 
     def _mended(self, question: BedrockQuestion, fault: BedrockFault) -> BedrockQuestion | None:
-        """*question* without what *fault* has against it, which is remembered; None if it cannot be mended."""
+        """Return *question* corrected as Bedrock's error asks, and remember the correction. Return None if it cannot be
+        corrected.
+        """
         if fault.unsupported is not None:
             other = question.without(fault.unsupported)
             if other is not None and self._refusals.leave_out(fault.unsupported):
-                _log.warning("%s does not support the field %s: it is omitted", self._id, fault.unsupported.field)
+                _log.warning(
+                    "%s does not support the request field %s. The field is omitted from now on",
+                    self._id,
+                    fault.unsupported.field,
+                )
             return other
         if fault.output_limit is None:
             return None
@@ -146,7 +155,9 @@ class BedrockBackend:
         other = question.limited(tokens) or question.limited(tokens - 1)
         if other is not None and fault.output_limit.is_of_model and self._refusals.lower_output(other.max_tokens):
             _log.warning(
-                "%s accepts at most %d output tokens: requests are limited to that", self._id, other.max_tokens
+                "%s accepts at most %d output tokens. Later requests are limited to this number",
+                self._id,
+                other.max_tokens,
             )
         return other
 
@@ -165,7 +176,7 @@ class BedrockBackend:
     async def _begun(
         self, question: BedrockQuestion, heading: Heading, response: httpx.Response, headers: Headers
     ) -> "Reply | _Refusal":
-        """A stream, when there is something of it worth reading."""
+        """Return a stream whose first text has arrived, or the error that Bedrock sent instead."""
         source = ChunkSource(response, question.translator(heading), metadata_s=self._timeouts.metadata_s)
         try:
             first = await _first_piece(response, question, source)
@@ -179,7 +190,7 @@ class BedrockBackend:
 
 
 class _Refusal:
-    """Bedrock said no before there was anything worth reading."""
+    """An error from Bedrock that arrived before any usable part of the response."""
 
     def __init__(self, fault: BedrockFault, response: httpx.Response) -> None:
         self.fault = fault
@@ -192,7 +203,7 @@ class _Refusal:
 
 
 async def _body(response: httpx.Response) -> bytes:
-    """Return the whole body; the response is closed even after a failure."""
+    """Read and return the whole response body. Close the response even after an error."""
     try:
         with translated_errors():
             return await response.aread()
@@ -204,12 +215,16 @@ async def _first_piece(
     response: httpx.Response, question: BedrockQuestion, source: ChunkSource
 ) -> bytes | BedrockFault:
     if not response.headers.get("content-type", "").startswith(question.content_type):
-        raise ReplyBroken("Bedrock answered 200 without an event stream")  # as it does to a path it does not know
+        raise ReplyBroken(
+            "Bedrock returned status 200 without an event stream"
+        )  # as it does to a path it does not know
     return await source.next()
 
 
 def _headers(response: httpx.Response, question: BedrockQuestion) -> Headers:
-    """Return the header with the dropped fields: their names come from the caller, so odd ones become ``other``."""
+    """Return the response headers, including the list of dropped request fields. Unusual field names are listed as
+    ``other``.
+    """
     headers = _request_id(response)
     if question.dropped:
         names = [name for name in question.dropped if name.isascii() and name.replace(".", "").isidentifier()]
@@ -221,7 +236,7 @@ def _headers(response: httpx.Response, question: BedrockQuestion) -> Headers:
 
 
 def _request_id(response: httpx.Response) -> Headers:
-    """AWS's own id of the request, which its support asks for."""
+    """Return the header with AWS's request id, which AWS Support asks for."""
     request_id = response.headers.get("x-amzn-requestid")
     return [(b"x-amzn-requestid", request_id.encode("latin-1"))] if request_id else []
 

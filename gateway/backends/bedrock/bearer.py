@@ -1,7 +1,7 @@
-"""Bedrock API keys: a bearer token instead of a signature.
+"""Authentication with Bedrock API keys, which are sent as bearer tokens instead of a signature.
 
-AWS makes short ones (12 hours at most, tied to a region) and long ones (of an IAM user). The short ones have to be
-replaced from outside, hence the file.
+AWS issues short-term keys (at most 12 hours, one region) and long-term keys (of an IAM user). Short-term keys are
+replaced by an external process, so the key can be read from a file.
 """
 
 import asyncio
@@ -11,18 +11,18 @@ from gateway.protocol.errors import ConnectFailed
 
 
 class BearerSigner:
-    """Puts an API key on a request; implements `gateway.backends.bedrock.endpoint.Signer`, also for plain HTTP."""
+    """Adds a Bedrock API key to requests. Implements `gateway.backends.bedrock.endpoint.Signer`."""
 
     def __init__(self, *, token: str | None = None, file: Path | None = None) -> None:
-        """Use the *token*, or the *file* that holds it, which is read again for each request.
+        """Use the API key *token*, or read the key from *file* for each request.
 
         Raises:
-            ValueError: neither or both are given, or *token* cannot stand in a header.
+            ValueError: if neither or both are given, or *token* contains characters that a header must not contain.
         """
         if (token is None) == (file is None):
-            raise ValueError("give the Bedrock API key either as a value or as a file")
+            raise ValueError("Set the Bedrock API key either as a value or as a file, but not both")
         if token is not None and not _is_token(token):
-            raise ValueError("the Bedrock API key contains invalid characters")
+            raise ValueError("The Bedrock API key contains characters that are not allowed in a header")
         self._token = token
         self._file = file
 
@@ -34,19 +34,19 @@ class BearerSigner:
         body: bytes,  # noqa: ARG002
         method: str = "POST",  # noqa: ARG002
     ) -> dict[str, str]:
-        """*headers* with the key.
+        """Return *headers* plus the ``authorization`` header with the API key.
 
         Raises:
-            ConnectFailed: the file cannot be read, or holds no key.
+            ConnectFailed: if the key file cannot be read or contains no valid key.
         """
         token = self._token or await asyncio.to_thread(self._read)
         return headers | {"authorization": f"Bearer {token}"}
 
     def forget_credentials(self) -> None:
-        """Do nothing: no credentials are cached."""
+        """Do nothing, because the API key is not cached."""
 
     def _read(self) -> str:
-        """Blocking. Runs in a thread."""
+        """Read the API key from its file. Blocks, so it runs in a thread."""
         assert self._file is not None, "there is no token"
         try:
             token = self._file.read_text("ascii").strip()
@@ -54,7 +54,7 @@ class BearerSigner:
             token = ""
         if not _is_token(token):
             # The message reaches callers: it names neither the path nor the content.
-            raise ConnectFailed("the gateway's Bedrock API key could not be read")
+            raise ConnectFailed("The gateway could not read its Bedrock API key")
         return token
 
 

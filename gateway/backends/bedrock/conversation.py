@@ -1,11 +1,12 @@
-"""The turns of Converse: first the user, then by turns, last the user, and after each tool call its result.
+"""Conversion of chat messages to Converse turns, which alternate between user and assistant and begin and end with the
+user.
 
-1. Messages of one side that follow each other are one turn.
-2. The results of one turn of the assistant stand together at the head of the next turn, in the order of the calls;
-   one that is missing is made up, as an error. A result that belongs to no call there becomes text.
-3. A system message at the head is the system's; further down it is the user's text at its place: moved to the head it
-   would mean something else.
-4. Where a family cannot have two things in one turn, a word of the other side stands between them.
+1. Consecutive messages of one side are merged into one turn.
+2. The results of an assistant turn's tool calls are placed at the start of the next user turn, in the order of the
+   calls. A missing result is replaced by an error result. A result without a matching call becomes text.
+3. System messages at the start become the system prompt. Later ones become user text at their position, because moving
+   them to the start would change their meaning.
+4. Where a family forbids two kinds of content in one turn, a short turn of the other side is inserted between them.
 """
 
 import itertools
@@ -27,11 +28,11 @@ from gateway.protocol.errors import InvalidField
 Turn = dict[str, Any]
 
 _PLACEHOLDER = "."
-"""Stands where Converse wants text of a user and the caller gave none."""
+"""Placeholder text for user turns that must contain text when the client sent none."""
 _GO_ON = "Continue."
-"""The user's, between two turns of the assistant."""
+"""Text of the user turn inserted between two assistant turns."""
 _RECEIVED = "OK."
-"""The assistant's, between two turns of the user."""
+"""Text of the assistant turn inserted between two user turns."""
 _NO_OUTPUT = "(no output)"
 _NO_RESULT = "(the result of this call is missing)"
 
@@ -46,36 +47,36 @@ class Conversation:
 
     @property
     def uses_tools(self) -> bool:
-        """Whether it has calls or results, so that Converse requires a ``toolConfig``."""
+        """Return True if the conversation contains tool calls or results. Converse then requires a ``toolConfig``."""
         return any("toolUse" in block or "toolResult" in block for turn in self.turns for block in turn["content"])
 
     @property
     def shows_reasoning(self) -> bool:
-        """Each turn with calls begins with the reasoning that led to them."""
+        """Return True if there are tool calls and each turn with calls begins with the reasoning that led to them."""
         calling = [turn["content"] for turn in self.turns if any("toolUse" in block for block in turn["content"])]
         return bool(calling) and all("reasoningContent" in content[0] for content in calling)
 
 
 def tool_names(messages: Iterable[ChatMessage]) -> list[str]:
-    """Names of all calls, in order, also of tools that no request specified and a model made up."""
+    """Return the tool names of all calls in *messages*, in order, including tools that the request does not define."""
     return [call.name for message in messages for call in message.calls]
 
 
 def converse(messages: Sequence[ChatMessage], *, family: Family, names: ToolNames, calls_as_text: bool) -> Conversation:
-    """The conversation for *messages*. O(blocks).
+    """Convert *messages* to a Converse conversation. O(blocks).
 
-    *names* knows all of `tool_names`. *calls_as_text* turns calls and results into text, for a request that may not or
-    cannot have tools.
+    *names* must contain all names returned by `tool_names`. *calls_as_text* turns tool calls and results into text, for
+    requests that cannot use tools.
 
     Raises:
-        InvalidField: the assistant has the last word (few models continue it, the others begin afresh or refuse), the
-            family takes no images, or a turn has more media than Bedrock takes.
+        InvalidField: if the last message is the assistant's (few models continue it), the family accepts no images, or
+            a turn has more images or files than Bedrock accepts.
     """
     head = list(itertools.takewhile(lambda message: message.role == "system", messages))
     rest = [message for message in messages[len(head) :] if message.role == "user" or not message.is_empty]
     if rest and rest[-1].role == "assistant":
         raise InvalidField(
-            "the Bedrock fallback cannot serve 'messages' that end with an assistant message", param="messages"
+            "The Bedrock fallback cannot serve 'messages' that end with an assistant message", param="messages"
         )
     writer = _Writer(family, names, calls_as_text=calls_as_text)
     for is_assistant, run in itertools.groupby(rest, key=lambda message: message.role == "assistant"):
@@ -91,8 +92,6 @@ def converse(messages: Sequence[ChatMessage], *, family: Family, names: ToolName
 
 
 class _Writer:
-    """Writes turn after turn."""
-
     def __init__(self, family: Family, names: ToolNames, *, calls_as_text: bool) -> None:
         self.turns: list[Turn] = []
         self._family = family
@@ -100,10 +99,10 @@ class _Writer:
         self._calls_as_text = calls_as_text
         self._ids = _ToolUseIds()
         self._open: list[tuple[ToolCall, str]] = []
-        """Calls of the last turn with their ids on the wire."""
+        """Tool calls of the last assistant turn, with the ids that are sent to Bedrock."""
 
     def write_assistant(self, messages: list[ChatMessage]) -> None:
-        """Not all of *messages* are empty."""
+        """Append *messages* as one assistant turn. At least one of the messages must have content."""
         said = [block for message in messages for block in message.blocks]
         calls = [call for message in messages for call in message.calls]
         if self._calls_as_text:
@@ -122,7 +121,7 @@ class _Writer:
             self.turns.append(_turn("assistant", said + uses))
 
     def _reminded(self, messages: list[ChatMessage]) -> list[Block]:
-        """Return the reasoning that the family is shown again."""
+        """Return the reasoning blocks from *messages* that this model family must receive again."""
         shown = [each for message in messages for each in message.reasoning]
         match self._family.keeps_reasoning:
             case "signed":
@@ -132,7 +131,7 @@ class _Writer:
         return []
 
     def write_user(self, messages: list[ChatMessage]) -> None:
-        """Users, systems and tools; not everything that they say needs to be something."""
+        """Append user, system and tool messages as one user turn, with a placeholder if they are all empty."""
         answers, others = self._matched(messages)
         if self._calls_as_text:
             self.turns.append(_turn("user", others or [{"text": _PLACEHOLDER}]))
@@ -148,12 +147,12 @@ class _Writer:
         self.turns.append(_turn("user", results + others or [{"text": _PLACEHOLDER}]))
 
     def _stand_together(self, others: list[Block]) -> bool:
-        """Tool results may be in one turn with *others*."""
+        """Return True if tool results may share a turn with the blocks in *others*."""
         has_document = any("document" in block for block in others)
         return not self._family.results_alone and (self._family.documents_beside_results or not has_document)
 
     def _matched(self, messages: list[ChatMessage]) -> tuple[list[ToolResult | None], list[Block]]:
-        """The answer to each open call, and everything else that is said, in its order."""
+        """Return the result for each open tool call, and all other blocks in their original order."""
         answers: list[ToolResult | None] = [None] * len(self._open)
         others: list[Block] = []
         for message in messages:
@@ -169,7 +168,9 @@ class _Writer:
         return answers, others
 
     def _call_of(self, result: ToolResult, answers: list[ToolResult | None]) -> int | None:
-        """The first open call without an answer that *result* may be one to: by id, without one by name."""
+        """Return the index of the first unanswered call that matches *result* by id, or by tool name if the result has
+        no id.
+        """
         for at, (call, _) in enumerate(self._open):
             is_meant = call.id == result.call_id if result.call_id else result.name in (None, call.name)
             if answers[at] is None and is_meant:
@@ -178,7 +179,7 @@ class _Writer:
 
 
 class _ToolUseIds:
-    """Ids on the wire, each different: engines number calls again in every turn."""
+    """Assigns unique tool call ids, because engines restart their numbering in every turn."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -203,14 +204,14 @@ def _reasoning(block: Reasoning) -> Block:
 
 
 def _turn(role: str, blocks: list[Block]) -> Turn:
-    """A document wants text beside it."""
+    """Return a turn of *role*. Add placeholder text if it contains a document without text, which Converse rejects."""
     if any("document" in block for block in blocks) and not any("text" in block for block in blocks):
         blocks = [*blocks, {"text": _PLACEHOLDER}]
     return {"role": role, "content": blocks}
 
 
 def _tool_result(use_id: str, answer: ToolResult | None, family: Family) -> tuple[Block, list[Block]]:
-    """The result block, and what of the answer cannot be in it: it goes into the turn."""
+    """Return the tool result block, and the media blocks that must go into the turn instead of the result."""
     result: dict[str, Any] = {"toolUseId": use_id}
     if answer is None:
         result["content"] = _texts([_NO_RESULT], family)
@@ -237,7 +238,7 @@ def _call_text(call: ToolCall) -> str:
 
 
 def _result_blocks(result: ToolResult, name: str | None) -> list[Block]:
-    """Return the text of a result, with its images or files, which are never text."""
+    """Return a tool result as a text block, followed by its images and files as separate blocks."""
     whose = f"the tool {name}" if name else "a tool"
     texts = [block["text"] for block in result.blocks if "text" in block]
     media = [block for block in result.blocks if "text" not in block]
@@ -250,12 +251,14 @@ def _check_media(turns: list[Turn], family: Family) -> None:
         images = sum("image" in block for block in blocks)
         if images and not family.takes_images:
             raise InvalidField(
-                "'messages' contain images, which the Bedrock fallback's model does not accept", param="messages"
+                "'messages' contains images, which the model of the Bedrock fallback does not accept", param="messages"
             )
         if images > IMAGES_PER_TURN:
-            raise InvalidField(f"'messages' contain more than {IMAGES_PER_TURN} images in one turn", param="messages")
+            raise InvalidField(f"'messages' contains more than {IMAGES_PER_TURN} images in one turn", param="messages")
         if sum("document" in block for block in blocks) > DOCUMENTS_PER_TURN:
-            raise InvalidField(f"'messages' contain more than {DOCUMENTS_PER_TURN} files in one turn", param="messages")
+            raise InvalidField(
+                f"'messages' contains more than {DOCUMENTS_PER_TURN} files in one turn", param="messages"
+            )
 
 
 def _inside(block: Block) -> list[Block]:

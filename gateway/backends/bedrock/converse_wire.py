@@ -1,4 +1,4 @@
-"""Converse and ConverseStream: the API that all models on Bedrock have."""
+"""Requests and responses of Converse and ConverseStream, the Bedrock APIs that all chat models support."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,14 +19,15 @@ from gateway.protocol.errors import ReplyBroken
 
 @dataclass(frozen=True, slots=True)
 class ConverseQuestion:
-    """Implements `gateway.backends.bedrock.wire.Question`."""
+    """One request to Converse. Implements `gateway.backends.bedrock.wire.Question`."""
 
     request: ConverseRequest
     segment: str
-    """The model, as a segment of the path."""
+    """Model id, percent-encoded as one segment of the URL path."""
     streams: bool
     replays: bool = False
-    """The caller gets a stream that is made of the whole answer."""
+    """Whether the client's stream is generated from a complete response because Bedrock does not stream this request.
+    """
 
     content_type = "application/vnd.amazon.eventstream"
 
@@ -85,7 +86,7 @@ class ConverseQuestion:
 
 
 class ConverseWire:
-    """Model called through Converse; implements `gateway.backends.bedrock.wire.Wire`."""
+    """Builds requests for a model called through Converse. Implements `gateway.backends.bedrock.wire.Wire`."""
 
     def __init__(
         self,
@@ -96,10 +97,10 @@ class ConverseWire:
         context_tokens: int | None = None,
         family: str = "auto",
     ) -> None:
-        """*family* names whose rules the requests follow; ``auto`` follows from *model_id*.
+        """Use the rules of the model family named *family*, which ``auto`` derives from *model_id*.
 
         Raises:
-            ValueError: *model_id* cannot stand in a path, or there is no such family.
+            ValueError: if *model_id* cannot be part of a URL path or *family* is unknown.
         """
         self._segment = model_segment(model_id)
         self._family = family_of(model_id, family)
@@ -123,14 +124,16 @@ class ConverseWire:
 
 
 def _guardrail_config(guardrail: tuple[str, str], *, streams: bool) -> dict[str, str]:
-    """A stream is looked at before it is sent: an answer that is taken back later has been seen."""
+    """Return the guardrail configuration. Streams are checked before any text is sent, because sent text cannot be
+    withdrawn.
+    """
     guardrail_id, version = guardrail
     config = {"guardrailIdentifier": guardrail_id, "guardrailVersion": version}
     return {**config, "streamProcessingMode": "sync"} if streams else config
 
 
 class ConverseTranslator:
-    """The frames of ConverseStream; implements `gateway.backends.bedrock.wire.Translator`."""
+    """Translates ConverseStream frames to OpenAI chunks. Implements `gateway.backends.bedrock.wire.Translator`."""
 
     def __init__(self, writer: ChunkWriter) -> None:
         self._frames = FrameParser()
@@ -139,12 +142,12 @@ class ConverseTranslator:
 
     @property
     def awaits_usage(self) -> bool:
-        """Half a frame is not silence after the end: the rest of it has to come."""
+        """Return True if only the usage is missing. An incomplete frame means that more data must arrive first."""
         return self._writer.was_stopped or (self._writer.has_stopped and not self._frames.leftover)
 
     @property
     def is_over(self) -> bool:
-        """Bedrock failed, but all that the caller wanted of it was there."""
+        """Return True if Bedrock failed after a stop string had already completed the response."""
         return self._is_over
 
     def feed(self, data: bytes) -> None:

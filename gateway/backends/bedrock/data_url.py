@@ -1,4 +1,4 @@
-"""Bytes inside a URL, as OpenAI's clients send images and files."""
+"""Parser of ``data:`` URLs, in which OpenAI clients send images and files."""
 
 import base64
 import binascii
@@ -12,30 +12,32 @@ _SCHEME = "data:"
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Attachment of the caller."""
+    """An image or file that the client sent."""
 
     mime: str
-    """Media type in lower case, without parameters; empty if it is not given."""
+    """Media type in lower case, without parameters, or an empty string if the client gave none."""
     data: bytes = field(repr=False)
 
     @property
     def base64(self) -> str:
-        """Return the bytes as JSON carries them to Bedrock: encoded once."""
+        """Return the attachment's bytes encoded as base64."""
         return base64.b64encode(self.data).decode()
 
 
 def read_attachment(url: str, where: str, *, allows_bare: bool = False) -> Attachment:
-    """The bytes in *url*, a ``data:`` URL in base64; *where* is its place in the body. O(url).
+    """Decode *url*, a base64 ``data:`` URL. *where* is the name of its request field. O(url).
 
-    *allows_bare* takes base64 without anything before it, as some clients send files.
+    *allows_bare* also accepts base64 without the ``data:`` prefix, as some clients send files.
 
     Raises:
-        InvalidField: it is another kind of URL (Bedrock fetches nothing, and neither does the gateway), or no base64.
+        InvalidField: if *url* is another kind of URL, which the gateway does not fetch, or is not valid base64.
     """
     head, comma, text = url.partition(",")
     if head[: len(_SCHEME)].lower() != _SCHEME:
         if not allows_bare or "://" in url[:64]:
-            raise InvalidField(f"'{where}' must be a data: URL: the Bedrock fallback does not fetch URLs", param=where)
+            raise InvalidField(
+                f"'{where}' must be a data: URL, because the Bedrock fallback does not fetch URLs", param=where
+            )
         return Attachment(mime="", data=_decode(url, where))
     mime, *parameters = (part.strip().lower() for part in head[len(_SCHEME) :].split(";"))
     if not comma or "base64" not in parameters:

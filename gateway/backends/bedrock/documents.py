@@ -1,4 +1,4 @@
-"""Files, as Converse takes them: documents with a format and a name of their own."""
+"""Conversion of the client's files to Converse document blocks, which need a format and a unique name."""
 
 import re
 from collections.abc import Mapping
@@ -32,21 +32,22 @@ _TEXT_MIMES = ("text/", "application/json", "application/xml", "application/yaml
 
 
 class Documents:
-    """Makes the documents of one request: no two may have the same name."""
+    """Converts the files of one request to document blocks with unique names."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
 
     def block(self, file: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """The content block for *file*, the ``file`` of a part; *where* is its place in the body. O(file).
+        """Return the document block for *file*, the ``file`` object of a content part. *where* names its request field.
+        O(file).
 
         Raises:
-            InvalidField: it is only named (``file_id``), or of a kind or size that Bedrock does not take.
+            InvalidField: if *file* gives only a ``file_id``, or its format or size is not accepted by Bedrock.
         """
         data = file.get("file_data")
         if not isinstance(data, str):
             raise InvalidField(
-                f"'{where}' must include the content in 'file_data': the Bedrock fallback stores no files",
+                f"'{where}' must include the content in 'file_data', because the Bedrock fallback stores no files",
                 param=where,
             )
         name = file.get("filename")
@@ -71,7 +72,9 @@ class Documents:
 
 
 def _format(path: PurePosixPath, attachment: Attachment) -> str | None:
-    """Return the format by the bytes, then the extension, then the type that the client gave."""
+    """Return the format of a document by its content, its file extension or its media type, in this order. Return None
+    if unknown.
+    """
     if attachment.data.startswith(b"%PDF-"):
         return "pdf"
     extension = path.suffix[1:].lower()

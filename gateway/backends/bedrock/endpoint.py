@@ -1,4 +1,4 @@
-"""The address of Bedrock in one region: signed requests out over the shared HTTP client, its failures in our words."""
+"""HTTP access to Bedrock in one region, with signed requests and with HTTP errors translated to the gateway's."""
 
 import asyncio
 import contextlib
@@ -15,38 +15,38 @@ from gateway.protocol.errors import ConnectFailed, ReplyBroken, UpstreamTimeout
 
 
 class Signer(Protocol):
-    """Puts the gateway's identity on a request."""
+    """Adds the gateway's credentials to requests."""
 
     async def sign(self, *, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
-        """*headers* with the signature's own added.
+        """Return *headers* plus the headers that authenticate the request.
 
         Raises:
-            ConnectFailed: there are no credentials.
+            ConnectFailed: if no credentials are available.
         """
         ...
 
     def forget_credentials(self) -> None:
-        """Fetch credentials afresh for the next request."""
+        """Discard cached credentials, so that the next request loads them again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BedrockTimeouts:
-    """Timeouts for Bedrock. Models may reason silently for minutes, so some are long."""
+    """Time limits for Bedrock calls, in seconds. Some are long because models may reason silently for minutes."""
 
     connect_s: float = 5.0
     first_event_s: float = 60.0
-    """Time of a stream from the start of the call to the first text."""
+    """Seconds from the start of a streamed call to its first text."""
     idle_s: float = 300.0
-    """Time of a stream between two network reads after that."""
+    """Longest pause in seconds between two reads of a stream after its first text."""
     metadata_s: float = 2.0
-    """Time of a stream from the end of the text to the usage, which Bedrock does not always send."""
+    """Seconds to wait for the usage after the end of a stream's text. Bedrock does not always send it."""
     whole_answer_s: float = 600.0
-    """Time of a call that does not stream, from its start to its end."""
+    """Seconds from start to end of a call whose response is not streamed."""
 
 
 class BedrockEndpoint:
-    """Address of the models of one region."""
+    """HTTP endpoint of Bedrock in one AWS region."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class BedrockEndpoint:
         endpoint_url: str | None,
         timeouts: BedrockTimeouts,
     ) -> None:
-        """*endpoint_url* takes the place of the region's own address.
+        """Create an endpoint for *region*, or for *endpoint_url* if one is given.
 
         Raises:
-            ValueError: *region* or *endpoint_url* cannot make an address.
+            ValueError: if *region* or *endpoint_url* does not form a valid address.
         """
         self._base = _origin(region, endpoint_url)
         self._client = client
@@ -70,14 +70,14 @@ class BedrockEndpoint:
         )
 
     async def post(self, path: str, payload: dict[str, Any]) -> httpx.Response:
-        """The answer's status and headers; the body is still to be read, and the response to be closed.
+        """Send *payload* to *path* and return the response with its status and headers. The caller reads and closes it.
 
-        *path* is percent-encoded once, as it goes on the wire.
+        *path* must be percent-encoded once, as it is sent.
 
         Raises:
-            ConnectFailed: nothing was sent.
-            UpstreamTimeout: ``connect`` or, while the body was going out, ``first_byte``.
-            ReplyBroken: the connection broke before an answer.
+            ConnectFailed: if nothing was sent.
+            UpstreamTimeout: with phase ``connect``, or ``first_byte`` if sending the body takes too long.
+            ReplyBroken: if the connection breaks before the response headers arrive.
         """
         url, body = f"{self._base}{path}", msgspec.json.encode(payload)
         headers = await self._signer.sign(url=url, headers={"content-type": "application/json"}, body=body)
@@ -91,54 +91,55 @@ class BedrockEndpoint:
 
 
 def model_segment(model_id: str) -> str:
-    """*model_id* (a model id, an inference profile or an ARN, not percent-encoded) as one segment of a path.
+    """Return *model_id* (a model id, inference profile or ARN) percent-encoded as one segment of a URL path.
 
-    Encoded once; a raw ``/`` of an ARN would hit no route.
+    The ``/`` in an ARN must be encoded, or Bedrock would not find the model.
 
     Raises:
-        ValueError: it cannot be one.
+        ValueError: if *model_id* is empty or already percent-encoded.
     """
     if not model_id or "%" in model_id:
-        raise ValueError(f"Bedrock model id {model_id!r} must be given as AWS shows it, without percent-encoding")
+        raise ValueError(f"Bedrock model id {model_id!r} is empty or percent-encoded. Write it as AWS shows it")
     return quote(model_id, safe="")
 
 
 def _origin(region: str, endpoint_url: str | None) -> str:
     if endpoint_url is None:
         if not re.fullmatch(r"[a-z0-9-]+", region):
-            raise ValueError(f"Bedrock region {region!r} is not the name of an AWS region")
+            raise ValueError(f"Bedrock region {region!r} is not a valid AWS region name, such as us-east-1")
         suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
         return f"https://bedrock-runtime.{region}.{suffix}"
     parts = urlsplit(endpoint_url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise ValueError("the Bedrock endpoint must be an http or https URL of host, port and path only")
+        raise ValueError("The Bedrock endpoint URL must use http or https and contain only host, port and path")
     return endpoint_url.rstrip("/")
 
 
 @contextlib.contextmanager
 def translated_errors() -> Iterator[None]:
-    """Raise the errors of httpx as the gateway's."""
+    """Translate httpx exceptions raised in the ``with`` block to the gateway's own exceptions."""
     try:
         yield
     except (httpx.ConnectError, httpx.ProxyError) as error:
-        raise ConnectFailed("Bedrock could not be reached") from error
+        raise ConnectFailed("The gateway could not connect to Bedrock") from error
     except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-        raise UpstreamTimeout("the connection to Bedrock timed out", phase="connect") from error
+        raise UpstreamTimeout("Connecting to Bedrock timed out", phase="connect") from error
     except httpx.TimeoutException as error:
-        raise UpstreamTimeout("sending the request to Bedrock timed out", phase="first_byte") from error
+        raise UpstreamTimeout("Sending the request to Bedrock timed out", phase="first_byte") from error
     except httpx.RequestError as error:
-        raise ReplyBroken("the connection to Bedrock broke") from error
+        raise ReplyBroken("The connection to Bedrock was lost") from error
 
 
 @contextlib.asynccontextmanager
 async def deadline(limit_s: float | None, *, phase: Literal["first_byte", "idle"]) -> AsyncIterator[asyncio.Timeout]:
-    """Cancel what is inside after *limit_s*; None is for ever. What is inside may put it off, or bring it forward.
+    """Cancel the ``async with`` block after *limit_s* seconds, or never if *limit_s* is None. The block may move the
+    deadline.
 
     Raises:
-        UpstreamTimeout: of that *phase*.
+        UpstreamTimeout: with the given *phase*, if the deadline passes.
     """
     try:
         async with asyncio.timeout(limit_s) as timeout:
             yield timeout
     except TimeoutError as error:
-        raise UpstreamTimeout("Bedrock was silent for too long", phase=phase) from error
+        raise UpstreamTimeout("Bedrock sent no data within the time limit", phase=phase) from error

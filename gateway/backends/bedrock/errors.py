@@ -1,10 +1,10 @@
-"""Errors of Bedrock, and the status, type and code with which callers see them.
+"""Bedrock's errors, and the HTTP status, error type and error code with which clients receive them.
 
-1. An error of Bedrock has a *kind* (``ThrottlingException``); where the kind is unknown, its HTTP status stands in.
-2. What the caller did wrong stays a 400. What the operator did wrong (credentials, model id) is a 5xx: the caller
-   cannot mend it.
-3. A message never carries an ARN, an account id or an access key. Of an authentication fault nothing is quoted at all,
-   because Bedrock prints the signed headers, session token included, into some of those messages.
+1. Each Bedrock error has a *kind* such as ``ThrottlingException``. If the kind is unknown, its HTTP status decides.
+2. The client's mistakes keep status 400. The operator's mistakes (credentials, model id) become 5xx, because the client
+   cannot correct them.
+3. A message never contains an ARN, an account id or an access key. The text of an authentication error is never quoted,
+   because Bedrock includes signed headers and session tokens in some of these messages.
 """
 
 import math
@@ -32,24 +32,24 @@ _ADDRESS = re.compile(
     r"|(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])(?::\d+)?",
     re.IGNORECASE,
 )
-"""URLs, host names inside AWS or a cluster, and IPv4 addresses."""
+"""Pattern for URLs, internal host names (AWS or cluster) and IPv4 addresses."""
 
 
 def redact(text: str) -> str:
-    """*text* without ARNs, 12-digit account ids, access key ids and addresses."""
+    """Return *text* with ARNs, 12-digit account ids, access key ids and addresses replaced by placeholders."""
     text = _ACCOUNT.sub("[account]", _ARN.sub("[arn]", text))
     return _ADDRESS.sub("[address]", _ACCESS_KEY.sub("[key]", text))
 
 
 def public_id(model_id: str) -> str:
-    """*model_id* as callers may see it: of an ARN only what it names, without region and account."""
+    """Return *model_id* in a form safe to show to clients, without the region and account id of an ARN."""
     named = model_id.split(":", 5)[-1] if model_id.startswith("arn:") else model_id
     return _ACCOUNT.sub("[account]", named)
 
 
 @dataclass(frozen=True, slots=True)
 class BedrockFault:
-    """An error that Bedrock itself spoke, before or inside an answer."""
+    """An error reported by Bedrock, either instead of a response or in the middle of a stream."""
 
     kind: str
     status: int
@@ -58,23 +58,23 @@ class BedrockFault:
     message: str
     retry_after_s: int | None = None
     unsupported: Unsupported | None = None
-    """The field of the request that the model does not know, where that is all that Bedrock has against it."""
+    """Request field that the model does not support, or None if the error has another cause."""
     output_limit: OutputLimit | None = None
-    """The output limit that the request may have, where it asks for more than that."""
+    """Output token limit that Bedrock would accept, or None if the error has another cause."""
 
     @property
     def means_expired(self) -> bool:
-        """The credentials were good once: others may be had."""
+        """Return True if the AWS credentials have expired, so that refreshing them may help."""
         return self.kind.lower().removesuffix("exception") == "expiredtoken"
 
     def to_body(self) -> bytes:
-        """The fault as OpenAI's SDKs expect it, UTF-8 JSON."""
+        """Return the error as a JSON body in OpenAI's error format, UTF-8 encoded."""
         return msgspec.json.encode(
             {"error": {"message": self.message, "type": self.type, "param": None, "code": self.code}}
         )
 
     def to_error(self) -> UpstreamError:
-        """The fault as an exception, for a stream whose status has already gone out."""
+        """Return the error as an exception, for a stream whose status has already been sent."""
         if self.status == 504:
             return UpstreamTimeout(self.message, phase="total")
         return ReplyBroken(self.message)
@@ -176,7 +176,7 @@ _CONTEXT_LIMITS = tuple(
 )
 _CLAUDE_CONTEXT = re.compile(r"exceed context limit: (\d{1,9}) \+ \d{1,9} > (\d{1,9})", re.IGNORECASE)
 _LEAST_OUTPUT = 16
-"""Smallest output limit in tokens: a shorter answer is useless, and some models refuse a lower limit."""
+"""Smallest useful output limit in tokens. Some models reject lower limits."""
 
 # What stands as ``type`` in an error of OpenAI's shape, for those that come inside a stream and have no status.
 _STATUS_OF_TYPE = {
@@ -202,13 +202,13 @@ def _classify(kind: str, status: int, message: str) -> _Class:
 
 
 def fault(kind: str, message: str, *, status: int = 502, retry_after_s: int | None = None) -> BedrockFault:
-    """The fault of *kind*; *status* is Bedrock's own, and decides only where the kind is unknown."""
+    """Return the error for *kind*. Bedrock's HTTP *status* is used only if the kind is unknown."""
     kind = re.sub(r"\W", "", kind)[:64] or "UnknownError"
     found = _classify(kind, status, message)
     if found is _AUTH:
-        text = f"Bedrock refused the gateway's credentials ({kind})"
+        text = f"Bedrock rejected the gateway's credentials ({kind})"
     else:
-        text = f"Bedrock answered {kind}: {redact(message)[:_MAX_MESSAGE_CHARACTERS] or 'no message'}"
+        text = f"Bedrock returned {kind}: {redact(message)[:_MAX_MESSAGE_CHARACTERS] or 'no message'}"
     unsupported = _unsupported(message) if found is _BAD_REQUEST else None
     limit = _output_limit(message) if found in {_BAD_REQUEST, _TOO_LONG} else None
     return BedrockFault(kind, found.status, found.type, found.code, text, retry_after_s, unsupported, limit)
@@ -239,11 +239,11 @@ def _output_limit(message: str) -> OutputLimit | None:
 
 
 def fault_of_reply(status: int, headers: Mapping[str, str], body: bytes) -> BedrockFault:
-    """The fault in an HTTP answer other than 200. *headers* are looked up in lower case.
+    """Return the error in an HTTP response whose status is not 200. *headers* must have lower-case names.
 
-    The kind stands in ``x-amzn-errortype`` (some services append ``:`` and a URI) or in the body's ``__type`` (where it
-    follows a ``#``); OpenAI's paths answer with an ``error`` object; an answer from something between us and Bedrock
-    may have none of them.
+    The error kind is in ``x-amzn-errortype`` (some services append ``:`` and a URI) or after the ``#`` of ``__type`` in
+    the body. OpenAI-compatible paths return an ``error`` object instead. A response from a proxy may contain none of
+    these.
     """
     fields = _fields(body)
     kind = headers.get("x-amzn-errortype", "").partition(":")[0]
@@ -256,7 +256,7 @@ def fault_of_reply(status: int, headers: Mapping[str, str], body: bytes) -> Bedr
 
 
 def fault_of_error(error: Mapping[str, Any]) -> BedrockFault:
-    """The fault in the ``error`` object that breaks off a stream of OpenAI's shape."""
+    """Return the error for the ``error`` object that ends an OpenAI-compatible stream."""
     kind, code = str(error.get("type") or ""), error.get("code")
     status = _STATUS_OF_TYPE.get(kind, 502)
     if str(code).isdecimal() and 400 <= int(str(code)) < 600:
@@ -265,12 +265,14 @@ def fault_of_error(error: Mapping[str, Any]) -> BedrockFault:
 
 
 def fault_of_exception(kind: str, payload: bytes) -> BedrockFault:
-    """The fault in an exception frame of the event stream, named *kind* with or without ``Exception``."""
+    """Return the error in an exception frame of the event stream. *kind* may end in ``Exception``."""
     return fault(kind, str(_fields(payload).get("message", "")))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> int | None:
-    """Whole seconds, rounded up: AWS's own header counts milliseconds, the standard one seconds."""
+    """Return the retry delay in whole seconds, rounded up. AWS's own header is in milliseconds, the standard one in
+    seconds.
+    """
     for name, unit_s in (("x-amz-retry-after", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")
         if value.isascii() and value.isdigit():
@@ -279,7 +281,9 @@ def _retry_after_s(headers: Mapping[str, str]) -> int | None:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """Nothing, if *body* is a proxy's page or empty."""
+    """Parse *body* as a JSON object. Return an empty dictionary if it is empty or not JSON, such as a proxy's error
+    page.
+    """
     try:
         return read_object(body)
     except ValueError:

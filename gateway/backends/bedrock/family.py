@@ -1,12 +1,12 @@
-"""Model families on Bedrock, and what each accepts.
+"""Model families on Bedrock, and the request features that each one supports.
 
-Converse is one interface to models that differ in what they accept. Each family is one value; a request is built from
-it, and nothing else knows a model's name. Where nothing is known the generous choice is made: what a model does not
-support Bedrock says by name, and a second try can do without it.
+Converse is one interface to models that accept different requests. Each family is one value from which requests are
+built, and no other module depends on model names. Unknown models are assumed to support a feature. If Bedrock rejects a
+field by name, the request is sent again without it.
 
-The facts are of three kinds: AWS's user guide, recordings of the real service, and what other clients of Converse
-found out by trying (pydantic-ai's profiles of November 2026, LiteLLM's price map of October 2026). None could be
-tried here; a canary call confirms them for an account.
+Sources are AWS's user guide, recordings of the real service, and findings of other Converse clients (pydantic-ai's
+profiles of November 2026, LiteLLM's price map of October 2026). They could not be verified against Bedrock. A canary
+request verifies them for an account.
 """
 
 import re
@@ -15,55 +15,59 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Effort = Literal["reasoning_effort", "reasoning_config", "reasoning_config_nova", "thinking", "thinking_adaptive"]
-"""Field with which a family is asked to think more or less; see reasoning_effort.py."""
+"""Request field that sets the reasoning effort of a model family (see reasoning_effort.py)."""
 Choice = Literal["any", "tool"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Features of one family."""
+    """Request features that one model family supports."""
 
     name: str
-    """Name, as in the setting ``family``."""
+    """Name of a model family, as used in the setting ``family``."""
     takes_images: bool = True
     takes_tools: bool = True
     streams_tools: bool = True
-    """Tool calls come as such in ConverseStream; else such a request goes to Converse, and its answer is replayed."""
+    """Whether ConverseStream supports tools for these models. If not, the gateway calls Converse and replays its
+    response.
+    """
     forced_choices: frozenset[Choice] = frozenset[Choice](("any", "tool"))
-    """Kinds of ``toolChoice`` that it accepts beside ``auto``."""
+    """Values of ``toolChoice`` that these models accept besides ``auto``."""
     single_call_switch: bool = False
-    """``disable_parallel_tool_use`` among the model's own fields."""
+    """Whether the model-specific field ``disable_parallel_tool_use`` is supported."""
     results_alone: bool = False
-    """A user turn with tool results may hold nothing else."""
+    """Whether a user turn with tool results must contain nothing else."""
     documents_beside_results: bool = True
-    """Whether a message with tool results may also contain documents."""
+    """Whether a user turn with tool results may also contain documents."""
     text_beside_calls: bool = True
-    """An assistant's turn may hold text and tool calls."""
+    """Whether one assistant turn may contain both text and tool calls."""
     images_in_results: bool = False
     result_status: bool = False
-    """``toolResult.status`` may say ``error``."""
+    """Whether ``toolResult.status`` may be ``error``."""
     json_results: bool = False
-    """Tool results must be ``json``, not text."""
+    """Whether tool results must be sent as ``json`` instead of text."""
     native_schema: bool = False
-    """``outputConfig.textFormat``, and ``strict`` of a tool."""
+    """Whether ``outputConfig.textFormat`` and ``strict`` tools are supported."""
     takes_stops: bool = True
     takes_blank_stops: bool = True
-    """Stop texts of nothing but white space."""
+    """Whether a stop string may consist of white space only."""
     takes_sampling: bool = True
-    """``temperature``, ``topP`` and ``top_k``."""
+    """Whether ``temperature``, ``topP`` and ``top_k`` are supported."""
     top_p_beside_temperature: bool = True
     top_k: Literal["top_k", "topK"] | None = None
-    """Claude's and Nova's name of it."""
+    """Name of the top-k sampling field, which Claude and Nova spell differently, or None if it is not supported."""
     effort: Effort | None = None
     inline_reasoning: bool = True
-    """Whether its text may begin with reasoning between tags (inline_reasoning.py)."""
+    """Whether the model may write reasoning between tags at the start of its text (see inline_reasoning.py)."""
     keeps_reasoning: Literal["signed", "plain"] | None = None
-    """Thoughts of the history are shown to it again: those with its signature, or all. Kimi, MiniMax, GLM and DeepSeek
-    V3 want them between the calls of tools (their model cards; pydantic-ai's profiles of their own APIs)."""
+    """Kind of past reasoning that is sent to the model again: only signed, all of it as plain text, or none. Kimi,
+    MiniMax, GLM and DeepSeek V3 need it between tool calls (sources: their model cards, and pydantic-ai's profiles of
+    their APIs).
+    """
 
 
 OTHER = Family(name="other")
-"""Unknown, or known only by an ARN."""
+"""Family of models that are unknown or identified only by an ARN."""
 
 _NONE: frozenset[Choice] = frozenset()
 
@@ -122,7 +126,7 @@ FAMILIES: Mapping[str, Family] = {
         OTHER,
     )
 }
-"""Families by name, for the setting."""
+"""Model families by name, for the setting ``family``."""
 
 _CLAUDE_4_5 = replace(_CLAUDE, native_schema=True, effort="thinking")
 
@@ -168,18 +172,18 @@ _COMPILED = tuple((re.compile(rf"(?:[a-z-]+\.)?{beginning}"), family) for beginn
 
 
 def family_of(model_id: str, named: str = "auto") -> Family:
-    """Return the family of *model_id*, down to the version where the id has it.
+    """Return the family of *model_id*, including version-specific differences if the id shows the version.
 
-    An ARN has it only if it ends in a model's own id: an application inference profile or an imported model is
-    `OTHER`. *named*, the setting, wins over what the id says; ``auto`` says nothing.
+    An ARN shows the version only if it ends with the model's id. Application inference profiles and imported models are
+    `OTHER`. *named*, the value of the setting, overrides what the id says unless it is ``auto``.
 
     Raises:
-        ValueError: there is no family of the name *named*.
+        ValueError: if there is no family called *named*.
     """
     own = model_id.rpartition("/")[2]
     known = next((family for beginning, family in _COMPILED if beginning.match(own)), OTHER)
     if named in ("auto", known.name):
         return known
     if named not in FAMILIES:
-        raise ValueError(f"there is no family {named!r}: one of {', '.join(FAMILIES)}")
+        raise ValueError(f"Unknown Bedrock model family {named!r}. Choose auto or one of {', '.join(FAMILIES)}")
     return FAMILIES[named]

@@ -1,6 +1,6 @@
-"""One message of Bedrock's event stream, and what it says: an event of the answer, or a fault.
+"""Frames of Bedrock's event stream, each of which is a response event or an error.
 
-The framing itself (lengths, checksums, header types) is read by `aws.FrameParser`.
+`aws.FrameParser` parses the framing itself (lengths, checksums, header types).
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from gateway.protocol.errors import ReplyBroken
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Headers such as ``:message-type`` and the payload, JSON as bytes."""
+    """One event stream message, with headers such as ``:message-type`` and a JSON payload as bytes."""
 
     headers: Mapping[str, Any]
     payload: bytes
@@ -22,20 +22,20 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One step of an answer, e.g. ``contentBlockDelta``."""
+    """One event of a streamed response, e.g. ``contentBlockDelta``."""
 
     name: str
     payload: dict[str, Any]
 
 
 def read_frame(frame: Frame) -> StreamEvent | BedrockFault:
-    """Return the event in *frame*.
+    """Parse *frame* into an event of the response or an error.
 
-    Bedrock breaks off a stream in two forms, ``exception`` (JSON payload) and ``error`` (headers only). An exception
-    that comes labelled as an ordinary event is recognized by its name.
+    Bedrock ends a failed stream with an ``exception`` frame (JSON payload) or an ``error`` frame (headers only). An
+    exception labeled as an ordinary event is recognized by its name.
 
     Raises:
-        ReplyBroken: the payload of an event is not a JSON object.
+        ReplyBroken: if the payload of an event is not a JSON object.
     """
     match frame.headers.get(":message-type"):
         case "exception":

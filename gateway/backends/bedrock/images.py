@@ -1,4 +1,4 @@
-"""Images, as Converse takes them: their bytes, and one of four formats."""
+"""Conversion of the client's images to Converse image blocks (PNG, JPEG, GIF or WebP)."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def image_block(url: str, where: str) -> dict[str, Any]:
-    """The content block for the image in the ``data:`` URL *url*. *where* is its place in the body. O(url).
+    """Return the image block for *url*, a ``data:`` URL. *where* names its request field. O(url).
 
-    What the bytes are counts, not what the URL calls them: clients say ``image/jpg``, or ``image/png`` of anything.
+    The format is detected from the bytes, because the media type in the URL is often wrong or misspelled.
 
     Raises:
-        InvalidField: it is no ``data:`` URL, no PNG, JPEG, GIF or WebP, or larger than Bedrock takes.
+        InvalidField: if *url* is not a ``data:`` URL, or the image's format or size is not accepted by Bedrock.
     """
     attachment = read_attachment(url, where)
     kind = _kind(attachment.data)
@@ -29,7 +29,9 @@ def image_block(url: str, where: str) -> dict[str, Any]:
     if len(attachment.data) > _MOST_BYTES:
         raise InvalidField(f"'{where}' exceeds Bedrock's limit of 3.75 MB for an image", param=where)
     if max(_size(kind, attachment.data)) > _MOST_PIXELS:
-        raise InvalidField(f"'{where}' exceeds Bedrock's limit of 8000 pixels for an image", param=where)
+        raise InvalidField(
+            f"'{where}' exceeds Bedrock's limit of 8000 pixels for an image's width or height", param=where
+        )
     return {"image": {"format": kind, "source": {"bytes": attachment.base64}}}
 
 
@@ -46,7 +48,7 @@ def _kind(data: bytes) -> str | None:
 
 
 def _size(kind: str, data: bytes) -> tuple[int, int]:
-    """Width and height in pixels; (0, 0) where they are not at the place where they usually are."""
+    """Return an image's width and height in pixels, or (0, 0) if they are not at their usual position in the file."""
     match kind:
         case "png" if data[12:16] == b"IHDR" and len(data) >= 24:
             return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])

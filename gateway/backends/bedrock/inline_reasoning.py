@@ -1,8 +1,8 @@
-"""Thoughts that a model writes at the head of its answer, and the line breaks that are left in front of the answer.
+"""Separation of reasoning that a model writes at the start of its text from the answer that follows it.
 
-They stand between ``<reasoning>`` and ``</reasoning>``, or ``<think>`` and ``</think>``.
-gpt-oss does so on Bedrock's OpenAI-compatible path, where Converse has a block of its own for them; Kimi, Qwen and
-others on either. Qwen's answers begin with empty lines.
+The reasoning is enclosed in ``<reasoning>`` or ``<think>`` tags. gpt-oss writes it on Bedrock's OpenAI-compatible path,
+where Converse has a separate block. Kimi, Qwen and other models write it on both. Qwen's answers also begin with empty
+lines, which are removed.
 """
 
 from collections.abc import Mapping
@@ -21,17 +21,19 @@ class _At(Enum):
 
 
 class ReasoningSplitter:
-    """Splitter of a text, in pieces of any size, into reasoning and answer. Only tags at its head count."""
+    """Incremental splitter of a model's text into reasoning and answer. Only tags at the start of the text count."""
 
     def __init__(self, *, has_tags: bool = True) -> None:
-        """*has_tags* False: the model writes no such tags, and only line breaks are removed."""
+        """Create a splitter. If *has_tags* is False, the text contains no reasoning and only leading line breaks are
+        removed.
+        """
         self._closing: Mapping[str, str] = _CLOSING if has_tags else {}
         self._close = ""
         self._at = _At.HEAD
         self._held = ""
 
     def feed(self, text: str) -> tuple[str, str]:
-        """Return the reasoning and the answer that are certain now."""
+        """Return the parts of the reasoning and of the answer that *text* completes."""
         found = ""
         while text and self._at is not _At.ANSWER:
             if self._at is _At.HEAD:
@@ -42,12 +44,14 @@ class ReasoningSplitter:
         return found, text
 
     def rest(self) -> tuple[str, str]:
-        """Return what was held back, at the end of the text."""
+        """Return the reasoning and the answer still held back, at the end of the text."""
         held, self._held = self._held, ""
         return (held, "") if self._at is _At.REASONING else ("", held.lstrip(_BREAKS))
 
     def _opened(self, text: str) -> str:
-        """Return the text behind an opening tag, or all of it without one; ``""`` while that is open."""
+        """Return the text after an opening tag, or ``""`` while a tag may still be incomplete. Without a tag, return
+        all text.
+        """
         stripped = text.lstrip()
         for opening, closing in self._closing.items():
             if stripped.startswith(opening):
@@ -60,7 +64,7 @@ class ReasoningSplitter:
         return text.lstrip(_BREAKS)
 
     def _split_reasoning(self, text: str) -> tuple[str, str]:
-        """Return the reasoning that is certain, and the start of the answer after it."""
+        """Return the reasoning that cannot be part of a closing tag, and the start of the answer after that tag."""
         reasoning, closed, answer = (self._held + text).partition(self._close)
         if closed:
             self._at, self._held, self._closing = _At.HEAD, "", {}

@@ -1,6 +1,6 @@
-"""JSON out of an answer that was to be JSON, of a model that was only asked for it in words.
+"""Extraction of JSON from the text of a model that was only instructed to answer in JSON.
 
-Such models put it between code fences, say a sentence before it, or repeat the schema first.
+Such models wrap the JSON in code fences, write a sentence before it, or repeat the schema first.
 """
 
 import json
@@ -10,13 +10,13 @@ import msgspec
 
 _decoder = json.JSONDecoder()
 MOST_STARTS = 64
-"""Positions at which a value is searched: each costs as much as the text after it is long."""
+"""Maximum number of positions in a text at which a JSON value is searched. Each search costs O(remaining text)."""
 
 
 def json_answer(text: str, schema: dict[str, Any] | None) -> str | None:
-    """Return the JSON in *text*: all of it if that is JSON, else the last object in it; None without one.
+    """Return the whole *text* if it is JSON, otherwise the last JSON object in it, or None if it contains no JSON.
 
-    What repeats *schema* is not an answer to it. O(text), at most `MOST_STARTS` times.
+    A repetition of *schema* itself is not returned. O(text), at most `MOST_STARTS` times.
     """
     whole = text.strip()
     try:
@@ -30,7 +30,7 @@ def json_answer(text: str, schema: dict[str, Any] | None) -> str | None:
 
 
 def _objects(text: str) -> list[tuple[Any, str]]:
-    """The JSON objects in *text* that stand in no other, with how they are written."""
+    """Return the outermost JSON objects in *text*, each as a value and as written."""
     found: list[tuple[Any, str]] = []
     at, starts = text.find("{"), 0
     while at >= 0 and starts < MOST_STARTS:

@@ -1,4 +1,4 @@
-"""JSON object from untrusted bytes."""
+"""Parser of JSON objects from untrusted bytes."""
 
 from typing import Any
 
@@ -6,17 +6,17 @@ import msgspec
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """The object in *data*.
+    """Parse *data* as a JSON object.
 
     Raises:
-        ValueError: *data* is not JSON, not UTF-8, nested too deep, or not an object; the message says which and where.
+        ValueError: if *data* is not UTF-8, not JSON, nested too deeply or not an object. The message gives the reason.
     """
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not valid JSON: {error}") from error
     except RecursionError as error:
-        raise ValueError("not valid JSON: nested too deep") from error
+        raise ValueError("not valid JSON: nested too deeply") from error
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - the fault is in the bytes, not in the caller's types
     return value

@@ -1,6 +1,6 @@
-"""One message of an OpenAI chat, read into the blocks of Converse.
+"""Parser of OpenAI chat messages into Converse content blocks.
 
-What is read here is the message alone; which turn its blocks go to is decided in conversation.py.
+Each message is parsed separately. conversation.py decides in which turn its blocks are sent.
 """
 
 from collections.abc import Mapping
@@ -26,51 +26,51 @@ _ROLES: Mapping[object, Role] = {
 
 _THOUGHTS = ("reasoning_content", "reasoning")
 _THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
-"""Types of parts."""
+"""Types of content parts that contain reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the assistant made."""
+    """A tool call made by the assistant."""
 
     id: str | None
-    """Id of the call; None in OpenAI's older form."""
+    """Id of a tool call, or None in OpenAI's older ``function_call`` format."""
     name: str
     arguments: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """Answer of a tool."""
+    """The result of a tool call, sent by the client."""
 
     call_id: str | None
     name: str | None
-    """The tool's, where the message says it; in OpenAI's older form it takes the place of the id."""
+    """Name of the tool, or None if the client did not send it. In OpenAI's older format it replaces the call id."""
     blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Reasoning of the assistant before its answer."""
+    """Reasoning that the assistant wrote before its answer."""
 
     text: str
     signature: str | None = None
-    """Signature by the model that wrote it: Claude accepts no reasoning without one."""
+    """Signature of the model that wrote the reasoning, or None. Claude rejects reasoning without a signature."""
     is_redacted: bool = False
-    """The signature is all that there is of it."""
+    """Whether the reasoning consists only of its encrypted signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
     role: Role
     blocks: tuple[Block, ...]
-    """Text that is not blank, images, documents."""
+    """Content blocks of a message: non-blank text, images and documents."""
     calls: tuple[ToolCall, ...] = ()
-    """Calls of the assistant."""
+    """Tool calls in an assistant message."""
     result: ToolResult | None = None
-    """Result of a tool, in place of blocks."""
+    """Result in a tool message, which then has no blocks."""
     reasoning: tuple[Reasoning, ...] = ()
-    """Reasoning of the assistant."""
+    """Reasoning in an assistant message."""
 
     @property
     def is_empty(self) -> bool:
@@ -78,10 +78,10 @@ class ChatMessage:
 
 
 def read_messages(messages: object) -> list[ChatMessage]:
-    """The messages of a chat body. O(bytes).
+    """Parse the ``messages`` field of a chat request. O(bytes).
 
     Raises:
-        InvalidField: with its place: an unknown role, a medium that Converse does not take, or a malformed message.
+        InvalidField: if a message is malformed or has an unknown role or an unsupported kind of content.
     """
     if not isinstance(messages, list) or not messages:
         raise InvalidField("'messages' must be a non-empty array", param="messages")
@@ -109,9 +109,9 @@ def _message(message: object, where: str, documents: Documents) -> ChatMessage:
 
 
 def _assistant(message: Mapping[str, Any], where: str, blocks: tuple[Block, ...]) -> ChatMessage:
-    """Thoughts stand by themselves: only some models are to be reminded of them."""
+    """Parse an assistant message. Its reasoning is kept separate, because only some models must receive it again."""
     if message.get("audio"):
-        raise InvalidField(f"'{where}.audio' cannot be served by the Bedrock fallback", param=f"{where}.audio")
+        raise InvalidField(f"'{where}.audio' is not supported by the Bedrock fallback", param=f"{where}.audio")
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal.strip():
         blocks += ({"text": refusal},)
@@ -121,7 +121,9 @@ def _assistant(message: Mapping[str, Any], where: str, blocks: tuple[Block, ...]
 
 
 def _all_reasoning(message: Mapping[str, Any]) -> list[Reasoning]:
-    """Return the reasoning in Anthropic's parts, which some clients put into an own field, or in engines' fields."""
+    """Return the reasoning from Anthropic's content parts or ``thinking_blocks``, otherwise from the engines'
+    fields.
+    """
     parts = [*_list(message.get("thinking_blocks")), *_list(message.get("content"))]
     found = [each for part in parts if (each := _reasoning_in(part)) is not None]
     if found:
@@ -177,12 +179,12 @@ def _block(part: object, where: str, documents: Documents) -> Block:
         case {"type": "file", "file": dict(file)}:
             return documents.block(file, f"{where}.file")
         case {"type": "text" | "refusal" | "image_url" | "file" as kind}:
-            raise InvalidField(f"'{where}' must hold its {kind}", param=where)
+            raise InvalidField(f"'{where}' must contain a valid '{kind}' value", param=where)
         case {"type": str()}:
             raise InvalidField(
-                f"'{where}' is neither text, image nor file: the Bedrock fallback serves no other media", param=where
+                f"'{where}' is not text, an image or a file. The Bedrock fallback supports no other media", param=where
             )
-    raise InvalidField(f"'{where}' must be a content part with a type", param=where)
+    raise InvalidField(f"'{where}' must be a content part with a 'type'", param=where)
 
 
 def _result(message: Mapping[str, Any], blocks: tuple[Block, ...]) -> ToolResult:
@@ -218,7 +220,9 @@ def _call(call: object, where: str) -> ToolCall:
 
 
 def _arguments(arguments: object) -> dict[str, Any]:
-    """Always an object, which Converse wants: models also make calls with nothing, or with broken JSON."""
+    """Return a call's arguments as an object, as Converse requires, even if the model wrote no arguments or invalid
+    JSON.
+    """
     match arguments:
         case dict():
             return arguments

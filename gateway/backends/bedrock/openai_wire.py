@@ -1,9 +1,8 @@
-"""OpenAI's own chat completions, which Bedrock's runtime serves for some models under ``/openai/v1``.
+"""Requests and responses of OpenAI chat completions, which Bedrock serves for some models under ``/openai/v1``.
 
-A body goes out nearly as it came: with Bedrock's id for the model, always with an output limit (without one the model's
-maximum is reserved against the account's quota), and without what only a vLLM knows. An answer comes back nearly as it
-is: under the caller's name for the model, and with the reasoning of gpt-oss, which stand at the head of its content,
-in a field of their own.
+The request body is passed on with few changes. The model becomes Bedrock's id and vLLM-specific fields are removed. An
+output limit is always set, because Bedrock otherwise reserves the model's maximum against the account's quota. In the
+response, the client's model name is restored and gpt-oss's reasoning is moved from the content to its own field.
 """
 
 import re
@@ -29,7 +28,7 @@ from gateway.protocol.errors import InvalidField, MalformedBody, ReplyBroken
 _PATH = "/openai/v1/chat/completions"
 _DONE = b"data: [DONE]\n\n"
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
-"""Fields in which models were seen to put their reasoning."""
+"""Response fields in which models on Bedrock return their reasoning."""
 
 _PASSED = frozenset(
     (
@@ -54,9 +53,9 @@ _PASSED = frozenset(
         "verbosity",
     )
 )
-"""Those of OpenAI's fields that shape an answer, and that a model may know; one that does not says which."""
+"""OpenAI fields that are passed on to the model. A model that does not support one names it in its error."""
 _SILENT = frozenset(("model", "n", "logprobs", "logit_bias", "user", "service_tier"))
-"""Fields dropped or rewritten without loss: fields that matter are refused."""
+"""Request fields that may be removed or replaced silently because the answer does not depend on them."""
 _OPTIONAL = frozenset(
     (
         "temperature",
@@ -70,7 +69,7 @@ _OPTIONAL = frozenset(
         "service_tier",
     )
 )
-"""Fields without which the answer still fits the request."""
+"""Optional request fields that can be removed if the model rejects them."""
 
 
 def _is_set(value: object) -> bool:
@@ -116,13 +115,15 @@ _ALLOWED_TIERS = ("default", "flex", "priority")
 
 @dataclass(frozen=True, slots=True)
 class OpenAIQuestion:
-    """Implements `gateway.backends.bedrock.wire.Question`."""
+    """One request in OpenAI's format. Implements `gateway.backends.bedrock.wire.Question`."""
 
     payload: dict[str, Any]
     dropped: tuple[str, ...]
     streams: bool
     stops: tuple[str, ...] = ()
-    """Stop texts that are not in the payload: the gateway ends the answer before the first of them."""
+    """Stop strings that are not sent to the model. The gateway ends the answer before the first occurrence of one of
+    them.
+    """
     inline_reasoning: bool = True
 
     path = _PATH
@@ -132,12 +133,12 @@ class OpenAIQuestion:
         try:
             answer = read_object(body)
         except ValueError as error:
-            raise ReplyBroken(f"Bedrock answered 200 with a body that is {error}") from error
+            raise ReplyBroken(f"Bedrock returned status 200 with a body that is {error}") from error
         match answer:
             case {"choices": [{"message": dict(message)} as choice, *_]}:
                 pass
             case _:
-                raise ReplyBroken("Bedrock answered 200 without an output")
+                raise ReplyBroken("Bedrock returned status 200 without a message in 'choices'")
         if _tell_apart(message, heading.reasoning_field, self):
             choice["finish_reason"] = "stop"
         return msgspec.json.encode({"id": heading.completion_id, **answer, "model": heading.model})
@@ -170,14 +171,16 @@ class OpenAIQuestion:
 
 
 class OpenAIWire:
-    """Model called through OpenAI's API; implements `gateway.backends.bedrock.wire.Wire`."""
+    """Builds requests for a model called through OpenAI's API. Implements `gateway.backends.bedrock.wire.Wire`."""
 
     def __init__(
         self, model_id: str, *, default_max_tokens: int, max_output_tokens: int | None = None, family: str = "auto"
     ) -> None:
-        """*max_output_tokens* is the most that the model takes. *family* is as `ConverseWire` has it."""
+        """Create a wire for *model_id*. *max_output_tokens* is the model's output limit. For *family* see
+        `ConverseWire`.
+        """
         if not model_id:
-            raise ValueError("The Bedrock model id is empty")
+            raise ValueError("The Bedrock model id must not be empty")
         self._model_id = model_id
         self._family = family_of(model_id, family)
         self._default_max_tokens = default_max_tokens
@@ -187,10 +190,10 @@ class OpenAIWire:
         try:
             fields = read_object(call.body)
         except ValueError as error:
-            raise MalformedBody(f"the body is {error}") from error
+            raise MalformedBody(f"The request body is {error}") from error
         for name, is_asked_for in _REFUSED.items():
             if is_asked_for(fields.get(name)):
-                raise InvalidField(f"'{name}' cannot be served by the Bedrock fallback", param=name)
+                raise InvalidField(f"'{name}' is not supported by the Bedrock fallback", param=name)
         payload = {name: value for name, value in fields.items() if name in _PASSED and value is not None}
         payload["model"] = self._model_id
         if self._family.keeps_reasoning != "plain":
@@ -214,9 +217,10 @@ class OpenAIWire:
         )
 
     def _think(self, fields: dict[str, Any], payload: dict[str, Any]) -> set[str]:
-        """Put the effort into *payload* in a form that the model supports; return the names of unsupported fields.
+        """Set the reasoning effort in *payload* in the format that the model supports. Return the names of dropped
+        fields.
 
-        For an unknown model the caller's own value is sent: a refusal says more.
+        For an unknown model the client's own value is sent, because the model's error message is more informative.
         """
         level = read_effort(fields)
         said = payload.pop("reasoning_effort", None)
@@ -232,7 +236,7 @@ class OpenAIWire:
         return set() if level == "none" else {"chat_template_kwargs" if said is None else "reasoning_effort"}
 
     def _stop(self, payload: dict[str, Any]) -> tuple[str, ...]:
-        """Leave the stop texts in *payload* that the model takes; the others, which the gateway finds itself."""
+        """Keep the supported stop strings in *payload* and return the others, which the gateway must apply itself."""
         stops = read_stops(payload.pop("stop", None))
         sent = sent_stops(stops, self._family)
         if sent:
@@ -240,7 +244,7 @@ class OpenAIWire:
         return tuple(stop for stop in stops if stop not in sent)
 
     def _limit(self, payload: dict[str, Any]) -> None:
-        """Put the output limit into *payload*, under the name that it has there already."""
+        """Set the output limit in *payload*, in the field that the client used for it."""
         name = "max_completion_tokens" if "max_tokens" not in payload else "max_tokens"
         name = "max_completion_tokens" if "max_completion_tokens" in payload else name
         asked = payload.get(name, self._default_max_tokens)
@@ -251,18 +255,22 @@ class OpenAIWire:
 
 
 class OpenAITranslator:
-    """Server-sent events in and out; implements `gateway.backends.bedrock.wire.Translator`."""
+    """Translates OpenAI's server-sent events to the client's chunks. Implements
+    `gateway.backends.bedrock.wire.Translator`.
+    """
 
     def __init__(self, heading: Heading, *, stops: tuple[str, ...] = (), inline_reasoning: bool = True) -> None:
-        """*stops* are stop texts that were not sent to the model."""
+        """Create a translator. *stops* are the stop strings that were not sent to the model."""
         self._heading = heading
         self._splitter = ReasoningSplitter(has_tags=inline_reasoning)
         self._guard = StopGuard(stops)
         self._buffer = bytearray()
         self._looked_at = 0
-        """Bytes of the buffer in which no event ends."""
+        """Number of bytes at the start of the buffer that are known to contain no end of an event."""
         self._announced = b""
-        """Chunks with only the role, held until the first content: until then a failure can move to another backend."""
+        """Chunk with only the role, held back until the first content so that an earlier failure can be retried
+        elsewhere.
+        """
         self._has_finish = False
         self._is_over = False
 
@@ -272,7 +280,7 @@ class OpenAITranslator:
 
     @property
     def is_over(self) -> bool:
-        """``[DONE]`` came."""
+        """Return True if the ``[DONE]`` event has arrived."""
         return self._is_over
 
     def feed(self, data: bytes) -> None:
@@ -289,14 +297,14 @@ class OpenAITranslator:
         if data == b"[DONE]":
             self._is_over = self._has_finish
             if not self._has_finish:
-                raise ReplyBroken("Bedrock's stream ended before its answer did")
+                raise ReplyBroken("Bedrock's stream ended without a finish reason")
             return b""
         return self._translated(data) if data else b""
 
     def end(self) -> bytes:
         was_cut = not self._has_finish or (self._buffer and not self._guard.has_stopped)
         if not self._is_over and was_cut:
-            raise ReplyBroken("Bedrock's stream was cut before its end")
+            raise ReplyBroken("Bedrock's stream was cut off before its end")
         return _DONE
 
     def _translated(self, data: bytes) -> bytes | BedrockFault:
@@ -316,7 +324,9 @@ class OpenAITranslator:
         raise ReplyBroken("Bedrock sent an event that is not a completion chunk")
 
     def _split(self, chunk: dict[str, Any], choice: dict[str, Any], delta: dict[str, Any]) -> bytes:
-        """*chunk* with what of its text is certain, reasoning and answer each in its field; often nothing."""
+        """Return *chunk* with the text that is certain so far, split into reasoning and answer, or ``b""`` if there is
+        none.
+        """
         field = self._heading.reasoning_field
         reasoning, answer = "", ""
         if isinstance(delta.get("content"), str) and delta["content"]:
@@ -350,13 +360,13 @@ _END_OF_EVENT = re.compile(rb"\r?\n\r?\n")
 
 
 def _data_of(event: bytes) -> bytes:
-    """The data of *event*; ``b""`` of a comment."""
+    """Return the data of a server-sent event, or ``b""`` for a comment."""
     lines = [line.removeprefix(b"data:").strip() for line in event.splitlines() if line.startswith(b"data:")]
     return b"\n".join(lines)
 
 
 def _without_thoughts(messages: object) -> object:
-    """*messages* without reasoning, which most models on Bedrock know no field for."""
+    """Return *messages* without reasoning fields, which most models on Bedrock do not accept."""
     if not isinstance(messages, list):
         return messages
     return [
@@ -368,15 +378,16 @@ def _without_thoughts(messages: object) -> object:
 
 
 def _take_reasoning(part: dict[str, Any]) -> str:
-    """Extract the reasoning from a message or a delta, wherever it is."""
+    """Remove the reasoning from a message or delta and return it, whichever field it is in."""
     found = [part.pop(name, None) for name in _REASONING_FIELDS]
     return next((text for text in found if isinstance(text, str)), "")
 
 
 def _tell_apart(message: dict[str, Any], reasoning_field: str, question: OpenAIQuestion) -> bool:
-    """Put the reasoning in *message* into its field. Content is null only with tool calls.
+    """Move the reasoning in *message* to *reasoning_field* and apply the stop strings. Content is null only with tool
+    calls.
 
-    Whether a stop text of *question* has ended the answer.
+    Return True if a stop string of *question* has ended the answer.
     """
     reasoning = _take_reasoning(message)
     splitter, guard = ReasoningSplitter(has_tags=question.inline_reasoning), StopGuard(question.stops)
@@ -398,17 +409,18 @@ def _limit_in(payload: dict[str, Any]) -> int:
 
 
 def _sanitise_tools(payload: dict[str, Any]) -> None:
-    """Leave out fields of tools in a request without tools: empty lists and a choice among them are refused.
+    """Remove empty tool lists and the fields that depend on them, because Bedrock rejects them. Clean the tools'
+    schemas.
 
     Raises:
-        InvalidField: one must be called, or the schema of one is not an object's.
+        InvalidField: if a tool call is required but there are no tools, or a tool's schema is not an object schema.
     """
     for name, choice in (("tools", "tool_choice"), ("functions", "function_call")):
         if payload.get(name):
             continue
         payload.pop(name, None)
         if payload.pop(choice, None) not in (None, "none", "auto"):
-            raise InvalidField(f"'{choice}' asks for a tool, but 'tools' has none", param=choice)
+            raise InvalidField(f"'{choice}' requires a tool call, but the request defines no tools", param=choice)
     if "tools" not in payload:
         payload.pop("parallel_tool_calls", None)
         return

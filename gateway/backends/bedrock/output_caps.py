@@ -1,8 +1,8 @@
-"""The most output tokens that each model on Bedrock takes, by the beginning of its id.
+"""Output token limits of models on Bedrock, by the beginning of the model id.
 
-Source: LiteLLM's map of prices and context windows (litellm 1.109.1 on PyPI, October 2026), which cites AWS's pages of
-the models; where its rows of one model differ, the lowest. A model that is in no row, or only known by an ARN, is not
-capped here: a refusal names its limit, which is then refusals (refusals.py).
+Source: LiteLLM's map of prices and context windows (litellm 1.109.1 on PyPI, October 2026), which cites AWS's model
+pages. If its rows for one model differ, the lowest value is used. Models without a row and models known only by an ARN
+have no limit here. The limit named in Bedrock's error is then used (see refusals.py).
 """
 
 import re
@@ -45,6 +45,6 @@ _COMPILED = tuple((re.compile(rf"(?:[a-z-]+\.)?{beginning}"), tokens) for beginn
 
 
 def output_cap(model_id: str) -> int | None:
-    """Return the most output tokens of *model_id*; None: not known, as of an application inference profile."""
+    """Return the output limit of *model_id* in tokens, or None if unknown, as for an application inference profile."""
     own = model_id.rpartition("/")[2]
     return next((tokens for beginning, tokens in _COMPILED if beginning.match(own)), None)

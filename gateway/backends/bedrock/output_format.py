@@ -1,7 +1,7 @@
-"""The JSON that an answer is to be: enforced by the model's grammar, or by a tool that it must call, or asked for.
+"""Structured output: JSON enforced by the model's grammar, by a tool that the model must call, or by an instruction.
 
-Converse has a grammar for some models. Without one, a made-up tool whose input is the schema does the same if
-the model can be made to call it; its input is then the answer. The last resort is to say it in words.
+Converse supports a grammar for some models. Otherwise the gateway defines a tool whose input schema is the requested
+schema, and the tool's input becomes the answer. If the model cannot be forced to call a tool, the prompt asks for JSON.
 """
 
 from collections.abc import Mapping
@@ -16,22 +16,24 @@ from gateway.backends.bedrock.tool_names import is_tool_name
 from gateway.protocol.errors import InvalidField
 
 ANSWER_TOOL = "json_answer"
-"""Preferred name of the made-up tool."""
+"""Preferred name of the tool that the gateway defines to receive a JSON answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """JSON, and of which shape."""
+    """JSON output that the client requests, with an optional schema."""
 
     param: str
-    """The field that asks for it."""
+    """Name of the request field that requests JSON output."""
     schema: Schema | None = None
-    """None: any object."""
+    """JSON schema of the answer. Any JSON object is accepted if this is None."""
     name: str = ""
     description: str = ""
 
     def output_config(self) -> dict[str, Any] | None:
-        """Return Converse's ``outputConfig``; None if no grammar can be made of it."""
+        """Return Converse's ``outputConfig`` for this format, or None if the schema cannot be expressed as a
+        grammar.
+        """
         closed = grammar_schema(self.schema) if self.schema is not None else None
         if closed is None:
             return None
@@ -41,7 +43,7 @@ class OutputFormat:
         return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": definition}}}
 
     def tool(self, name: str) -> dict[str, Any] | None:
-        """Return a tool whose input is the answer; None if that need not be an object."""
+        """Return a tool whose input is the answer, or None if the schema does not require an object."""
         if self.schema is None or self.schema.get("type") != "object":
             return None
         spec = {
@@ -58,7 +60,7 @@ class OutputFormat:
 
 
 def schema_words(schema: str) -> str:
-    """Return the request for an answer that fits *schema*, a JSON schema as JSON."""
+    """Return the instruction to answer in JSON that matches *schema*, a JSON schema as text."""
     return (
         "Answer with JSON that fits the following JSON schema, and with nothing else: no words before or after it, "
         f"no code fence.\n{schema}"
@@ -66,10 +68,11 @@ def schema_words(schema: str) -> str:
 
 
 def read_output_format(fields: Mapping[str, Any]) -> OutputFormat | None:
-    """Return the format that the *fields* of a chat body ask for, in OpenAI's form or vLLM's; None: text.
+    """Return the output format that a chat request asks for in OpenAI's or vLLM's fields, or None for plain text.
 
     Raises:
-        InvalidField: it is asked for what has no equal: a grammar, a regular expression, a choice of words.
+        InvalidField: if the request asks for a grammar, a regular expression or a choice, which Converse does not
+            support.
     """
     format_ = fields.get("response_format")
     if format_ is not None:
@@ -80,7 +83,7 @@ def read_output_format(fields: Mapping[str, Any]) -> OutputFormat | None:
         if asked.keys() <= {"json", "json_object"} and asked:
             return _guided("structured_outputs", asked.get("json"))
     if structured is not None:
-        raise InvalidField("'structured_outputs' cannot be served by the Bedrock fallback", param="structured_outputs")
+        raise InvalidField("'structured_outputs' is not supported by the Bedrock fallback", param="structured_outputs")
     guided = fields.get("guided_json")
     return None if guided is None else _guided("guided_json", guided)
 
@@ -103,11 +106,11 @@ def _response_format(asked: object) -> OutputFormat | None:
                 name=name if isinstance(name, str) else "",
                 description=description if isinstance(description, str) else "",
             )
-    raise InvalidField(f"'{param}' of this type cannot be served by the Bedrock fallback", param=param)
+    raise InvalidField(f"'{param}' of this type is not supported by the Bedrock fallback", param=param)
 
 
 def _guided(param: str, schema: object) -> OutputFormat:
-    """The schema itself, or its JSON: vLLM takes both."""
+    """Return the output format for a JSON schema given as an object or as JSON text, both of which vLLM accepts."""
     found = read_shallow_object(schema) if isinstance(schema, str) else schema
     if found is not None and not isinstance(found, dict):
         raise InvalidField(f"'{param}' must be a JSON schema", param=param)

@@ -1,11 +1,11 @@
-"""The fields of a chat body, and how each is treated.
+"""The fields of a chat request and how the Bedrock backend handles each of them.
 
-    MAPPED      Converse, or the model's own fields, have its equal
-    EMULATED    the gateway sees to it
-    DROPPED     left out and named to the caller: the answer is only a little different without it
-    REFUSED     left out, the answer would be wrong without a sign: this fallback cannot help
+    MAPPED      Converse, or a model-specific field, has an equivalent
+    EMULATED    the gateway implements the field itself
+    DROPPED     the field is removed and reported to the client, because the answer changes only slightly without it
+    REFUSED     the request is rejected, because without the field the answer would silently be wrong
 
-A field that is in no row is DROPPED. A value that asks for nothing special is no matter in any of them.
+An unknown field is DROPPED. A neutral value, such as a penalty of 0, has no effect in any of these cases.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class Fate(Enum):
 class Parameter:
     fate: Fate
     asks: Callable[[object], bool]
-    """Whether a value requests something."""
+    """Whether a value of the field changes the request, unlike neutral values such as a penalty of 0."""
 
 
 def _unless(*neutral: object) -> Callable[[object], bool]:
@@ -69,9 +69,9 @@ PARAMETERS: Mapping[str, Parameter] = {
 
 _OF_MESSAGES = {"role", "content", "refusal", "tool_calls", "function_call", "tool_call_id", "audio"}
 REASONING = frozenset({"messages.reasoning_content", "messages.reasoning", "messages.thinking_blocks"})
-"""Names under which `left_out` has the reasoning of the history."""
+"""Names that `left_out` uses for reasoning in the message history."""
 _SWITCHES = {"enable_thinking", "thinking"}
-"""Fields of ``chat_template_kwargs`` that reasoning_effort.py reads."""
+"""Fields of ``chat_template_kwargs`` that reasoning_effort.py handles."""
 
 _MOST_STOPS = 4  # OpenAI's limit, and the lowest of Bedrock's models (Nova)
 _MOST_TOP_K = {"top_k": 500, "topK": 128}  # Claude's and Nova's, in AWS's pages on their own parameters
@@ -84,31 +84,31 @@ _MOST_METADATA = 16
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Choice of the next token, and the end of the text."""
+    """Sampling parameters and stop strings of one request."""
 
     inference: dict[str, Any] = field(default_factory=dict)
-    """Fields of Converse's ``inferenceConfig``."""
+    """Fields for Converse's ``inferenceConfig``."""
     own: dict[str, Any] = field(default_factory=dict)
-    """Fields of the model's own."""
+    """Model-specific request fields."""
     stops: tuple[str, ...] = ()
-    """Stop strings that the gateway must handle."""
+    """Stop strings that the gateway must apply itself."""
     dropped: frozenset[str] = frozenset()
 
 
 def refuse_unservable(fields: Mapping[str, Any]) -> None:
-    """Accept *fields* unless one requires what no model on Bedrock supports.
+    """Check that the request uses no field that Bedrock models cannot support and that cannot be dropped.
 
     Raises:
-        InvalidField: one does, and the answer would not show that it was left out.
+        InvalidField: if it uses one, because dropping it would silently change the answer.
     """
     for name, value in fields.items():
         parameter = PARAMETERS.get(name)
         if parameter and parameter.fate is Fate.REFUSED and parameter.asks(value):
-            raise InvalidField(f"'{name}' cannot be served by the Bedrock fallback", param=name)
+            raise InvalidField(f"'{name}' is not supported by the Bedrock fallback", param=name)
 
 
 def left_out(fields: Mapping[str, Any]) -> set[str]:
-    """Names of unsupported fields; fields of messages as ``messages.name``."""
+    """Return the names of the request fields that are dropped. Fields of messages are listed as ``messages.name``."""
     found = {name for name, value in fields.items() if _is_dropped(name, value)}
     options = fields.get("chat_template_kwargs")
     if isinstance(options, dict) and options.keys() <= _SWITCHES:
@@ -121,10 +121,10 @@ def left_out(fields: Mapping[str, Any]) -> set[str]:
 
 
 def read_max_tokens(fields: Mapping[str, Any]) -> int | None:
-    """The most tokens of output that the caller wants.
+    """Return the output token limit that the client set, or None.
 
     Raises:
-        InvalidField: that is no number of tokens.
+        InvalidField: if the limit is not a positive integer.
     """
     for name in ("max_completion_tokens", "max_tokens"):
         value = fields.get(name)
@@ -137,10 +137,11 @@ def read_max_tokens(fields: Mapping[str, Any]) -> int | None:
 
 
 def read_sampling(fields: Mapping[str, Any], family: Family, *, thinks: bool) -> Sampling:
-    """Return the sampling in the *fields* of a chat body, as *family* accepts it. *thinks*: Claude was asked to think.
+    """Return the sampling parameters of a chat request, limited to those *family* accepts. *thinks* disables sampling
+    fields.
 
     Raises:
-        InvalidField: no model accepts a value.
+        InvalidField: if a value is outside the range that any model accepts.
     """
     temperature, top_p = _number(fields, "temperature"), _number(fields, "top_p", most=1)
     top_k = _top_k(fields)
@@ -166,14 +167,14 @@ def read_sampling(fields: Mapping[str, Any], family: Family, *, thinks: bool) ->
 
 
 def sent_stops(stops: list[str], family: Family) -> list[str]:
-    """Return the *stops* that a model of *family* accepts."""
+    """Return those of the *stops* that a model of *family* accepts."""
     return [stop for stop in stops if family.takes_stops and (stop.strip() or family.takes_blank_stops)][:_MOST_STOPS]
 
 
 def request_metadata(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Converse's ``requestMetadata``, which stands in the account's invocation logs.
+    """Return Converse's ``requestMetadata``, which AWS writes to the account's model invocation logs.
 
-    Who the caller's user is goes there only as a digest: it may be an address of a person.
+    The client's user id is sent only as a digest, because it may be personal data such as an e-mail address.
     """
     found: dict[str, str] = {}
     metadata = fields.get("metadata")
@@ -189,7 +190,9 @@ def request_metadata(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def service_tier(fields: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """Converse's word for the caller's tier, None for the ordinary one; and whether there is a word for it."""
+    """Return Converse's name for the requested service tier (None for the default), and whether the tier is
+    supported.
+    """
     tier = fields.get("service_tier")
     if tier in ("priority", "flex"):
         return str(tier), True
@@ -210,12 +213,12 @@ def _number(fields: Mapping[str, Any], name: str, *, most: float | None = None) 
     if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
         raise InvalidField(f"'{name}' must be a number of at least 0", param=name)
     if most is not None and value > most:
-        raise InvalidField(f"'{name}' must not be greater than {most}", param=name)
+        raise InvalidField(f"'{name}' must be at most {most}", param=name)
     return value
 
 
 def _top_k(fields: Mapping[str, Any]) -> int | None:
-    """Return the value; None also for vLLM's 0 and -1, which mean all."""
+    """Return ``top_k``, or None if it is not set or is vLLM's 0 or -1, which disable it."""
     value = fields.get("top_k")
     if value is None:
         return None
@@ -225,10 +228,10 @@ def _top_k(fields: Mapping[str, Any]) -> int | None:
 
 
 def read_stops(value: object) -> list[str]:
-    """The stop texts that the field ``stop`` has, without empty ones and repetitions.
+    """Return the stop strings in the request field ``stop``, without empty strings and duplicates.
 
     Raises:
-        InvalidField: it is neither a string nor strings.
+        InvalidField: if the field is neither a string nor an array of strings.
     """
     stops = [value] if isinstance(value, str) else value or []
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):

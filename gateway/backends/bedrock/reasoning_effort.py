@@ -1,4 +1,4 @@
-"""Reasoning effort in the words of each family."""
+"""Conversion of the requested reasoning effort to the request fields of each model family."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,12 +16,13 @@ _TOKENS_TO_SAY_SOMETHING = 256
 
 
 def read_effort(fields: Mapping[str, Any]) -> str | None:
-    """The level that the *fields* of a chat body ask for, ``none`` for no reasoning; None: they say nothing.
+    """Return the reasoning effort that a chat request asks for, ``none`` for no reasoning, or None if it is not
+    specified.
 
-    vLLM's switches count where OpenAI's field does not say more.
+    vLLM's ``chat_template_kwargs`` switches apply only if OpenAI's ``reasoning_effort`` is not set.
 
     Raises:
-        InvalidField: the level is unknown.
+        InvalidField: if the effort level is unknown.
     """
     level = fields.get("reasoning_effort")
     if level is not None:
@@ -37,7 +38,7 @@ def read_effort(fields: Mapping[str, Any]) -> str | None:
 
 
 def effort_fields(level: str, family: Family, *, max_tokens: int) -> dict[str, Any] | None:
-    """The model's own fields that say *level*; empty if nothing says it; None if the family has no word for it."""
+    """Return the model-specific fields for reasoning effort *level*, or None if the family does not support it."""
     if level == "none":
         # Most families think only when asked. gpt-oss always thinks, and refuses "none".
         return {"reasoning_effort": "low"} if family.name == "gpt-oss" else {}

@@ -1,50 +1,52 @@
-"""Fields and limits that one target has refused, so that no later request asks for them.
+"""Request fields and output limits that a Bedrock target has rejected, so that later requests avoid them.
 
-Refusals say what no id does: behind an inference profile's ARN may be any model, and the next version of a family may
-take less than the one before.
+They complement what is known from the model id. An inference profile's ARN can stand for any model, and a new version
+of a family may support less than the one before.
 """
 
 from dataclasses import dataclass, field
 
 MOST_FIELDS = 64
-"""Most refused fields of one target. Requests have fewer that can be left out."""
+"""Maximum number of rejected fields recorded per target. Requests have fewer fields that can be dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """A field that a model does not take."""
+    """A request field that a model does not support."""
 
     field: str
-    """Name as the refusal spells it."""
+    """Name of the rejected field as Bedrock's error message spells it."""
     beside: str | None = None
-    """Option that it cannot be combined with; None: it is never accepted."""
+    """Field that cannot be combined with the rejected one, or None if the rejected field is never accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLimit:
-    """A limit of the output that a refusal names."""
+    """An output limit given in Bedrock's error message."""
 
     tokens: int
     is_of_model: bool
-    """Whether the limit holds for every request; otherwise it is what this prompt leaves of the context."""
+    """Whether the limit applies to every request. Otherwise it is the part of the context that this prompt
+    leaves free.
+    """
 
 
 @dataclass(slots=True)
 class Refusals:
-    """Refusals of one target, which several models of the gateway may share."""
+    """Fields and limits rejected by one target. Several of the gateway's models may share it."""
 
     unsupported: list[Unsupported] = field(default_factory=list)
     max_output_tokens: int | None = None
 
     def leave_out(self, refused: Unsupported) -> bool:
-        """Record *refused*; return whether it is new. A field refused alone makes its combinations redundant."""
+        """Record a rejected field and return True if it is new and there is room for it."""
         if refused in self.unsupported or len(self.unsupported) >= MOST_FIELDS:
             return False
         self.unsupported.append(refused)
         return True
 
     def lower_output(self, tokens: int) -> bool:
-        """Cap requests at *tokens*; return whether the cap is new."""
+        """Lower the output limit to *tokens* and return True, or return False if it is already that low."""
         if self.max_output_tokens is not None and self.max_output_tokens <= tokens:
             return False
         self.max_output_tokens = tokens

@@ -1,4 +1,4 @@
-"""Bedrock's answers as replies: one that is there whole, one read from the network as it comes."""
+"""Bedrock's responses as replies, either complete or read from the network as they arrive."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,10 @@ EVENT_HEADERS: Headers = [(b"content-type", b"text/event-stream"), (b"cache-cont
 
 
 class WholeReply:
-    """A status, headers and a body at hand: a completion, an error, or a stream that was made of a whole answer."""
+    """A complete response: a completion, an error, or a stream that was generated from a complete answer."""
 
     def __init__(self, *, status: int, headers: Headers, body: bytes, streams: bool = False) -> None:
-        """*streams*: the body is server-sent events, not JSON."""
+        """Create a reply. *streams* marks *body* as server-sent events instead of JSON."""
         self.status = status
         own = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         self.headers = [*headers, *(EVENT_HEADERS if streams else own)]
@@ -36,30 +36,32 @@ class WholeReply:
         return body
 
     def expect_within(self, idle_s: float) -> None:
-        """Do nothing: the reply never waits."""
+        """Do nothing, because the complete reply never waits."""
 
     def interrupt(self, error: UpstreamError) -> None:
         self._interruption = error
 
     async def aclose(self) -> None:
-        """Drop the interruption, whose traceback keeps frames alive."""
+        """Release the pending error, because its traceback keeps stack frames in memory."""
         self._interruption = None
 
 
 class ChunkSource:
-    """A streamed answer, one piece of server-sent events after the other."""
+    """Reader of a streamed Bedrock response that returns it in pieces of server-sent events."""
 
     def __init__(self, response: httpx.Response, translator: Translator, *, metadata_s: float) -> None:
-        """*metadata_s* bounds the wait for the usage, which Bedrock does not always send."""
+        """Read *response* through *translator*. *metadata_s* limits the wait for the usage, which Bedrock may not send,
+        in seconds.
+        """
         self._response = response
         self._bytes = response.aiter_raw()
         self._translator = translator
         self._metadata_s = metadata_s
         self._idle_s: float | None = None
         self._usage_until: float | None = None
-        """Deadline on the loop's clock."""
+        """Deadline for the usage, in seconds on the event loop's clock."""
         self._pause: asyncio.Timeout | None = None
-        """The wait under way."""
+        """Timeout of the read that is waiting for the network, or None if no read is waiting."""
         self._interruption: UpstreamError | None = None
         self._ended = False
 
@@ -68,23 +70,25 @@ class ChunkSource:
         return self._ended
 
     def expect_within(self, idle_s: float) -> None:
-        """Bound each wait for the network, also the one under way, counted from this moment. At first none is bound."""
+        """Limit waits for the network to *idle_s* seconds, including a current wait from this moment. Initially there
+        is no limit.
+        """
         self._idle_s = idle_s
         if self._usage_until is None:
             self._end_pause_in(idle_s)
 
     def interrupt(self, error: UpstreamError) -> None:
-        """Let the `next` under way, or else the next one, raise *error*."""
+        """Make the current call of `next` raise *error*, or the next call if none is waiting."""
         self._interruption = error
         self._end_pause_in(0)
 
     async def next(self) -> bytes | BedrockFault:
-        """The next piece, or what Bedrock broke off with; ``b""`` after the last.
+        """Return the next piece of the stream, an error from Bedrock, or ``b""`` after the last piece.
 
         Raises:
-            ReplyBroken: the stream was cut, or damaged.
-            UpstreamTimeout: ``idle``.
-            UpstreamError: the one of `interrupt`.
+            ReplyBroken: if the stream is truncated or corrupt.
+            UpstreamTimeout: with phase ``idle``, if no data arrives in time.
+            UpstreamError: the error passed to `interrupt`.
         """
         while not self._ended:
             if self._interruption is not None:
@@ -101,7 +105,9 @@ class ChunkSource:
         return b""
 
     async def _receive(self) -> bytes:
-        """Bytes from the network; ``b""`` at their end, and when only the usage is missing and does not come."""
+        """Return data from the network, or ``b""`` at its end or if only the usage is missing and does not arrive in
+        time.
+        """
         limit_s = self._idle_s
         if self._translator.awaits_usage:
             now = asyncio.get_running_loop().time()
@@ -126,19 +132,21 @@ class ChunkSource:
             self._pause.reschedule(asyncio.get_running_loop().time() + wait_s)
 
     async def aclose(self) -> None:
-        """Return the connection to the pool, or close it if the answer is incomplete: Bedrock then stops generating."""
+        """Close the response. If it is incomplete its connection is closed, so that Bedrock stops generating."""
         self._interruption = None
         with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):
             await self._response.aclose()
 
 
 class StreamReply:
-    """A stream whose first piece is at hand."""
+    """A streamed reply whose first piece has already been received."""
 
     status = 200
 
     def __init__(self, *, headers: Headers, first: bytes, rest: ChunkSource, idle_s: float) -> None:
-        """*idle_s* bounds each wait for the network."""
+        """Create a reply from its *first* piece and the *rest*. *idle_s* is the longest wait for the network in
+        seconds.
+        """
         self.headers = [*headers, *EVENT_HEADERS]
         self._first = first
         self._rest = rest
@@ -162,7 +170,7 @@ class StreamReply:
         return piece
 
     def expect_within(self, idle_s: float) -> None:
-        """Timeout, never longer than the backend's own."""
+        """Set the idle time limit, but not above the limit configured for this backend."""
         self._rest.expect_within(min(idle_s, self._longest_idle_s))
 
     def interrupt(self, error: UpstreamError) -> None:

@@ -1,8 +1,7 @@
-"""An OpenAI chat body, as the JSON of Converse.
+"""Conversion of an OpenAI chat request to a Converse request, for one model family.
 
-The parts are read where they are at home: messages and turns (message.py, conversation.py), tools (tools.py,
-tool_config.py), the answer's format (output_format.py), everything else (parameters.py, reasoning.py). Here they come
-together, for one family of models (family.py).
+Other modules convert the parts: messages and turns (message.py, conversation.py), tools (tools.py, tool_config.py), the
+output format (output_format.py) and all other fields (parameters.py, reasoning_effort.py). This module combines them.
 """
 
 from collections.abc import Iterator
@@ -40,37 +39,46 @@ _TOKENS_PER_MEDIUM = 1600  # an image of Claude's full size; a page of a documen
 
 @dataclass(frozen=True, slots=True)
 class ConverseRequest:
-    """Request to Bedrock, the fields that were left out, and what to do with the answer."""
+    """A Converse request, with the names of dropped fields and the options for reading its response."""
 
     payload: dict[str, Any]
-    """The body of Converse and ConverseStream alike; the model id is part of the path."""
+    """JSON body for both Converse and ConverseStream. The model id is in the URL path instead."""
     dropped: tuple[str, ...]
-    """Names of fields that were left out, or asked for only in words; sorted. ``messages.name`` is a message's."""
+    """Sorted names of request fields that were dropped or only stated in the prompt. Message fields appear as
+    ``messages.name``.
+    """
     wants_usage: bool
-    """``stream_options.include_usage``"""
+    """Whether the client asked for usage with ``stream_options.include_usage``."""
     names: ToolNames = field(default_factory=ToolNames)
-    """``names.original(toolUse.name)`` is the name under which the caller knows the tool."""
+    """Mapping between tool names sent to Bedrock and the client's tool names."""
     unwraps_tool: str | None = None
-    """The name, on the wire, of a tool that stands for the JSON schema: the input of its call is the answer's content,
-    and the answer ended with ``stop``, not with ``tool_calls``."""
+    """Name of the tool whose input is the JSON answer, or None. Its call becomes the response's content, with finish
+    reason ``stop``.
+    """
     replays_stream: bool = False
-    """A stream is to be made of Converse's whole answer: the model does not stream tool calls, or JSON is mended."""
+    """Whether to generate the client's stream from a complete response, because tool calls or extracted JSON cannot be
+    streamed.
+    """
     stops: tuple[str, ...] = ()
-    """Stop texts that are not in the payload: the gateway ends the answer before the first of them."""
+    """Stop strings that are not sent to the model. The gateway ends the answer before the first occurrence of one of
+    them.
+    """
     schema: Schema | None = None
-    """Schema of the JSON that the answer must be; None: any, or the answer is text."""
+    """JSON schema of the answer. If it is None, the answer may be any JSON or text."""
     mends_json: bool = False
-    """JSON is only asked for in words: the answer has to be searched for it."""
+    """Whether JSON was requested only in the prompt, so that it must be extracted from the text."""
     inline_reasoning: bool = True
-    """The answer's text may begin with reasoning between tags."""
+    """Whether the answer's text may begin with reasoning between tags."""
 
     @property
     def max_tokens(self) -> int:
-        """The output limit, which is always sent."""
+        """Return the output limit in tokens. It is always sent."""
         return int(self.payload["inferenceConfig"]["maxTokens"])
 
     def limited(self, max_tokens: int) -> "ConverseRequest | None":
-        """Request with a lower output limit; None if its own is not higher, or Claude's reasoning fills it."""
+        """Return a copy with output limit *max_tokens*, or None if the limit is not lower or leaves no room after the
+        reasoning.
+        """
         inference = self.payload["inferenceConfig"]
         budget = self.payload.get("additionalModelRequestFields", {}).get("thinking", {}).get("budget_tokens", 0)
         if not budget < max_tokens < self.max_tokens:
@@ -78,7 +86,7 @@ class ConverseRequest:
         return replace(self, payload={**self.payload, "inferenceConfig": {**inference, "maxTokens": max_tokens}})
 
     def without(self, refused: Unsupported) -> "ConverseRequest | None":
-        """Request without the field that Bedrock reports as unsupported; None if the field is required."""
+        """Return a copy without the field that Bedrock reports as unsupported, or None if the field is required."""
         reduced = reduce(self.payload, refused.field, beside=refused.beside)
         if reduced is None:
             return None
@@ -103,15 +111,16 @@ def to_converse(
     prompt_tokens: int | None = None,
     family: Family = OTHER,
 ) -> ConverseRequest:
-    """Return the Converse request for *body*. O(body).
+    """Convert the chat request *body* to a Converse request. O(body).
 
-    ``maxTokens`` is always sent: without it Bedrock reserves the model's maximum against the account's quota. It is at
-    most *max_tokens_limit* (the model's own cap), and what *context_tokens* leaves beside *prompt_tokens* or a rough
-    estimate of them. A prompt that seems to leave nothing is sent as it is: only the model knows.
+    ``maxTokens`` is always sent, because Bedrock otherwise reserves the model's maximum against the account's quota. It
+    is limited to *max_tokens_limit* and to *context_tokens* minus the prompt. The prompt's size is *prompt_tokens* or a
+    rough estimate. If the prompt seems to fill the context it is still sent, because only the model can count it
+    exactly.
 
     Raises:
-        MalformedBody: *body* is not a JSON object.
-        InvalidField: a field has no equal in Converse, or a value that no model takes.
+        MalformedBody: if *body* is not a JSON object.
+        InvalidField: if Converse has no equivalent of a field, or no model accepts its value.
     """
     fields = _fields(body)
     refuse_unservable(fields)
@@ -158,16 +167,16 @@ def _fields(body: bytes) -> dict[str, Any]:
     try:
         fields = read_object(body)
     except ValueError as error:
-        raise MalformedBody(f"the body is {error}") from error
+        raise MalformedBody(f"The request body is {error}") from error
     if is_deep(fields):
-        raise MalformedBody(f"the body is nested deeper than {DEEPEST} levels")
+        raise MalformedBody(f"The request body is nested deeper than {DEEPEST} levels")
     return fields
 
 
 def _payload(
     conversation: Conversation, words: list[str], tools: ToolConfig, output_config: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Return what the model reads."""
+    """Return the parts of the request that form the prompt: messages, system text, tools and output format."""
     payload: dict[str, Any] = {"messages": conversation.turns}
     system = [*conversation.system, *words]
     if system:
@@ -180,7 +189,7 @@ def _payload(
 
 
 def _controls(fields: dict[str, Any], max_tokens: int, sampling: Sampling, *, own: dict[str, Any]) -> dict[str, Any]:
-    """Return what the model does not read. *own* are fields of its family."""
+    """Return the parts of the request that are not in the prompt. *own* holds model-specific fields."""
     metadata, (tier, _) = request_metadata(fields), service_tier(fields)
     return (
         {"inferenceConfig": {"maxTokens": max_tokens} | sampling.inference}
@@ -202,9 +211,10 @@ def _format_words(format_: OutputFormat, tools: ToolConfig) -> str:
 def _effort(
     fields: dict[str, Any], family: Family, max_tokens: int, *, has_calls: bool
 ) -> tuple[dict[str, Any], set[str]]:
-    """Model-specific fields, and the names of fields that the model does not support.
+    """Return the model-specific fields for reasoning, and the names of the fields that the model does not support.
 
-    Claude thinks neither when it must call a tool, nor about a call before which it is not shown its reasoning.
+    Reasoning is not requested from Claude if it is forced to call a tool, or if its reasoning before earlier tool calls
+    is missing.
     """
     level = read_effort(fields)
     if level is None:
@@ -221,14 +231,16 @@ def _max_tokens(wanted: int, limit: int | None, room: int | None) -> int:
 
 
 def _room(payload: dict[str, Any], context_tokens: int | None, prompt_tokens: int | None) -> int | None:
-    """Return the tokens that the prompt leaves of the context; None if not known."""
+    """Return the number of tokens that the prompt leaves free in the context, or None if the context size is
+    unknown.
+    """
     if context_tokens is None:
         return None
     return context_tokens - (_estimated_tokens(payload) if prompt_tokens is None else prompt_tokens)
 
 
 def _estimated_tokens(payload: dict[str, Any]) -> int:
-    """Roughly, and rather too few. O(payload)."""
+    """Return a low estimate of the prompt's size in tokens. O(payload)."""
     characters = media = 0
     for name, text in _strings(payload, ""):
         if name == "bytes":
@@ -239,7 +251,7 @@ def _estimated_tokens(payload: dict[str, Any]) -> int:
 
 
 def _strings(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """All strings in *value*, each with the name under which it stands."""
+    """Yield all strings in *value*, each with the name of its field."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, dict):

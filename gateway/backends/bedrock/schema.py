@@ -1,7 +1,8 @@
-"""JSON schemas as Bedrock's models and their grammars take them.
+"""Conversion of JSON schemas to the forms that Bedrock's models and their grammars accept.
 
-A tool's schema only has to be an object's. A schema that is enforced (``outputConfig``, ``strict``) becomes a grammar,
-which knows a part of JSON Schema only: objects are closed, and bounds, lengths and patterns are said in words.
+A tool's schema only has to describe an object. An enforced schema (``outputConfig``, ``strict``) is compiled to a
+grammar that supports only part of JSON Schema. Objects then allow no additional properties, and bounds, lengths and
+patterns move to the descriptions.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ _KEPT = {"type", "enum", "const", "$ref", "title", "description", "required", "f
 _MAPS = ("properties", "$defs", "definitions")
 _LISTS = ("anyOf", "allOf", "oneOf")
 _VALUES = {"enum", "const", "default", "examples", "required"}
-"""Hold values, not schemas."""
+"""Schema keywords that contain values instead of schemas."""
 _SAID = {
     "minimum",
     "maximum",
@@ -40,14 +41,14 @@ _LEFT_OUT = {"$schema", "$id", "$comment", "additionalProperties", "deprecated",
 
 
 class _Unenforceable(Exception):
-    """The schema asks for what no grammar says."""
+    """The schema uses a feature that the grammar does not support."""
 
 
 def tool_schema(parameters: object, where: str) -> Schema:
-    """The input schema of a tool with *parameters*: an object's, whatever is left out of them.
+    """Return the input schema for a tool with *parameters*. It is always an object schema.
 
     Raises:
-        InvalidField: they describe something else than an object.
+        InvalidField: if *parameters* describes something other than an object.
     """
     if parameters is None:
         parameters = {}
@@ -66,7 +67,7 @@ def tool_schema(parameters: object, where: str) -> Schema:
 
 
 def _typed(schema: Any) -> Any:
-    """*schema* without ``"type": null``, which some clients write where they know no type. O(schema)."""
+    """Return *schema* without ``"type": null``, which some clients write if the type is unknown. O(schema)."""
     if isinstance(schema, list):
         return [_typed(inner) for inner in schema]
     if not isinstance(schema, dict):
@@ -79,10 +80,10 @@ def _typed(schema: Any) -> Any:
 
 
 def _joined(schema: Schema) -> Schema:
-    """*schema* with the alternatives at its root joined in one object: models take none there.
+    """Return *schema* with the alternatives at its root merged into one object, because models accept none at the root.
 
-    It has the properties of all of them. Required is what each of them requires; that one of them has to be complete
-    is said in the description.
+    The merged object has the properties of all alternatives and requires those that every alternative requires. Its
+    description states which groups of properties are complete alternatives.
     """
     rest = {name: value for name, value in schema.items() if name not in _LISTS}
     for name in _LISTS:
@@ -103,7 +104,9 @@ def _joined(schema: Schema) -> Schema:
 
 
 def _properties(schemas: list[Schema]) -> Schema:
-    """Return the properties of all *schemas*; one that several describe differently may be any of these."""
+    """Return the merged properties of all *schemas*. A property with several definitions becomes an ``anyOf``
+    of them.
+    """
     found: dict[str, list[Any]] = {}
     for schema in schemas:
         for name, value in (schema.get("properties") or {}).items():
@@ -119,7 +122,7 @@ def _required(schema: Schema) -> list[str]:
 
 
 def _resolved(branch: Schema, root: Schema) -> Schema:
-    """Return the definition of *root* that *branch* refers to; else *branch*."""
+    """Return the definition in *root* that *branch* refers to, or *branch* itself if it has no reference."""
     match str(branch.get("$ref", "")).split("/"):
         case ["#", "$defs" | "definitions" as place, name]:
             found = (root.get(place) or {}).get(name)
@@ -128,10 +131,10 @@ def _resolved(branch: Schema, root: Schema) -> Schema:
 
 
 def grammar_schema(schema: Mapping[str, Any]) -> Schema | None:
-    """Return *schema* so that a grammar can be made of it; None if no grammar has the same shape. O(schema).
+    """Return *schema* in the form of a grammar, or None if the grammar cannot express it. O(schema).
 
-    Each object is closed: ``additionalProperties`` is false, as OpenAI's strict mode has it, so an object whose fields
-    are open cannot be said. What bounds a value moves into its description.
+    Every object gets ``additionalProperties: false``, as in OpenAI's strict mode, so objects with arbitrary properties
+    cannot be expressed. Limits on values move to the descriptions.
     """
     if schema.get("type") != "object":
         return None

@@ -1,22 +1,22 @@
-"""Stop strings that the gateway has to find itself, because the model does not take them."""
+"""Stop strings that the gateway applies itself because the model does not accept them."""
 
 
 class StopGuard:
-    """Lets text pass up to the first of some stop strings, which never shows, however the text is cut into pieces."""
+    """Passes text through up to the first stop string, even if that string is split over several pieces."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
-        """None of *stops* is empty. With no stops all text passes at once."""
+        """Create a guard for *stops*, which must not contain empty strings. Without stops all text passes unchanged."""
         self._stops = stops
         self._held = ""
         self._has_stopped = False
 
     @property
     def has_stopped(self) -> bool:
-        """A stop string came: whatever is fed after it is nothing."""
+        """Return True if a stop string was found. All later text is discarded."""
         return self._has_stopped
 
     def feed(self, text: str) -> str:
-        """Return the text that may be shown; a possible beginning of a stop string is held back."""
+        """Return the text that can be sent to the client. A possible beginning of a stop string is held back."""
         if self._has_stopped:
             return ""
         held = self._held + text
@@ -30,11 +30,11 @@ class StopGuard:
         return held[: len(held) - keep]
 
     def rest(self) -> str:
-        """Return what was held back, at the end of a text without a stop string."""
+        """Return the text still held back, at the end of a text without a stop string."""
         held, self._held = self._held, ""
         return held
 
 
 def overlap(text: str, stop: str) -> int:
-    """Characters at the end of *text* that begin *stop*, fewer than all of it. O(stop squared), and stops are short."""
+    """Return the length of the longest end of *text* that is a proper beginning of *stop*. O(len(stop) squared)."""
     return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)

@@ -1,12 +1,11 @@
-"""The events of ConverseStream, as the chunks of an OpenAI chat completion.
+"""Conversion of ConverseStream events to the chunks of an OpenAI chat completion.
 
-1. The role goes out with the first thing worth reading, so that until then a failure can still move to another backend.
-2. The finish chunk waits for the metadata event or the end: nothing but usage follows it.
-3. ``[DONE]`` is said only to a stream whose ``messageStop`` came and whose bytes all made whole frames. A cut stream
-   looks like a finished one on the wire.
-4. Tool calls are numbered by themselves, 0, 1, 2: Bedrock's ``contentBlockIndex`` counts text and reasoning as well.
-5. Where the gateway itself finds a stop string the answer is complete there and then; what Bedrock says after that is
-   of no weight, but for its usage.
+1. The role is sent with the first content, so that an earlier failure can still be retried on another backend.
+2. The finish chunk is held back until the metadata event or the end, because only the usage may follow it.
+3. ``[DONE]`` is sent only after ``messageStop``, and only if all frames are complete. Otherwise a truncated stream
+   would look complete.
+4. Tool calls are numbered from 0, because Bedrock's ``contentBlockIndex`` also counts text and reasoning.
+5. If the gateway finds a stop string, the answer is complete. Of later events only the usage is used.
 """
 
 from dataclasses import dataclass
@@ -26,25 +25,25 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(slots=True)
 class _OpenTool:
-    """A tool call whose end has not come."""
+    """A tool call whose end has not arrived yet."""
 
     number: int
-    """Number among the calls of the answer, from 0."""
+    """Index of a tool call among the calls of one response, starting at 0."""
     has_arguments: bool = False
 
 
 @dataclass(slots=True)
 class _OpenAnswer:
-    """The tool whose input is the answer."""
+    """A call of the tool whose input is the JSON answer."""
 
     has_content: bool = False
 
 
 class ChunkWriter:
-    """Turns one event after the other into server-sent events."""
+    """Converts the events of one response to server-sent events, one by one."""
 
     def __init__(self, heading: Heading, *, terms: Terms | None = None, includes_usage: bool) -> None:
-        """*includes_usage* adds the usage chunk that ``stream_options`` asks for."""
+        """Create a writer. *includes_usage* adds the usage chunk that the client requested with ``stream_options``."""
         self._head = {
             "id": heading.completion_id,
             "object": "chat.completion.chunk",
@@ -58,31 +57,33 @@ class ChunkWriter:
         self._splitter = ReasoningSplitter(has_tags=self._terms.inline_reasoning)
         self._ids = CallIds()
         self._open: dict[object, _OpenTool | _OpenAnswer | None] = {}
-        """Open tools by Bedrock's number of the block; None: it is not shown."""
+        """Open tool calls by Bedrock's content block index. The value is None for a call that is hidden from the
+        client.
+        """
         self._calls = 0
         self._unwraps = False
-        """The tool that is the answer has been called."""
+        """Whether the tool whose input is the JSON answer has been called."""
         self._aside: list[str] = []
-        """Text that came before that tool: the answer only if it is never called."""
+        """Text before the call of the JSON answer tool. It becomes the answer only if the tool is never called."""
         self._has_role = False
         self._finish: str | None = None
         self._has_finish = False
 
     @property
     def has_stopped(self) -> bool:
-        """The answer is whole, only its usage may be missing."""
+        """Return True if the answer is complete. Its usage may still be missing."""
         return self._finish is not None
 
     @property
     def was_stopped(self) -> bool:
-        """Whether the gateway found a stop string of the caller: what Bedrock sends from now on does not count."""
+        """Return True if the gateway has found a stop string, so that later content from Bedrock is ignored."""
         return self._guard.has_stopped
 
     def write(self, event: StreamEvent) -> bytes:
-        """Return what the caller sees of *event*: often nothing, ``b""``.
+        """Return the server-sent events for *event*, often ``b""``.
 
         Raises:
-            ReplyBroken: the model's output is not an answer to what was asked, or the event has not its usual shape.
+            ReplyBroken: if the model's output is malformed or the event has an unexpected structure.
         """
         payload = event.payload
         block = payload.get("contentBlockIndex")
@@ -105,13 +106,13 @@ class ChunkWriter:
         return shown
 
     def end(self, *, leftover: int) -> bytes:
-        """The last bytes; *leftover* counts those that no whole frame has accounted for.
+        """Return the last server-sent events. *leftover* is the number of received bytes that form no complete frame.
 
         Raises:
-            ReplyBroken: the stream was cut.
+            ReplyBroken: if the stream is truncated.
         """
         if not self.has_stopped or (leftover and not self.was_stopped):
-            raise ReplyBroken("Bedrock's stream was cut before its end")
+            raise ReplyBroken("Bedrock's stream was cut off before its end")
         return self._finishing() + DONE
 
     def _start(self, block: object, start: object) -> bytes:
@@ -165,12 +166,12 @@ class ChunkWriter:
         return shown
 
     def _rest(self) -> bytes:
-        """Text that was held back, and does not become a tag or a stop string after all."""
+        """Return the text held back that turned out not to be a tag or a stop string."""
         return self._split(*self._splitter.rest()) + self._content("content", self._guard.rest())
 
     def _fragment(self, block: object, fragment: str) -> bytes:
         if block not in self._open:
-            raise ReplyBroken("Bedrock sent a delta for a tool call that it had not started")
+            raise ReplyBroken("Bedrock sent a delta for a tool call that it has not started")
         if not fragment:
             return b""
         match self._open[block]:
@@ -183,7 +184,7 @@ class ChunkWriter:
         return b""
 
     def _stop(self, block: object) -> bytes:
-        """A tool without input gets the empty object that its arguments are."""
+        """Close a tool call. A call without input gets an empty JSON object as its arguments."""
         match self._open.pop(block, None):
             case _OpenTool(has_arguments=False) as tool:
                 return self._arguments(tool, "{}")
@@ -198,7 +199,7 @@ class ChunkWriter:
         return released + b"".join([self._stop(block) for block in list(self._open)])
 
     def _released(self) -> bytes:
-        """Text that was held back, and is the answer after all."""
+        """Return the text held back before a JSON answer tool that was never called."""
         shown = self._split(*self._splitter.feed("".join(self._aside)))
         self._aside.clear()
         return shown + self._rest()
@@ -207,7 +208,9 @@ class ChunkWriter:
         return self._choice({"tool_calls": [{"index": tool.number, "function": {"arguments": fragment}}]})
 
     def _content(self, field: str, text: str) -> bytes:
-        """Empty text is passed over: some models open with an empty block before their reasoning."""
+        """Return a chunk with *text*, or ``b""`` if it is empty, because some models send an empty block before their
+        reasoning.
+        """
         return self._role() + self._choice({field: text}) if text else b""
 
     def _metadata(self, tokens: object) -> bytes:

@@ -1,7 +1,7 @@
-"""Tools as Converse gets them: those that are offered, those of the history, and the one that stands for a schema.
+"""Converse's tool configuration: offered tools, tools called in the history, and the tool that receives a JSON answer.
 
-Converse wants a ``toolConfig`` whenever there are tools in the history, and has no word for "none": a request that may
-not call any has its history as text (`calls_as_text`), and no tools.
+Converse requires a ``toolConfig`` if the history contains tool calls, and has no equivalent of tool choice ``none``. A
+request that must not call tools therefore has its history converted to text (`calls_as_text`) and has no tools.
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from gateway.protocol.errors import InvalidField
 
 @dataclass(frozen=True, slots=True)
 class ToolConfig:
-    """The part of a request that is about tools."""
+    """Tool-related part of a Converse request."""
 
     specs: list[dict[str, Any]] = field(default_factory=list)
     choice: dict[str, Any] | None = None
-    """None: as the model likes."""
+    """Converse's ``toolChoice``. The model decides if it is None."""
     own: dict[str, Any] = field(default_factory=dict)
-    """Fields of the model's own. Claude's choice is there instead if it carries more than Converse can say."""
+    """Model-specific fields. Claude's tool choice is one of them if Converse cannot express it."""
     words: str = ""
-    """Text for the system prompt, for what no field can say."""
+    """Instructions for the system prompt that no request field can express."""
     unwraps: str | None = None
-    """The tool that stands for the schema."""
+    """Name of the tool whose input is the JSON answer, or None."""
     dropped: frozenset[str] = frozenset()
 
     @property
     def forces(self) -> bool:
-        """The model must call a tool."""
+        """Return True if the model must call a tool."""
         return bool(self.choice) or self.own.get("tool_choice", {}).get("type") in ("any", "tool")
 
     def payload(self) -> dict[str, Any] | None:
@@ -42,28 +42,30 @@ class ToolConfig:
 
 
 def calls_as_text(toolbox: Toolbox, family: Family) -> bool:
-    """Calls and results of the history must be text."""
+    """Return True if tool calls and results in the message history must be converted to text."""
     return toolbox.choice.mode == "none" or not family.takes_tools
 
 
 def tool_config(
     toolbox: Toolbox, *, history: Sequence[str], names: ToolNames, family: Family, stands_for: OutputFormat | None
 ) -> ToolConfig:
-    """*history* names the tools of the conversation's calls, as far as they are calls there. *stands_for* is what the
-    answer has to be, if no grammar sees to it.
+    """Return the tool configuration of a request.
+
+    *history* lists the tool names of the conversation's calls. *stands_for* is the output format that a tool must
+    enforce because the model has no grammar.
 
     Raises:
-        InvalidField: the family takes no tools.
+        InvalidField: if the model family does not support tools.
     """
     if toolbox.choice.mode == "none" or not toolbox.tools:
         return _without_tools(history, names, family, stands_for)
     if not family.takes_tools:
-        raise InvalidField("'tools' cannot be served by this model of the Bedrock fallback", param="tools")
+        raise InvalidField("'tools' is not supported by this model of the Bedrock fallback", param="tools")
     return _offered(toolbox, names, family)
 
 
 def call_words(name: str | None) -> str:
-    """Return the words that ask for a call of the tool *name*, as on the wire, or of any."""
+    """Return an instruction to call the tool *name* (as sent to Bedrock), or any tool if it is None."""
     return f"You must call the tool {name}." if name else "You must call one of the tools."
 
 
@@ -108,6 +110,6 @@ def _offered(toolbox: Toolbox, names: ToolNames, family: Family) -> ToolConfig:
 
 
 def _claude_choice(choice: dict[str, Any] | None) -> dict[str, Any]:
-    """Converse's *choice* in Claude's own words, with the switch that Converse has no word for."""
+    """Return *choice* in Claude's own format, with parallel tool calls disabled, which Converse cannot express."""
     kind, detail = next(iter((choice or {"auto": {}}).items()))
     return {"type": kind, **detail, "disable_parallel_tool_use": True}

@@ -1,8 +1,8 @@
-"""Tool names as Bedrock takes them, and the way back.
+"""Mapping of the client's tool names to names that Bedrock accepts, and back.
 
-A name there is at most 64 of ``A-Z a-z 0-9 _ -``; OpenAI's clients send dots, slashes, spaces and whole sentences, and
-a history may hold names that a model made up. Every name gets one of its own, everywhere the same: in the
-specifications, in the choice, in the history; in an answer it is turned back.
+Bedrock allows at most 64 characters from ``A-Z a-z 0-9 _ -``. Clients send dots, slashes, spaces and whole sentences,
+and the message history may contain names that a model invented. Each name is replaced by a unique valid name in tool
+definitions, tool choice and history. Responses are mapped back.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ _STRANGE = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class ToolNames:
-    """Mapping between names of the caller and names on the wire. Never changes."""
+    """Immutable mapping between the client's tool names and the names sent to Bedrock."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        """*names* as they come in the caller's body; repetitions are no matter. O(names)."""
+        """Create a mapping for *names* from the client's request, which may contain duplicates. O(names)."""
         asked = list(dict.fromkeys(names))
         # Those that are fine stay what they are: none that is made may take their place.
         self._sent = {name: name for name in asked if is_tool_name(name)}
@@ -30,19 +30,19 @@ class ToolNames:
                 self._original[sent] = name
 
     def sent(self, name: str) -> str:
-        """*name* as Bedrock gets it.
+        """Return the name that is sent to Bedrock for the tool *name*.
 
         Raises:
-            KeyError: it was not given at the start.
+            KeyError: if *name* was not given to the constructor.
         """
         return self._sent[name]
 
     def original(self, sent: str) -> str:
-        """Return the caller's name of the tool that the model calls *sent*; an unknown name stays as it is."""
+        """Return the client's name for the tool that the model calls *sent*. An unknown name is returned unchanged."""
         return self._original.get(sent, sent)
 
     def free(self, wish: str) -> str:
-        """Return a free name on the wire: *wish*, or one that begins so."""
+        """Return an unused tool name that Bedrock accepts: *wish*, or a name that begins with it."""
         return self._free_name(wish)
 
     def _free_name(self, name: str) -> str:
@@ -58,5 +58,5 @@ class ToolNames:
 
 
 def is_tool_name(name: str) -> bool:
-    """Bedrock takes *name* as it is."""
+    """Return True if Bedrock accepts *name* as a tool name."""
     return 0 < len(name) <= _LONGEST and not _STRANGE.search(name)

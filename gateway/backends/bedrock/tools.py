@@ -1,4 +1,4 @@
-"""Tools: what the model may call, and whether it must."""
+"""Parser of the tools and the tool choice in a chat request."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _STUB: Schema = {"type": "object", "properties": {}}
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the caller offers."""
+    """A function that the client offers to the model as a tool."""
 
     name: str
     description: str
@@ -22,7 +22,7 @@ class Tool:
     strict: bool
 
     def spec(self, names: ToolNames, family: Family) -> dict[str, Any]:
-        """Return the member of ``toolConfig.tools``."""
+        """Return the entry for ``toolConfig.tools``."""
         closed = grammar_schema(self.schema) if self.strict and family.native_schema else None
         spec: dict[str, Any] = {"name": names.sent(self.name), "inputSchema": {"json": closed or self.schema}}
         if self.description.strip():
@@ -34,21 +34,21 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Whether the model must call a tool, and which."""
+    """Whether the model must call a tool, and which one."""
 
     mode: Literal["auto", "required", "none", "named"]
     name: str = ""
-    """Name of the tool, if the choice names one."""
+    """Name of the tool, or an empty string if the tool choice does not name one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """Fields of a body about tools."""
+    """Tools and tool choice of one chat request."""
 
     tools: tuple[Tool, ...]
     choice: ToolChoice
     one_at_a_time: bool
-    """``parallel_tool_calls`` is false."""
+    """Whether the client sent ``parallel_tool_calls: false``."""
 
     @property
     def names(self) -> list[str]:
@@ -56,10 +56,10 @@ class Toolbox:
 
 
 def read_tools(fields: Mapping[str, Any]) -> Toolbox:
-    """The tools in the *fields* of a chat body, in OpenAI's present form or the older one. O(fields).
+    """Parse the tools of a chat request, in OpenAI's current or older (``functions``) format. O(fields).
 
     Raises:
-        InvalidField: a tool is no function, or the choice is not among them.
+        InvalidField: if a tool is not a function, or the tool choice names an unknown tool.
     """
     tools = _tools(fields)
     is_old = not fields.get("tools") and bool(fields.get("functions"))
@@ -68,19 +68,19 @@ def read_tools(fields: Mapping[str, Any]) -> Toolbox:
     if allowed is not None:
         tools = tuple(tool for tool in tools if tool.name in allowed)
     if choice.mode == "required" and not tools:
-        raise InvalidField(f"'{param}' asks for a tool, but 'tools' has none", param=param)
+        raise InvalidField(f"'{param}' requires a tool call, but the request defines no tools", param=param)
     if choice.mode == "named" and choice.name not in (tool.name for tool in tools):
         raise InvalidField(f"'{param}' names a tool that is not in 'tools'", param=param)
     return Toolbox(tools, choice, one_at_a_time=fields.get("parallel_tool_calls") is False)
 
 
 def stub(name: str, names: ToolNames) -> dict[str, Any]:
-    """A tool of which only its name in the history is known: Converse wants the tools of a history to be there."""
+    """Return a definition for a tool known only by name, because Converse requires the tools called in the history."""
     return {"toolSpec": {"name": names.sent(name), "inputSchema": {"json": _STUB}}}
 
 
 def unstrict(tools: Iterable[Tool], family: Family) -> bool:
-    """One of *tools* is to be strict, and cannot be."""
+    """Return True if one of *tools* requests strict mode but the model cannot enforce it."""
     return any(tool.strict and not (family.native_schema and grammar_schema(tool.schema) is not None) for tool in tools)
 
 
@@ -103,7 +103,7 @@ def _tool(tool: object, where: str) -> Tool:
             return _function(function, f"{where}.function")
         case {"type": str(kind)} if kind != "function":
             raise InvalidField(
-                f"'{where}' is not a function: the Bedrock fallback supports no other tools", param=where
+                f"'{where}' is not a function. The Bedrock fallback supports only function tools", param=where
             )
     raise InvalidField(f"'{where}' must be a function", param=where)
 
@@ -118,11 +118,11 @@ def _function(function: object, where: str) -> Tool:
                 schema=tool_schema(function.get("parameters"), f"{where}.parameters"),
                 strict=function.get("strict") is True,
             )
-    raise InvalidField(f"'{where}.name' must be a valid name", param=f"{where}.name")
+    raise InvalidField(f"'{where}.name' must be a non-empty string", param=f"{where}.name")
 
 
 def _choice(choice: object, param: str) -> tuple[ToolChoice, set[str] | None]:
-    """The choice, and the names of the tools that it allows if it does not allow them all."""
+    """Return the tool choice, and the names of the allowed tools or None if all are allowed."""
     match choice:
         case None | "auto":
             return ToolChoice("auto"), None
@@ -132,7 +132,7 @@ def _choice(choice: object, param: str) -> tuple[ToolChoice, set[str] | None]:
             return ToolChoice("named", name), None
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(tools)}}:
             return ToolChoice(mode), {_allowed_name(tool, param) for tool in tools}
-    raise InvalidField(f"'{param}' must be none, auto, required or a function", param=param)
+    raise InvalidField(f"'{param}' must be none, auto, required, or the name of a function", param=param)
 
 
 def _allowed_name(tool: object, param: str) -> str:

@@ -1,8 +1,8 @@
-"""A request without what Bedrock says the model does not support.
+"""Removal of the field that Bedrock reports as unsupported by a model.
 
-Its refusals name the field: ``This model doesn't support the toolConfig.toolChoice.any field. Remove
-toolConfig.toolChoice.any and try again.`` Only what leaves the question the same is taken away: never a message, the
-system's text, a tool, or the limit of the output.
+Bedrock's error names the field: ``This model doesn't support the toolConfig.toolChoice.any field. Remove
+toolConfig.toolChoice.any and try again.`` Only optional fields are removed, never messages, system text, tools or the
+output limit.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _OWN = {
     "output_config": "reasoning_effort",
     "tool_choice": "parallel_tool_calls",
 }
-"""The caller's names of the model's own fields."""
+"""The client's names of model-specific request fields."""
 
 
 _OF_CONVERSE = {
@@ -37,28 +37,29 @@ _OF_CONVERSE = {
     "output_format": "outputConfig",
     "service_tier": "serviceTier",
 }
-"""Converse's own names of fields that a model's refusal calls as the model's own API does."""
+"""Converse's names of fields for which error messages use the name in the model's own API."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
     payload: Payload
     dropped: str
-    """The caller's name of what is gone; empty if the gateway sees to it."""
+    """The client's name of the removed field, or an empty string if the gateway implements it instead."""
     stops: tuple[str, ...] = ()
-    """Stop texts that were in the payload before."""
+    """Stop strings that were removed from the payload."""
 
 
 def without(payload: Payload, field: str) -> Payload | None:
-    """Return *payload* without *field*, in Bedrock's spelling; None if it is absent or required."""
+    """Return a copy of *payload* without *field* (as Bedrock spells it), or None if it is absent or required."""
     found = reduce(payload, field)
     return found.payload if found else None
 
 
 def reduce(payload: Payload, field: str, *, beside: str | None = None) -> Reduced | None:
-    """Return *payload* without *field*, and the effect on the answer. *payload* itself stays as it is.
+    """Return a copy of *payload* without *field* and the effect on the response, or None if it is absent or required.
 
-    *beside* is another field, without which *field* may stay. Of temperature and top_p the latter goes.
+    *beside* is a field that conflicts with *field*, so that only one of them is removed. Of temperature and top_p,
+    top_p is removed.
     """
     if beside is not None:
         inference = payload.get("inferenceConfig", {})
@@ -82,7 +83,7 @@ def reduce(payload: Payload, field: str, *, beside: str | None = None) -> Reduce
 
 
 def _unthinking(payload: Payload) -> Reduced | None:
-    """Return *payload* without the reasoning of the history."""
+    """Return *payload* without the reasoning in the message history, or None if nothing can be removed."""
     turns = [
         {**turn, "content": [block for block in turn["content"] if "reasoningContent" not in block]}
         for turn in payload.get("messages", [])
@@ -116,7 +117,7 @@ def _own(payload: Payload, path: list[str]) -> Reduced | None:
 
 
 def _choice(payload: Payload, path: list[str]) -> Reduced | None:
-    """Return *payload* with a forced call asked for in words."""
+    """Return *payload* with the forced tool choice replaced by an instruction in the prompt."""
     config = payload.get("toolConfig", {})
     choice = config.get("toolChoice")
     if choice is None or "toolChoice" not in path:
@@ -127,7 +128,7 @@ def _choice(payload: Payload, path: list[str]) -> Reduced | None:
 
 
 def _format(payload: Payload, path: list[str]) -> Reduced | None:
-    """The schema is then said in words."""
+    """Return *payload* with the output schema moved from ``outputConfig`` to the prompt."""
     if "outputConfig" not in payload or not {"outputConfig", "textFormat"} & set(path):
         return None
     schema = payload["outputConfig"]["textFormat"]["structure"]["jsonSchema"]["schema"]

@@ -1,6 +1,7 @@
-"""The seam of Bedrock's two APIs: Converse, and OpenAI's chat completions.
+"""Interface to Bedrock's two chat APIs, Converse and OpenAI chat completions.
 
-A wire turns a call into a `BedrockQuestion`, which knows what to send and how to read the answer. All of it is pure.
+A wire converts a call to a `BedrockQuestion`, which knows the request to send and how to read its response. Wires
+perform no I/O.
 """
 
 from dataclasses import dataclass
@@ -13,56 +14,57 @@ from gateway.backends.bedrock.refusals import Unsupported
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Fields that an answer and every chunk of it begin with."""
+    """Values that appear in a response and in each of its chunks."""
 
     completion_id: str
-    """Used where Bedrock gives the answer no id of its own."""
+    """Id of the completion, used if Bedrock does not provide one."""
     created: int
-    """Unix seconds."""
+    """Creation time of the response, in Unix seconds."""
     model: str
-    """The name under which the caller asked."""
+    """Model name that the client used."""
     reasoning_field: str
-    """Field for the reasoning: ``reasoning_content`` or ``reasoning``."""
+    """Response field for reasoning text, ``reasoning_content`` or ``reasoning``."""
 
 
 class Translator(Protocol):
-    """The bytes of one streamed answer in, as the network cuts them; OpenAI's server-sent events out."""
+    """Incremental converter of a streamed response, from network data to OpenAI's server-sent events."""
 
     @property
     def awaits_usage(self) -> bool:
-        """The caller has all of the answer; only the counts of tokens are still to come, if they do."""
+        """Return True if the answer is complete and only the token usage may still arrive."""
         ...
 
     @property
     def is_over(self) -> bool:
-        """Whether everything has been received, so that `end` can be called."""
+        """Return True if everything has been received, so that `end` can be called."""
         ...
 
     def feed(self, data: bytes) -> None: ...
 
     def next(self) -> bytes | BedrockFault | None:
-        """Return what the next whole event says, often ``b""``; None until there are more bytes.
+        """Return the server-sent events for the next complete event, often ``b""``, or None if more data is needed.
 
         Raises:
-            ReplyBroken: the bytes are damaged, or not an answer to what was asked.
+            ReplyBroken: if the data is corrupt or the model's output is malformed.
         """
         ...
 
     def end(self) -> bytes:
-        """The last bytes, ``[DONE]`` included, when the network has ended or need not be heard further.
+        """Return the last server-sent events, including ``[DONE]``. Call this once the stream has ended or needs no
+        more data.
 
         Raises:
-            ReplyBroken: the answer was cut.
+            ReplyBroken: if the response is truncated.
         """
         ...
 
 
 class BedrockQuestion(Protocol):
-    """Call in Bedrock's format, and how to read the answer."""
+    """A client request in one of Bedrock's formats, together with the functions that read its response."""
 
     @property
     def path(self) -> str:
-        """Path to send it to, percent-encoded once."""
+        """Return the URL path of the request, percent-encoded once."""
         ...
 
     @property
@@ -70,54 +72,54 @@ class BedrockQuestion(Protocol):
 
     @property
     def streams(self) -> bool:
-        """The answer comes as a stream. A caller may get one even so: made of the whole answer, where a model does not
-        stream what is asked of it.
+        """Return True if Bedrock streams the response. Otherwise the client's stream may be generated from the complete
+        response.
         """
         ...
 
     @property
     def content_type(self) -> str:
-        """Content type of an answer that streams; any other is an error."""
+        """Return the content type that a streamed response must have. Any other type is an error."""
         ...
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Names of the caller's fields that have no weight in the answer, sorted."""
+        """Return the sorted names of the client's request fields that do not affect the response."""
         ...
 
     def answer(self, body: bytes, heading: Heading) -> bytes:
-        """A whole answer as the caller wants it: the JSON of a chat completion, or the server-sent events of a stream.
+        """Convert a complete response *body* to the client's format: a chat completion, or the server-sent events of a
+        stream.
 
         Raises:
-            ReplyBroken: *body* is not an answer. Bedrock says 200 even to an unknown path, with an error for a body.
+            ReplyBroken: if *body* is not a model response. Bedrock sends status 200 with an error body even for unknown
+                paths.
         """
         ...
 
     def translator(self, heading: Heading) -> Translator:
-        """Return the translator of an answer that streams."""
+        """Return a translator for a streamed response."""
         ...
 
     @property
     def max_tokens(self) -> int:
-        """The output limit that it has."""
+        """Return the output limit of the request in tokens."""
         ...
 
     def without(self, refused: Unsupported) -> "BedrockQuestion | None":
-        """The same without a field that the model does not take; None if it would not be the same question, or the
-        field is not in it.
-        """
+        """Return a copy without the unsupported field, or None if the field is absent or required."""
         ...
 
     def limited(self, max_tokens: int) -> "BedrockQuestion | None":
-        """The same with a lower output limit; None if its own is not higher."""
+        """Return a copy with output limit *max_tokens*, or None if the current limit is not higher."""
         ...
 
 
 class Wire(Protocol):
     def question(self, call: Call) -> BedrockQuestion:
-        """*call*, a chat completion, as this model gets it.
+        """Convert *call*, a chat completion request, to a request in Bedrock's format.
 
         Raises:
-            ClientError: it asks for what cannot be served.
+            ClientError: if the request needs something that Bedrock does not support.
         """
         ...

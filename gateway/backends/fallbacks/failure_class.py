@@ -10,7 +10,7 @@ from gateway.protocol.errors import ConnectFailed, UpstreamError, UpstreamRefuse
 TOO_MANY_REQUESTS = 429
 
 _SHUT = re.compile(
-    r"answered 40[13]\b|refused the gateway's credentials|credentials could not be had|no AWS credentials"
+    r"answered 40[13]\b|rejected the gateway's credentials|(?:no|its) AWS credentials"
     r"|AccessDenied|UnrecognizedClient|InvalidSignature|ExpiredToken|ResourceNotFound|does not have the model"
     r"|model identifier is invalid|on-demand throughput isn.t supported|end of its life|marked by provider as Legacy",
     re.IGNORECASE,

@@ -91,7 +91,7 @@ def test_without_usage_there_is_not_one() -> None:
 )
 def test_a_200_without_an_output_is_broken(body: object) -> None:
     """Bedrock says 200 to a path it does not know; that is not an empty answer."""
-    with pytest.raises(ReplyBroken, match=r"without an output|not a JSON object"):
+    with pytest.raises(ReplyBroken, match=r"without a message in 'output'|not a JSON object"):
         completion(body)
 
 

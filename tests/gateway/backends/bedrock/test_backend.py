@@ -249,7 +249,7 @@ async def test_a_200_without_an_answer_is_broken(
     """Bedrock's way of saying "no such path" does not pass for an empty answer."""
     fake.next(CORAL)
 
-    with pytest.raises(ReplyBroken, match="Bedrock answered 200 without"):
+    with pytest.raises(ReplyBroken, match="Bedrock returned status 200 without"):
         await backend(fake, client).send(chat(streams=streams))
     assert [] == busy(client)
 
@@ -784,7 +784,7 @@ async def test_a_stall_is_cut_short_from_outside(fake: FakeBedrock, client: http
     paused = await backend(fake, client).send(chat(streams=True))
     await paused.read()
     paused.expect_within(0.05)
-    with pytest.raises(UpstreamTimeout, match="silent"):
+    with pytest.raises(UpstreamTimeout, match="no data"):
         await paused.read()
     shown = await backend(fake, client).send(chat(streams=True))
     shown.interrupt(ReplyBroken("the node is going away"))

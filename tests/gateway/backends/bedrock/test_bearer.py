@@ -40,7 +40,7 @@ async def test_a_file_without_a_key_sends_nothing(tmp_path: Path, content: str |
     with pytest.raises(ConnectFailed) as caught:
         await authorization(BearerSigner(file=file))
 
-    assert "the gateway's Bedrock API key could not be read" == caught.value.message
+    assert "The gateway could not read its Bedrock API key" == caught.value.message
 
 
 def test_exactly_one_source_is_given(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_the_kind_may_stand_in_the_body() -> None:
     """Without the header, ``__type`` behind its ``#`` is the kind, and ``Message`` may be capitalised."""
     found = fault_of_reply(400, {}, b'{"__type":"com.amazon#ThrottlingException","Message":"slow down"}')
 
-    assert (429, "Bedrock answered ThrottlingException: slow down") == (found.status, found.message)
+    assert (429, "Bedrock returned ThrottlingException: slow down") == (found.status, found.message)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"\xff", b'{"message":"\xff"}'])
@@ -73,7 +73,7 @@ def test_an_error_without_json_is_still_a_fault(body: bytes) -> None:
     """A proxy's page in between is reported by its status."""
     found = fault_of_reply(503, {}, body)
 
-    assert (503, "Bedrock answered Http503: no message") == (found.status, found.message)
+    assert (503, "Bedrock returned Http503: no message") == (found.status, found.message)
 
 
 def test_the_body_is_openais() -> None:
@@ -82,7 +82,7 @@ def test_the_body_is_openais() -> None:
 
     assert {
         "error": {
-            "message": "Bedrock answered ThrottlingException: slow down",
+            "message": "Bedrock returned ThrottlingException: slow down",
             "type": "rate_limit_error",
             "param": None,
             "code": "rate_limit_exceeded",
@@ -128,7 +128,7 @@ def test_an_authentication_fault_quotes_nothing() -> None:
 
     found = fault("InvalidSignatureException", message, status=403)
 
-    assert "Bedrock refused the gateway's credentials (InvalidSignatureException)" == found.message
+    assert "Bedrock rejected the gateway's credentials (InvalidSignatureException)" == found.message
 
 
 def test_a_long_message_is_cut() -> None:
@@ -216,7 +216,7 @@ def test_an_error_of_openais_shape_is_read(body: bytes) -> None:
     """Where there is no kind, the status decides."""
     found = fault_of_reply(429, {}, body)
 
-    assert (429, "Bedrock answered Http429: too much") == (found.status, found.message)
+    assert (429, "Bedrock returned Http429: too much") == (found.status, found.message)
 
 
 @pytest.mark.parametrize(

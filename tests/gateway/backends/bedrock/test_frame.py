@@ -42,7 +42,7 @@ def test_an_error_is_a_fault() -> None:
     )
 
     assert isinstance(fault, BedrockFault)
-    assert (500, "Bedrock answered InternalFailure: boom") == (fault.status, fault.message)
+    assert (500, "Bedrock returned InternalFailure: boom") == (fault.status, fault.message)
 
 
 def test_an_exception_labelled_as_an_event_is_a_fault() -> None:

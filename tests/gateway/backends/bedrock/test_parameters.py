@@ -56,7 +56,7 @@ def sampling(fields: dict[str, Any], family: Family = OTHER, *, thinks: bool = F
     ],
 )
 def test_what_would_be_silently_wrong_is_refused(field: str, value: object) -> None:
-    with pytest.raises(InvalidField, match=f"'{field}' cannot be served by the Bedrock fallback") as caught:
+    with pytest.raises(InvalidField, match=f"'{field}' is not supported by the Bedrock fallback") as caught:
         refuse_unservable({"model": "m", field: value})
 
     assert field == caught.value.param

@@ -225,7 +225,7 @@ def test_names_and_ids_of_calls_are_the_callers() -> None:
 
 def test_a_fragment_of_no_call_breaks_the_stream() -> None:
     """Arguments that belong to no one are not left out in silence."""
-    with pytest.raises(ReplyBroken, match="had not started"):
+    with pytest.raises(ReplyBroken, match="has not started"):
         writer().write(shown("{}"))
 
 

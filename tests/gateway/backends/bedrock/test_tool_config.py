@@ -90,7 +90,7 @@ def test_a_history_of_calls_needs_its_tools() -> None:
 
 
 def test_a_family_without_tools_refuses_them_and_reports_the_history_in_words() -> None:
-    with pytest.raises(InvalidField, match="'tools' cannot be served by this model"):
+    with pytest.raises(InvalidField, match="'tools' is not supported by this model"):
         config("f", family=R1)
 
     assert calls_as_text(read_tools({}), R1)

@@ -20,7 +20,7 @@ from tests.gateway.backends.fallbacks.examples import a_fallback, a_target, name
 from tests.gateway.examples import Clock
 
 WEEKLY = CanaryRules(at_start=True, every_s=604_800.0)
-DENIED = b'{"error":{"message":"Bedrock refused the gateway\'s credentials (AccessDeniedException)","type":"x"}}'
+DENIED = b'{"error":{"message":"Bedrock rejected the gateway\'s credentials (AccessDeniedException)","type":"x"}}'
 
 
 class Listed(Catalog):
@@ -146,7 +146,7 @@ async def test_a_refusal_is_reported_and_shuts_the_breaker(caplog: pytest.LogCap
     assert CanaryResult(ok=False, at=0.0) == target.checked
     assert 600.0 == target.breaker.wait_s(0.0)
     assert (
-        "the canary of model tiny failed: bedrock:one: answered 502: Bedrock refused the gateway's "
+        "the canary of model tiny failed: bedrock:one: answered 502: Bedrock rejected the gateway's "
         "credentials (AccessDeniedException)"
     ) in caplog.messages
 

@@ -41,6 +41,18 @@ async def test_an_endpoint_that_refuses_the_key_is_shut(status: int) -> None:
     assert FailureClass("shut") == classify(await refusal("openai:llm.example.com", reply))
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "No AWS credentials for Bedrock were found on the gateway's host",
+        "The gateway could not load or refresh its AWS credentials (TokenRetrievalError)",
+    ],
+)
+def test_missing_aws_credentials_are_shut(message: str) -> None:
+    """A request fails until the operator provides credentials, so the breaker stays open for long."""
+    assert FailureClass("shut") == classify(ConnectFailed(message))
+
+
 async def test_an_account_without_money_is_spent_for_today() -> None:
     body = b'{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}'
 
