@@ -1,1 +1,3 @@
-"""The listening side: an ASGI application on HTTP/1.1 connections of our own, with uvicorn's loop and life cycle."""
+"""HTTP/1.1 server that runs an ASGI application, with its own connection handling and uvicorn's event loop and life
+cycle.
+"""

@@ -1,4 +1,4 @@
-"""Connections counted by client address, so that one address cannot use all of them."""
+"""Count client connections by address, so that one address cannot use up all connections."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,11 @@ from gateway.protocol.networks import Networks, address_in
 
 
 class Addresses:
-    """Count of connections by address; an IPv6 /64 counts as one address, because one host usually has one.
+    """Number of open client connections by address. An IPv6 /64 network counts as one address, because one host usually
+    has a whole /64.
 
-    *limit* applies to each address outside the networks *unlimited*; None: no limit.
+    Each address outside the *unlimited* networks may have at most *limit* connections. The number is not limited if
+    *limit* is None.
     """
 
     __slots__ = ("_counts", "_limit", "_unlimited")
@@ -19,11 +21,13 @@ class Addresses:
         self._counts: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Return the number of addresses with connections."""
+        """Return the number of addresses that have open connections."""
         return len(self._counts)
 
     def enter(self, client: tuple[str, int] | None) -> bool:
-        """Count one more connection of *client*; return False, and do not count it, if there are too many."""
+        """Count one more connection of *client* and return True, or return False without counting if the address has
+        too many.
+        """
         if client is None or self._limit is None:
             return True
         network = _network(client[0])
@@ -34,7 +38,7 @@ class Addresses:
         return True
 
     def leave(self, host: str | None) -> None:
-        """Remove a connection that was counted; *host* None: it was not."""
+        """Remove one connection of *host* from the count, or do nothing if *host* is None."""
         if host is None or self._limit is None:
             return
         network = _network(host)

@@ -1,7 +1,7 @@
-"""A second application on its own port, in the same loop and with the lifetime of the first.
+"""Serve a second ASGI application on a port of its own, on the event loop of the main application.
 
-The port opens before the start of the first application is complete, and closes after its last request. The two are
-connected only by the messages of the lifespan, so any server can run the first.
+The admin port opens just before the main application reports that it has started, and closes after its last request.
+The two applications share nothing but the messages of the ASGI lifespan, so any server can run the main application.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from gateway.server.shared_state import ConnectionLimits, SharedState
 
 @contextlib.contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Return a socket that listens on *host* and *port* (0: any free port), and close it at the end.
+    """Yield a socket that listens on *host* and *port*, and close the socket afterwards. Port 0 selects any free port.
 
     Raises:
-        ServerError: the port cannot be used.
+        ServerError: if the port cannot be used.
     """
     with contextlib.closing(bind(host, port)) as listener:
         try:
@@ -43,9 +43,10 @@ def with_admin_port(
     grace_s: float,
     state: Mapping[str, Any] | None = None,
 ) -> App:
-    """Return *app* with *admin* served on *listener* during its lifespan. At the stop, requests have *grace_s* to end.
+    """Return the application *app*, changed so that it also serves the application *admin* on *listener* while it runs.
 
-    *admin* has no lifespan of its own: its resources belong to *app* or are in the *state* of its requests.
+    On shutdown, admin requests have *grace_s* seconds to complete. The application *admin* receives no lifespan
+    messages. It uses resources that *app* owns, or that each request finds in *state*.
     """
 
     def either(scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
@@ -92,7 +93,7 @@ class _Port:
         )
 
     async def close(self, grace_s: float) -> None:
-        """Stop accepting requests, and cut those that still run after *grace_s*."""
+        """Stop accepting requests, and abort requests that are still running after *grace_s* seconds."""
         if self._server is None:
             return
         self._server.close()

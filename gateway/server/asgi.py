@@ -1,4 +1,4 @@
-"""The types of ASGI."""
+"""Type aliases for the ASGI interface."""
 
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any

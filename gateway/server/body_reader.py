@@ -1,4 +1,4 @@
-"""Reading the body of a request, no faster than its application takes it."""
+"""Read a request body no faster than the application consumes it."""
 
 import asyncio
 from typing import Final
@@ -13,9 +13,9 @@ _FRAMING_PER_BYTE: Final = 16  # bytes of chunk framing for each byte of a body;
 
 
 class BodyReader:
-    """Body being read, and whether the connection is read at all.
+    """Reader of the request bodies of one connection. It pauses reading from the socket while the application is slow.
 
-    After 64 KiB of a body that the application does not want, the connection ends.
+    If a client sends more than 64 KiB of a body after its request was answered, the connection is closed.
     """
 
     __slots__ = (
@@ -40,10 +40,11 @@ class BodyReader:
         self._unwanted_bytes = 0
         self._is_paused = False
         self.cycle: Cycle | None = None
-        """The request whose body is being read."""
+        """Request whose body is being read, or None between two bodies."""
         self.received_bytes = 0
         self.is_unwanted = False
-        """The parsing was stopped because too much of an unwanted body has arrived."""
+        """True after parsing was stopped because the client sent too much of a body that the application does not read.
+        """
 
     def start(self) -> None:
         self.received_bytes = 0
@@ -54,7 +55,7 @@ class BodyReader:
         self._piece_bytes = 0
 
     def on_body(self, body: bytes) -> None:
-        """Pass *body* on; a callback of the parser."""
+        """Pass *body*, the next bytes of a request body, to the request. The HTTP parser calls this method."""
         size = len(body)
         self._piece_bytes += size
         self.received_bytes += size
@@ -72,7 +73,9 @@ class BodyReader:
             self.pause()
 
     def end_piece(self, size: int) -> bool:
-        """Count the framing in a piece of *size* bytes after which the body goes on; False if there is too much."""
+        """Count the chunk framing in *size* received bytes of an incomplete body. Return False if the framing is too
+        large.
+        """
         self._framing_bytes += size - self._piece_bytes
         return self._framing_bytes <= self._max_framing_bytes + _FRAMING_PER_BYTE * self.received_bytes
 
@@ -81,7 +84,9 @@ class BodyReader:
         self._unwanted_bytes = 0
 
     def expect(self) -> None:
-        """Set the deadline for the next piece; None while the client waits for the gateway."""
+        """Set the deadline for the next bytes of the body. There is no deadline while the client waits for the
+        gateway.
+        """
         if self.cycle is None:
             return
         if self._is_paused or self.cycle.expects_continue:
@@ -90,20 +95,20 @@ class BodyReader:
             self._deadline.expect_body(self.received_bytes)
 
     def pause(self) -> None:
-        """Stop reading from the client."""
+        """Stop reading from the client, and stop the deadline of the request body."""
         if not self._is_paused:
             self._is_paused = True
             self._deadline.pause()
             self._transport.pause_reading()
 
     def stop(self) -> None:
-        """Stop reading from the client without a change of its deadline."""
+        """Stop reading from the client, but keep the client's deadline."""
         if not self._is_paused and not self._transport.is_closing():
             self._is_paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read from the client again."""
+        """Resume reading from the client."""
         if self._is_paused:
             self._is_paused = False
             self._deadline.resume()

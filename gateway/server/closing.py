@@ -1,4 +1,4 @@
-"""The end of a client connection."""
+"""Close client connections so that the client can read the last answer."""
 
 import asyncio
 from http import HTTPStatus
@@ -17,13 +17,13 @@ _RECHECK_S: Final = 0.01  # between two checks: bytes that had arrived at the fi
 
 
 class Closing:
-    """The end of one connection.
+    """Shutdown sequence of one client connection.
 
-    1. The client must be able to read the last answer. If unread bytes are left when a socket is closed, the kernel
-       sends a reset, which discards that answer. So the write side is closed first, and bytes that still arrive are
-       discarded, 16 MiB at most.
-    2. At a stop, a connection that serves a request stays open until the answer is sent. Idle ones are closed after a
-       moment.
+    1. The client must be able to read the last answer. If a socket is closed while it has unread bytes, the kernel
+       sends a reset, and the client may lose the answer. Therefore the write side is closed first, and up to 16 MiB of
+       bytes that still arrive are discarded.
+    2. When the server stops, a connection that serves a request stays open until the answer is sent. An idle connection
+       is closed after half a second.
     """
 
     __slots__ = (
@@ -56,19 +56,21 @@ class Closing:
         self._loop = loop
         self._discarded_bytes = 0
         self.is_over = False
-        """No more requests are read from the client."""
+        """True if no more requests are read from this connection."""
         self.is_stopping = False
-        """The server stops, so the next answer is the last."""
+        """True while the server is stopping. The next answer is then the last one of the connection."""
 
     def close(self) -> None:
-        """Close after everything written has been sent; the deadline cuts off a client that does not read it."""
+        """Close the connection after all data has been sent. A client that does not read the data is cut off at its
+        deadline.
+        """
         self._writer.flush()
         self.is_over = True
         self._deadline.expect_request()
         self._transport.close()
 
     def linger(self) -> None:
-        """Close the write side at once, and the connection a moment later."""
+        """Close the write side of the connection now, and the whole connection one second later."""
         self.is_over = True
         self._reader.resume()
         self._deadline.due = None
@@ -77,7 +79,7 @@ class Closing:
             self._loop.call_later(_LINGER_S, self.close)
 
     def answer(self, fault: GatewayError) -> None:
-        """Send *fault* as the last answer."""
+        """Send the error *fault* as the last answer of the connection."""
         body = fault.to_body()
         retry = f"retry-after: {fault.retry_after_s:g}\r\n" if fault.retry_after_s is not None else ""
         head = (
@@ -88,19 +90,19 @@ class Closing:
         self.linger()
 
     def discard(self, size: int) -> None:
-        """Count *size* bytes that arrived after the end; above the limit nothing more is read."""
+        """Count *size* bytes that arrived after the last request, and stop reading if they exceed the limit."""
         self._discarded_bytes += size
         if self._discarded_bytes > _MAX_DISCARDED_BYTES:
             self._reader.stop()
 
     def stop(self) -> None:
-        """Announce that the server stops."""
+        """Prepare the connection for the stop of the server, and close it soon if it is idle."""
         self.is_stopping = True
         if self._queue.is_idle:
             self.close_if_idle_soon()
 
     def close_if_idle_soon(self) -> None:
-        """Close in a moment, unless a request arrives before that."""
+        """Close the connection after half a second, unless a request arrives first."""
         self._loop.call_later(_STOP_S, self._check_twice)
 
     def _check_twice(self) -> None:

@@ -1,7 +1,7 @@
-"""Compression of large answers, for clients that accept it. Streams are never compressed.
+"""Compress large answers for clients that accept compression. Streamed answers are never compressed.
 
-It is off by default: it costs processor time, and the compressed size of an answer that mixes a secret with text of
-another party reveals something of the secret (BREACH).
+Compression is off by default, because it costs CPU time. It can also leak secrets (the BREACH attack): the size of a
+compressed answer reveals something of a secret that the answer contains together with an attacker's text.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ else:
     from backports import zstd
 
 OFF_LOOP_BYTES: Final = 16_384
-"""Larger bodies are compressed in a thread: on the event loop, 32 kB take about a millisecond."""
+"""Size in bytes from which a body is compressed in a thread. Compressing 32 kB on the event loop takes about 1 ms."""
 _GZIP_LEVEL: Final = 4
 _ZSTD_LEVEL: Final = 3
 _GZIP_WBITS: Final = 31
@@ -28,20 +28,20 @@ _BODY_HEADERS: Final = frozenset({b"content-length", b"etag", b"content-md5", b"
 
 
 class Compression:
-    """ASGI middleware that compresses answers of at least *min_bytes*."""
+    """ASGI middleware that compresses answers of at least *min_bytes* bytes."""
 
     def __init__(self, app: App, min_bytes: int) -> None:
         self._app = app
         self._min_bytes = min_bytes
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request."""
+        """Serve one HTTP request, and compress its answer if the client accepts that."""
         coding = coding_for(fields(scope["headers"]).get(b"accept-encoding", b""))
         await self._app(scope, receive, _CompressingSend(send, coding, self._min_bytes))
 
 
 class _CompressingSend:
-    """A `Send` that delays the head of an answer that can be compressed until its body is complete."""
+    """ASGI send function that compresses an answer. It holds the response headers back until the body is complete."""
 
     def __init__(self, send: Send, coding: bytes | None, min_bytes: int) -> None:
         self._send = send
@@ -67,7 +67,9 @@ class _CompressingSend:
         await self._send(message)
 
     def _is_large(self, start: Message) -> bool:
-        """Return whether *start* is the head of a large text with a known length; a stream has none."""
+        """Return whether the response that begins with *start* is a large text of known length. A stream has no known
+        length.
+        """
         headers = fields(start.get("headers", ()))
         length = headers.get(b"content-length", b"0")
         is_text = headers.get(b"content-type", b"").startswith(_TYPES)
@@ -75,7 +77,9 @@ class _CompressingSend:
 
 
 def coding_for(accepted: bytes) -> bytes | None:
-    """Return the coding for a client that sent *accepted* as ``accept-encoding``; None: do not compress."""
+    """Return the content coding for the `accept-encoding` header value *accepted*, or None to send the body
+    uncompressed.
+    """
     wanted: dict[bytes, bool] = {}
     for each in accepted.lower().split(b","):
         name, _, weight = each.partition(b";")
@@ -91,7 +95,7 @@ _NEVER: Final[Sequence[bytes]] = (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000")
 
 
 async def compressed(body: bytes, coding: bytes) -> bytes:
-    """Return *body* in *coding*, gzip or zstd."""
+    """Return *body* compressed with *coding*, which is gzip or zstd."""
     if len(body) < OFF_LOOP_BYTES:
         return _compress(body, coding)
     return await asyncio.to_thread(_compress, body, coding)

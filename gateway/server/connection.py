@@ -1,12 +1,12 @@
-"""The connection of one client: HTTP/1.1 in, and the application called for each request, one after the other.
+"""Client connection that reads HTTP/1.1 requests and calls the application for each request in turn.
 
-uvicorn's own protocol class takes three times the time, and has no limits on connections, sizes and times.
+uvicorn's own protocol class takes three times as long per request, and does not limit connections, sizes and times.
 
-1. Pipelined requests wait for their turn, and while one waits nothing more is read. A fault in one of them is answered
-   in its turn, never in the middle of another response.
-2. An offer of another protocol is ignored: the request is served as if there had been none.
-3. What RFC 9112 forbids and the parser accepts is refused by `request_rules`. The parser receives heads and bodies in
-   pieces of their own, cut by `message_ends`, so the first byte of each request is known.
+1. Pipelined requests are served in order. While one waits, nothing more is read from the client. An invalid request is
+   answered after the requests before it, never in the middle of another response.
+2. A request to upgrade to another protocol is served as a plain HTTP/1.1 request.
+3. Requests that RFC 9112 forbids but the parser accepts are rejected by `request_rules`. The module `message_ends`
+   splits the received bytes, so that the parser receives each head and each body separately.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _LAST_LINE_END = ord(b"\r")  # no method begins with a byte as small as a line e
 
 
 class ParserCallbacks:
-    """The callbacks of one parser, which looks them up only when it is made."""
+    """Callbacks of one HTTP parser. The parser looks up its callbacks only once, when it is created."""
 
     __slots__ = (
         "on_body",
@@ -57,7 +57,9 @@ class ParserCallbacks:
 
 
 class ClientConnection(asyncio.Protocol):
-    """A protocol for ``loop.create_server``; *state* is copied into the scope of every request."""
+    """Protocol of one client connection, for `loop.create_server`. The mapping *state* is copied into every ASGI
+    scope.
+    """
 
     __slots__ = (
         "_body",
@@ -144,7 +146,7 @@ class ClientConnection(asyncio.Protocol):
             self._body.expect()
 
     def eof_received(self) -> None:
-        """Let the transport close: HTTP clients do not half-close."""
+        """Let the transport close the connection, because HTTP clients do not half-close connections."""
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._shared.release(self, self._host)
@@ -169,17 +171,17 @@ class ClientConnection(asyncio.Protocol):
     # The server
 
     def shutdown(self) -> None:
-        """Answer what has arrived, and then close."""
+        """Answer the requests that have arrived, and then close the connection."""
         self._closing.stop()
 
     def abort(self) -> None:
-        """Close at once; what has not been sent is lost."""
+        """Close the connection at once and discard data that has not been sent."""
         self._transport.abort()
 
     # Reading
 
     def _read_head(self, data: bytes, at: int) -> int:
-        """Parse the part of a head that begins in *data* at *at*; return where it ends."""
+        """Parse the part of a request head that begins at index *at* of *data*, and return the index where it ends."""
         head = self._head
         if not head.is_open and data[at] <= _LAST_LINE_END:
             at = past_empty_lines(data, at)
@@ -197,7 +199,7 @@ class ClientConnection(asyncio.Protocol):
         return end
 
     def _read_body(self, data: bytes, at: int) -> int:
-        """Parse the part of a body that begins in *data* at *at*; return where it ends."""
+        """Parse the part of a request body that begins at index *at* of *data*, and return the index where it ends."""
         end = self._message_ends.body_in(data, at)
         self._body.start_piece()
         self._parse(memoryview(data)[at:end] if end - at > _MAX_COPIED_BYTES else data[at:end])
@@ -219,14 +221,15 @@ class ClientConnection(asyncio.Protocol):
                 self._refuse(self._head.fault or _fault_behind(error))
 
     def _ignore_upgrade(self) -> None:
-        """Serve the request as if no other protocol had been offered, as RFC 9110, 7.8 allows.
+        """Serve the request as if it had no `upgrade` header, as RFC 9110, section 7.8 allows.
 
-        Java's own HTTP client offers h2c with every first POST. The parser takes what follows the head of such a
-        request for another protocol, so the head is parsed again without the offer.
+        Java's built-in HTTP client offers an upgrade to h2c with every first POST request. The parser would treat the
+        body of such a request as data of the new protocol. The head is therefore parsed again without its `upgrade`
+        header.
         """
         head = self._head.without_upgrade(self._parser)
         if head is None:
-            self._refuse(MalformedBody("The method CONNECT is not supported."))
+            self._refuse(MalformedBody("The HTTP method CONNECT is not supported."))
             return
         self._parser = _new_parser(ParserCallbacks(self, self._head, self._body))
         self._parse(head)
@@ -303,7 +306,7 @@ class ClientConnection(asyncio.Protocol):
         return None if self._closing.is_over or self._closing.is_stopping else self._queue.reuse_task()
 
     def _start_next(self) -> None:
-        """Serve the next request, or wait for it."""
+        """Serve the next request that waits on this connection, or prepare to receive one."""
         if not self._queue.serve_next():
             if self._delayed_fault is not None:
                 self._closing.answer(self._delayed_fault)
@@ -317,7 +320,9 @@ class ClientConnection(asyncio.Protocol):
     # Refusing
 
     def _refuse(self, fault: GatewayError) -> None:
-        """Read no more from the client, answer *fault* in its turn, and close."""
+        """Stop reading from the client, send the error *fault* after the answers to earlier requests, and close the
+        connection.
+        """
         self._closing.is_over = True
         self._deadline.due = None
         broken, self._body.cycle = self._body.cycle, None
@@ -344,7 +349,7 @@ class ClientConnection(asyncio.Protocol):
         self._timer = self._loop.call_at(self._deadline.next_check(now), self._check_deadline)
 
     def _expire(self) -> None:
-        """Close, with an answer if a request has begun."""
+        """Close the connection because its deadline has passed. Answer with an error first if a request has begun."""
         cycle = self._body.cycle
         if cycle is not None and self._writer.is_writable and not cycle.response_complete:
             self._refuse(RequestTooSlow("The request body arrived too slowly. Send it faster, or in several requests."))
@@ -365,14 +370,16 @@ def _new_parser(callbacks: ParserCallbacks) -> Any:
 
 
 def _fault_behind(error: Exception) -> GatewayError:
-    """Return what to answer after a failure to parse; a failure of our own callbacks is logged."""
+    """Return the error to send after parsing failed with *error*. Log *error* if it comes from the gateway's own
+    callbacks.
+    """
     ours = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
     if ours is None or isinstance(ours, httptools.HttpParserInvalidURLError):
         return MalformedBody("The request is not valid HTTP/1.1.")
-    _log.error("a request could not be read", exc_info=ours)
-    return GatewayError("The gateway failed to read this request.")
+    _log.error("the gateway failed to parse a request", exc_info=ours)
+    return GatewayError("The gateway failed to read this request because of an internal error.")
 
 
 def _address(name: Any) -> tuple[str, int] | None:
-    """Return host and port of the *name* of a socket; None if it has none, such as a Unix socket."""
+    """Return the host and port of the socket name *name*, or None if it has none, as for a Unix socket."""
     return (str(name[0]), int(name[1])) if isinstance(name, tuple | list) and len(name) >= 2 else None

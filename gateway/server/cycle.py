@@ -1,8 +1,8 @@
-"""One request of a client and the response to it, as the application sees them: `receive` and `send` of ASGI.
+"""One client request and its response, with the ASGI functions `receive` and `send` that the application uses.
 
-1. The head is sent together with the first piece of the body, in one write. Nothing is sent for an application that
-   fails before that (ASGI requires this order).
-2. `receive` suspends only if nothing has arrived, and `send` only while the client reads too slowly.
+1. The response head is sent together with the first bytes of the body, in one write. If the application fails before
+   that, the client gets an error response instead, as ASGI requires.
+2. `receive` waits only if no data has arrived. `send` waits only while the client reads too slowly.
 """
 
 import asyncio
@@ -33,41 +33,51 @@ _NINE: Final = ord(b"9")
 
 
 class CycleConnection(Protocol):
-    """The connection, as a cycle needs it."""
+    """Methods of a client connection that one request and its response need."""
 
     @property
     def is_last(self) -> bool:
-        """Whether a response that begins now must be the last one."""
+        """Whether a response that begins now is the last one of its connection."""
         ...
 
     def wants_close(self, cycle: "Cycle") -> bool:
-        """Return whether the rest of the body of *cycle* is too long to be read for nothing."""
+        """Return whether the unread body of *cycle* is so long that closing the connection is better than reading
+        it.
+        """
         ...
 
     def wants_body(self) -> None:
-        """Read on: the application has taken everything that arrived of the body."""
+        """Read more of the request body from the client, because the application has consumed everything that
+        arrived.
+        """
         ...
 
     def completed(self, cycle: "Cycle") -> None:
-        """Continue after the response of *cycle*."""
+        """Continue with the next request after the response of *cycle* is complete."""
         ...
 
     def cut(self) -> None:
-        """Close without completing the response, which shows the client that it is incomplete."""
+        """Close the connection before the response is complete, which shows the client that the response is
+        incomplete.
+        """
         ...
 
     def reuse_task(self) -> "asyncio.Future[Cycle] | None":
-        """Return the next request for the current task, cancelled if there will be none; None: the task has to end."""
+        """Return a future of the next request for the current task, or None if the task must end. The future is
+        cancelled if no request follows.
+        """
         ...
 
 
 async def serve(cycle: "Cycle | None", app: App) -> None:
-    """Let *app* serve the request and those after it; each gets an answer or a closed connection."""
+    """Run *app* for the request *cycle* and the requests after it. Every client gets an answer or a closed
+    connection.
+    """
     while cycle is not None:
         try:
             await app(cycle.scope, cycle.receive, cycle.send)
         except Exception:  # noqa: BLE001  # the client gets an answer after any failure
-            _log.exception("the application failed")
+            _log.exception("the application raised an exception while it served a request")
             cycle.failed()
         except asyncio.CancelledError:  # the server stops, and its grace is over
             cycle.cancelled()
@@ -81,7 +91,9 @@ async def serve(cycle: "Cycle | None", app: App) -> None:
 
 
 class Cycle:
-    """One request, from its complete head on. *is_persistent*: the client wants to keep the connection."""
+    """One request, from the time its head is complete. The client wants to keep the connection open if *is_persistent*
+    is true.
+    """
 
     __slots__ = (
         "_connection",
@@ -118,9 +130,9 @@ class Cycle:
         self.is_persistent = is_persistent
         self.body_complete = False
         self.unread_bytes = 0
-        """Bytes of the body that the application has not asked for."""
+        """Bytes of the request body that have arrived and that the application has not read."""
         self.expects_continue = expects_continue
-        """The client does not send the body before the application asks for it."""
+        """True while the client waits for `100 Continue` before it sends the request body."""
         self.disconnected = False
         self.response_started = False
         self.response_complete = False
@@ -138,7 +150,7 @@ class Cycle:
     # The end of the application
 
     def failed(self) -> None:
-        """Answer 500 if nothing has been sent; otherwise cut the connection."""
+        """Answer with status 500 if no part of the response has been sent, or else close the connection."""
         if self.disconnected or self.response_complete:
             return
         if self.has_left:
@@ -156,7 +168,7 @@ class Cycle:
 
     def returned(self) -> None:
         if not self.response_complete and not self.disconnected:
-            _log.error("the application ended without completing its response")
+            _log.error("the application returned before its response was complete")
             self.failed()
 
     def reuse_task(self) -> "asyncio.Future[Cycle] | None":
@@ -166,7 +178,7 @@ class Cycle:
 
     @property
     def has_left(self) -> bool:
-        """Whether some of the response has been sent."""
+        """Whether any part of the response has been sent."""
         return self.response_started and not self._head
 
     def body_came(self, data: bytes) -> None:
@@ -185,14 +197,16 @@ class Cycle:
             self._wake()
 
     def lost(self) -> None:
-        """The client has gone."""
+        """Record that the client has disconnected."""
         self.disconnected = True
         self._wake()
 
     # The side of the application
 
     async def receive(self) -> Message:
-        """Return the next piece of the body, or ``http.disconnect``."""
+        """Return the next bytes of the request body, or `http.disconnect` if the client has gone or the response is
+        complete.
+        """
         while not (self._has_news or self.disconnected or self.response_complete):
             if self.expects_continue:
                 self.expects_continue = False
@@ -209,10 +223,10 @@ class Cycle:
         return {"type": "http.request", "body": body, "more_body": not self.body_complete}
 
     async def send(self, message: Message) -> None:
-        """Send one message of the response.
+        """Send one ASGI message of the response.
 
         Raises:
-            RuntimeError: the message is out of order or not valid HTTP.
+            RuntimeError: if the message is out of order or not valid HTTP.
         """
         if not self._writer.is_writable and not self.disconnected:
             await self._writer.drain()
@@ -224,10 +238,10 @@ class Cycle:
         elif kind == "http.response.start" and not self.response_started:
             self._start(message["status"], message.get("headers", ()))
         else:
-            raise RuntimeError(f"{kind} cannot be sent at this point")
+            raise RuntimeError(f"the ASGI message {kind!r} is not allowed at this point of a response")
 
     def _start(self, status: int, headers: Iterable[Any]) -> None:
-        """Build the head and choose the framing of the body. Names of headers are in lower case, as ASGI requires."""
+        """Build the response head and choose the framing of the body. ASGI requires header names in lower case."""
         pieces = [_STATUS_LINES.get(status) or _status_line(status)]
         ends = 2  # lines
         length: int | None = None
@@ -297,12 +311,12 @@ class Cycle:
             self._connection.completed(self)
 
     def _write_counted(self, head: bytes, body: bytes, *, last: bool) -> None:
-        """Write a body with a length in the head, or one that ends with the connection."""
+        """Write body bytes without chunked encoding, and check that the body has the announced length."""
         if self._remaining is not None:
             self._remaining -= len(body)
             if self._remaining < 0 or (last and self._remaining):
                 self._remaining = 0
-                raise RuntimeError("the length of the body differs from its content-length")
+                raise RuntimeError("the length of the response body differs from its content-length header")
         if not head or len(body) <= _JOIN_UP_TO_BYTES:
             self._writer.write(head + body)
         else:
@@ -322,7 +336,9 @@ class Cycle:
 
 
 def _only_length(value: bytes, former: int | None) -> int:
-    """Return the number in *value*, a ``content-length``; *former* is the number of another such header."""
+    """Return the number in the `content-length` header *value*. A second such header, after one with the value
+    *former*, is an error.
+    """
     if former is not None or not value:
         raise _no_length()
     length = 0
@@ -334,22 +350,23 @@ def _only_length(value: bytes, former: int | None) -> int:
 
 
 def _checked(head: bytes, ends: int) -> bytes:
-    """Return *head* if it has exactly *ends* line ends. Checking the whole costs a tenth of checking each line.
+    """Return the response head *head* if it has exactly *ends* line ends. One check of the whole head costs a tenth of
+    checking each line.
 
     Raises:
-        RuntimeError: a name or value contains a line end, which would start another header, or a NUL.
+        RuntimeError: if a header contains a line break, which would start another header, or a NUL byte.
     """
     if head.count(b"\n") != ends or head.count(b"\r") != ends or _NUL in head:
-        raise RuntimeError("a header contains a line break or NUL")
+        raise RuntimeError("a response header contains a line break or NUL byte")
     return head
 
 
 def _no_length() -> RuntimeError:
-    return RuntimeError("content-length must be one number")
+    return RuntimeError("a response must have only one content-length header, with one number")
 
 
 def _status_line(status: int) -> bytes:
-    """Return the status line of a status without a phrase."""
+    """Return the HTTP status line for a status code that has no standard reason phrase."""
     if not 200 <= status <= 999:
-        raise RuntimeError(f"{status} is not a valid response status")
+        raise RuntimeError(f"{status} is not a valid HTTP response status")
     return b"HTTP/1.1 %d \r\n" % status

@@ -1,4 +1,4 @@
-"""The time by which a client must send or read something."""
+"""Deadline by which a client must send or read data."""
 
 import asyncio
 from typing import Final
@@ -9,9 +9,10 @@ BODY_GRACE_S: Final = 20.0  # before the rate counts, as in Apache's mod_reqtime
 
 
 class ClientDeadline:
-    """Deadline of one client. `due` is None while the client waits for the gateway; in seconds of the loop's clock.
+    """Deadline of one client connection. The attribute `due` is in seconds of the event loop's clock, or None while the
+    client waits for the gateway.
 
-    One timer for each connection compares `due` with the clock, so no request starts or stops a timer.
+    One timer for each connection compares `due` with the clock, so that no request has to start or stop a timer.
     """
 
     __slots__ = ("_body_from", "_limits", "_loop", "_paused_at", "due")
@@ -24,15 +25,17 @@ class ClientDeadline:
         self.due: float | None = None
 
     def expect_request(self) -> None:
-        """Give the client `keep_alive_s` to begin a request, to complete a head, or to read the last bytes."""
+        """Give the client `keep_alive_s` seconds to begin a request, to complete a request head, or to read the last
+        bytes.
+        """
         self.due = self._loop.time() + self._limits.keep_alive_s
 
     def expect_read(self) -> None:
-        """Give the client `write_timeout_s` to read some of an answer."""
+        """Give the client `write_timeout_s` seconds to read the next part of an answer."""
         self.due = self._loop.time() + self._limits.write_timeout_s
 
     def expect_body(self, received_bytes: int) -> None:
-        """Give the client time for the next piece of a body, of which *received_bytes* have arrived."""
+        """Set the deadline for the next bytes of a request body, of which *received_bytes* bytes have arrived."""
         now = self._loop.time()
         due = now + self._limits.body_idle_s
         rate = self._limits.min_body_bytes_per_s
@@ -43,21 +46,23 @@ class ClientDeadline:
         self.due = due
 
     def start_body(self) -> None:
-        """Forget how long the body before took."""
+        """Reset the time that counts toward the minimum rate of a request body."""
         self._body_from = -1.0
 
     def pause(self) -> None:
-        """Stop the clock while the gateway does not read."""
+        """Stop the deadline while the gateway does not read from the client."""
         self._paused_at = self._loop.time()
         self.due = None
 
     def resume(self) -> None:
-        """Exclude the time since `pause` from the time of the body."""
+        """Exclude the time since `pause` from the time that counts toward the minimum body rate."""
         if self._body_from >= 0.0:
             self._body_from += self._loop.time() - self._paused_at
 
     def next_check(self, now: float) -> float:
-        """Return when to compare `due` with the clock again: soon enough for every limit that may begin meanwhile."""
+        """Return the time at which to compare `due` with the clock again. It is early enough for any deadline that
+        starts until then.
+        """
         limits = self._limits
         latest = now + min(limits.keep_alive_s, limits.body_idle_s, limits.write_timeout_s, BODY_GRACE_S)
         return latest if self.due is None else min(self.due, latest)

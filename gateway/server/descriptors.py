@@ -1,7 +1,7 @@
-"""The limit of open files of this process; every connection needs one.
+"""Limit of open files of this process. Each connection needs one file descriptor.
 
-Without a free descriptor, a worker looks unavailable and a new client hangs. So the limit is raised to its maximum, and
-only as many clients are accepted as it allows; others get a 503.
+Without a free descriptor, workers look unavailable and new clients hang. Therefore the limit is raised to its maximum,
+and the number of accepted clients is bounded by it. Clients above that number get status 503.
 """
 
 import fcntl
@@ -11,16 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 
 PER_CLIENT = 2
-"""One connection to the client and one to the worker."""
+"""File descriptors for each client: one connection to the client and one to the worker."""
 SPARE = 512
-"""Descriptors for listeners, stores, health checks and KV event subscriptions; at most a quarter of the limit."""
+"""File descriptors reserved for listeners, stores, health checks and KV event subscriptions. At most a quarter of the
+open file limit is reserved.
+"""
 
 MAX_TABLE_SIZE = 65_536
-"""Descriptors preallocated in the kernel's table: half a MiB of its memory."""
+"""Largest number of preallocated file descriptors. That many occupy 512 KiB of kernel memory."""
 
 
 def raise_limit() -> int | None:
-    """Raise the limit of this process to its maximum and return it; None: there is no limit."""
+    """Raise the open file limit of this process to its maximum, and return it, or None if there is no limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -28,23 +30,26 @@ def raise_limit() -> int | None:
 
 
 def clients_within(limit: int | None, wanted: int) -> int:
-    """Return how many of *wanted* clients a *limit* of open files allows, at least one."""
+    """Return how many of *wanted* clients can connect if the process may open *limit* files. The result is at
+    least 1.
+    """
     if limit is None:
         return wanted
     return max(1, min(wanted, (limit - min(SPARE, limit // 4)) // PER_CLIENT))
 
 
 def table_size(clients: int, limit: int | None) -> int:
-    """Return how many descriptors to preallocate for *clients*, within *limit*."""
+    """Return the number of file descriptors to preallocate for *clients* clients, at most *limit*."""
     wanted = min(PER_CLIENT * clients + SPARE, MAX_TABLE_SIZE)
     return wanted if limit is None else min(wanted, limit)
 
 
 def preallocate(descriptors: int) -> None:
-    """Grow the kernel's table to *descriptors*, if the limit allows it. Costs 8 bytes for each.
+    """Grow the kernel's table of this process to *descriptors* file descriptors, if the open file limit allows it. Each
+    costs 8 bytes.
 
-    Linux doubles a full table, and in a process with threads it waits until every processor has switched tasks
-    (``expand_fdtable``: ``synchronize_rcu``). That blocked the event loop for 7 to 21 ms at 256 descriptors, 512, ...
+    Linux doubles a full table. If the process has threads, the kernel then waits until every processor has switched
+    tasks (``expand_fdtable``: ``synchronize_rcu``). That blocked the event loop for 7 to 21 ms each time.
     """
     with suppress(OSError), Path(os.devnull).open("rb") as file:
         os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, descriptors - 1))

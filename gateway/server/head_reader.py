@@ -1,4 +1,4 @@
-"""Reading the head of a request within limits."""
+"""Read the request line and headers of a request, and limit their size."""
 
 from typing import Any, Final, NoReturn
 
@@ -12,13 +12,15 @@ _FRAMING: Final = frozenset({b"content-length", b"expect", b"host", b"transfer-e
 
 
 class ParsingStopped(Exception):
-    """Ends the parsing. The cause is kept beside it: with a traceback it would keep the connection alive."""
+    """Stops the HTTP parser. The reason is stored in `HeadReader.fault`, because a traceback would keep the connection
+    in memory.
+    """
 
 
 class HeadReader:
-    """The head that is being read. Its methods ``on_*`` are callbacks of the parser.
+    """Reader of the request line and headers. The HTTP parser calls its methods whose names begin with ``on_``.
 
-    The parser is passed in where it is needed, because it holds the callbacks.
+    The parser is passed as an argument, because it already holds references to these methods.
     """
 
     __slots__ = (
@@ -49,16 +51,16 @@ class HeadReader:
         self._hosts = 0  # `host` headers
         self._host: bytes | None = None  # the last one that was valid
         self.is_open = False
-        """A request has begun, and its head is not complete."""
+        """True while a request line or headers have begun and are not complete."""
         self.piece = b""
-        """The part of the head that is being parsed."""
+        """Bytes of the request head that are being parsed."""
         self.read_bytes = 0
-        """Bytes of earlier pieces."""
+        """Number of bytes of the request head that were parsed before the current ones."""
         self.content_length = 0
         self.is_chunked = False
         self.expects_continue = False
         self.fault: GatewayError | None = None
-        """The fault that stopped the parsing."""
+        """Error for the client that stopped the parsing, or None."""
 
     # Callbacks of the parser
 
@@ -85,10 +87,10 @@ class HeadReader:
     # Steps of the connection
 
     def complete(self, parser: Any) -> dict[str, Any] | None:
-        """Return the scope of a head that has ended; None if it offers another protocol.
+        """Return the ASGI scope of a complete request head, or None if the request asks for a protocol upgrade.
 
         Raises:
-            ParsingStopped: the head is too large or not valid, see `fault`.
+            ParsingStopped: if the head is too large or not valid. The attribute `fault` has the error for the client.
         """
         self.is_open = False
         # The sum is computed only if the bytes read could be too many, which is rare.
@@ -110,14 +112,14 @@ class HeadReader:
         return scope
 
     def keep(self, piece: bytes) -> bool:
-        """Note a *piece* after which the head is not complete; False if the head is too large."""
+        """Keep *piece*, bytes of an incomplete request head. Return False if the head is too large."""
         if b"\n" not in self._begun:
             self._begun += piece
         self.read_bytes += len(piece)
         return self.read_bytes <= self._max_bytes
 
     def without_upgrade(self, parser: Any) -> bytes | None:
-        """Return the head without its offer of another protocol; None for the method CONNECT."""
+        """Return the request head without its `upgrade` header, or None for the method CONNECT."""
         method = parser.get_method()
         if method == b"CONNECT":
             return None
@@ -128,7 +130,7 @@ class HeadReader:
         return head
 
     def stop(self, fault: GatewayError) -> NoReturn:
-        """Stop the parsing because of *fault*."""
+        """Stop the HTTP parser and keep *fault* as the error for the client."""
         self.fault = fault
         raise ParsingStopped
 

@@ -1,4 +1,4 @@
-"""The listening socket, bound before anything else starts."""
+"""Create the listening socket. It is bound before any other part of the program starts."""
 
 import os
 import socket
@@ -7,16 +7,17 @@ BACKLOG = 2048  # connections that wait in the kernel to be accepted; uvicorn's 
 
 
 class ServerError(Exception):
-    """The server cannot start, or has stopped by itself; the message is one sentence for the operator."""
+    """Raised if the server cannot start or stops on its own. The message is one sentence for the operator."""
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Return a socket bound to *host* and *port*, not yet listening.
+    """Return a socket that is bound to *host* and *port* but does not listen yet.
 
-    *shared*: other processes of the same user may bind the port too; the kernel distributes clients among them.
+    If *shared* is true, other processes of this user may bind the port too. The kernel then distributes new clients
+    among the processes.
 
     Raises:
-        ServerError: the port is taken, or the host is not an address of this machine.
+        ServerError: if the port is in use, or the host is not an address of this machine.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -37,5 +38,5 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def address_of(listener: socket.socket, host: str) -> str:
-    """Return the URL of *listener*, with *host* as configured and the actual port."""
+    """Return the URL of *listener*. It contains *host* as configured and the port that was actually bound."""
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"

@@ -1,7 +1,7 @@
-"""The ends of heads and bodies in the bytes of a client.
+"""Find where request heads and bodies end in the bytes that a client sends.
 
-The parser does not report where in a piece a request ends and the next one begins, so the bytes are cut here. The
-result is right only for valid requests: the parser sees the same bytes and refuses others before the next call.
+The HTTP parser does not report where a request ends within a buffer, so this module splits the buffer first. The split
+is correct only for valid requests. The parser sees the same bytes and rejects invalid requests before the next call.
 """
 
 import re
@@ -17,18 +17,20 @@ _SMALL_CHUNKS: Final = re.compile(
     + b"|".join(rb"[%x%X]%b[\s\S]{%d}" % (size, size, _LINE_REST, size) for size in range(1, 16))
     + rb")\r\n)++"
 )
-"""All small chunks at once: in a loop, 40,000 chunks of one byte, which may arrive in one piece, take 25 ms."""
+"""Pattern that matches a whole run of small chunks. A loop would take 25 ms for 40,000 chunks of one byte, which can
+arrive at once.
+"""
 
 
 def past_empty_lines(data: bytes, at: int) -> int:
-    """Return the first place in *data*, from *at* on, that is not one of the line ends allowed before a request."""
+    """Return the index of the first byte of *data*, from index *at* on, that is not an empty line before a request."""
     if data[at] not in b"\r\n":
         return at
     return len(data) - len(data[at:].lstrip(b"\r\n"))
 
 
 class MessageEnds:
-    """Ends of heads and bodies on one connection."""
+    """Finds the ends of request heads and bodies on one connection."""
 
     __slots__ = ("_is_chunked", "_is_trailer", "_left", "_line", "_tail")
 
@@ -40,7 +42,9 @@ class MessageEnds:
         self._is_trailer = False
 
     def head_in(self, data: bytes, at: int) -> int:
-        """Return the end of the head that continues at *at*; the end of *data* if the head is incomplete."""
+        """Return the index where the request head that continues at index *at* ends, or `len(data)` if the head is
+        incomplete.
+        """
         tail = self._tail
         if tail:
             found = (tail + data[at : at + len(_END_OF_HEAD) - 1]).find(_END_OF_HEAD)
@@ -55,14 +59,16 @@ class MessageEnds:
         return len(data)
 
     def expect_body(self, length: int, *, is_chunked: bool) -> None:
-        """Expect a body of *length* bytes, or in chunks, after a head."""
+        """Expect a request body of *length* bytes, or a chunked body if *is_chunked* is true."""
         self._left = 0 if is_chunked else length
         self._is_chunked = is_chunked
         self._is_trailer = False
         self._line = b""
 
     def body_in(self, data: bytes, at: int) -> int:
-        """Return the end of the body that continues at *at*, with trailers; the end of *data* if it is incomplete."""
+        """Return the index where the request body that continues at index *at* ends, or `len(data)` if the body is
+        incomplete. Trailers are part of the body.
+        """
         if self._is_chunked:
             return self._chunks_in(data, at)
         size, end = len(data), at + self._left
@@ -96,7 +102,9 @@ class MessageEnds:
         return size
 
     def _keep(self, begun: bytes) -> None:
-        """Keep the start of a line; what is cut off is irrelevant: extensions of a chunk, the rest of a trailer."""
+        """Keep the first bytes of an incomplete line. The remaining bytes are chunk extensions or trailers, which are
+        not used.
+        """
         line = self._line + begun
         self._line = (line if self._is_trailer else line.lstrip(b"0"))[:_MAX_LINE]
 

@@ -1,4 +1,4 @@
-"""An application on uvicorn's life cycle and event loop, with connections of our own."""
+"""Run an ASGI application on uvicorn's event loop and life cycle, with the gateway's own connection class."""
 
 import asyncio
 import contextlib
@@ -33,13 +33,15 @@ class ServingOptions:
 
     limits: ConnectionLimits
     address: str = ""
-    """Host and port, for messages."""
+    """Host and port of the server, for error messages."""
     shutdown_grace_s: int = 0
     log_level: str = "warning"
 
 
 def uvicorn_config(app: App, options: ServingOptions, *, stop: Stop | None = None) -> uvicorn.Config:
-    """Return uvicorn's configuration for *app* on our connections; *stop* None: signals do not request a stop."""
+    """Return the uvicorn configuration that runs *app* with the gateway's connection class. Signals do not request a
+    stop if *stop* is None.
+    """
     limits = options.limits
     shared_stop = stop or Stop(delay_s=0.0, clock=time.monotonic)
     names, addresses, dates = HeaderNames(), Addresses(limits.max_per_address, limits.unlimited), DateLine()
@@ -71,7 +73,9 @@ def uvicorn_config(app: App, options: ServingOptions, *, stop: Stop | None = Non
 
 
 def _level_for_uvicorn(level: str) -> str:
-    """Return the log level for uvicorn, whose INFO lines only repeat what `ready:` reports."""
+    """Return uvicorn's log level for the program's log level. uvicorn's INFO lines would only repeat the gateway's own
+    startup message.
+    """
     return "warning" if level == "info" else level
 
 
@@ -92,7 +96,9 @@ class _Uvicorn(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle stop signals without raising them again at the end, as uvicorn does: a requested stop is a success."""
+        """Handle stop signals. Unlike uvicorn, do not raise them again afterwards, so that a requested stop exits with
+        status 0.
+        """
         with handled_by(self.handle_exit):
             yield
 
@@ -104,9 +110,11 @@ class _Uvicorn(uvicorn.Server):
         return await super().on_tick(counter) or self._stop.is_due
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wait for requests within the grace period, cut the rest, let them settle, and then end the lifespan.
+        """Wait for running requests until the grace period ends, cancel requests that still run, and shut down the
+        application.
 
-        uvicorn's own method ends the lifespan at once, and skips it at a forced stop.
+        uvicorn's own method shuts the application down without waiting for cancelled requests to clean up. It skips the
+        application's shutdown after a forced stop.
         """
         unaccepted = [client for bound in sockets or () for client in _accepted(bound)]
         for server in self.servers:
@@ -122,7 +130,8 @@ class _Uvicorn(uvicorn.Server):
         await self._wait_until_idle(lambda: self._stop.is_forced, within_s=grace_s)
         if state.tasks:
             if not self._stop.is_forced:
-                _log.warning("Aborted %d requests still running %d s after the stop.", len(state.tasks), grace_s)
+                text = "Aborted %d requests that were still running %d s after the server began to stop."
+                _log.warning(text, len(state.tasks), grace_s)
             for task in list(state.tasks):
                 task.cancel()
             await self._wait_until_idle(lambda: False, within_s=CUT_S)
@@ -139,7 +148,9 @@ class _Uvicorn(uvicorn.Server):
         )
 
     async def _wait_until_idle(self, give_up: Callable[[], bool], *, within_s: float) -> None:
-        """Wait until all requests and connections have ended, for *within_s* at most, or until *give_up* is true."""
+        """Wait until all requests and connections have ended, *within_s* seconds have passed, or *give_up* returns
+        true.
+        """
         state = self.server_state
         deadline = time.monotonic() + within_s
         while (state.tasks or state.connections) and not give_up() and time.monotonic() < deadline:  # noqa: ASYNC110
@@ -147,7 +158,9 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _accepted(bound: socket.socket) -> Iterator[socket.socket]:
-    """Return connections that only the kernel has accepted: closing the listener would reset them."""
+    """Yield connections that the kernel has accepted but the program has not. Closing the listening socket would reset
+    them.
+    """
     if bound.fileno() == -1:
         return
     bound.setblocking(False)
@@ -162,7 +175,7 @@ def run_on_uvicorn(
     """Serve *app* on *listener* until *stop* is due.
 
     Raises:
-        ServerError: the server cannot start.
+        ServerError: if the server cannot start.
     """
     config = uvicorn_config(app, options, stop=stop)
     try:

@@ -1,8 +1,9 @@
-"""Settings of the process that keep the event loop free: memory allocator, threads, garbage collector.
+"""Tune the memory allocator, thread switching and garbage collector of this process so that the event loop is not
+blocked.
 
-Freed memory is kept: a body of 220 kB is copied several times on its way, and a copy into fresh pages takes twice as
-long, because the kernel clears each page. Threads release Python's lock sooner: with the default of 5 ms, the event
-loop would wait that long whenever a thread renders a chat template.
+The allocator keeps freed memory. A request body of 220 kB is copied several times, and a copy into new memory pages
+takes twice as long, because the kernel clears each page. Threads must release Python's global lock (the GIL) sooner.
+With the default of 5 ms, the event loop would wait that long whenever a thread renders a chat template.
 """
 
 import contextlib
@@ -12,29 +13,33 @@ import sys
 from collections.abc import Iterator
 
 THRESHOLDS = (2_000, 2, 12_000)
-"""New objects before the first generation is collected, and collections of it before the next generation is.
+"""Thresholds of the three garbage collector generations, for `gc.set_threshold`.
 
-With Python's default (700, 10, 10) the collector walked the whole prefix index about once a second: at 5,000 requests
-per second that cost a tenth of the throughput, and the 99th percentile was 60 ms instead of 12. With these values
-everything is walked once in 72 million objects, and the second generation when 6,000 objects have survived. Larger
-values save nothing in total and take longer at once: 3.4 ms for 16,000 objects, 53 ms for 400,000.
+With Python's default (700, 10, 10), the collector scanned the whole prefix index about once a second. At 5,000 requests
+per second that reduced throughput by a tenth, and raised the 99th percentile of latency from 12 ms to 60 ms. With these
+thresholds, a full collection runs once in 72 million new objects, and one of the second generation after 6,000
+surviving objects. Larger thresholds do not save CPU time in total, and each collection takes longer: 3.4 ms for 16,000
+objects and 53 ms for 400,000.
 
-The index is freed by reference counts. Cycles come from failed requests, and are young when the second generation is
-collected.
+The prefix index is freed by reference counting. Reference cycles come from failed requests, and are still young when
+the second generation is collected.
 """
 SWITCH_S = 0.0005
-"""Time after which a thread has to release Python's lock if others wait for it."""
+"""Seconds after which a running thread must release Python's global lock (the GIL) if other threads wait for it."""
 KEPT_BYTES = 64 * 2**20
-"""Free bytes at the end of the heap that are not returned to the system."""
+"""Bytes of free memory at the end of the heap that are kept instead of being returned to the operating system."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 _LARGEST_FROM_HEAP = 2**20
-"""Larger blocks are mapped separately. In the heap, bodies of megabytes would move its end by more than `KEPT_BYTES`,
-and returning that much at once blocks the event loop for 7 ms."""
+"""Size in bytes above which malloc maps a block separately. Large bodies in the heap would move its end by more than
+`KEPT_BYTES`, and returning that much memory blocks the event loop for 7 ms.
+"""
 
 
 @contextlib.contextmanager
 def ready_to_serve() -> Iterator[None]:
-    """Tune the process inside the block. The settings of malloc stay, because they cannot be read."""
+    """Tune the process while the context is active. The malloc settings stay, because their former values cannot be
+    read.
+    """
     keep_freed_memory()
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
@@ -46,7 +51,7 @@ def ready_to_serve() -> Iterator[None]:
 
 
 def keep_freed_memory() -> bool:
-    """Configure malloc; return False with other C libraries than glibc, which have no such call."""
+    """Configure malloc and return True, or return False if the C library is not glibc and cannot be configured."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
@@ -55,7 +60,7 @@ def keep_freed_memory() -> bool:
 
 @contextlib.contextmanager
 def tune_gc() -> Iterator[None]:
-    """Inside the block, never collect objects that exist already, and seldom collect new ones."""
+    """Exclude existing objects from garbage collection, and collect new ones rarely, while the context is active."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()

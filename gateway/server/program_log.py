@@ -1,4 +1,4 @@
-"""The log of the program, on stderr: lines of text for people, or of JSON for log collectors."""
+"""Program log on stderr, as text lines for people or JSON lines for log collectors."""
 
 import logging
 import sys
@@ -16,13 +16,14 @@ Format = Literal["text", "json"]
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _NOISY = ("httpx", "httpcore")
-"""Loggers with a line for every health check."""
+"""Loggers that would write one line for every worker health check."""
 
 
 class JsonLine(logging.Formatter):
-    """Formatter with one JSON object for each record, always on one line.
+    """Log formatter that writes each record as one JSON object on one line.
 
-    ``time`` (RFC 3339, UTC) and ``event`` have the same names as in the request log, where ``event`` is ``request``.
+    The fields ``time`` (RFC 3339, UTC) and ``event`` have the same names as in the request log. There, ``event`` is
+    ``request``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -41,9 +42,9 @@ class JsonLine(logging.Formatter):
 
 
 def log_to_stderr(level: str, format: Format = "text") -> None:  # noqa: A002  # the name that the setting has
-    """Configure logging, unless a program that embeds this one has done so.
+    """Configure logging to stderr, unless a program that embeds the gateway has already configured logging.
 
-    The JSON log also contains warnings of Python and uncaught exceptions of all threads.
+    The JSON log also contains Python warnings and uncaught exceptions from all threads.
     """
     is_ours = not logging.root.handlers
     handler = logging.StreamHandler()
@@ -60,7 +61,7 @@ def log_to_stderr(level: str, format: Format = "text") -> None:  # noqa: A002  #
 
 
 def say(sentence: str) -> None:
-    """Write *sentence* to stderr: as a line of the log if that is JSON, otherwise as plain text."""
+    """Write *sentence* to stderr, as a JSON log line if the program logs JSON, and as plain text otherwise."""
     if any(isinstance(handler.formatter, JsonLine) for handler in logging.root.handlers):
         _log.error(sentence)
     else:
@@ -68,14 +69,14 @@ def say(sentence: str) -> None:
 
 
 def event_line(event: str, **fields: str) -> str:
-    """Return an *event* that happens now, with *fields*, as a line of JSON for stdout."""
+    """Return a JSON line for stdout that describes *event*, with the current time and *fields*."""
     return msgspec.json.encode({"time": _moment(time.time()), "event": event, **fields}).decode()  # noqa: TID251
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if issubclass(kind, KeyboardInterrupt | SystemExit):
         return
-    _log.critical("an exception was not caught: %s", kind.__name__, exc_info=(kind, error, trace))
+    _log.critical("uncaught exception: %s", kind.__name__, exc_info=(kind, error, trace))
 
 
 def _moment(at: float) -> str:

@@ -1,4 +1,4 @@
-"""The requests of one connection, served one after the other."""
+"""Queue of the requests of one client connection, which are served in order."""
 
 import asyncio
 from collections import deque
@@ -14,11 +14,11 @@ MAX_WAITING: Final = (
 
 
 class RequestQueue:
-    """The request that is being served, and pipelined requests that wait for it.
+    """The request that is being served on a connection, and the pipelined requests that wait behind it.
 
-    A task that has served a request waits for the next one, because creating a task costs more than all other work
-    that the server does for a request. It ends instead if the request left something that the next one would see: a
-    pending cancellation or a changed context variable.
+    A task that has served a request waits for the next one, because creating a task costs more than all other server
+    work for a request. The task ends instead if the next request would see leftover state: a pending cancellation or a
+    changed context variable.
     """
 
     __slots__ = ("_app", "_context", "_idle_task", "_loop", "_next_cycle", "_tasks", "_waiting", "serving")
@@ -35,7 +35,7 @@ class RequestQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no response is being made."""
+        """Whether no request is waiting for its response."""
         return self.serving is None or self.serving.response_complete
 
     @property
@@ -58,11 +58,11 @@ class RequestQueue:
         self._tasks.add(task)
 
     def add(self, cycle: Cycle) -> None:
-        """Let *cycle* wait for its turn."""
+        """Add *cycle* to the requests that wait to be served."""
         self._waiting.append(cycle)
 
     def serve_next(self) -> bool:
-        """Serve the request that waits longest; False if none waits."""
+        """Serve the request that has waited longest, or return False if none waits."""
         if not self._waiting:
             self.serving = None
             return False
@@ -70,12 +70,12 @@ class RequestQueue:
         return True
 
     def remove_last(self, cycle: Cycle | None) -> None:
-        """Remove *cycle*, whose body is broken, if it waits."""
+        """Remove the request *cycle*, whose body is invalid, if it is the last one in the queue."""
         if self._waiting and self._waiting[-1] is cycle:
             self._waiting.pop()
 
     def reuse_task(self) -> "asyncio.Future[Cycle] | None":
-        """Keep the current task for the next request and return the future of that; None if the task must end."""
+        """Keep the current task and return a future of its next request, or None if the task must end."""
         if self._idle_task is not None:
             return None
         task = asyncio.current_task()
@@ -87,7 +87,7 @@ class RequestQueue:
         return next_cycle
 
     def lose(self) -> None:
-        """Notify all requests that the client has disconnected."""
+        """Notify all requests of the connection that the client has disconnected."""
         for cycle in (self.serving, *self._waiting):
             if cycle is not None:
                 cycle.lost()

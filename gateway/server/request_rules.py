@@ -1,6 +1,6 @@
-"""Rules of RFC 9112 for the head of a request that the parser does not enforce.
+"""Rules of RFC 9112 for the head of a request that the HTTP parser does not enforce.
 
-Each `check_*` returns a message for the caller, or None if the rule holds.
+Each `check_*` function returns an error message for the client, or None if the rule holds.
 """
 
 import re
@@ -9,19 +9,21 @@ from typing import Any, Final
 
 _VERSIONS: Final = ("1.1", "1.0")
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]+)(:[0-9]{0,5})?")
-"""An address or a name, and a port (RFC 3986, 3.2.2); no user, no space, no second colon."""
+"""Pattern of a `host` header value (RFC 3986, section 3.2.2): an IP address or name with an optional port, and no user
+name.
+"""
 _SCHEMES: Final = (b"http", b"https")
 
 
 def check_host(value: bytes) -> str | None:
-    """Check the *value* of one ``host`` header."""
+    """Check the *value* of one `host` header, and return an error message or None."""
     if _HOST.fullmatch(value):
         return None
     return "The 'host' header must be a host name or an IP address, with or without a port."
 
 
 def check_head(version: str, *, hosts: int, is_coded: bool) -> str | None:
-    """Check a head with *hosts* ``host`` headers; *is_coded*: it has a ``transfer-encoding``."""
+    """Check a request head with *hosts* `host` headers. It has a `transfer-encoding` header if *is_coded* is true."""
     if hosts > 1:
         return "The request has more than one 'host' header. Send exactly one."
     if hosts == 0 and version == "1.1":
@@ -32,16 +34,16 @@ def check_head(version: str, *, hosts: int, is_coded: bool) -> str | None:
 
 
 def check_line(method: bytes, target: bytes, version: str, head: bytes) -> str | None:
-    """Check the request line with which *head* begins."""
+    """Check the request line at the start of *head*, and return an error message or None."""
     if version not in _VERSIONS:
-        return "Only HTTP/1.1 and HTTP/1.0 are supported here."
+        return "The gateway supports only HTTP/1.1 and HTTP/1.0."
     if head.startswith(method + b" " + target + b" HTTP/" + version.encode("ascii") + b"\r\n"):
         return None
     return "The request line must be a method, a target and a version, separated by single spaces."
 
 
 def authority_of(parts: Any) -> bytes | None:
-    """Return host and port of the absolute target parsed into *parts*; None if it is not a valid HTTP URL."""
+    """Return the host and port of the parsed URL *parts*, or None if it is not a valid HTTP URL."""
     if parts.schema is None or parts.schema.lower() not in _SCHEMES or not parts.host or parts.userinfo:
         return None
     host: bytes = b"[" + parts.host + b"]" if b":" in parts.host else parts.host
@@ -49,7 +51,9 @@ def authority_of(parts: Any) -> bytes | None:
 
 
 def announced_bytes(headers: Sequence[tuple[bytes, bytes]]) -> int:
-    """Return the value of ``content-length``, which the parser has checked; 0 if absent."""
+    """Return the number in the `content-length` header, or 0 if the header is absent. The HTTP parser has checked
+    it.
+    """
     for name, value in headers:
         if name == b"content-length":
             return int(value)

@@ -1,4 +1,4 @@
-"""Writing to one client, with flow control."""
+"""Write responses to one client, with flow control."""
 
 import asyncio
 from typing import Final
@@ -10,7 +10,7 @@ _MAX_HELD_BYTES: Final = 4096  # of one piece
 
 
 class ResponseWriter:
-    """The sending side of one connection. After the client has gone, everything written is discarded."""
+    """Writer of the responses on one connection. It discards all data after the client has disconnected."""
 
     __slots__ = ("_dates", "_drained", "_held", "_loop", "_transport", "is_writable")
 
@@ -27,14 +27,14 @@ class ResponseWriter:
         self.is_writable = False
 
     def resume(self) -> None:
-        """Continue; after the connection is lost as well."""
+        """Allow writing again. It is also called when the connection is lost, so that nothing waits forever."""
         self.is_writable = True
         waiter, self._drained = self._drained, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     async def drain(self) -> None:
-        """Wait until `is_writable`, or until the connection is lost."""
+        """Wait until the client accepts more data or the connection is lost."""
         while not self.is_writable:
             if self._drained is None:
                 self._drained = self._loop.create_future()
@@ -48,9 +48,10 @@ class ResponseWriter:
             self._transport.write(data)
 
     def write_soon(self, data: bytes) -> None:
-        """Write together with what else is written in this iteration of the loop.
+        """Write *data* at the end of this event loop iteration, together with other data for this client.
 
-        Under load that is several events of a stream, and one send costs as much as all other work for an event.
+        Under load, several events of a stream are then sent at once. One send call costs as much as all other work for
+        an event.
         """
         if len(data) > _MAX_HELD_BYTES or len(self._held) == _MAX_HELD:
             self.write(data)
@@ -67,5 +68,5 @@ class ResponseWriter:
                 self._transport.write(held[0] if len(held) == 1 else b"".join(held))
 
     def date_line(self) -> bytes:
-        """Return the header line ``date`` for a response that begins now."""
+        """Return the `date` header line for a response that begins now."""
         return self._dates.line(self._loop.time())

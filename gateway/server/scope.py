@@ -1,4 +1,4 @@
-"""ASGI scopes of the requests of one connection."""
+"""Build the ASGI scopes of the requests of one connection."""
 
 from typing import Any, Final
 from urllib.parse import unquote
@@ -13,14 +13,16 @@ _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 
 class ScopeBuilder:
-    """Builds scopes. Most clients repeat one request line, so the scope of the line before is kept and copied."""
+    """Builder of ASGI scopes. It caches the scope of the last request line, because most clients repeat one request
+    line.
+    """
 
     __slots__ = ("_client", "_last_line", "_last_scope", "_scheme", "_server", "_state")
 
     def __init__(
         self, client: tuple[str, int] | None, server: tuple[str, int] | None, scheme: str, state: dict[str, Any]
     ) -> None:
-        """*state* of the lifespan is copied into every scope."""
+        """Create a builder of ASGI scopes. The mapping *state* of the lifespan is copied into every scope."""
         self._client = client
         self._server = server
         self._scheme = scheme
@@ -29,16 +31,17 @@ class ScopeBuilder:
         self._last_scope: dict[str, Any] | None = None
 
     def repeated(self, head: bytes) -> dict[str, Any] | None:
-        """Return a scope without headers if *head* begins with the request line before; None if not."""
+        """Return an ASGI scope without headers if *head* begins with the previous request line, or None otherwise."""
         if self._last_scope is not None and head.startswith(self._last_line):
             return self._last_scope.copy()
         return None
 
     def build(self, method: bytes, target: bytes, version: str) -> "tuple[dict[str, Any], bytes | None] | None":
-        """Return a scope without headers, and the host of an absolute *target*; None if *target* is not valid.
+        """Return an ASGI scope without headers, and the host if *target* is an absolute URL. Return None if *target* is
+        not allowed.
 
         Raises:
-            httptools.HttpParserInvalidURLError: *target* is not a URL.
+            httptools.HttpParserInvalidURLError: if *target* is not a URL.
         """
         raw_path, query, authority = target, b"", None
         is_absolute = target[:1] != b"/"
@@ -71,7 +74,7 @@ class ScopeBuilder:
         return scope, authority
 
     def complete(self, scope: dict[str, Any], headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
-        """Add to *scope* what differs between requests with the same line."""
+        """Add the *headers* and a copy of the lifespan state to the ASGI scope *scope*, and return it."""
         scope["headers"] = headers
         scope["state"] = self._state.copy()
         return scope

@@ -12,34 +12,39 @@ from gateway.server.addresses import Addresses
 from gateway.server.stop import Stop
 
 MAX_NAMES: Final = 512
-"""Header names that are kept. When a new one comes, all are forgotten, among them those that no client sends again."""
+"""Largest number of cached header names. A full cache is emptied, which also drops names that clients no longer send.
+"""
 _MAX_NAME_BYTES: Final = 64
-"""A longer header name is not kept; common clients send none."""
+"""Longest header name in bytes that is cached. Common clients send no longer names."""
 _BEFORE_ANY_TIME: Final = -1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Limits of the connections of one server."""
+    """Limits for the client connections of one server."""
 
     max_connections: int = 10_000
     max_header_bytes: int = 65_536
     keep_alive_s: float = 75.0
-    """Time for the next request to begin, and again for its head to arrive."""
+    """Seconds in which a client must begin its next request, and again in which it must complete the request head."""
     write_timeout_s: float = 300.0
-    """Time for the client to read some of an answer while all buffers in between are full."""
+    """Seconds in which a client must read some of an answer while all buffers between the gateway and the client are
+    full.
+    """
     body_idle_s: float = 60.0
-    """Time between two pieces of a body."""
+    """Maximum seconds between two parts of a request body."""
     min_body_bytes_per_s: float = 0.0
-    """Average rate of a body after its first 20 s; 0 disables this limit."""
+    """Minimum average rate of a request body in bytes per second after its first 20 s, or 0 for no minimum."""
     max_per_address: int | None = None
-    """Connections of one address; None: unlimited."""
+    """Maximum number of connections from one client address, or None for no limit."""
     unlimited: tuple[str, ...] = ()
-    """Networks without a limit per address: trusted proxies."""
+    """Networks whose addresses may open any number of connections, such as those of trusted proxies."""
 
 
 class HeaderNames:
-    """Header names in lower case, cached: the same object for equal names, so its hash is computed once."""
+    """Cache of header names in lower case. Equal names share one object, so that Python computes each hash only
+    once.
+    """
 
     __slots__ = ("_lower",)
 
@@ -60,7 +65,7 @@ class HeaderNames:
 
 
 class DateLine:
-    """The header line ``date``, formatted once a second. *wall_clock* returns seconds since 1970."""
+    """The `date` header line, formatted once a second. The function *wall_clock* returns seconds since 1970."""
 
     __slots__ = ("_line", "_until", "_wall_clock")
 
@@ -70,7 +75,7 @@ class DateLine:
         self._until = _BEFORE_ANY_TIME
 
     def line(self, now: float) -> bytes:
-        """Return the line at *now*, in monotonic seconds."""
+        """Return the `date` header line for the monotonic time *now*, in seconds."""
         if now >= self._until:
             wall = self._wall_clock()
             self._until = now + 1.0 - wall % 1.0
@@ -80,23 +85,23 @@ class DateLine:
 
 @dataclass(slots=True)
 class SharedState:
-    """State of all connections of one server."""
+    """State that all client connections of one server share."""
 
     connections: set[Any] = field(default_factory=set)
-    """Open connections; a stop waits until they are closed."""
+    """Open client connections. The server waits on shutdown until they are closed."""
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
-    """Tasks that serve a request; a stop waits until they end."""
+    """Tasks that serve a request. The server waits on shutdown until they end."""
     stop: Stop = field(default_factory=lambda: Stop(delay_s=0.0, clock=time.monotonic))
-    """The stop of the server; once it is requested, every answer is the last one of its connection."""
+    """Stop of the server. Once a stop is requested, every answer is the last one of its connection."""
     names: HeaderNames = field(default_factory=HeaderNames)
     addresses: Addresses = field(default_factory=Addresses)
-    """Connections counted by address."""
+    """Number of open client connections by address."""
     dates: DateLine = field(default_factory=DateLine)
 
     def admit(
         self, connection: object, client: tuple[str, int] | None, max_connections: int
     ) -> TooManyConnections | None:
-        """Count *connection* of *client*, or return why it is refused. A refused connection is not counted."""
+        """Count the new *connection* of *client* and return None, or return the error with which to refuse it."""
         if len(self.connections) >= max_connections:
             text = "The gateway has too many open connections (server.max_connections). Retry in 1 s."
             return TooManyConnections(text, retry_after_s=1)
@@ -109,6 +114,6 @@ class SharedState:
         return None
 
     def release(self, connection: object, host: str | None) -> None:
-        """Forget *connection* of *host*; None: it was not counted by address."""
+        """Remove *connection* of *host* from the counts. A connection with *host* None was not counted by address."""
         self.connections.discard(connection)
         self.addresses.leave(host)

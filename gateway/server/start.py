@@ -1,4 +1,4 @@
-"""The reason why an application did not start, in one sentence instead of a traceback."""
+"""Report in one sentence, instead of a traceback, why an application did not start."""
 
 from gateway.protocol.errors import GatewayError
 from gateway.server.asgi import App, Message, Receive, Send
@@ -6,15 +6,17 @@ from gateway.server.listener import ServerError
 
 
 class StartWatcher:
-    """Keeps the error with which a lifespan failed to start, if it is an expected one."""
+    """Keeps the error with which an application failed to start, if it is an expected error."""
 
     def __init__(self, *sentences: type[Exception]) -> None:
-        """*sentences*: exceptions whose text is the sentence, beside GatewayError."""
+        """Create a watcher for GatewayError and the exception classes *sentences*, whose text is a sentence for the
+        operator.
+        """
         self._kinds: tuple[type[Exception], ...] = (GatewayError, *sentences)
         self._fault: Exception | None = None
 
     def watch(self, app: App) -> App:
-        """Return the lifespan of *app* without tracebacks of expected errors, which the server would log."""
+        """Return *app*, changed so that the server does not log the traceback of an expected startup error."""
 
         async def lifespan(scope: Message, receive: Receive, send: Send) -> None:
             failed: list[Message] = []
@@ -38,7 +40,9 @@ class StartWatcher:
         return lifespan
 
     def fault(self, error: ServerError) -> Exception:
-        """Return what to raise instead of *error*, which the server raised after the failed start."""
+        """Return the exception to raise instead of *error*, which the server raised because the application did not
+        start.
+        """
         if isinstance(self._fault, GatewayError):
             return ServerError(f"Warmgate cannot start: {self._fault.message}.")
         return self._fault or error

@@ -1,9 +1,10 @@
-"""The stop of a server: requested by a signal, announced at once, and carried out after a delay.
+"""Stop of the server, which a signal requests and which takes effect after a delay.
 
-1. After the first signal, `/readyz` returns 503, so that load balancers choose other servers, and every answer is the
-   last one of its connection. For ``delay_s``, until load balancers have noticed, requests are accepted as before.
-2. Then the server accepts no more connections. Requests on open connections are still answered.
-3. SIGINT does not wait, because a person sent it. If a stop was requested before, SIGINT ends everything at once.
+1. After the first signal, `/readyz` returns 503, so that load balancers choose other servers. Every answer is then the
+   last one of its connection. For ``delay_s`` seconds, new requests are accepted as before, until load balancers have
+   noticed.
+2. After the delay, the server accepts no new connections. Requests on open connections are still answered.
+3. SIGINT skips the delay, because a person sent it. A SIGINT after another signal ends all requests at once.
 """
 
 import contextlib
@@ -15,25 +16,26 @@ from gateway.server.asgi import App, Message, Receive, Send
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CUT_S = 2.0
-"""Time for requests that are cut after the grace period to answer their callers and to settle their usage."""
+"""Seconds in which requests that were cut off after the grace period can answer their callers and record their usage.
+"""
 SCOPE_KEY = "stop"
-"""Key of the `Stop` in the state that the lifespan shares with requests."""
+"""Key of the `Stop` object in the ASGI lifespan state."""
 
 
 class Stop:
-    """The stop that signals have requested; readers poll it. *clock* returns monotonic seconds."""
+    """Stop that was requested by a signal. Its readers poll it. The function *clock* returns monotonic seconds."""
 
     def __init__(self, *, delay_s: float, clock: Callable[[], float]) -> None:
         self._delay_s = delay_s
         self._clock = clock
         self._until = 0.0
         self.is_requested = False
-        """Clients should use other servers from now on."""
+        """True after a stop was requested. Clients should then use other servers."""
         self.is_forced = False
-        """The server must not wait for anything."""
+        """True if the server must stop without waiting for requests."""
 
     def signalled(self, number: int) -> None:
-        """Handle a stop signal; a second SIGTERM changes nothing."""
+        """Handle the stop signal *number*. A second SIGTERM has no effect."""
         if number == signal.SIGINT:
             self.is_forced = self.is_requested
             self._until = self._clock()
@@ -43,19 +45,19 @@ class Stop:
 
     @property
     def left_s(self) -> float:
-        """Seconds for which requests are still accepted after the stop was requested."""
+        """Seconds for which new requests are still accepted after a stop was requested."""
         return max(0.0, self._until - self._clock())
 
     @property
     def is_due(self) -> bool:
-        """Whether to accept no more connections."""
+        """Whether the server must not accept new connections any more."""
         return self.is_requested and self.left_s == 0.0
 
 
 def with_stop(app: App, stop: Stop, lifespan: App | None = None) -> App:
-    """Return *app* with *stop* in the state of its lifespan, which servers copy into every request.
+    """Return *app*, changed so that *stop* is in its lifespan state, which servers copy into every request.
 
-    *lifespan* serves the lifespan instead of *app*.
+    If *lifespan* is given, it handles the lifespan messages instead of *app*.
     """
     inner = lifespan or app
 
@@ -72,7 +74,9 @@ def with_stop(app: App, stop: Stop, lifespan: App | None = None) -> App:
 
 @contextlib.contextmanager
 def handled_by(handle: Callable[[int, Any], object]) -> Iterator[None]:
-    """Call *handle* for each stop signal inside the block; then restore the former handlers. Main thread only."""
+    """Call *handle* for each stop signal while the context is active, then restore the former handlers. It works in the
+    main thread only.
+    """
     previous = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
     try:
         yield

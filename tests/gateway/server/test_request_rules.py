@@ -48,7 +48,7 @@ def test_a_head_begins_with_its_line(head: bytes, is_right: bool) -> None:
 def test_other_versions_are_refused() -> None:
     fault = check_line(b"GET", b"/", "2.0", b"GET / HTTP/2.0\r\n")
 
-    assert "Only HTTP/1.1 and HTTP/1.0 are supported here." == fault
+    assert "The gateway supports only HTTP/1.1 and HTTP/1.0." == fault
 
 
 @pytest.mark.parametrize(
