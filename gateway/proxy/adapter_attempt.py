@@ -1,4 +1,4 @@
-"""An attempt at a worker that may have to load the model's adapter first."""
+"""Send one request to a worker that may first have to load the model's LoRA adapter."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -15,11 +15,13 @@ from routing.candidate import Candidate
 from routing.request import Request
 
 Ask = Callable[[Candidate, Call, bool], Coroutine[Any, Any, Attempt]]
-"""Asks a worker; the flag says that no other worker is left to ask."""
+"""Function that sends a request to a worker. Its last argument is true if no other worker is left to try."""
 
 
 class AdapterAttempt:
-    """Loads the adapter where it is missing, before the request is sent or after the engine has refused it."""
+    """Loads a missing LoRA adapter on a worker, either before a request is sent or after the engine reports an unknown
+    adapter.
+    """
 
     def __init__(self, adapter: AdapterPlacement, model: Model, exchange: Exchange, current: CurrentAttempt) -> None:
         self._adapter = adapter
@@ -28,11 +30,11 @@ class AdapterAttempt:
         self._current = current
 
     async def answer(self, request: Request, candidate: Candidate, call: Call, is_last: bool, ask: Ask) -> Attempt:
-        """Return the answer of *candidate* to *request*, sent as *call* by *ask*.
+        """Send *request* as *call* to the worker *candidate* with the function *ask*, and return the answer.
 
         Raises:
-            UpstreamError: see `gateway.proxy.attempt.ask`.
-            AdapterMissing: the worker does not have the adapter and cannot load it.
+            UpstreamError: if the worker fails, as in `gateway.proxy.attempt.ask`.
+            AdapterMissing: if the worker does not have the adapter and cannot load it.
         """
         adapter, backend = self._adapter, self._model.latest.workers[candidate.worker]
         if not adapter.is_there(backend):
@@ -47,7 +49,9 @@ class AdapterAttempt:
         return attempt
 
     async def _load(self, request: Request, backend: WorkerBackend, candidate: Candidate, *, waits: bool) -> None:
-        """Load the adapter, then reserve the slot again: the load time must not count as prefill time."""
+        """Load the adapter, then reserve the worker's slot again, so that the load time does not count as prefill
+        time.
+        """
         self._exchange.enter("adapter")
         await self._adapter.bring(backend, waits=waits)
         await self._current.give_back(Ending.ABORTED)

@@ -1,9 +1,9 @@
-"""Authentication, permissions, reservations, and the usage that a request is charged for.
+"""Authenticate callers, check their permissions, reserve estimated usage, and charge requests for their actual usage.
 
 1. A request is not charged if it is refused, or fails before its caller has received anything.
-2. A reservation is settled once, however the request ends: to the usage that the engine reports, or else to the prompt
-   and the streamed events.
-3. Without teams every request is admitted, and none is counted.
+2. A reservation is settled exactly once, however the request ends. It is settled to the usage that the engine reports,
+   or else to an estimate from the prompt and the streamed events.
+3. If no teams are configured, every request is admitted and no usage is counted.
 """
 
 from collections.abc import Callable
@@ -38,20 +38,24 @@ from gateway.tenancy.teams.caller import Caller
 from routing.request import Request
 
 HitHeaders = Literal["own", "shared", "off"]
-"""Callers that see cache hits: those of teams that share no cached prefixes, all, or none."""
+"""Callers that may see cache hits: only callers of teams with an isolated cache (`own`), all callers (`shared`), or
+none (`off`).
+"""
 
 _NOTHING: Final = Tokens(0, 0, 0)
 _CUT: Final = frozenset({CallerGone.__name__, Stopping.__name__})
-"""Endings of requests that were cut short. They are charged for what was generated."""
+"""Error names of requests that were cut short. They are charged for the tokens that were generated."""
 _GUESSED: Final = UnknownResponse.__name__
-"""Ending of requests for an unknown response id. They count against limits of requests, which bounds guessing."""
+"""Error name of requests for an unknown response id. They count against request limits, so that callers cannot guess
+many ids.
+"""
 _FREE: Final = Price()
 _NO_MODEL: Final = Metered("", _FREE.cost_usd)
-"""Stands for an unknown model: only limits for all models count such a request."""
+"""Placeholder for an unknown model. Such a request counts only against limits that apply to all models."""
 
 
 class Admission:
-    """Admits requests before they are dispatched, and settles them at their end."""
+    """Admits requests before they are dispatched, and records their usage when they end."""
 
     def __init__(
         self,
@@ -65,7 +69,9 @@ class Admission:
         user_header: bytes,
         hit_headers: HitHeaders = "own",
     ) -> None:
-        """*pepper* returns the pepper of digests; *hit_headers* says which callers see predicted cache hits."""
+        """Create an admission. The function *pepper* returns the secret for key digests. Predicted cache hits are shown
+        to the callers that *hit_headers* selects.
+        """
         self._access = access
         self._quota = quota
         self._recorder = recorder
@@ -76,14 +82,18 @@ class Admission:
         self._hit_headers: HitHeaders = hit_headers
 
     def known(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
-        """Return the caller if an earlier request of its connection has proved it; otherwise call `caller`."""
+        """Return the caller if an earlier request on its connection was authenticated, or None if `caller` must be
+        called.
+        """
         caller = self._access.known(incoming.fields)
         if caller is not None:
             self._note_caller(caller, incoming, exchange)
         return caller
 
     async def caller(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
-        """Return the caller; None without teams. Raises the errors of `Access.caller`."""
+        """Authenticate and return the caller, or return None if no teams are configured. Raise the errors of
+        `Access.caller`.
+        """
         caller = await self._authenticated(incoming, exchange)
         if caller is not None:
             self._access.mark(incoming.fields, caller)
@@ -118,7 +128,7 @@ class Admission:
         return await self._confirmed_caller(incoming, exchange)
 
     async def _confirmed_caller(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
-        """Ask the store again before a key is refused."""
+        """Look the key up in the store before it is rejected, because the key may be new, and return the caller."""
         try:
             return await self._access.sure_caller(
                 incoming.text_of,
@@ -132,7 +142,9 @@ class Admission:
             raise
 
     def isolated(self, body: Body, caller: Caller | None) -> Body:
-        """Return *body* with the cache salt of the caller's team if that team shares no cached prefixes."""
+        """Return *body* with a cache salt for the caller's team if the team has an isolated cache, or else *body*
+        unchanged.
+        """
         if caller is None or not caller.team.isolated_cache:
             return body
         salt = isolated_salt(caller.team.name, self._pepper())
@@ -141,7 +153,7 @@ class Admission:
         return body.changed(cache_salt=salt, imposes_salt=True)
 
     def check_model(self, caller: Caller | None, asked: str, model: str) -> None:
-        """Raise Forbidden if *caller* may not use *model* by the name *asked*."""
+        """Raise Forbidden if *caller* may not use *model*, which the request named *asked*."""
         if caller is not None:
             caller.permits.check_model(asked, model)
 
@@ -149,7 +161,8 @@ class Admission:
         """Check that *model* may generate answers for *caller* in the background.
 
         Raises:
-            InvalidField: it may not, because the gateway does not see the tokens, so that no limit would count them.
+            InvalidField: if the model may not. The gateway does not see the tokens of background answers, so no limit
+                would count them.
         """
         if caller is not None and not model.allows_background:
             raise InvalidField(
@@ -161,12 +174,13 @@ class Admission:
     def reserve_at_once(
         self, exchange: Exchange, caller: Caller | None, model: Model, body: Body, request: Request
     ) -> "PendingReservation | None":
-        """Reserve the estimated usage of *request* at all limits of *caller*, or none.
+        """Reserve the estimated usage of *request* at all limits of *caller* without waiting.
 
-        Return None if that is done. Otherwise nothing was reserved, and `reserve` has to wait for a store.
+        Return None if the usage is reserved or *caller* is None. Otherwise nothing is reserved, and the caller of this
+        method passes the returned object to `reserve`, which waits for the store.
 
         Raises:
-            RateLimited, QuotaSpent: a limit has no room.
+            RateLimited, QuotaSpent: if a limit has no room for the request.
         """
         prompt_tokens = exchange.prompt_tokens = request.prompt_tokens
         exchange.model_asked = body.model[:MAX_NAME_LENGTH]
@@ -190,11 +204,11 @@ class Admission:
         return None
 
     async def reserve(self, pending: "PendingReservation") -> None:
-        """Make the reservation that `reserve_at_once` could not make at once.
+        """Wait for the store and make the reservation that `reserve_at_once` could not make.
 
         Raises:
-            RateLimited, QuotaSpent: a limit has no room.
-            StoreUnavailable: limits cannot be counted.
+            RateLimited, QuotaSpent: if a limit has no room for the request.
+            StoreUnavailable: if the store that counts usage is not available.
         """
         try:
             metered = _NO_MODEL if pending.model is None else pending.model.metered
@@ -212,24 +226,25 @@ class Admission:
             pending.exchange.limits_left += soft_budgets.headers_of(pending.caller, model)
 
     async def reserve_look(self, exchange: Exchange, caller: Caller, model: Model | None) -> None:
-        """Reserve one request and no tokens at all limits of *caller*, for a response stored by a worker of *model*.
+        """Reserve one request without tokens at all limits of *caller*, to read a response that a worker of *model*
+        stores.
 
-        Without *model* only limits for all models count: the id does not name a known response.
+        If *model* is None, the response id is not known, and only limits for all models count the request.
 
         Raises:
-            RateLimited, QuotaSpent: a limit has no room.
-            StoreUnavailable: limits cannot be counted.
+            RateLimited, QuotaSpent: if a limit has no room for the request.
+            StoreUnavailable: if the store that counts usage is not available.
         """
         ask = Ask(0.0, max_tokens=0, choices=1, generates=False)
         await self.reserve(PendingReservation(self._recorder, exchange, caller, model, ask))
 
     def begin_stream(self, exchange: Exchange, stream: Stream) -> None:
-        """Register *stream*, the answer of *exchange*, so that it stops when a budget is spent."""
+        """Register *stream*, the streamed answer of *exchange*, so that it is stopped when a budget is spent."""
         if exchange.account is not None:
             self._overspending.begin(stream, exchange.account.reservation)
 
     def end_stream(self, exchange: Exchange, stream: Stream) -> None:
-        """Unregister *stream*."""
+        """Unregister *stream*, the streamed answer of *exchange*."""
         if exchange.account is None:
             return
         self._overspending.end(stream, exchange.account.reservation.team)
@@ -238,7 +253,7 @@ class Admission:
             exchange.refused_by = stopped.refused_by
 
     def settle(self, exchange: Exchange, now: float) -> None:
-        """Record the usage of *exchange*, which ended at *now* (monotonic), if it has a reservation."""
+        """Record the usage of *exchange* if it has a reservation. The request ended at *now*, in monotonic seconds."""
         account = exchange.account
         if account is None:
             return
@@ -265,7 +280,9 @@ class Admission:
 
 
 class PendingReservation(Account):
-    """A reservation that is not made yet. It makes the ledger entry if the request is never settled."""
+    """Request whose reservation waits for the store. It also creates the ledger entry of a request that is never
+    settled.
+    """
 
     __slots__ = ("_recorder", "ask", "exchange")
 
@@ -276,13 +293,13 @@ class PendingReservation(Account):
         self.ask = ask
 
     def granted(self, reservation: Reservation) -> None:
-        """Note that the reservation is made: from now on the request has something to settle."""
+        """Attach *reservation*, which the store has granted, to the request."""
         self.reservation = reservation
         self.exchange.account = self
         self.exchange.limits_left = reservation.headers
 
     def __call__(self, expected: Tokens) -> Entry:
-        """Return the ledger entry of a request that was never settled."""
+        """Return the ledger entry of a request that was never settled, with the *expected* tokens as its usage."""
         exchange, price = self.exchange, _FREE if self.model is None else self.model.pricing.current
         return _entry(
             self._recorder,
@@ -307,7 +324,7 @@ def _entry(
     saved_nano: int,
     now: float,
 ) -> Entry:
-    """Return the ledger entry of a request that ended at *now* (monotonic)."""
+    """Return the ledger entry of a request that ended at *now*, in monotonic seconds."""
     first, started = exchange.first_byte, exchange.started
     return recorder.entry(
         at=recorder.now(),
@@ -333,13 +350,13 @@ def _entry(
 
 
 def _note_refused(refusal: InvalidKey | Forbidden, exchange: Exchange) -> None:
-    """Record the caller that was refused if its secret was right."""
+    """Record the team and key of a rejected caller if its secret was correct."""
     if refusal.whose is not None:
         exchange.team, exchange.key = refusal.whose
 
 
 def _used(exchange: Exchange, account: Account, now: float) -> tuple[Outcome, Tokens]:
-    """Return how the request ended, and its usage at *now*."""
+    """Return the outcome and the usage of a request that ended at *now*, in monotonic seconds."""
     reservation = account.reservation
     if account.in_background and exchange.attempts and (exchange.usage is None or not exchange.streams):
         # The worker may go on however the request ended, and its usage before its end does not count.
@@ -357,16 +374,18 @@ def _used(exchange: Exchange, account: Account, now: float) -> tuple[Outcome, To
 
 
 def _longest(exchange: Exchange, reservation: Reservation) -> Tokens:
-    """Return the usage of the prompt and the longest possible answer."""
+    """Return the tokens of the prompt and of the longest answer that the request allows."""
     prompt = round(exchange.prompt_tokens)
     return Tokens(prompt, min(prompt, int(exchange.hit_tokens)), reservation.most_completion)
 
 
 def _seen(exchange: Exchange, account: Account, aborted: float | None) -> Tokens:
-    """Return the usage without the engine's count: the prompt, and one token for each event of the stream.
+    """Return the usage of a request. Without the engine's count, it is the prompt plus one token for each streamed
+    event.
 
-    The tokens of an answer that does not stream are estimated. If it was *aborted* at that moment, the estimate comes
-    from the elapsed time and the engine's generation rate; otherwise, or without a rate, it is that of the reservation.
+    The tokens of an answer that is not streamed are estimated. For a request that was cut short at the monotonic time
+    *aborted*, the estimate is the elapsed time multiplied by the engine's generation rate. Otherwise, or if the rate is
+    unknown, it is the estimate of the reservation.
     """
     if exchange.usage is not None:
         return Tokens(exchange.usage.prompt_tokens, exchange.usage.cached_tokens or 0, exchange.usage.completion_tokens)
@@ -383,9 +402,9 @@ def _seen(exchange: Exchange, account: Account, aborted: float | None) -> Tokens
 
 
 def _generated(exchange: Exchange, account: Account, now: float) -> float | None:
-    """Return the tokens of one answer that a worker may have generated until *now*; None if that is unknown.
+    """Return how many tokens of one answer a worker can have generated until *now*, or None if that is unknown.
 
-    This is an upper bound: for part of the time the request may have waited, or its prompt been computed.
+    The number is an upper bound, because the request may have waited, and its prompt was computed first.
     """
     if exchange.sent_at is None or exchange.backend is None or exchange.served_by != "worker" or account.model is None:
         return None

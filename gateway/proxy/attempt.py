@@ -1,4 +1,4 @@
-"""One backend asked, up to the first useful byte of its answer."""
+"""Send a request to one backend and wait for the first useful byte of its answer."""
 
 import re
 from collections.abc import Callable
@@ -16,12 +16,16 @@ OK: Final = 200
 CLIENT_ERRORS: Final = range(400, 500)
 OVERLOADED = 429
 WORKERS_FAULT: Final = frozenset({401, 403, 408, OVERLOADED})
-"""4xx statuses that do not blame the caller: the gateway's key was refused, or the worker was slow or overloaded."""
+"""Status codes 4xx that are not the caller's fault: the worker rejected the gateway's key, or was slow or
+overloaded.
+"""
 
 RETRY_AFTER_S = 2.0
-"""Retry-after of an unavailable backend: about the interval of health checks."""
+"""Seconds that `retry-after` announces for an unavailable backend. This is about the interval of worker health
+checks.
+"""
 MAX_RETRY_AFTER_S: Final = 86400.0
-"""Longest retry-after accepted from a backend: no quota lasts longer than a day."""
+"""Longest `retry-after` in seconds that is accepted from a backend. No quota lasts longer than a day."""
 
 
 _aborted = re.compile(rb'"finish_reason"\s*:\s*"abort"').search
@@ -30,7 +34,7 @@ _is_status = re.compile(r"[0-9]{3}").fullmatch
 
 
 class Attempt:
-    """An answer that a backend has begun."""
+    """Answer that a backend has begun to send."""
 
     __slots__ = ("first", "headers", "observer", "reply", "response_id", "status")
 
@@ -45,14 +49,18 @@ class Attempt:
     ) -> None:
         self.reply = reply
         self.status = status
-        """Status for the caller. An engine may send 200 before it refuses the request in the stream."""
+        """HTTP status for the caller. It can differ from the engine's status, which may be 200 before an error event in
+        the stream.
+        """
         self.headers = headers
         self.first = first
-        """Whole answer that does not stream, or the first events. The relay drops them once they are passed on."""
+        """First events of a stream, or the whole body of an answer that is not streamed. The relay drops these bytes
+        after sending them.
+        """
         self.observer = observer
-        """Observer of the stream; None if the answer does not stream."""
+        """Observer of the streamed answer, or None if the answer is not streamed."""
         self.response_id = response_id
-        """Id under which the worker stores the answer, if the API has such ids."""
+        """Id under which the worker stores the answer, or None if the API has no such ids."""
 
 
 async def ask(
@@ -63,12 +71,14 @@ async def ask(
     *,
     first_byte_s: float | None = None,
 ) -> Attempt:
-    """Send *call* to *backend* and return its answer, or its stream once that has begun. *observer* makes the observer.
+    """Send *call* to *backend*, and return its whole answer or the beginning of its stream.
 
-    The reply is closed if this fails; otherwise the caller of this function closes it.
+    The function *observer* creates the stream observer. If this function raises, it closes the reply, and otherwise its
+    caller must close it.
 
     Raises:
-        UpstreamError: the backend failed, or reports a failure. A 4xx that blames the caller is not a failure.
+        UpstreamError: if the backend fails or reports a failure. A 4xx status that is the caller's fault is not a
+            failure.
     """
     reply = await backend.send(call, first_byte_s=first_byte_s)
     try:
@@ -91,10 +101,10 @@ async def _raise_refusal(backend_id: str, reply: Reply) -> Never:
 
 
 def _answer(backend: Backend, reply: Reply, body: bytes, endpoint: Endpoint, model: str) -> Attempt:
-    """Return an answer that does not stream.
+    """Return an answer that is not streamed.
 
     Raises:
-        ReplyBroken: the engine aborted it.
+        ReplyBroken: if the engine aborted the request.
     """
     if (
         reply.status == OK and body.find(b'"abort"') >= 0 and _aborted(body)
@@ -111,7 +121,7 @@ def _answer(backend: Backend, reply: Reply, body: bytes, endpoint: Endpoint, mod
 
 
 async def _begun(backend: Backend, reply: Reply, endpoint: Endpoint, observer: StreamObserver) -> Attempt:
-    """Read a stream past its announcements: until then another worker can still be asked."""
+    """Read a stream up to its first useful event. Until that event, the request can still be sent to another worker."""
     pieces = [observer.feed(await reply.read())]
     while not observer.begun and not reply.ended and observer.failed is None:
         pieces.append(observer.feed(await reply.read()))
@@ -128,10 +138,10 @@ async def _begun(backend: Backend, reply: Reply, endpoint: Endpoint, observer: S
 
 
 def _refused(backend: Backend, reply: Reply, endpoint: Endpoint, observer: StreamObserver, failed: bytes) -> Attempt:
-    """Return a stream that begins with an error as an error response.
+    """Return an error response in place of a stream that begins with an error event.
 
     Raises:
-        ReplyBroken: the error does not blame the caller.
+        ReplyBroken: if the error is not the caller's fault.
     """
     status = refused_status(observer)
     if status is None:
@@ -141,14 +151,17 @@ def _refused(backend: Backend, reply: Reply, endpoint: Endpoint, observer: Strea
 
 
 def _gave_up(backend: Backend) -> ReplyBroken:
-    """Return the error for a request that an engine aborted, as vLLM does with status 200 when it stops or sleeps."""
+    """Return the error for a request that the engine aborted. vLLM does this with status 200 when it stops or
+    sleeps.
+    """
     return ReplyBroken(f"{backend.id} aborted the request before it was complete")
 
 
 def refused_status(observer: StreamObserver) -> int | None:
-    """Return the 4xx in an error event that blames the caller; None if there is no such event.
+    """Return the 4xx status in the stream's error event if the error is the caller's fault, or None otherwise.
 
-    SGLang reports a prompt that is too long in the stream, after its 200; vLLM reports some refusals there.
+    SGLang reports a prompt that is too long in the stream, after status 200. vLLM reports some errors in the stream
+    too.
     """
     code = str(fault_in(OK, observer.failed).code) if observer.failed is not None else ""
     status = int(code) if _is_status(code) else 0
@@ -156,14 +169,14 @@ def refused_status(observer: StreamObserver) -> int | None:
 
 
 def is_workers_fault(status: int) -> bool:
-    """Return whether another worker may answer the same request."""
+    """Return whether *status* is a worker's failure, so that the request can be sent to another worker."""
     return status >= 500 or status in WORKERS_FAULT
 
 
 async def refusal(backend_id: str, reply: Reply) -> UpstreamRefused:
-    """Return the error for a backend's error status, with the backend's reason.
+    """Return the error for a backend's error response, with the reason that the backend gives.
 
-    401 and 403 become 502: they are about the gateway's key, not about the caller's.
+    Status 401 or 403 from a backend becomes 502, because it concerns the gateway's key and not the caller's key.
     """
     status = reply.status if reply.status not in (401, 403) else 502
     body = await whole(reply)
@@ -175,7 +188,9 @@ async def refusal(backend_id: str, reply: Reply) -> UpstreamRefused:
 
 
 def _retry_after_s(headers: Headers) -> float | None:
-    """Return the seconds in ``retry-after``, bounded; None if the header is missing or is a date."""
+    """Return the seconds in the `retry-after` header, limited to one day, or None if the header is missing or is a
+    date.
+    """
     for name, value in headers:
         if name.lower() == b"retry-after" and _is_seconds(value):
             return min(float(value), MAX_RETRY_AFTER_S)

@@ -1,9 +1,10 @@
-"""The attempts of one request at workers and fallbacks, until one begins to answer, and after a stream has broken.
+"""Try workers and fallbacks for one request until one begins to answer, and again after a stream has broken.
 
-1. Workers are tried in the order of the strategy. If all have failed, or none is there, the request waits for a worker.
-2. Then the fallbacks are tried in their order. They come first for a request that is too long for the workers, or
-   would wait too long for them.
-3. Another worker takes over a broken stream where it can do so exactly.
+1. Workers are tried in the order of the routing strategy. If all have failed or no worker exists, the request waits for
+   a worker.
+2. Fallbacks are tried after the workers, in their configured order. They are tried first if the request is too long for
+   the workers, or would wait too long for a worker.
+3. If a stream breaks, another worker continues it where that is possible without repeated or lost text.
 """
 
 from collections.abc import Callable
@@ -35,11 +36,11 @@ from routing.booking import Ending
 from routing.request import Request
 
 WORKER_BACK_S = 60.0
-"""The longest retry-after while workers exist: one that is unavailable may be back by then."""
+"""Longest `retry-after` in seconds for a model that has workers. An unavailable worker may be back by then."""
 
 
 class Attempts:
-    """Decides which kind of backend is asked next, and how the request ended at its backend."""
+    """Chooses between workers and fallbacks for one request, and records how the request ended at its backend."""
 
     def __init__(
         self,
@@ -56,9 +57,11 @@ class Attempts:
         retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
         clock: Callable[[], float],
     ) -> None:
-        """*call* is that of *continuation*, if there is one; *plain_call* is the same without what that asks for.
+        """Prepare the attempts for *request*. If *continuation* is given, *call* asks the engine for the additional
+        data that a continuation needs, and *plain_call* does not.
 
-        *fallback_request* is what the request requires of fallbacks; None if it may not go to one.
+        The requirements on fallbacks are in *fallback_request*, which is None if the request must not be sent to a
+        fallback.
         """
         self._endpoint = endpoint
         self._model = model
@@ -92,18 +95,20 @@ class Attempts:
 
     @property
     def continuation(self) -> Continuation | None:
-        """State for another worker to take over the stream if it breaks; None if none can."""
+        """State with which another worker can continue a broken stream, or None if no worker can."""
         return self._current.continuation
 
     async def first_answer(self) -> Attempt:
-        """Return the first answer that is not a backend's failure; it may be a 4xx that blames the caller.
+        """Return the first answer that is not a failure of its backend. The answer may be a 4xx status that is the
+        caller's fault.
 
-        Call it once: it forgets the call, because a stream may outlive the need for a long prompt by minutes.
+        This method can be called only once. It releases the prompt, because a stream may last for minutes after the
+        prompt was sent.
 
         Raises:
-            UpstreamRefused: every candidate failed, the last one with an error status of its own.
-            QueueFull: the queue has no room, or the wait would be longer than allowed.
-            NoWorker: no worker can be reached.
+            UpstreamRefused: if every candidate failed, and the last one returned an error status.
+            QueueFull: if the queue is full, or the wait would be longer than allowed.
+            NoWorker: if no worker can be reached.
         """
         call, self._call = self._call, None
         assert call is not None, "first_answer was called twice"
@@ -145,7 +150,7 @@ class Attempts:
             failure = cause = None
 
     async def _worker_unless_spilled(self, call: Call, fallbacks: FallbackAttempts) -> Attempt:
-        """Return the first answer of a worker, or of a fallback if workers would take too long.
+        """Return the first answer of a worker, or of a fallback if the workers would take too long.
 
         If no fallback answers, the request waits for the workers.
         """
@@ -158,17 +163,19 @@ class Attempts:
         return await self._workers.first_answer(call)
 
     async def _worker_after_full_wait(self, call: Call) -> Attempt:
-        """Wait as long as any request for a worker: the fallbacks, for which the wait was cut short, did not answer."""
+        """Try the workers again with the full waiting time. The first wait was shortened for the fallbacks, which did
+        not answer.
+        """
         self._workers.retry_state.wait_in_full()
         self._workers.never_spill()
         return await self._workers.first_answer(call)
 
     async def go_on(self, error: UpstreamError) -> Attempt:
-        """Return the rest of the stream that *error* broke, from another worker.
+        """Continue the stream that *error* broke on another worker, and return the new answer.
 
         Raises:
-            UpstreamError: *error*, if no worker can take over.
-            NoWorker: no worker can be reached.
+            UpstreamError: if no worker can continue the stream. The exception is then *error*.
+            NoWorker: if no worker can be reached.
         """
         current, exchange = self._current, self.exchange
         continuation, booking = current.continuation, current.booking
@@ -194,14 +201,16 @@ class Attempts:
     # ---- how the request ended at its backend
 
     def note_prompt(self, attempt: Attempt) -> None:
-        """Limit the predicted hit of a whole answer to the prompt tokens that its engine has counted."""
+        """Lower the predicted hit of an answer that is not streamed to the number of prompt tokens that the engine
+        reports.
+        """
         if attempt.status not in CLIENT_ERRORS:
             usage = self._usage = self._endpoint.usage_of(attempt.first)
             if usage is not None and usage.prompt_tokens < self.exchange.hit_tokens:
                 self.exchange.hit_tokens = float(usage.prompt_tokens)
 
     def answered(self, attempt: Attempt) -> None:
-        """Note that the caller has all of the answer."""
+        """Record that the caller has received the whole answer."""
         observer, exchange = attempt.observer, self.exchange
         if attempt.status in CLIENT_ERRORS or (observer is not None and refused_status(observer) is not None):
             self._ending = Ending.REFUSED
@@ -217,13 +226,13 @@ class Attempts:
             exchange.usage = self.continuation.usage(exchange.usage)
 
     def completed(self) -> None:
-        """Note that a worker failed when all of its answer but the end was there."""
+        """Record that the worker failed after it had sent everything but the end of the stream."""
         self._ending = Ending.FAILED
         if self.continuation is not None:
             self.exchange.usage = self.continuation.usage(None)
 
     def broken(self, error: UpstreamError) -> None:
-        """Note that the backend failed after its first byte."""
+        """Record that the backend failed after the first byte of its answer."""
         self._ending = Ending.FAILED
         self._error = error.with_traceback(None)
         if self.exchange.trace is not None:
@@ -232,7 +241,9 @@ class Attempts:
             self.exchange.usage = self.continuation.usage(None)
 
     async def aclose(self) -> None:
-        """Close the reply and release the slot. The request counts as aborted unless another ending was noted."""
+        """Close the reply and release the worker's slot. The request counts as aborted unless another ending was
+        recorded.
+        """
         try:
             await self._current.give_back(self._ending)
         finally:
@@ -242,21 +253,23 @@ class Attempts:
     # ---- fallbacks
 
     def _is_too_long_for_workers(self) -> bool:
-        """Return whether the estimated prompt and the requested answer exceed the context of the workers."""
+        """Return whether the estimated prompt and the requested answer exceed the context length of the workers."""
         most, asked = self._model.context_tokens, self._fallback_request
         return most is not None and asked is not None and asked.prompt_tokens + (asked.max_tokens or 0) > most
 
     def _fallback_wait_s(self, fallbacks: FallbackAttempts) -> float | None:
-        """Return in how many seconds a fallback may answer, at most `WORKER_BACK_S` if the model has workers."""
+        """Return the seconds until a fallback may answer, at most `WORKER_BACK_S` if the model has workers, or None if
+        unknown.
+        """
         wait_s = fallbacks.retry_in_s
         return wait_s if wait_s is None or not self._model.has_fleet else min(wait_s, WORKER_BACK_S)
 
     async def _fallback_answer(
         self, fallbacks: FallbackAttempts, failure: GatewayError | None = None
     ) -> tuple[Attempt | None, GatewayError | None]:
-        """Return the first answer of a fallback, or None and the error of the last one.
+        """Return the first answer of a fallback, or None and the error of the last fallback.
 
-        *failure* is that of the workers; None if they were not asked.
+        The failure of the workers is passed as *failure*, which is None if the workers were not tried.
         """
         if failure is None or self._model.has_fleet:
             attempt, cause = await fallbacks.first_answer(failure)
@@ -274,10 +287,11 @@ class Attempts:
 
 
 def _without_fallback(failure: GatewayError, cause: GatewayError | None, wait_s: float | None) -> GatewayError:
-    """Return the error for a caller whom neither workers nor fallbacks answered: the failure of the workers.
+    """Return the error for a caller that neither a worker nor a fallback has answered. It is based on *failure*, the
+    workers' failure.
 
-    A request that only workers can serve is not at fault, so it never becomes a 4xx. *wait_s* is the time until a
-    fallback may answer; None if that is unknown.
+    A valid request that only workers can serve never gets a 4xx status. The seconds until a fallback may answer are
+    passed as *wait_s*, which is None if unknown.
     """
     why = f", and no fallback can help: {cause}" if isinstance(cause, ClientError) else ""
     if isinstance(failure, NoWorker) or (isinstance(failure, UpstreamRefused) and failure.retry_after_s is None):

@@ -1,7 +1,7 @@
-"""Messages between the gateway and the processes that decode bodies.
+"""Messages between the gateway and the processes that decode request bodies.
 
-A question is a fixed head, then the three byte strings whose lengths the head gives. An answer is its length, then
-MessagePack.
+A question has a fixed header and three byte strings whose lengths the header contains. An answer has a length and a
+MessagePack value.
 """
 
 import socket
@@ -18,11 +18,13 @@ from gateway.proxy.guardrails.filter import Text
 from gateway.proxy.guardrails.parts import groups_of
 
 PLACES = b""
-"""Sent in place of a path, to get only the positions of the fields of a body that the gateway has changed."""
+"""Question type, sent in place of a URL path, that asks only for the positions of the fields of a request body."""
 TEXTS, ACTING_TEXTS = b"texts", b"acting texts"
-"""Sent in place of a path, to get the texts that guardrails check."""
+"""Question types, sent in place of a URL path, that ask for the texts that guardrails check."""
 REDACTED = b"redacted"
-"""Sent in place of a path, to get the body with other texts: a list in MessagePack, in place of the content type."""
+"""Question type, sent in place of a URL path, that asks for the request body with other texts. The texts are a
+MessagePack list in place of the content type.
+"""
 
 _HEAD = struct.Struct("<IIQQ")
 _LENGTH = struct.Struct("<Q")
@@ -33,21 +35,23 @@ _CLASSES: Final[dict[str, type[ClientError]]] = {
 
 
 class DecodeResult(msgspec.Struct, array_like=True):
-    """The result for one body: its fields, or the error."""
+    """Result of decoding one request body: its fields, or an error."""
 
     body: list[Any] | None = None
-    """The values of `Body`, in the order of its ``__match_args__``."""
+    """Values of a `Body`, in the order of its `__match_args__`, or None if there is no body."""
     places: Places | None = None
     kind: str = ""
-    """Class of the error."""
+    """Name of the error class, or an empty string if there was no error."""
     message: str = ""
     param: str | None = None
     texts: list[str] | None = None
-    """Texts for guardrails. The next two fields have the indexes of JSON texts, and of the parts of each message."""
+    """Texts for guardrails. The next two fields are the indexes of texts that are JSON, and the indexes of the texts of
+    each message.
+    """
     json_texts: list[int] = []
     groups: list[list[int]] = []
     redacted: bytes | None = None
-    """The body with other texts."""
+    """Request body whose texts have been replaced, or None."""
 
     @classmethod
     def of_texts(cls, texts: Sequence[Text]) -> "DecodeResult":
@@ -55,23 +59,23 @@ class DecodeResult(msgspec.Struct, array_like=True):
         return cls(texts=[text.said for text in texts], json_texts=json_texts, groups=groups_of(texts))
 
     def to_texts(self) -> list[Text]:
-        """Return the texts. Raises the errors of `to_body`."""
+        """Return the texts of the decoded request body. Raise the errors of `to_body`."""
         self._check()
         json_texts = frozenset(self.json_texts)
         group_of = {place: number for number, places in enumerate(self.groups, 1) for place in places}
         return [Text(said, place in json_texts, group_of.get(place, 0)) for place, said in enumerate(self.texts or ())]
 
     def to_redacted(self) -> bytes:
-        """Return the body with other texts. Raises the errors of `to_body`."""
+        """Return the request body whose texts have been replaced. Raise the errors of `to_body`."""
         self._check()
         assert self.redacted is not None, "the answer has no body"
         return self.redacted
 
     def to_body(self) -> Body | None:
-        """Return the body; None if only positions were asked for.
+        """Return the decoded request body, or None if only the positions of its fields were requested.
 
         Raises:
-            ClientError: the body is refused.
+            ClientError: if the request body is not valid.
         """
         self._check()
         if self.body is None:
@@ -100,7 +104,7 @@ def send_question(line: socket.socket, path: bytes, content_type: bytes, raw: by
 
 
 def read_question(line: socket.socket) -> tuple[bytes, bytes, bytes, int] | None:
-    """Return path, content type, body and *max_values*; None at the end of the connection."""
+    """Return path, content type, body and *max_values* of the next question, or None if the connection has ended."""
     head = _exactly(line, _HEAD.size)
     if not head:
         return None
@@ -115,14 +119,14 @@ def send_answer(line: socket.socket, answer: DecodeResult) -> None:
 
 
 def read_answer(line: socket.socket) -> DecodeResult | None:
-    """Return the answer; None at the end of the connection."""
+    """Return the next answer, or None if the connection has ended."""
     head = _exactly(line, _LENGTH.size)
     text = _exactly(line, _LENGTH.unpack(head)[0]) if head else b""
     return decode(text) if text else None
 
 
 def _exactly(line: socket.socket, size: int) -> bytes:
-    """Return *size* bytes; ``b""`` if the connection ended before."""
+    """Return *size* bytes from the socket, or an empty value if the connection ended early."""
     data = line.recv(size, socket.MSG_WAITALL) if size else b""
     if len(data) == size or not data:
         return data

@@ -1,4 +1,4 @@
-"""Receiving and reading request bodies, within bounds of time and memory."""
+"""Receive and decode request bodies with limits on time and memory."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
@@ -18,7 +18,7 @@ from gateway.proxy.incoming import Incoming
 
 
 class Bodies:
-    """Receives and reads the bodies of all requests."""
+    """Receives and decodes the bodies of all requests."""
 
     def __init__(
         self,
@@ -29,7 +29,9 @@ class Bodies:
         guard: MemoryGuard | None = None,
         only_model: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """*only_model* returns the model of bodies that name no model; None if they have to name one."""
+        """Create the object. The function *only_model* returns the model for bodies that name no model, or None if they
+        must name one.
+        """
         self._max_body_bytes: Final = max_body_bytes
         self._budget: Final = budget
         self._reader: Final = reader
@@ -37,24 +39,26 @@ class Bodies:
         self._only_model = only_model
 
     def check_memory(self) -> None:
-        """Raise MemoryShort while the process has no memory for more requests."""
+        """Raise MemoryShort while the process has too little memory to accept requests."""
         guard = self._guard
         if guard is not None and guard.looks_above:
             guard.check()
 
     def share(self) -> BodyShare:
-        """Return one request's share of the memory for bodies. The caller closes it at the end of the request."""
+        """Return a share of the memory for request bodies, for one request. The caller closes the share when the
+        request ends.
+        """
         return BodyShare(self._budget)
 
     def receive(self, incoming: Incoming, endpoint: Endpoint, share: BodyShare) -> Coroutine[Any, Any, bytes]:
-        """Return the coroutine `receive_body` for *incoming*; it counts large bodies in *share*."""
+        """Return the coroutine `receive_body` for the request *incoming*. It counts large bodies in *share*."""
         return receive_body(incoming, endpoint.media, max_bytes=self._max_body_bytes, share=share)
 
     async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:
-        """Return the fields of *raw*.
+        """Return the fields of the request body *raw*.
 
         Raises:
-            ClientError: an error of `BodyDecoder.read`, or the body names no model and there are several.
+            ClientError: if the body is not valid, or names no model although the gateway serves more than one.
         """
         if len(raw) <= INLINE_BYTES:
             body = endpoint.parse(raw, content_type)
@@ -68,12 +72,16 @@ class Bodies:
         return body.changed(model=model, names_model=False)
 
     async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
-        """See `gateway.proxy.guardrails.reading.RequestReader.texts`."""
+        """Return the texts of *raw* that guardrails check, as `RequestReader.texts` in
+        `gateway.proxy.guardrails.reading` describes.
+        """
         return texts_of(raw, acts=acts) if is_light(raw) else await self._reader.texts(raw, acts=acts)
 
     async def rewritten(self, raw: bytes, said: Sequence[str]) -> bytes:
         return rewrite_texts(raw, said) if is_light(raw) else await self._reader.rewritten(raw, said)
 
     async def places(self, endpoint: Endpoint, raw: bytes) -> Places | None:
-        """Return the positions of the fields of *raw*, a large JSON body of *endpoint*; None for a form."""
+        """Return the positions of the fields of *raw*, a large JSON request body, or None if the endpoint expects a
+        form.
+        """
         return await self._reader.places(raw) if endpoint.media == JSON else None

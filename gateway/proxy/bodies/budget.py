@@ -1,4 +1,4 @@
-"""A limit on the memory of all request bodies together."""
+"""Limit on the memory that all request bodies use together."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from gateway.protocol.errors import MemoryShort
 
 
 class BodyBudget:
-    """Counts the bytes of all large bodies that are being received, decoded or sent."""
+    """Number of bytes of all large request bodies that are being received, decoded or sent."""
 
     __slots__ = ("max_bytes", "used_bytes")
 
@@ -15,10 +15,10 @@ class BodyBudget:
         self.used_bytes = 0
 
     def take(self, size: int) -> None:
-        """Count *size* more bytes.
+        """Count *size* more bytes of request bodies.
 
         Raises:
-            MemoryShort: the bytes do not fit; nothing was counted.
+            MemoryShort: if the bytes exceed the limit. They are not counted then.
         """
         if self.used_bytes + size > self.max_bytes:
             raise MemoryShort(
@@ -32,7 +32,7 @@ class BodyBudget:
 
 
 class BodyShare:
-    """The bytes that one request has taken from a `BodyBudget`."""
+    """Bytes of a `BodyBudget` that one request uses."""
 
     __slots__ = ("_budget", "taken_bytes")
 
@@ -41,13 +41,13 @@ class BodyShare:
         self.taken_bytes = 0
 
     def cover(self, size: int) -> None:
-        """Raise the share to *size* bytes. Raises the error of `BodyBudget.take`."""
+        """Increase the request's share of the budget to *size* bytes. Raise MemoryShort if the budget has no room."""
         missing = size - self.taken_bytes
         if missing > 0:
             self._budget.take(missing)
             self.taken_bytes = size
 
     def close(self) -> None:
-        """Release all bytes. A second call does nothing."""
+        """Return all bytes to the budget. A second call does nothing."""
         self._budget.give_back(self.taken_bytes)
         self.taken_bytes = 0

@@ -1,7 +1,8 @@
-"""A process that decodes large bodies, so that neither the event loop nor Python's lock is held.
+"""Child process that decodes large request bodies, so that decoding blocks neither the event loop nor Python's global
+lock.
 
-It has no settings, secrets or environment variables, talks to the gateway only, and ends with it. A body that takes too
-much processor time ends the process, and the gateway starts another.
+The process has no settings, secrets or environment variables. It communicates only with the gateway, and ends when the
+gateway ends. A body that takes too much CPU time ends the process, and the gateway starts a new one.
 """
 
 import contextlib
@@ -35,17 +36,19 @@ from gateway.proxy.bodies.answer import (
 from gateway.proxy.guardrails.reading import rewrite_texts, texts_of
 
 MAX_PROMPT_BYTES = 2**20
-"""Bytes of the prompt that routing gets: 250,000 tokens. Later bytes count for the length only."""
+"""Bytes of the prompt that are passed to routing, which are about 250,000 tokens. Only the length of later bytes is
+counted.
+"""
 MEMORY_FACTOR = 10
-"""Address space for one body as a multiple of its size, in addition to `SPARE_BYTES`."""
+"""Address space for decoding one body, as a multiple of the body's size. `SPARE_BYTES` are added to it."""
 SPARE_BYTES = 128 * 2**20
 _STATM = Path("/proc/self/statm")
 NICE = 10
-"""Niceness: the event loop comes first if they share a core."""
+"""Niceness of the decoding process, so that the gateway's event loop has priority on a shared core."""
 
 
 def answer_to(path: bytes, content_type: bytes, raw: bytes, *, max_values: int) -> DecodeResult:
-    """Return the result for one body."""
+    """Decode one request body, and return its fields or the error."""
     try:
         if path == PLACES:
             return DecodeResult(places=_places(raw))
@@ -70,7 +73,9 @@ def answer_to(path: bytes, content_type: bytes, raw: bytes, *, max_values: int) 
 
 
 def serve(line: socket.socket, *, cpu_s: float | None) -> None:
-    """Answer until the connection ends. *cpu_s* is the processor time for one body; None: no limit."""
+    """Answer questions until the connection ends. Each body may take *cpu_s* seconds of CPU time, or any time if
+    *cpu_s* is None.
+    """
     while True:
         question = read_question(line)
         if question is None:
@@ -87,7 +92,7 @@ def serve(line: socket.socket, *, cpu_s: float | None) -> None:
 
 
 def main() -> None:
-    """Serve as ``python -m gateway.proxy.bodies.child DESCRIPTOR CPU_S``."""
+    """Run the process, which is started as ``python -m gateway.proxy.bodies.child DESCRIPTOR CPU_S``."""
     gc.disable()  # decoded JSON has no cycles
     gc.freeze()
     with contextlib.suppress(OSError):
@@ -108,13 +113,13 @@ def _check_places(places: Places) -> None:
 
 
 def _cut(body: Body) -> Body:
-    """Return *body* with the part of its prompt that routing uses."""
+    """Return *body* with its prompt cut to the length that routing uses."""
     left_out = len(body.prompt) - MAX_PROMPT_BYTES
     return body.changed(prompt=body.prompt[:MAX_PROMPT_BYTES], omitted_bytes=left_out) if left_out > 0 else body
 
 
 def _bound_memory(size: int) -> None:
-    """Limit the address space for *size* bytes of JSON. Without /proc there is no limit."""
+    """Limit the process's address space to what *size* bytes of JSON need. There is no limit if /proc is missing."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     with contextlib.suppress(OSError, ValueError):
         mapped = int(_STATM.read_bytes().split()[0]) * resource.getpagesize()

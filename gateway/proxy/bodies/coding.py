@@ -1,7 +1,8 @@
-"""Compressed request bodies, decompressed in steps of bounded size.
+"""Decompress request bodies in steps of limited size.
 
-A few kilobytes can expand to gigabytes, so the output is bounded by the limit of a body's size, and by `MAX_RATIO`. The
-window of zstd is that of RFC 9659: decompression takes at most 8 MiB in addition to its output.
+A few kilobytes of compressed data can expand to gigabytes. Therefore the output is limited by the maximum body size and
+by `MAX_RATIO`. The zstd window is limited as in RFC 9659, so decompression uses at most 8 MiB in addition to its
+output.
 """
 
 import sys
@@ -16,19 +17,19 @@ else:
     from backports import zstd
 
 STEP_BYTES: Final = 2**18
-"""Largest output of one step: about a millisecond of processor time."""
+"""Maximum output of one decompression step in bytes, which takes about 1 ms of CPU time."""
 MAX_RATIO: Final = 200
-"""Largest number of output bytes for each input byte; repetitive JSON reaches a few dozen."""
+"""Maximum number of output bytes for each compressed byte. Repetitive JSON reaches a few dozen."""
 FREE_BYTES: Final = 2**16
-"""Output to which the ratio does not apply."""
+"""Bytes of decompressed output before the maximum compression ratio applies."""
 _WINDOW_LOG: Final = 23
 
 
 def coding_of(header: str | None) -> bytes | None:
-    """Return the coding in *header*, all values of ``content-encoding``; None if the body is not compressed.
+    """Return the compression that the `content-encoding` header names, or None if the body is not compressed.
 
     Raises:
-        UnsupportedMedia: the coding is not supported.
+        UnsupportedMedia: if the compression is not supported.
     """
     coding = (header or "").strip().lower()
     if coding in {"", "identity"}:
@@ -39,10 +40,10 @@ def coding_of(header: str | None) -> bytes | None:
 
 
 class Decompression:
-    """The decompression of one complete body."""
+    """Decompression of one complete request body."""
 
     def __init__(self, raw: bytes, coding: bytes) -> None:
-        """*coding* is a result of `coding_of`."""
+        """Start the decompression of *raw*, which is compressed with *coding*, a result of `coding_of`."""
         self._left = raw
         self._in_bytes = len(raw)
         self._out_bytes = 0
@@ -55,10 +56,10 @@ class Decompression:
             self._zlib = zlib.decompressobj(wbits=31)
 
     def step(self) -> bytes:
-        """Return the next part of the output, ``b""`` at the end.
+        """Return the next part of the decompressed body, or an empty value at the end.
 
         Raises:
-            MalformedBody: the input is malformed, too short or too long, or exceeds `MAX_RATIO`.
+            MalformedBody: if the compressed data is malformed, too short or too long, or exceeds `MAX_RATIO`.
         """
         try:
             data = self._gzip_step() if self._zlib is not None else self._zstd_step()

@@ -1,7 +1,7 @@
-"""Decodes request bodies: small and simple ones at once, all others in separate processes.
+"""Decode request bodies. Small and simple bodies are decoded on the event loop, and all others in separate processes.
 
-A thread would hold Python's lock for the whole time, 15 ms for 8 MiB of plain text. The processes start when the first
-body needs one, and end with the gateway.
+A thread would hold Python's global lock for the whole time, which is 15 ms for 8 MiB of plain text. Each process starts
+when a body first needs it, and ends with the gateway.
 """
 
 import asyncio
@@ -28,14 +28,18 @@ from gateway.proxy.bodies.answer import ACTING_TEXTS, REDACTED, TEXTS, DecodeRes
 from gateway.proxy.guardrails.filter import Text
 
 PROCESSES: Final = 2
-"""Largest number of processes: a slow body does not block all others. Each takes 40 MB."""
+"""Maximum number of body decoder processes. With two, a slow body does not delay all others. Each uses 40 MB of
+memory.
+"""
 MAX_WAIT_S: Final = 30.0
-"""Longest time for one body; its processor time has a lower limit."""
+"""Maximum seconds that decoding one body may take. A separate, lower limit applies to its CPU time."""
 
 _log = logging.getLogger(__name__)
 
 _ENVIRONMENT: Final = {"MALLOC_MMAP_THRESHOLD_": str(2**18)}
-"""Environment of the processes, without secrets. glibc's malloc returns large blocks as soon as they are free."""
+"""Environment of the body decoder processes, without secrets. The setting makes glibc's malloc return large blocks as
+soon as they are free.
+"""
 _CHILD = """
 import sys, json
 sys.path[:] = json.loads(sys.argv.pop())
@@ -56,10 +60,10 @@ class BodyDecoder:
         self._readers: list[DecoderProcess] = []
 
     async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:
-        """Return the fields of *raw*, a body sent to *endpoint* as *content_type*.
+        """Return the fields of *raw*, a request body of type *content_type* that was sent to *endpoint*.
 
         Raises:
-            ClientError: an error of `Endpoint.parse`, or of a bound that the body exceeds.
+            ClientError: if `Endpoint.parse` rejects the body, or the body exceeds a limit.
         """
         if is_light(raw):
             return endpoint.parse(raw, content_type)
@@ -68,11 +72,13 @@ class BodyDecoder:
         return body
 
     async def places(self, raw: bytes) -> Places | None:
-        """Return the positions of the fields of *raw*, a JSON body that changed since it was decoded."""
+        """Return the positions of the fields of *raw*, a JSON request body that changed after it was decoded."""
         return (await self._asked(b"", raw, b"")).places
 
     async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
-        """See `gateway.proxy.guardrails.reading.RequestReader.texts`."""
+        """Return the texts of *raw* that guardrails check, as `RequestReader.texts` in
+        `gateway.proxy.guardrails.reading` describes.
+        """
 
         def texts() -> list[Text]:
             return self._ask(ACTING_TEXTS if acts else TEXTS, raw, b"").to_texts()
@@ -80,7 +86,9 @@ class BodyDecoder:
         return await asyncio.get_running_loop().run_in_executor(self._executor, texts)
 
     async def rewritten(self, raw: bytes, said: Sequence[str]) -> bytes:
-        """See `gateway.proxy.guardrails.reading.RequestReader.rewritten`."""
+        """Return *raw* with its texts replaced, as `RequestReader.rewritten` in `gateway.proxy.guardrails.reading`
+        describes.
+        """
 
         def rewrite() -> bytes:
             return self._ask(REDACTED, raw, msgspec.msgpack.encode(said)).to_redacted()
@@ -88,11 +96,11 @@ class BodyDecoder:
         return await asyncio.get_running_loop().run_in_executor(self._executor, rewrite)
 
     def rss_pids(self) -> list[int]:
-        """Return the process ids; their memory counts as the gateway's."""
+        """Return the ids of the body decoder processes, whose memory counts as the gateway's memory."""
         return [reader.pid for reader in self._readers if reader.pid]
 
     def close(self) -> None:
-        """End all processes at once."""
+        """End all body decoder processes at once."""
         self._executor.shutdown(wait=False, cancel_futures=True)
         for reader in self._readers:
             reader.kill()
@@ -112,7 +120,9 @@ class BodyDecoder:
             self._idle.put(reader)
 
     def _idle_process(self) -> "DecoderProcess":
-        """Return an idle process; there are as many as threads."""
+        """Return an idle body decoder process, and create it if needed. There are at most as many processes as
+        threads.
+        """
         try:
             return self._idle.get_nowait()
         except queue.Empty:
@@ -122,7 +132,7 @@ class BodyDecoder:
 
 
 class DecoderProcess:
-    """One process that decodes bodies. It starts with the first question, and serves one thread at a time."""
+    """Process that decodes request bodies. It starts with the first question, and serves one thread at a time."""
 
     def __init__(self, *, max_cpu_s: float, max_wait_s: float) -> None:
         self._max_cpu_s = max_cpu_s
@@ -133,16 +143,16 @@ class DecoderProcess:
 
     @property
     def pid(self) -> int:
-        """Id of the process; 0 if it does not run."""
+        """Id of the process, or 0 if the process is not running."""
         process = self._process
         return 0 if process is None else process.pid
 
     def ask(self, path: bytes, raw: bytes, content_type: bytes, *, max_values: int) -> DecodeResult:
-        """Return the answer of the process about *raw*.
+        """Send the body *raw* to the process and return the result.
 
         Raises:
-            MalformedBody: the body takes too long.
-            GatewayError: the process ended, or cannot be started.
+            MalformedBody: if decoding the body takes too long.
+            GatewayError: if the process ended or cannot be started.
         """
         line = self._line or self._start()
         try:
@@ -158,13 +168,13 @@ class DecoderProcess:
         return answer
 
     def kill(self) -> None:
-        """End the process for good, even while another thread waits for it."""
+        """End the process permanently, even while another thread waits for it."""
         self._is_closing = True
         if self._process is not None:
             self._process.kill()
 
     def stop(self) -> None:
-        """End the process at once; the next question starts another."""
+        """End the process now. The next question starts a new process."""
         process, self._process = self._process, None
         line, self._line = self._line, None
         if line is not None:
@@ -194,7 +204,7 @@ class DecoderProcess:
         return ours
 
     def _ended(self) -> GatewayError:
-        """Return the error for a process that ended by itself."""
+        """Return the error for a body decoder process that ended unexpectedly."""
         process = self._process
         code = None if process is None else process.wait(self._max_wait_s)
         self.stop()

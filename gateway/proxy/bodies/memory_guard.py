@@ -1,4 +1,4 @@
-"""Refuses new requests while the process uses too much memory, so that running requests can end."""
+"""Reject new requests while the process uses too much memory, so that running requests can complete."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ from typing import Final
 from gateway.protocol.errors import MemoryShort
 
 EVERY_S: Final = 0.25
-"""Interval between two readings of the memory, which take 20 us each."""
+"""Seconds between two measurements of the process's memory. Each measurement takes 20 us."""
 TRIM_EVERY: Final = 20
-"""Readings above the limit after which the allocator is asked to return unused memory."""
+"""Number of measurements above the memory limit between two requests to the allocator to return unused memory."""
 CGROUP_SHARE: Final = 0.9
-"""Default limit as a share of the container's memory; at 1 the kernel kills the process."""
+"""Default memory limit as a fraction of the container's limit, at which the kernel would kill the process."""
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNLIMITED_BYTES = 2**60
@@ -23,7 +23,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class MemoryGuard:
-    """Knows whether the process and its child processes use more than *max_bytes*."""
+    """Reports whether the process and its child processes use more than *max_bytes* of memory."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class MemoryGuard:
         self._rss_bytes = rss_bytes
         self._trim = trim
         self.looks_above = 0
-        """Number of consecutive readings above the limit; 0: requests are admitted."""
+        """Number of consecutive measurements above the memory limit. Requests are admitted while it is 0."""
 
     def check(self) -> None:
-        """Raise MemoryShort while the memory is above the limit."""
+        """Raise MemoryShort while the process uses more memory than allowed."""
         if self.looks_above:
             raise MemoryShort(
                 "The gateway uses more memory than server.max_memory_bytes. Retry in 2 s.",
@@ -47,14 +47,16 @@ class MemoryGuard:
             )
 
     async def run(self) -> None:
-        """Read the memory at intervals until cancelled."""
+        """Measure the process's memory at regular intervals until this task is cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             if self.look():
                 await asyncio.to_thread(self._trim)
 
     def look(self) -> bool:
-        """Read the memory; return whether the allocator should return some."""
+        """Measure the process's memory. Return whether the allocator should return unused memory to the operating
+        system.
+        """
         if self._rss_bytes() <= self._max_bytes:
             self.looks_above = 0
             return False
@@ -63,7 +65,9 @@ class MemoryGuard:
 
 
 def memory_limit(paths: Iterable[str] = _CGROUP_LIMITS) -> int | None:
-    """Return the default limit, a share of the container's memory; None if the container has no limit."""
+    """Return the default memory limit in bytes, a fraction of the container's limit, or None if the container has no
+    limit.
+    """
     for path in paths:
         with contextlib.suppress(OSError, ValueError):
             limit = int(Path(path).read_text(encoding="ascii"))  # "max" in a container without a limit
@@ -73,7 +77,9 @@ def memory_limit(paths: Iterable[str] = _CGROUP_LIMITS) -> int | None:
 
 
 def rss_bytes_of(pids: Iterable[int | str]) -> int:
-    """Return the resident memory of the processes *pids* together; 0 for processes that ended, or without /proc."""
+    """Return the total resident memory of the processes *pids* in bytes. A process counts as 0 if it has ended or /proc
+    is missing.
+    """
     pages = 0
     for pid in pids:
         with contextlib.suppress(OSError, IndexError, ValueError):
@@ -82,6 +88,6 @@ def rss_bytes_of(pids: Iterable[int | str]) -> int:
 
 
 def trimmed() -> None:
-    """Let the allocator return unused memory, if it can (glibc)."""
+    """Ask the memory allocator to return unused memory to the operating system. Only glibc supports this."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

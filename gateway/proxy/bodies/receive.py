@@ -1,4 +1,4 @@
-"""Reads the body of a request within its bounds, and decompresses it."""
+"""Receive a request body within its limits, and decompress it."""
 
 import asyncio
 from typing import Final
@@ -10,9 +10,11 @@ from gateway.proxy.bodies.coding import Decompression, coding_of
 from gateway.proxy.incoming import LONG_BODY_BYTES, CallerGone, Incoming
 
 COUNTED_BYTES: Final = 256 * 1024
-"""Bodies above this size count against the memory for all bodies; the number of connections bounds smaller ones."""
+"""Size in bytes above which a request body counts against the memory for all bodies. Smaller bodies are limited by the
+number of connections.
+"""
 INLINE_CODED_BYTES: Final = 32 * 1024
-"""Compressed bodies up to this size are decompressed on the event loop, as far as one step goes."""
+"""Size in bytes up to which the first decompression step of a compressed body runs on the event loop."""
 
 
 async def receive_body(
@@ -24,16 +26,17 @@ async def receive_body(
     share: BodyShare | None = None,
     setting: str | None = "server.max_body_bytes",
 ) -> bytes:
-    """Return the whole body, decompressed. Large ones count in *share* before they are read.
+    """Return the whole request body, decompressed. Large bodies are counted in *share* before they are read.
 
-    *method* and *media* are those that the path accepts. *setting* names the setting that *max_bytes* comes from; None
-    if the limit is fixed.
+    The path accepts only the HTTP method *method* and the content type *media*. The limit *max_bytes* comes from the
+    setting named *setting*, or is fixed if *setting* is None.
 
     Raises:
-        MethodNotAllowed, UnsupportedMedia, BodyTooLarge: raised before the body is read where possible.
-        MalformedBody: the body cannot be decompressed.
-        MemoryShort: *share* has no room for the body.
-        CallerGone: the connection ended before the body did.
+        MethodNotAllowed, UnsupportedMedia, BodyTooLarge: if the request breaks a rule. They are raised before the body
+            is read where possible.
+        MalformedBody: if the body cannot be decompressed.
+        MemoryShort: if *share* has no room for the body.
+        CallerGone: if the caller disconnected before the end of the body.
     """
     if incoming.method != method:
         raise MethodNotAllowed(f"{incoming.path} accepts {method}, not {incoming.method}.")
@@ -81,7 +84,7 @@ async def _joined(pieces: list[bytes]) -> bytes:
 async def _decompressed(
     raw: bytes, coding: bytes, max_bytes: int, share: BodyShare | None, setting: str | None
 ) -> bytes:
-    """Return *raw* decompressed; long ones are decompressed in a thread. Raises as `receive_body`."""
+    """Return *raw* decompressed. Large bodies are decompressed in a thread. Raise the errors of `receive_body`."""
     decompression = Decompression(raw, coding)
     pieces: list[bytes] = []
     size = 0
