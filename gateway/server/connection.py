@@ -57,9 +57,7 @@ class ParserCallbacks:
 
 
 class ClientConnection(asyncio.Protocol):
-    """Protocol of one client connection, for `loop.create_server`. The mapping *state* is copied into every ASGI
-    scope.
-    """
+    """asyncio protocol of one client connection. The mapping *state* is copied into the ASGI scope of every request."""
 
     __slots__ = (
         "_body",
@@ -223,9 +221,8 @@ class ClientConnection(asyncio.Protocol):
     def _ignore_upgrade(self) -> None:
         """Serve the request as if it had no `upgrade` header, as RFC 9110, section 7.8 allows.
 
-        Java's built-in HTTP client offers an upgrade to h2c with every first POST request. The parser would treat the
-        body of such a request as data of the new protocol. The head is therefore parsed again without its `upgrade`
-        header.
+        Java's HTTP client offers h2c with every first POST request. The parser would take the body of that request for
+        data of the new protocol, so the head is parsed again without the header.
         """
         head = self._head.without_upgrade(self._parser)
         if head is None:
@@ -320,9 +317,7 @@ class ClientConnection(asyncio.Protocol):
     # Refusing
 
     def _refuse(self, fault: GatewayError) -> None:
-        """Stop reading from the client, send the error *fault* after the answers to earlier requests, and close the
-        connection.
-        """
+        """Stop reading, send the error *fault* after the answers to earlier requests, and close the connection."""
         self._closing.is_over = True
         self._deadline.due = None
         broken, self._body.cycle = self._body.cycle, None
@@ -349,7 +344,6 @@ class ClientConnection(asyncio.Protocol):
         self._timer = self._loop.call_at(self._deadline.next_check(now), self._check_deadline)
 
     def _expire(self) -> None:
-        """Close the connection because its deadline has passed. Answer with an error first if a request has begun."""
         cycle = self._body.cycle
         if cycle is not None and self._writer.is_writable and not cycle.response_complete:
             self._refuse(RequestTooSlow("The request body arrived too slowly. Send it faster, or in several requests."))
