@@ -1,4 +1,4 @@
-"""Address of the API server, its certificates, and the gateway's own credentials."""
+"""Access to the Kubernetes API server: its address, its certificates, and the gateway's credentials."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -8,25 +8,28 @@ from gateway.backends.upstream.tls import accepting_missing_identifiers
 from gateway.workers.kubernetes.kubernetes_error import KubernetesError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Folder in each pod with ``token``, ``ca.crt`` and ``namespace``
-(https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/)."""
+"""Folder in every pod with the files ``token``, ``ca.crt`` and ``namespace``
+(https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/).
+"""
 IN_CLUSTER = "https://kubernetes.default.svc"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Credentials at one moment."""
+    """Credentials read from files at one point in time."""
 
     headers: dict[str, str] = field(repr=False)
     tls: ssl.SSLContext | None
-    """TLS context; None: the address is not https."""
+    """TLS context, or None if the API server address is not https."""
     namespace: str | None
-    """The gateway's own namespace; None: not known."""
+    """Kubernetes namespace of the gateway, or None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """Address and files; None stands for the file of the pod's service account, which plain http does not use."""
+    """Address of the API server and paths of credential files. A path of None selects the file of the pod's service
+    account. With plain http, the service account is not used.
+    """
 
     url: str = IN_CLUSTER
     token_file: Path | None = None
@@ -35,10 +38,11 @@ class ApiAccess:
     service_account: Path = SERVICE_ACCOUNT
 
     def read(self) -> Credentials:
-        """Read the files each time: tokens are replaced about hourly, certificates now and then.
+        """Read the credentials. Do not cache them, because tokens are replaced about hourly and certificates
+        occasionally.
 
         Raises:
-            KubernetesError: a file that is needed cannot be read or used.
+            KubernetesError: if a required file cannot be read or has invalid content.
         """
         is_https = self.url.startswith("https://")
         token_file = self.token_file or (self.service_account / "token" if is_https else None)

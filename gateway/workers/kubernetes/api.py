@@ -1,9 +1,9 @@
-"""The part of the Kubernetes API that is needed: list, and watch.
+"""Client for the list and watch calls of the Kubernetes API.
 
-1. Each question has a connection of its own: one that is half open harms one question, never the next.
-2. Credentials are read again for each question, in a thread.
-3. Every wait has an end. The longest silence of a watch is an argument: the API server sends a bookmark about every
-   minute (https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks).
+1. Every request uses a new connection, so a half-open connection affects only one request.
+2. Every request reads the credentials again, in a thread.
+3. Every wait is bounded. The maximum silence of a watch is an argument, because the API server sends a bookmark about
+   every minute (https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks).
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from gateway.workers.kubernetes.kubernetes_error import KubernetesError, Version
 from gateway.workers.kubernetes.objects import Metadata
 
 PAGE: Final = 500
-"""Objects in one answer, as in client-go."""
+"""Maximum number of objects per response page. The value is that of client-go."""
 CONNECT_S: Final = 2.0
 LIST_S: Final = 10.0
-"""Longest wait for one page."""
+"""Maximum wait for one response page, in seconds."""
 LONGEST_LINE: Final = 16 * 2**20
-"""Longest line of a watch in bytes; etcd keeps no object of more than some 1.5 MiB."""
+"""Maximum length of one line of a watch, in bytes. The largest object in etcd has about 1.5 MiB."""
 
 DecodedT = TypeVar("DecodedT")
 Change = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
@@ -37,7 +37,7 @@ _CHANGES: Final = get_args(Change)
 
 @dataclass(frozen=True, slots=True)
 class ObjectList(Generic[ObjectT]):
-    """All objects of a collection, as they were at *version*."""
+    """Complete list of the objects in a collection, as of resource version *version*."""
 
     objects: tuple[ObjectT, ...]
     version: str
@@ -45,27 +45,29 @@ class ObjectList(Generic[ObjectT]):
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange(Generic[ObjectT]):
-    """One change of a watch. *object* is None in a bookmark."""
+    """One change that a watch reported. In a bookmark, *object* is None."""
 
     change: Change
     object: ObjectT | None
 
 
 class Api(Protocol):
-    """The two questions to Kubernetes."""
+    """Interface to the list and watch calls of the Kubernetes API."""
 
     async def list_all(self, collection: Collection[ObjectT]) -> ObjectList[ObjectT]:
-        """Return all objects of *collection*. Raises KubernetesError."""
+        """Return all objects of *collection*. Raises KubernetesError if the API server fails to list them."""
         ...
 
     def watch(
         self, collection: Collection[ObjectT], version: str, *, lasts_s: float, silence_s: float
     ) -> AsyncGenerator[list[ObjectChange[ObjectT]], None]:
-        """Yield changes since *version*, those that arrive together in one list; it ends after *lasts_s* at most.
+        """Yield lists of changes since resource version *version*. The watch ends after at most *lasts_s*.
+
+        Changes that arrive together are yielded in one list.
 
         Raises:
-            VersionExpired: changes since then are no longer known.
-            KubernetesError: it broke, or nothing came for *silence_s*.
+            VersionExpired: if the API server no longer knows the changes since *version*.
+            KubernetesError: if the connection failed, or nothing arrived for *silence_s*.
         """
         ...
 
@@ -100,7 +102,7 @@ class _Bookmarked(msgspec.Struct):
 
 
 class HttpApi:
-    """Asks the API server that *access* leads to; implements `Api`."""
+    """Client for the API server that *access* describes; implements `Api`."""
 
     def __init__(
         self, access: ApiAccess, *, page: int = PAGE, connect_s: float = CONNECT_S, list_s: float = LIST_S
@@ -111,7 +113,7 @@ class HttpApi:
         self._list_s = list_s
 
     async def list_all(self, collection: Collection[ObjectT]) -> ObjectList[ObjectT]:
-        """See `Api.list_all`. A page each *list_s* at most; one version for all pages."""
+        """See `Api.list_all`. Every page may take *list_s*, and all pages show the same resource version."""
         found: list[ObjectT] = []
         query: dict[str, Any] = {"labelSelector": collection.selector, "limit": self._page}
         async with self._connected(collection) as (client, path):
@@ -125,7 +127,6 @@ class HttpApi:
     async def watch(
         self, collection: Collection[ObjectT], version: str, *, lasts_s: float, silence_s: float
     ) -> AsyncGenerator[list[ObjectChange[ObjectT]], None]:
-        """See `Api.watch`."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + lasts_s
         query = {
@@ -208,7 +209,9 @@ class HttpApi:
 
 
 async def _lines(response: httpx.Response) -> AsyncGenerator[list[bytes], None]:
-    """Yield whole lines, those of one piece together. A partial line at the end is dropped: the reader lists again."""
+    """Yield complete lines, grouped by network read. An incomplete last line is dropped, because the caller lists
+    again.
+    """
     rest = b""
     async for piece in response.aiter_bytes():
         *lines, rest = (rest + piece).split(b"\n")

@@ -1,4 +1,4 @@
-"""Collections of the API server: objects of one kind, in one namespace, by their labels."""
+"""Collections of Kubernetes objects, selected by kind, namespace and labels."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -8,30 +8,30 @@ from gateway.workers.kubernetes.objects import EndpointSlice, Object, Pod
 ObjectT = TypeVar("ObjectT", bound=Object)
 
 SERVICE_LABEL = "kubernetes.io/service-name"
-"""Label of an EndpointSlice that names its Service."""
+"""Label of an EndpointSlice with the name of its Service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collection(Generic[ObjectT]):
     kind: type[ObjectT]
     group: str
-    """Path of its API, as ``api/v1``."""
+    """API path of the resource, such as ``api/v1``."""
     resource: str
-    """Name in paths: ``pods``."""
+    """Resource name in API paths, such as ``pods``."""
     selector: str
     namespace: str | None
-    """Namespace; None: the gateway's own."""
+    """Kubernetes namespace of the objects. None selects the namespace of the gateway."""
 
     def path(self, namespace: str) -> str:
         return f"/{self.group}/namespaces/{namespace}/{self.resource}"
 
 
 def slices_of(service: str, namespace: str | None) -> Collection[EndpointSlice]:
-    """Return the EndpointSlices of a Service as a collection."""
+    """Return the collection of the EndpointSlices that belong to *service*."""
     selector = f"{SERVICE_LABEL}={service}"
     return Collection(EndpointSlice, "apis/discovery.k8s.io/v1", "endpointslices", selector, namespace)
 
 
 def pods_with(selector: str, namespace: str | None) -> Collection[Pod]:
-    """Return the pods with these labels as a collection."""
+    """Return the collection of pods whose labels match *selector*."""
     return Collection(Pod, "api/v1", "pods", selector, namespace)

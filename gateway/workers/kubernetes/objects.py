@@ -1,7 +1,7 @@
-"""The fields of EndpointSlices and pods that are read.
+"""Fields of EndpointSlices and pods that the gateway reads.
 
-They are those of https://kubernetes.io/docs/reference/kubernetes-api/ (discovery.k8s.io/v1, v1). An empty list may be
-missing, or null.
+The format is that of https://kubernetes.io/docs/reference/kubernetes-api/ (discovery.k8s.io/v1, v1). Instead of an
+empty list, a field may be missing or null.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """Conditions of an endpoint; None: not known, which counts as ready, and as not terminating."""
+    """Conditions of an endpoint. None means unknown, which counts as ready and as not terminating."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -42,7 +42,7 @@ class SliceEndpoint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Port(msgspec.Struct, frozen=True, rename="camel"):
-    """A port of the pod, not of the Service."""
+    """Port of a pod, as listed in an EndpointSlice. It may differ from the port of the Service."""
 
     name: str | None = None
     port: int | None = None

@@ -1,9 +1,9 @@
-"""Keeps a copy of a collection: list, watch from there, and list again, whatever happened in between.
+"""Keeps a local copy of a collection of Kubernetes objects by alternating list and watch calls.
 
-1. A watch is never relied on: it may end without notice, or hang. Everything is listed again each
-   `ReflectorIntervals.relist_s`, and the list counts, even if it is empty.
-2. After any end of a watch everything is listed; a watch is never continued.
-3. While the API server does not answer, the last copy stays.
+1. A watch may hang or end without notice. So all objects are listed again every `ReflectorIntervals.relist_s`, and the
+   list replaces the copy, even if it is empty.
+2. After a watch ends for any reason, all objects are listed again. A watch is never resumed.
+3. While the API server does not answer, the last copy stays in use.
 """
 
 import asyncio
@@ -22,23 +22,23 @@ from gateway.workers.kubernetes.objects import Metadata
 _log = logging.getLogger(__name__)
 
 SILENCE_S: Final = 75.0
-"""Silence after which a watch is dead: a bookmark comes about every minute."""
+"""Seconds without data after which a watch is considered dead. The API server sends a bookmark about every minute."""
 JITTER: Final = 0.1
-"""Share by which intervals are shortened, so that gateways that began together do not stay together."""
+"""Relative random reduction of intervals. It spreads the requests of gateways that started together."""
 FIRST_S: Final = 0.2
 LONGEST_S: Final = 10.0
-"""Longest pause after failures; each is twice as long as the one before."""
+"""Maximum pause after a failure, in seconds. Every pause is twice as long as the previous one."""
 SHORTEST_S: Final = 1.0
-"""Time within which a watch that ends without any change counts as a failure."""
+"""Seconds within which the end of a watch without changes counts as a failure."""
 LONGEST_WISH_S: Final = 60.0
-"""Longest delay that the API server can ask for."""
+"""Maximum retry delay that the API server can request, in seconds."""
 
 Origin = Literal["list", "watch", "kept"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectorIntervals:
-    """Intervals between questions."""
+    """Time limits of list and watch calls, in seconds."""
 
     relist_s: float = 30.0
     watch_s: float = 240.0
@@ -47,17 +47,19 @@ class ReflectorIntervals:
 
 @dataclass(frozen=True, slots=True)
 class CollectionSnapshot(Generic[ObjectT]):
-    """All known objects of the collection."""
+    """Copy of all objects of a collection, and how it was obtained."""
 
     objects: tuple[ObjectT, ...]
     origin: Origin
-    """``list``: certain; ``watch``: by the changes that a watch sent; ``kept``: the API server did not answer."""
+    """Source of the snapshot. ``list`` is a complete list, ``watch`` a list with watched changes applied, and ``kept``
+    the previous snapshot, because the API server did not answer.
+    """
     fault: str = ""
-    """Reason why it did not answer."""
+    """Reason why the API server did not answer; empty if it did."""
 
 
 class Backoff:
-    """Pauses after failures, up to *LONGEST_S*, with jitter."""
+    """Pauses after failures. They grow up to *LONGEST_S* and vary randomly."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -67,14 +69,16 @@ class Backoff:
         self._next_s = FIRST_S
 
     def pause_s(self, wished_s: float | None = None) -> float:
-        """Return the next pause, at least *wished_s*."""
+        """Return the next pause in seconds. It is at least *wished_s*, capped at `LONGEST_WISH_S`."""
         pause_s = self._next_s * self._rng.uniform(0.5, 1.0)
         self._next_s = min(2 * self._next_s, LONGEST_S)
         return max(pause_s, min(wished_s or 0.0, LONGEST_WISH_S))
 
 
 class Reflector(Generic[ObjectT]):
-    """Follows one *collection*. *clock* gives seconds, *sleep* waits for some."""
+    """Keeps a copy of one *collection* up to date. *clock* returns seconds, and *sleep* waits for a number of
+    seconds.
+    """
 
     def __init__(
         self,
@@ -96,16 +100,17 @@ class Reflector(Generic[ObjectT]):
         self._objects: dict[tuple[str, str], ObjectT] = {}
         self._wanted_in_s: float | None = None
         self._pause_s = 0.0
-        """Pause before the next list."""
+        """Seconds to wait before the next list call."""
 
     def ask_again(self, in_s: float) -> None:
-        """List everything after *in_s*: the caller doubts a snapshot of a watch."""
+        """List all objects again after *in_s*. The caller uses this if a watched snapshot looks wrong."""
         self._wanted_in_s = in_s
 
     async def snapshots(self) -> AsyncGenerator[CollectionSnapshot[ObjectT], None]:
-        """Yield a snapshot after each list, each batch of a watch, and each failure to list; it never ends.
+        """Yield a snapshot after each list, each batch of watched changes, and each failed list. The iterator never
+        ends.
 
-        The caller has to close it.
+        The caller must close the iterator.
         """
         while True:
             self._wanted_in_s = None
@@ -123,7 +128,9 @@ class Reflector(Generic[ObjectT]):
             await self._sleep(self._pause_s)
 
     async def _watched(self, version: str) -> AsyncGenerator[CollectionSnapshot[ObjectT], None]:
-        """Yield the snapshots of a watch from *version*, until everything has to be listed again."""
+        """Yield snapshots of a watch that starts at resource version *version*, until all objects must be
+        listed again.
+        """
         pace, began = self._pace, self._clock()
         lasts_s = min(pace.relist_s, pace.watch_s) * self._rng.uniform(1.0 - JITTER, 1.0)
         has_changes, wished_s, is_broken = False, None, False

@@ -1,4 +1,4 @@
-"""The batches of one engine that were taken in, in order, and those that wait for their turn."""
+"""Log of the event batches of one engine: processed batches in order, and batches that wait for earlier ones."""
 
 from collections import deque
 from typing import Literal
@@ -10,70 +10,71 @@ from gateway.workers.kv_events.past import Past, look_of
 from gateway.workers.kv_events.waiting import WaitingRoom
 
 BEFORE_ALL = -1
-"""Position before the first batch of an engine that counts from 0."""
+"""Sequence number before the first batch of an engine that counts from 0."""
 
 Knowledge = Literal["complete", "partial", "unreplayed", "lost"]
-"""Share of an engine's incarnation that was heard.
+"""Part of an engine's event history that the gateway has received since the engine started.
 
-* ``complete``: everything
-* ``partial``: what its ring still had, and everything since
-* ``unreplayed``: what was published since the gateway listens
-* ``lost``: batches in between are missing, perhaps with removals
+* ``complete``: all events
+* ``partial``: the events in the replay buffer at the start, and all later ones
+* ``unreplayed``: the events published since the gateway started to listen
+* ``lost``: batches in the middle are missing, possibly with removals
 """
 
 
 class Reset(msgspec.Struct, frozen=True, gc=False):
-    """Forget everything; the next messages start from an empty cache."""
+    """Step that discards the index of an engine. Later steps start from an empty cache."""
 
     knowledge: Knowledge
     is_new_incarnation: bool = False
-    """The engine has restarted; else only the picture of it is rebuilt."""
+    """True if the engine restarted. False if the index is rebuilt while the engine keeps running."""
 
 
 class Lost(msgspec.Struct, frozen=True, gc=False):
-    """Batches never came."""
+    """Step that reports missing batches."""
 
     batches: int
-    """0: some, perhaps."""
+    """Number of missing batches. 0 means an unknown number, possibly zero."""
 
 
 Step = Reset | Lost | BatchMessage
 
 
 class BatchLog:
-    """Appends batches without a gap, and holds back those that come too early.
+    """Processes batches in sequence order, and holds batches that arrive too early.
 
-    It knows nothing of connections, replays or time: `Sequencer` decides what a gap or an unknown batch means.
+    The log knows nothing of connections, replays or time. `Sequencer` decides how to handle a gap or an unexpected
+    batch.
     """
 
     def __init__(self, held: WaitingRoom | None = None) -> None:
         self.held = WaitingRoom() if held is None else held
-        """Messages that came too early."""
+        """Messages that wait for earlier messages."""
         self.steps: deque[Step] = deque()
-        """Steps to be applied to the index, in order. The reader removes each of them."""
+        """Steps to apply to the index, in order. The reader removes each step."""
         self.last: int | None = None
-        """Sequence of the last batch that was taken in; None: the first one is not known yet."""
+        """Sequence number of the last processed batch, or None if the first batch is not known yet."""
         self.was_interrupted = False
-        """Batches may have been published unheard since the last one that was taken in."""
+        """Whether batches may have been missed since the last processed batch."""
         self._first_ts: float | None = None
         self._last_ts: float | None = None
         self._past = Past()
 
         self.duplicates = 0
         self.late = 0
-        """Messages of an earlier incarnation."""
+        """Number of messages from an earlier incarnation of the engine."""
         self.lost = 0
-        """Batches that never came."""
+        """Number of batches that were never received."""
 
     def reset(self, last: int, knowledge: Knowledge, *, is_new_incarnation: bool = False) -> None:
-        """Start over right behind batch *last*."""
+        """Discard all state and continue with the batch after sequence number *last*."""
         self.last = last
         self._first_ts = self._last_ts = None
         self._past = Past()
         self.steps.append(Reset(knowledge, is_new_incarnation))
 
     def append(self, message: BatchMessage) -> None:
-        """Process *message*, whatever came before it."""
+        """Process *message* as the next batch, without checking its sequence number."""
         if self._first_ts is None:
             self._first_ts = message.ts
         if message in self.held:
@@ -86,7 +87,7 @@ class BatchLog:
         self.steps.append(message)
 
     def append_held(self) -> None:
-        """Process the held messages that follow without a gap."""
+        """Process held messages that follow the last processed batch without a gap."""
         while self.held and self.last is not None:
             message = self.held.take(self.last + 1)
             if message is None:
@@ -97,25 +98,25 @@ class BatchLog:
             self.append(message)
 
     def hold(self, message: BatchMessage) -> bool:
-        """Keep *message* until those before it are there; False if there is no room."""
+        """Hold *message* until the messages before it arrive. Return False if there is no room for it."""
         if message in self.held:
             self.duplicates += 1
             return True
         return self.held.add(message)
 
     def is_late(self, message: BatchMessage) -> bool:
-        """Whether *message* was made before the batch that was processed last."""
+        """Whether *message* was created before the last processed batch."""
         return message.ts is not None and self._last_ts is not None and message.ts < self._last_ts
 
     def contradicts(self, message: BatchMessage) -> bool:
-        """Whether another batch was processed with the sequence of *message*."""
+        """Whether *message* differs from the processed batch with the same sequence number."""
         known = self._past.look(message.seq)
         return known is not None and known != look_of(message.payload)
 
     def is_of_later_incarnation(self, message: BatchMessage) -> bool:
-        """Whether *message* shows that the engine restarted; if not, count it as a duplicate or as late.
+        """Return whether *message* proves that the engine restarted. Otherwise count it as a duplicate or as late.
 
-        Its sequence was taken in, or passed over.
+        The sequence number of *message* must already have been processed or skipped.
         """
         known = self._past.look(message.seq)
         if known == look_of(message.payload):
@@ -130,11 +131,11 @@ class BatchLog:
         return not is_earlier
 
     def lose(self, batches: int) -> None:
-        """Record that so many *batches* never came; 0: some, perhaps."""
+        """Record that *batches* batches were never received. 0 means an unknown number."""
         self.lost += batches
         self.steps.append(Lost(batches))
 
     def drop_late(self) -> None:
-        """Drop held messages that were made before the batch that was taken in last."""
+        """Drop held messages that were created before the last processed batch."""
         if self._last_ts is not None:
             self.late += self.held.drop_older(self._last_ts)

@@ -1,5 +1,5 @@
-"""The gateway's end of a connection with an engine, whichever side dialed: it reads within limits, and no faster than
-messages are taken. The rest stays with the engine.
+"""ZeroMQ connection with an engine, for both directions of connection setup. It reads only as fast as its messages are
+processed. Unread data stays with the engine.
 """
 
 import asyncio
@@ -14,56 +14,60 @@ from gateway.workers.kv_events.zmtp import ProtocolError, ReadProgress, ZmtpSess
 Network = IPv4Network | IPv6Network
 
 MAX_MESSAGE_BYTES = 8 * 2**20
-"""Largest message. An engine step that reports a million tokens takes 5 MB. A peer that sends more is cut off."""
+"""Maximum size of a message, in bytes. A step that reports a million tokens takes 5 MB. Larger messages end the
+connection.
+"""
 HANDSHAKE_S = 10.0
 READ_AHEAD_BYTES = 256 * 2**10
-"""Bytes that are received ahead on one connection, beyond the frame that is being received."""
+"""Bytes that one connection may buffer beyond the frame that is currently received."""
 UNSENT_BYTES = 64 * 2**10
-"""Answers to a peer that sends commands and reads nothing; then it is disconnected."""
+"""Maximum of unsent reply bytes. A peer that sends commands but does not read the replies is disconnected."""
 KEEPALIVE_IDLE_S = 5
 KEEPALIVE_S = 5
 KEEPALIVE_PROBES = 2
-"""Probes before a vanished host counts as gone: it sends no notice, and an idle engine sends nothing either."""
+"""TCP keepalive probes before a host is considered gone. Without probes, a vanished host looks like an idle engine."""
 
 
 class Link(Enum):
-    """State of a connection."""
+    """State of a connection to an engine."""
 
     UP = "up"
     DOWN = "down"
 
 
 class ConnectionOwner(Protocol):
-    """The owner of connections, which accepts them and learns of their messages."""
+    """Object that accepts connections and gets their notifications."""
 
     def opened(self, connection: "ZmtpConnection") -> bool:
-        """Whether it may stay; if not, it was ended."""
+        """Return whether a new connection may stay open. A rejected connection is already closed."""
         ...
 
     def has_news(self, connection: "ZmtpConnection") -> None:
-        """Note that there may be something to read."""
+        """Notify the owner that *connection* may have data to read."""
         ...
 
     def closed(self, connection: "ZmtpConnection") -> None:
-        """Note that it has ended; received bytes may still be read."""
+        """Notify the owner that *connection* has closed. Bytes already received can still be read."""
         ...
 
     def hold(self, more_bytes: int) -> bool:
-        """Count received bytes, or released ones; return False if that is too much."""
+        """Add *more_bytes* to the count of buffered bytes; negative numbers release bytes. Return False above the
+        limit.
+        """
         ...
 
     def refuse(self, connection: "ZmtpConnection", reason: str) -> None:
-        """End it, because it broke the protocol or a limit."""
+        """Close *connection* because the peer violated the protocol or a limit."""
         ...
 
 
 class ZmtpConnection(asyncio.Protocol):
-    """The gateway's end of one connection."""
+    """Gateway side of a ZeroMQ connection with an engine."""
 
     def __init__(
         self, owner: ConnectionOwner, conversation: ZmtpSession, *, read_ahead_bytes: int = READ_AHEAD_BYTES
     ) -> None:
-        """Receive at most *read_ahead_bytes* beyond the frame being received."""
+        """*read_ahead_bytes* is the maximum number of buffered bytes beyond the frame that is currently received."""
         self._owner = owner
         self._conversation = conversation
         self._read_ahead_bytes = read_ahead_bytes
@@ -75,11 +79,13 @@ class ZmtpConnection(asyncio.Protocol):
         self._is_linked = False
         self._counted_bytes = 0
         self.is_waiting = False
-        """Whether the owner has been notified and has not read yet."""
+        """Whether the owner has been notified of data that it has not yet read."""
         self.peer = "a local socket"
 
     def is_allowed(self, networks: Sequence[Network]) -> bool:
-        """Whether the peer's address is in *networks*. A Unix socket is guarded by its file's rights."""
+        """Whether the peer's address is in *networks*. Unix sockets are always allowed, because file permissions
+        protect them.
+        """
         address = self._address()
         return address is None or any(address in network for network in networks)
 
@@ -88,7 +94,9 @@ class ZmtpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def read(self) -> list[bytes] | Link | ReadProgress:
-        """Read one step. After `ReadProgress.IDLE` there is more when the owner is notified."""
+        """Return the next message or state change. `ReadProgress.IDLE` means that the owner is notified of further
+        data.
+        """
         found = ReadProgress.IDLE if self._is_refused else self._step()
         if found is ReadProgress.READY:
             self._set_linked()
@@ -194,7 +202,7 @@ class ZmtpConnection(asyncio.Protocol):
 
 
 def _keep_alive(connected: socket.socket) -> None:
-    """Let the system probe an idle connection after `KEEPALIVE_IDLE_S`."""
+    """Enable TCP keepalive probes for connections that were idle for `KEEPALIVE_IDLE_S`."""
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),

@@ -1,4 +1,4 @@
-"""Counters of one stream, for metrics and explanations."""
+"""Counters of one KV event stream, for metrics and routing explanations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,45 +9,47 @@ from gateway.workers.kv_events.decoding import IgnoredAs, RefusedAs
 from gateway.workers.kv_events.feed import Trust
 
 Doubt = Literal["not_connected", "undecodable", "partial", "unreplayed", "lost", "inaccurate"]
-"""Reason why a stream is not live although nothing is on its way. inaccurate: its predictions did not match."""
+"""Reason why a stream is not live although no replay is in progress. ``inaccurate`` means that its predictions were
+wrong.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCounters:
-    """Snapshot of a stream's counters, which count from its start and never go down."""
+    """Snapshot of the counters of one KV event stream. They start at zero and never decrease."""
 
     trust: Trust
     doubt: Doubt | None
     knowledge: Knowledge
     connections: int
-    """Connections so far; for an engine that dials, 1 once it was heard."""
+    """Number of connections so far. For an engine that connects to the gateway, 1 after its first message."""
     batches: int
-    """Batches that were taken in."""
+    """Number of processed batches."""
     events: Mapping[Literal["stored", "removed", "cleared"], int]
     blocks: Mapping[Literal["stored", "removed"], int]
     duplicates: int
     late: int
-    """Messages of an earlier incarnation, or from before the known part."""
+    """Number of messages from an earlier incarnation of the engine or from before the known part of its history."""
     gaps: int
     lost_batches: int
-    """Batches that never came, and were given up."""
+    """Number of missing batches that the gateway no longer waits for."""
     replays: int
-    """Replays that were requested."""
+    """Number of requested replays."""
     restarts: int
-    """Restarts of the engine that were noticed."""
+    """Number of detected engine restarts."""
     rebuilds: int
-    """Rebuilds of the picture within the same incarnation."""
+    """Number of index rebuilds while the engine kept running."""
     turned_away: int
-    """Messages that could not be held; not lost as long as replays work."""
+    """Number of messages that could not be held for lack of space. Replays can still recover them."""
     undecodable: int
-    """Batches that could not be decoded."""
+    """Number of batches that could not be decoded."""
     malformed: int
-    """Messages that could not be parsed."""
+    """Number of messages that could not be parsed."""
     other_topic: int
-    """Messages under another topic than was configured."""
+    """Number of messages with a topic other than the configured one."""
     ignored: Mapping[IgnoredAs, int]
     refused: Mapping[RefusedAs, int]
     last_seq: int | None
-    """Sequence of the last batch that was taken in."""
+    """Sequence number of the last processed batch."""
     lag_s: float | None
-    """Time from the making of that batch to its taking in, by the clocks of both machines."""
+    """Seconds between the creation and the processing of the last batch, by the clocks of the two machines."""

@@ -1,7 +1,7 @@
-"""Payloads to events, whichever engine of whichever age sent them. What cannot be used is counted; the rest goes on.
+"""Decodes event batches of all engines and versions. Unusable events are counted, and decoding continues.
 
-Fast where it matters: a batch whose events are all alike is decoded in one call, straight into structs. Events are
-looked at one by one only where that fails.
+A batch whose events all have the same form is decoded directly into structs in one call, which is fast. Events are
+decoded individually only if that fails.
 """
 
 from collections import Counter
@@ -30,29 +30,34 @@ from gateway.workers.kv_events.wire import (
 )
 
 PIECE_BLOCKS = 256
-"""Blocks per list of events. With decoding and the index that is about half a millisecond, and 3 ms where tables grow;
-twice as many took 4 ms there."""
+"""Blocks per list of events. Decoding and indexing such a list takes about 0.5 ms, and 3 ms when hash tables grow.
+Lists of twice this size took 4 ms.
+"""
 GROUPS_KEPT = 256
-"""Groups of layers that are remembered as useless; real models have a handful."""
+"""Maximum number of layer groups that are remembered as useless. Real models have only a few groups."""
 
 PREFIX_GROUPS = frozenset({None, "full_attention", "mla_attention", "sink_full_attention"})
-"""Kinds of layers whose blocks make a prefix: each token's state is kept, so a block serves whatever follows it.
-vLLM, `vllm/v1/kv_cache_interface.py`; None: an engine that does not say."""
+"""Kinds of attention layers whose blocks can be reused by any prompt with the same prefix, because they keep the state
+of every token. The names are those of `vllm/v1/kv_cache_interface.py` in vLLM. None is for engines that do not report
+the kind.
+"""
 
 IgnoredAs = Literal["other_group", "unknown_type", "unknown_place", "nameless_adapter"]
-"""Correct events of no use: blocks of other layers, an event or a place that is not known here, an adapter that has
-only a number of the engine's own (vLLM below 0.14)."""
+"""Reasons to ignore a valid event: blocks of other layers, an unknown type of event or storage medium, or an adapter
+that has only an engine-internal number (vLLM before 0.14).
+"""
 RefusedAs = Literal["bigram", "malformed"]
-"""Events that are not understood, so part of the cache is unknown: pairs for token ids (SGLang with EAGLE), or bad
-fields."""
+"""Reasons to reject an event, which leaves a part of the cache unknown: token pairs instead of token ids (SGLang with
+EAGLE), or malformed fields.
+"""
 
 
 class UndecodableError(Exception):
-    """The payload is not a batch of events."""
+    """Raised if a payload is not a batch of events."""
 
 
 class Decoder:
-    """Decodes the batches of one stream. Its counters never go down."""
+    """Decodes the batches of one event stream. Its counters never decrease."""
 
     def __init__(self) -> None:
         # Plain numbers: they are counted for every event.
@@ -69,14 +74,15 @@ class Decoder:
         self._useless_groups: set[int] = set()
 
     def decode(self, payload: bytes) -> Iterator[list[Event]]:
-        """Yield the events of *payload* in order, in lists of about `PIECE_BLOCKS` blocks; a longer run of blocks is
-        cut.
+        """Yield the events of *payload* in order, in lists of about `PIECE_BLOCKS` blocks. Longer runs of blocks are
+        split.
 
-        Many useless events make empty lists, so that the caller can pause between them. Each list is decoded when it is
-        asked for. O(bytes): 0.25 us for a block of 16 tokens with the core compiled, else 0.5; 2 us for a single block.
+        Runs of useless events yield empty lists, so that the caller can pause between them. Each list is decoded on
+        demand. O(bytes): 0.25 us for a block of 16 tokens with the compiled core and 0.5 us without it; 2 us for a
+        single block.
 
         Raises:
-            UndecodableError: at the first list, if this is not a batch.
+            UndecodableError: at the first list, if *payload* is not a batch of events.
         """
         events: list[Event] = []
         blocks = 0
@@ -101,7 +107,7 @@ class Decoder:
             yield events
 
     def _sorted(self, payload: bytes) -> Iterator[tuple[EventForm, Sequence[WireEvent]]]:
-        """Return the events in order, by their form."""
+        """Return the events in order, each sequence together with its wire format."""
         for form in self._forms:
             try:
                 batch = form.batch.decode(payload)
@@ -195,7 +201,9 @@ class Decoder:
         return tier
 
     def _is_of_prefixes(self, event: StoredFields[OpaqueHash]) -> bool:
-        """Whether prompts find these blocks. Keeps in mind which groups they do not find."""
+        """Whether the stored blocks belong to layers that serve prompt prefixes. Remember the groups of other
+        layers.
+        """
         group, kind = event.group_idx, event.kv_cache_spec_kind
         if kind is None:
             # Blocks that were offloaded come without the kind, so what is known of the group holds.
@@ -210,10 +218,10 @@ class Decoder:
 
 
 def cut(event: Event, blocks: int) -> Iterator[Event]:
-    """*event* as several that come to the same, each of *blocks* blocks at most.
+    """Yield *event* as equivalent events of at most *blocks* blocks each.
 
-    Some stay whole: what does not say where one block ends and the next begins; and what begins a sequence, because to
-    tell a whole prefix once more, from its first block on, means something else than to store blocks once more.
+    Two kinds of events are not split. The first has no clear boundaries between blocks. The second starts a sequence:
+    storing a prefix again from its first block does not mean the same as storing some blocks again.
     """
     if isinstance(event, Cleared) or len(event.hashes) <= blocks:
         yield event
@@ -232,7 +240,7 @@ def cut(event: Event, blocks: int) -> Iterator[Event]:
 
 
 def _run(event: Stored, begin: int, end: int, block: int) -> Stored:
-    """Return its blocks from *begin* to *end*; the tokens of one are *block* elements of `token_ids`."""
+    """Return the part of *event* from block *begin* to *end*. Each block has *block* elements of `token_ids`."""
     # Blocks that are named by hash alone follow nothing.
     follows = event.parent if begin == 0 or not event.token_ids else event.hashes[begin - 1]
     return Stored(
@@ -248,7 +256,7 @@ def _run(event: Stored, begin: int, end: int, block: int) -> Stored:
 
 
 def _beside(event: StoredFields[OpaqueHash], adapter: str | None) -> tuple[str | None, list[bytes | None] | None]:
-    """Return salt and extras. Raises ValueError if the fields are not as engines write them."""
+    """Return the cache salt and the extra data of each block. Raises ValueError if the fields are malformed."""
     is_root = event.parent_block_hash is None
     salt = event.cache_salt
     if isinstance(event.lora_name, dict):
@@ -268,7 +276,7 @@ def _beside(event: StoredFields[OpaqueHash], adapter: str | None) -> tuple[str |
 
 
 def _block_size(event: StoredFields[OpaqueHash]) -> int:
-    """Return the tokens per block. Raises ValueError if there are no blocks."""
+    """Return the number of tokens per block. Raises ValueError if the event has tokens but no blocks."""
     if not event.block_size or not event.block_hashes:
         raise ValueError("tokens without a block")
     return event.block_size

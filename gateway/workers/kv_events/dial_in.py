@@ -1,4 +1,4 @@
-"""One address that engines dial; their topic names them."""
+"""Address to which engines connect to publish KV events. The topic of a message identifies the engine."""
 
 import asyncio
 import logging
@@ -20,22 +20,24 @@ _log = logging.getLogger(__name__)
 
 AFTER_FAULT_S = 1.0
 TOPICS_KEPT = 1024
-"""Topics whose listeners are remembered, and as many that have none."""
+"""Maximum number of topics whose listeners are cached, and of unknown topics that are counted."""
 
 
 class Listener(Protocol):
-    """Reader of one rank of one engine through a `DialIn`. It never raises: that would end the reading for all."""
+    """Reader of one rank of an engine. Its methods must not raise, because an error would stop the reading for all
+    engines.
+    """
 
     def published(self, frames: list[bytes]) -> None:
-        """The engine has published *frames*."""
+        """Process *frames*, a message that the engine published."""
         ...
 
     def linked(self, link: Link) -> None:
-        """The engine can be heard, or not any more. May be called twice for the same state."""
+        """Process a change of the connection state. The same state may be reported twice."""
         ...
 
     def work(self) -> bool:
-        """Do one slice of the resulting work; return False if there was no work."""
+        """Process one slice of pending work. Return False if there was no work."""
         ...
 
 
@@ -50,11 +52,12 @@ class _Seat:
 
 
 class DialIn:
-    """Listens at *endpoint* while it runs, for peers in *allowed* only; the system chooses a port in place of 0, see
-    `bound`.
+    """Accepts connections of engines at *endpoint*, if their address is in *allowed*. With port 0, the system chooses
+    the port; see `bound`.
 
-    A connection may carry several engines, and an engine may return on another one. So when one of them ends, listeners
-    that can request a replay are notified that it may have been theirs; all are notified when the last has ended.
+    One connection may carry several engines, and an engine may reconnect on another one. When a connection ends, all
+    listeners that can request a replay are notified that messages may be missing. When the last one ends, all listeners
+    are notified.
     """
 
     def __init__(self, endpoint: str, *, pace: LoopShare, allowed: Sequence[Network] = LOOPBACK) -> None:
@@ -66,19 +69,19 @@ class DialIn:
         self._working: list[_Seat] = []
         self._connections = 0
         self.bound: str | None = None
-        """Address that engines can dial; None while they cannot."""
+        """Address to which engines can connect, or None while the gateway does not listen."""
         self.strangers: Counter[str] = Counter()
-        """Messages by topic without a listener: perhaps a worker's name is misspelled."""
+        """Number of messages without a listener, by topic. A misspelled worker name is a likely cause."""
 
     @contextmanager
     def hear(
         self, listener: Listener, *, topic: str = "", names: frozenset[str] = frozenset(), rank: int = 0, replays: bool
     ) -> Iterator[None]:
-        """Hand *listener* what one engine publishes, within the block.
+        """Deliver the messages of one engine to *listener* while the context is open.
 
-        That is what comes under *topic*; without one, under ``kv@<name>@...`` with one of *names*: the worker's id,
-        its host, or host and port, whichever its operator has put there. Where several ranks of an engine share a
-        topic, that of *rank*. *replays*: the listener can ask for what it missed.
+        Messages are selected by *topic*, or, if it is empty, by topics ``kv@<name>@...`` with a name in *names*. The
+        name may be the worker id, the host, or host and port, as the operator configured it. If ranks share a topic,
+        only messages of *rank* are delivered. *replays* says whether the listener can request missed messages.
         """
         seat = _Seat(listener, topic, names, rank, replays)
         self._seats.append(seat)
@@ -94,7 +97,7 @@ class DialIn:
                 self._working.remove(seat)
 
     async def run(self) -> None:
-        """Accept connections until cancelled. A failure ends one attempt, and another begins."""
+        """Accept connections until canceled. After an error, listen again."""
         while True:
             try:
                 await self._listen()
@@ -115,7 +118,7 @@ class DialIn:
                 self._unlink(self._seats)
 
     def _work(self) -> bool:
-        """Do one slice for one of the listeners with messages."""
+        """Process one slice of work of a listener that has messages."""
         while self._working:
             if self._working[0].listener.work():
                 return True
@@ -125,7 +128,7 @@ class DialIn:
     # ---- connections
 
     def _read(self, opened: PublisherServer) -> bool:
-        """Read one step of one connection; return False if there is nothing more."""
+        """Process one read of a connection. Return False if there is nothing to read."""
         found = opened.read()
         if found is Link.UP:
             self._connected()
@@ -194,7 +197,7 @@ class DialIn:
 
 
 def name_in(topic: str) -> str | None:
-    """Return the publisher in *topic*, by llm-d's convention ``kv@<pod>@<model>``; None if it is missing."""
+    """Return the publisher name in a *topic* of llm-d's form ``kv@<pod>@<model>``, or None for other topics."""
     match topic.split("@", 2):
         case ["kv", name, _]:
             return name
@@ -207,7 +210,7 @@ def _is_for(topic: str, seat: _Seat) -> bool:
 
 
 def _rank_of(payload: bytes) -> object:
-    """Return the rank. This costs as much as skipping over the payload."""
+    """Return the data-parallel rank in a batch. The cost is that of skipping over the payload."""
     try:
         return UNSORTED.decode(payload).rank
     except DECODE_ERRORS:

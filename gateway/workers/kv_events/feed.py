@@ -1,4 +1,4 @@
-"""The seam through which the events of one engine are applied."""
+"""Interface that applies the events of one engine to an index."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -6,26 +6,28 @@ from typing import Literal, Protocol
 from cache_index.event import Event
 
 Trust = Literal["live", "catching_up", "stale", "untrusted"]
-"""Trust in a feed's picture of the engine's cache.
+"""Trust in the index of an engine's cache.
 
-* ``live``: exactly what the engine published so far
-* ``catching_up``: correct up to some batch, and more of them are on their way
-* ``stale``: events are missing, so it may hold too little and, without removals, too much
-* ``untrusted``: the engine cannot be heard, or not understood
+* ``live``: the index has everything that the engine published so far
+* ``catching_up``: the index is correct up to some batch, and later batches are on their way
+* ``stale``: events are missing, so blocks may be missing, or may be listed after their removal
+* ``untrusted``: the engine is not connected, or its events cannot be decoded
 """
 
 
 class Feed(Protocol):
-    """Reader of one stream, called from one task at a time; its methods are synchronous and never wait."""
+    """Receiver of the events of one engine. Its methods are synchronous, and only one task calls them."""
 
     def apply(self, events: Sequence[Event]) -> None:
-        """Apply the engine's changes in this order. Between two calls the state may be half of a batch."""
+        """Apply *events* to the index in order. One batch may be split over several calls."""
         ...
 
     def restarted(self) -> None:
-        """Forget everything: the next events start from an empty cache. Also called before the very first event."""
+        """Clear the index, because the next events start from an empty cache. It is also called before the
+        first event.
+        """
         ...
 
     def trusted(self, state: Trust) -> None:
-        """Set the trust from now on; called when it changes, and after the events that changed it."""
+        """Set the trust in the index. It is called on every change, after the events that caused the change."""
         ...

@@ -1,8 +1,9 @@
-"""The frames that engines publish and replay, as `vllm/distributed/kv_events.py` has them; SGLang's are the same.
+"""Message frames for publishing and replaying KV events, as in `vllm/distributed/kv_events.py`. SGLang uses the same
+format.
 
-Published: topic, sequence, payload. Asked for a replay: nothing, first sequence. Answered, for each batch that is still
-kept: nothing, topic, sequence, payload; by vLLM up to 0.25 without the topic. At the end the same with a sequence of
--1. A sequence has 8 bytes, big-endian.
+A published message has the frames topic, sequence and payload. A replay request has an empty frame and the first
+sequence. For each batch in the replay buffer, the reply has an empty frame, topic, sequence and payload. vLLM up to
+0.25 omits the topic. The last reply has sequence -1. A sequence number has 8 bytes, big-endian.
 """
 
 import math
@@ -15,7 +16,9 @@ import msgspec
 
 SEQUENCE_BYTES = 8
 MAX_TOPIC_BYTES = 1024
-"""Longest topic of a message: it is kept with the message, and llm-d's has the names of a pod and a model."""
+"""Maximum topic length in bytes. The topic is stored with each message. Topics of llm-d contain the pod and model
+names.
+"""
 END: Final = b"\xff" * SEQUENCE_BYTES
 
 _FLOAT64_IN_ARRAY = struct.Struct(">BBd")
@@ -24,34 +27,34 @@ _FLOAT64 = 0xCB
 
 
 class Marker(Enum):
-    """Frames that are not a batch."""
+    """Frames of a replay reply that are not a batch."""
 
     END = "end"
-    """The end of a replay."""
+    """End of a replay."""
     MALFORMED = "malformed"
-    """Frames that break the protocol."""
+    """Frames that violate the protocol."""
 
 
 class BatchMessage(msgspec.Struct, frozen=True, gc=False):
-    """One batch of events, not decoded yet."""
+    """One batch of events that has not been decoded yet."""
 
     seq: int
     payload: bytes
     ts: float | None
-    """Time at which the engine made it, in seconds since 1970 by its clock; None: it is missing."""
+    """Creation time of the batch, in seconds since 1970 by the engine's clock, or None if it is missing."""
     topic: bytes | None = None
-    """Topic; None: it came without one."""
+    """Topic of the message, or None if it was sent without a topic."""
 
 
 def read_live(frames: Sequence[bytes]) -> BatchMessage | None:
-    """Return the published message; None if it is malformed."""
+    """Parse the frames of a published message. Return None if they are malformed."""
     if len(frames) != 3:
         return None
     return _message(frames[0], frames[1], frames[2])
 
 
 def read_replayed(frames: Sequence[bytes]) -> BatchMessage | Marker:
-    """Return the answer in four frames or three."""
+    """Parse the three or four frames of a reply to a replay request."""
     match frames:
         case [b"", topic, seq, payload]:
             message = Marker.END if seq == END else _message(topic, seq, payload)
@@ -63,7 +66,9 @@ def read_replayed(frames: Sequence[bytes]) -> BatchMessage | Marker:
 
 
 def replay_request(start: int) -> list[bytes]:
-    """Return the frames by which a DEALER requests batches from sequence *start* on, with the empty frame in front."""
+    """Return the frames of a replay request that starts at sequence *start*. The first frame is empty, as for
+    a DEALER.
+    """
     return [b"", start.to_bytes(SEQUENCE_BYTES, "big")]
 
 
@@ -74,8 +79,8 @@ def _message(topic: bytes | None, seq: bytes, payload: bytes) -> BatchMessage | 
 
 
 def timestamp_of(payload: bytes) -> float | None:
-    """Return the first element of a batch without decoding the rest: a msgpack array that begins with a float of 64
-    bits.
+    """Return the timestamp of a batch without decoding the rest, or None if it is missing. A batch is a msgpack array
+    that starts with a 64-bit float.
     """
     if len(payload) < _FLOAT64_IN_ARRAY.size:
         return None

@@ -1,4 +1,4 @@
-"""The identity of a block beside its tokens, as bytes, the same for engines and for prompts."""
+"""Encodes what identifies a block in addition to its tokens. The bytes are the same for engines and for prompts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,34 +7,40 @@ import msgspec
 
 
 class Item(NamedTuple):
-    """An image, sound or video of which a block has a part."""
+    """Image, audio or video that covers at least a part of a block."""
 
     identifier: str
-    """vLLM's `mm_identifier`: a hash of the content, or the uuid that the caller gave."""
+    """Identifier of the item, as vLLM's `mm_identifier`: a hash of its content, or the uuid that the caller sent."""
     offset: int
-    """Position of its first token, counted from the start of the block; negative if it began in an earlier block."""
+    """Position of the item's first token relative to the block start. It is negative if the item starts in an earlier
+    block.
+    """
 
 
 Piece = Item | str | bytes
-"""An item; an item by its identifier alone, as vLLM below 0.20 has it; or the digest of prompt embeddings."""
+"""One part of a block identity: an item, an item identifier without offset (vLLM before 0.20), or a digest of prompt
+embeddings.
+"""
 
 
 def identity_of(pieces: Sequence[Piece]) -> bytes | None:
-    """Return *pieces* as bytes, in order of place; None if *pieces* is empty. Only equal pieces give equal bytes."""
+    """Encode *pieces* as bytes in the given order, or return None if there are no pieces. Different pieces give
+    different bytes.
+    """
     return msgspec.msgpack.encode(pieces) if pieces else None
 
 
 def read_extra_keys(
     keys: Sequence[object], *, is_root: bool, adapter: str | None
 ) -> tuple[str | None, list[bytes | None] | None]:
-    """Return the salt, and the identity of each block, from vLLM's `extra_keys`: per block None, or a list.
+    """Return the cache salt, and the identity of each block, from vLLM's `extra_keys`: one list or None per block.
 
-    Its entries do not say what they are. A bare string is the adapter, in each block; or the salt, in the first block
-    of a sequence and after all other strings; or an item without offset. A first block with such an item and no salt is
-    taken for a salted one: it is never matched then, which costs a hit, but gives no wrong one.
+    The keys have no type tag. A bare string is an adapter name (in every block), a salt (last string in the first block
+    of a sequence), or an item without offset. A first block with such an item and no salt is treated as salted. This
+    block is never matched, so a hit may be missed, but no false hit can occur.
 
     Raises:
-        ValueError: an entry has another form.
+        ValueError: if an entry has another form.
     """
     salt = None
     extras = []

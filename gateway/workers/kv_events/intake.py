@@ -1,4 +1,6 @@
-"""Shared parts of all subscriptions: the share of the event loop, and the address that engines may dial."""
+"""Resources shared by all KV event subscriptions: their share of the event loop, and the address for engines to connect
+to.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -19,10 +21,11 @@ ASK_TIMEOUT_S = 2.0
 
 
 class Intake:
-    """Finds sources and subscribes to them over ZeroMQ.
+    """Finds event sources and subscribes to them over ZeroMQ.
 
-    *bind* is the address that engines may dial; None: none. *allowed* holds the addresses of engines: only they may
-    dial, and an engine that names another host than its own as its publisher is connected to only if that is in it.
+    *bind* is the address to which engines may connect, or None. *allowed* contains the networks of engines. Only
+    engines in these networks may connect. If an engine names another host as its publisher, the gateway connects only
+    if that host is in *allowed*.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class Intake:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Open the shared parts: subscriptions are made and run inside of this context only."""
+        """Open the shared resources. Subscriptions can be made and run only inside this context."""
         self._is_open = True
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -62,20 +65,20 @@ class Intake:
 
     @property
     def longest_slice_s(self) -> float:
-        """Longest time for which a request had to wait for events."""
+        """Maximum time in seconds for which event processing delayed requests."""
         return self._pace.longest_s
 
     async def find(self, url: str, headers: Mapping[str, str]) -> EventSources | None:
-        """Ask the engine at *url* where it publishes; None if it does not say."""
+        """Query the engine at *url* for its event addresses. Return None if it does not report any."""
         probe = WorkerProbe(self._client, url, timeout_s=ASK_TIMEOUT_S, headers=headers)
         port = urlsplit(self._bind).port if self._bind is not None else None
         return await find_sources(probe, host=host_of(url), dial_in_port=port, networks=self._allowed)
 
     def subscribe(self, source: EventSource, feed: Feed, *, worker: str, url: str) -> Subscriber:
-        """Return a subscription that runs as long as `Subscriber.run` does. *worker* is its id.
+        """Return a subscription for *worker*, which is active while `Subscriber.run` runs.
 
         Raises:
-            ValueError: the engine dials, and there is no address for that.
+            ValueError: if the engine connects to the gateway, but no bind address is configured.
         """
         assert self._is_open, "it is opened"
         return Subscriber(

@@ -1,15 +1,16 @@
-"""Shares the event loop between the events of all engines and the requests."""
+"""Divides the time of the event loop between KV events and requests."""
 
 import asyncio
 from collections.abc import Callable
 
 SLICE_S = 0.001
-"""Time for events between two turns of the loop, for all streams together: a request waits for them this long at most,
-unless one batch takes longer. Such a batch is paid back in turns of the loop."""
+"""Maximum time in seconds that all event streams together use between two iterations of the event loop. A request waits
+at most this long, unless a single batch takes longer. The excess is deducted from later iterations.
+"""
 
 
 class LoopShare:
-    """Lets streams work one after the other, a slice at a time. One for all streams of a loop."""
+    """Lets event streams work in turns, each for a slice of time. All streams of an event loop share one instance."""
 
     def __init__(self, clock: Callable[[], float], *, slice_s: float = SLICE_S) -> None:
         self._clock = clock
@@ -17,10 +18,10 @@ class LoopShare:
         self._left_s = slice_s
         self._turn = asyncio.Lock()
         self.longest_s = 0.0
-        """Longest time spent at a stretch."""
+        """Maximum uninterrupted processing time of events so far, in seconds."""
 
     async def drain(self, work: Callable[[], bool]) -> None:
-        """Call *work* until it returns that none is left."""
+        """Call *work* repeatedly until it returns False, which means that no work is left."""
         goes_on = True
         while goes_on:
             # Fair: who waits for its turn comes before who has just had one.
@@ -31,7 +32,7 @@ class LoopShare:
                 goes_on = self._slice(work)
 
     def _slice(self, work: Callable[[], bool]) -> bool:
-        """Work for the time that is left; return False if there was less to do."""
+        """Call *work* until the time slice is used up. Return False if the work ended before."""
         began = self._clock()
         spent_s = 0.0
         goes_on = True

@@ -1,4 +1,4 @@
-"""Words by which engines name the place of a block."""
+"""Names that engines use for the storage media of KV cache blocks."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,14 +20,16 @@ TIERS: Final[Mapping[str, Tier]] = {
     "REMOTE": Tier.SHARED,
     "SHARED": Tier.SHARED,
 }
-"""vLLM says GPU, CPU, STORAGE; SGLang GPU, CPU_PINNED, DISK, EXTERNAL; LMCache says cpu; the others are Dynamo's."""
+"""Cache tiers by medium name. vLLM uses GPU, CPU and STORAGE, SGLang uses GPU, CPU_PINNED, DISK and EXTERNAL, and
+LMCache uses cpu. The other names are Dynamo's.
+"""
 
 _LOCALITIES: Final[Mapping[str | None, bool]] = {None: False, "LOCAL": False, "REMOTE": True}
-"""Whether a block is remote from the publishing engine, by vLLM's locality."""
+"""Whether a block is remote from the engine that reports it, by the locality values of vLLM."""
 
 
 def tier_of(medium: str | None, locality: str | None = None) -> Tier | None:
-    """Return the tier of a medium; no medium means the GPU. None: a place that is not known here."""
+    """Return the cache tier of a storage medium, or None if it is unknown. A missing medium means the GPU."""
     is_remote = _LOCALITIES.get(locality)
     tier = Tier.GPU if medium is None else TIERS.get(medium.upper())
     if is_remote is None or tier is None:

@@ -1,15 +1,15 @@
-"""Fingerprints of the batches that were taken in, to recognize them again."""
+"""Fingerprints of processed batches, for the detection of duplicates and restarts."""
 
 from array import array
 
 CAPACITY = 16_384
-"""Batches that are remembered, 8 bytes each. Engines keep 10,000 for replays (vLLM's `buffer_steps`)."""
+"""Number of remembered batches, at 8 bytes each. Engines keep 10,000 batches for replays (vLLM's `buffer_steps`)."""
 LOOKED_AT_BYTES = 4096
-"""Bytes of a payload that are compared. Its time is in front, so they tell any two batches apart."""
+"""Number of payload bytes in a fingerprint. They include the timestamp, so any two batches differ."""
 
 
 class Past:
-    """Fingerprints of a run of consecutive batches: the last *capacity* of those that were noted without a gap."""
+    """Fingerprints of the last *capacity* consecutive batches."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -18,7 +18,9 @@ class Past:
         self._end = 0
 
     def note(self, seq: int, look: int) -> None:
-        """Note the fingerprint of batch *seq*. Earlier ones are forgotten unless they end right before. O(1)."""
+        """Add the fingerprint of batch *seq*. If *seq* does not follow the last batch, all earlier fingerprints are
+        dropped. O(1).
+        """
         if seq != self._end:
             self._looks = array("q")
             self._begin = self._end = seq
@@ -29,12 +31,12 @@ class Past:
         self._end += 1
 
     def look(self, seq: int) -> int | None:
-        """Return the fingerprint of batch *seq*; None if it is not remembered."""
+        """Return the fingerprint of batch *seq*, or None if it is not remembered."""
         if not max(self._begin, self._end - self._capacity) <= seq < self._end:
             return None
         return self._looks[(seq - self._begin) % self._capacity]
 
 
 def look_of(payload: bytes) -> int:
-    """Return a fingerprint of *payload*, for use within this process."""
+    """Return a fingerprint of *payload*. It is valid only within this process."""
     return hash((len(payload), payload[:LOOKED_AT_BYTES]))

@@ -1,8 +1,9 @@
-"""Accepts the connections of engines that dial the gateway, and reads what they publish, within limits.
+"""Accepts connections from engines and reads their events within limits.
 
-1. A peer whose address is not allowed is disconnected before a byte of it is read.
-2. A connection is read no faster than its messages are taken: what is not taken stays with the engine.
-3. Connections take turns, one frame each. Who breaks the protocol or a limit is disconnected, and the log says so.
+1. A peer whose address is not allowed is disconnected before any of its data is read.
+2. A connection is read only as fast as its messages are processed. Unread data stays with the engine.
+3. Connections take turns, one frame each. A peer that violates the protocol or a limit is disconnected, and the
+   violation is logged.
 """
 
 import asyncio
@@ -23,44 +24,47 @@ _log = logging.getLogger(__name__)
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 AFTER_FAULT_S = 0.1
 REFUSALS_LOGGED = 256
-"""Pairs of an address and a reason; each is logged once."""
+"""Maximum number of logged pairs of peer address and reason. Each pair is logged once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Bounds of one bound address."""
+    """Limits of one listening address."""
 
     max_connections: int = 1024
-    """Maximum number of connections; an engine has one for each of its data-parallel ranks."""
+    """Maximum number of connections. An engine opens one per data-parallel rank."""
     max_message_bytes: int = MAX_MESSAGE_BYTES
     max_held_bytes: int = 128 * 2**20
-    """Maximum of bytes that were received and not taken yet, of all connections; the one that exceeds it is
-    disconnected."""
+    """Maximum number of received but unprocessed bytes on all connections. A connection that exceeds it is
+    disconnected.
+    """
 
 
 class PublisherServer:
-    """One bound address; made by `publisher_server`."""
+    """Server at one listening address. Use `publisher_server` to create it."""
 
     def __init__(self, allowed: Sequence[Network], limits: ServerLimits) -> None:
         self._allowed = allowed
         self.limits = limits
         self.bound = ""
-        """Endpoint with its port, also where the system chose it."""
+        """Listening endpoint, with the actual port if the system chose it."""
         self.refused = 0
-        """Connections that were refused, or ended because they broke a limit."""
+        """Number of connections that were refused, or closed because they exceeded a limit."""
         self.held_bytes = 0
-        """Bytes that were received and not taken yet, of all connections."""
+        """Number of received but unprocessed bytes on all connections."""
         self._connections: set[ZmtpConnection] = set()
         self._waiting: deque[ZmtpConnection] = deque()
         self._news = asyncio.Event()
         self._logged: set[tuple[str, str]] = set()
 
     async def ready(self) -> None:
-        """Wait until there may be something to read."""
+        """Wait until there may be data to read."""
         await self._news.wait()
 
     def read(self) -> list[bytes] | Link | ReadProgress:
-        """Take one step: a message, news of a connection after all its messages, or `ReadProgress.IDLE` at the end."""
+        """Return the next message or connection state change, or `ReadProgress.IDLE` at the end. Messages of a
+        connection come before its closing.
+        """
         while self._waiting:
             connection = self._waiting.popleft()
             connection.is_waiting = False
@@ -74,7 +78,7 @@ class PublisherServer:
         return ReadProgress.IDLE
 
     async def accept(self, listening: socket.socket) -> None:
-        """Accept connections until canceled; then end all of them."""
+        """Accept connections until canceled, then close all of them."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -94,7 +98,7 @@ class PublisherServer:
     # ---- called by connections
 
     def opened(self, connection: ZmtpConnection) -> bool:
-        """Whether it may stay."""
+        """Return whether *connection* may stay open. If not, close it."""
         if not connection.is_allowed(self._allowed):
             self.refuse(connection, "its address is not in kv_events.allowed_cidrs")
         elif len(self._connections) >= self.limits.max_connections:
@@ -116,12 +120,14 @@ class PublisherServer:
             self.has_news(connection)
 
     def hold(self, more_bytes: int) -> bool:
-        """Count held bytes, or fewer; return False if that is more than all connections together may hold."""
+        """Add *more_bytes* to the count of unprocessed bytes; negative numbers release bytes. Return False above the
+        limit.
+        """
         self.held_bytes += more_bytes
         return self.held_bytes <= self.limits.max_held_bytes
 
     def refuse(self, connection: ZmtpConnection, reason: str) -> None:
-        """End *connection*; the log says why, once for each address and reason."""
+        """Close *connection* and log the reason, once per address and reason."""
         self.refused += 1
         entry = (connection.peer, reason)
         if entry not in self._logged and len(self._logged) < REFUSALS_LOGGED:
@@ -134,10 +140,12 @@ class PublisherServer:
 async def publisher_server(
     endpoint: str, *, allowed: Sequence[Network] = LOOPBACK, limits: ServerLimits | None = None
 ) -> AsyncIterator[PublisherServer]:
-    """Return a server at *endpoint*, ``tcp://host:port`` or ``ipc://path``, for peers whose address is in *allowed*.
+    """Open a server at *endpoint* for peers whose address is in *allowed*.
+
+    *endpoint* has the form ``tcp://host:port`` or ``ipc://path``.
 
     Raises:
-        OSError: the address cannot be bound.
+        OSError: if the address cannot be bound.
     """
     server = PublisherServer(allowed, ServerLimits() if limits is None else limits)
     listening, server.bound = _bind(endpoint)
@@ -152,7 +160,7 @@ async def publisher_server(
 
 
 def _bind(endpoint: str) -> tuple[socket.socket, str]:
-    """Return the listening socket, and its endpoint with the port, also where the system chose it."""
+    """Return the listening socket and its endpoint, with the actual port if the system chose it."""
     kind, _, place = endpoint.partition("://")
     if kind == "ipc":
         Path(place).unlink(missing_ok=True)  # of the process before, as libzmq does
@@ -165,7 +173,7 @@ def _bind(endpoint: str) -> tuple[socket.socket, str]:
 
 
 def _bind_tcp(place: str) -> socket.socket:
-    """Bind *host*; ``*`` is every address, of both families where the machine has both."""
+    """Bind a TCP socket. The host ``*`` means all addresses, IPv4 and IPv6 if the machine supports both."""
     host, _, port = place.rpartition(":")
     host = host.strip("[]")
     if host == "*":
