@@ -1,8 +1,8 @@
-"""A worker's place among several behind one address: a data-parallel rank, or a worker of Dynamo.
+"""Position of a worker behind a shared address: a data-parallel rank, or an instance behind a Dynamo frontend.
 
-The headers select it: vLLM reads ``X-data-parallel-rank`` (vllm/entrypoints/generate/base/serving.py) and so does
-SGLang (sglang/srt/entrypoints/request_headers.py); Dynamo's frontend reads ``x-dynamo-worker-instance-id`` and
-``x-dynamo-dp-rank``.
+Request headers select it. vLLM (vllm/entrypoints/generate/base/serving.py) and SGLang
+(sglang/srt/entrypoints/request_headers.py) read ``X-data-parallel-rank``. Dynamo's frontend reads
+``x-dynamo-worker-instance-id`` and ``x-dynamo-dp-rank``.
 """
 
 from dataclasses import dataclass
@@ -25,28 +25,28 @@ PINNING = frozenset(
         b"x-override-routed-dp-rank",
     }
 )
-"""Headers that say who is to answer; where the gateway chooses, a caller's own do not pass."""
+"""Headers that select a worker behind an address. The gateway removes them from requests of callers."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """Endpoints of one worker behind its address. At least one of both is given."""
+    """Position of one worker behind a shared address. At least one of *rank* and *instance* is given."""
 
     rank: int | None = None
-    """Data-parallel, from 0."""
+    """Data-parallel rank, starting at 0, or None."""
     instance: str | None = None
-    """Id of a worker behind a Dynamo frontend: a number of 64 bits, decimal."""
+    """Id of the instance behind a Dynamo frontend, a 64-bit number in decimal, or None."""
 
     @property
     def name(self) -> str:
-        """Suffix of the worker's id, behind the ``#``."""
+        """Suffix of the worker's id after the ``#``."""
         if self.instance is None:
             return str(self.rank)
         return self.instance if self.rank is None else f"{self.instance}.{self.rank}"
 
     @property
     def headers(self) -> Headers:
-        """Headers that select this place."""
+        """Request headers that select this worker."""
         if self.instance is None:
             return [(RANK_HEADER, b"%d" % (self.rank or 0))]
         pinned = [(INSTANCE_HEADER, self.instance.encode("ascii"))]

@@ -1,4 +1,4 @@
-"""Workers of all models together: those that are configured, and those that were found."""
+"""Combines the configured and the discovered workers of all models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,10 +10,10 @@ from gateway.workers.worker_spec import ModelWorkers, WorkersError, WorkerSpec
 
 
 def with_found(models: Sequence[ModelWorkers], found: Mapping[str, Sequence[WorkerSpec]]) -> tuple[ModelWorkers, ...]:
-    """Return *models*, each with the workers that were *found* for it by name behind those that it lists.
+    """Return *models* with the *found* workers appended, which are given by model name.
 
     Raises:
-        WorkersError: two workers contradict each other.
+        WorkersError: if two workers conflict, for example by having the same id.
     """
     whole, urls, ids, everybody, roles = [], [], [], [], []
     for i, model in enumerate(models):

@@ -1,4 +1,4 @@
-"""Workers as values: the configured, added and found workers of each model."""
+"""Specifications of workers, whether configured, discovered or added through the API."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Role = Literal["both", "prefill", "decode"]
 
 
 class WorkersError(Exception):
-    """Workers cannot be used; *sentences* holds one sentence per fault."""
+    """A set of workers cannot be used. *sentences* has one sentence for each fault."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         super().__init__("\n".join(sentences))
@@ -20,19 +20,19 @@ class WorkersError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EventsSpec:
-    """KV event stream of one engine."""
+    """Address and topic of an engine's KV event stream."""
 
     endpoint: str | None = None
-    """Address at which it publishes; None: it connects to the gateway."""
+    """Address at which the engine publishes, or None if it connects to the gateway."""
     replay_endpoint: str | None = None
     topic: str = ""
     ranks: int = 1
-    """Data-parallel ranks, each with ports of its own."""
+    """Number of data-parallel ranks, each of which has its own ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """Worker behind a Dynamo frontend."""
+    """Worker instance behind a Dynamo frontend."""
 
     id: str
     kv_events: EventsSpec | None = None
@@ -40,7 +40,7 @@ class InstanceSpec:
 
 @dataclass(frozen=True, slots=True)
 class DynamoSpec:
-    """Workers behind a Dynamo frontend. Without *instances* they are those that its /health lists."""
+    """Workers behind a Dynamo frontend. Without *instances*, the frontend lists them at /health."""
 
     instances: tuple[InstanceSpec, ...] = ()
     namespace: str | None = None
@@ -52,7 +52,7 @@ class DynamoSpec:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """One model server, or one of several behind its address."""
+    """Specification of one worker: a model server, or a part of one that shares its address with others."""
 
     url: str
     id: str
@@ -66,39 +66,41 @@ class WorkerSpec:
     zone: str | None = None
     uid: str | None = None
     ranks: int = 1
-    """0: the engine is asked."""
+    """Number of data-parallel ranks. 0 means that the engine is queried."""
     dynamo: DynamoSpec | None = None
     place: WorkerPlace | None = None
-    """Rank behind a shared address; None: the address is not shared."""
+    """Position behind a shared address, or None if the address is not shared."""
     base: str | None = None
-    """The id that stands for all workers at its address; None: its own."""
+    """Id shared by all workers at the address, or None if it is the same as `id`."""
 
     @property
     def base_id(self) -> str:
-        """The id under which it was configured or found; several workers may have it."""
+        """Id under which the worker was configured or discovered. Several workers may share it."""
         return self.id if self.base is None else self.base
 
     @property
     def authorization(self) -> dict[str, str]:
-        """The header by which it knows the gateway."""
+        """HTTP header with the worker's API key, or an empty dict if it has no key."""
         return {} if self.api_key is None else {"authorization": f"Bearer {self.api_key}"}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelWorkers:
-    """One model and its workers."""
+    """Model with the specifications of its workers."""
 
     name: str
     upstream_model: str
     workers: tuple[WorkerSpec, ...] = ()
     is_disaggregated: bool = False
-    """Whether some of its workers may compute prompts only, or answers only."""
+    """Whether workers of the model may be limited to prefill or to decode."""
     is_searched_for: bool = False
-    """Whether its workers are found by Kubernetes or DNS, not by a file alone."""
+    """Whether workers of the model are discovered in Kubernetes or by DNS, and not only from a file."""
 
 
 def is_valid(worker: WorkerSpec) -> bool:
-    """Return whether *worker*, which did not come from checked settings, has a usable address and usable names."""
+    """Return whether *worker* has a usable address and names. Workers that do not come from validated settings need
+    this check.
+    """
     names = [name for name in (worker.id, worker.uid, worker.zone) if name is not None]
     is_address = is_http_address(worker.url) and not is_private_address(worker.url)
     return is_address and not worker.url.endswith("/v1") and all(map(is_printable_ascii, names))

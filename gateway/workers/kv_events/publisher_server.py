@@ -62,7 +62,7 @@ class PublisherServer:
         await self._news.wait()
 
     def read(self) -> list[bytes] | Link | ReadProgress:
-        """Return the next message or connection state change, or `ReadProgress.IDLE` at the end. Messages of a
+        """Return the next message or connection state change, or `ReadProgress.IDLE` if no data is pending. Messages of a
         connection come before its closing.
         """
         while self._waiting:

@@ -1,4 +1,4 @@
-"""Reads the answers to replay requests: what they bring, what their end means, and what follows when they break off."""
+"""Processes the replies to replay requests, and decides what to do when a replay ends or breaks off."""
 
 from gateway.workers.kv_events.batch_log import BEFORE_ALL, BatchLog
 from gateway.workers.kv_events.frames import BatchMessage
@@ -6,26 +6,29 @@ from gateway.workers.kv_events.incarnation import Incarnation
 from gateway.workers.kv_events.replay_schedule import ReplaySchedule, RunningReplay
 
 LAST_FIRST_SEQ = 1
-"""Engines count from 0, llm-d's simulator from 1. A ring that has lost its batch 0 alone is taken for one of those.
-Without replays, a stream that is heard from 1 on may as well have lost a batch, so it never counts as complete."""
+"""Highest sequence number that counts as the first one. Engines start at 0, and llm-d's simulator starts at 1. An
+engine whose replay buffer lost only batch 0 is mistaken for one that starts at 1. Without replays, a stream whose first
+batch is 1 may have lost a batch, so it never counts as complete.
+"""
 LONG_REPLAY = 50
-"""Answers from which on a replay that ended is confirmed by another one from its last batch. The ROUTER of vLLM up to
-0.32 drops messages beyond its high-water mark (ZeroMQ's default is 1,000) and may still send the end marker, so an end
-alone does not prove that everything came. A replay shorter than every plausible mark cannot have been cut."""
+"""Minimum number of batches after which a finished replay is confirmed by another one. The ROUTER of vLLM up to 0.32
+drops messages above its high-water mark (ZeroMQ's default is 1,000) but may still send the end marker. So the end
+marker alone does not prove that the replay is complete. A shorter replay cannot have been truncated.
+"""
 
 
 class ReplayReader:
-    """Decides what the answers of replays mean for *log* and *incarnation*; *schedule* has the one that is running."""
+    """Applies the replies of replays to *log* and *incarnation*. *schedule* knows the running replay."""
 
     def __init__(self, log: BatchLog, schedule: ReplaySchedule, incarnation: Incarnation) -> None:
         self._log = log
         self._schedule = schedule
         self._incarnation = incarnation
         self._has_ring = False
-        """The engine has answered a replay with at least one batch."""
+        """Whether the engine has ever answered a replay request with at least one batch."""
 
     def replayed(self, number: int, message: BatchMessage, now: float) -> None:
-        """Process *message*, an answer to the replay request *number*."""
+        """Process *message*, a batch that answers the replay request *number*."""
         running = self._schedule.running_as(number)
         if running is None:
             return
@@ -47,7 +50,7 @@ class ReplayReader:
             self._schedule.check_soon(now)
 
     def ended(self, number: int, now: float) -> None:
-        """All answers to the replay request *number* have come."""
+        """Process the end marker of the replay with request *number*."""
         running = self._schedule.running_as(number)
         if running is None:
             return
@@ -59,7 +62,7 @@ class ReplayReader:
             self._request_what_is_still_missing(running, now)
 
     def broke_off(self, number: int, now: float) -> None:
-        """No more answers to the replay request *number* will come, though it has not ended."""
+        """Process the failure of the replay with request *number*, which did not reach its end marker."""
         running = self._schedule.running_as(number)
         if running is None:
             return
@@ -73,7 +76,7 @@ class ReplayReader:
             self._schedule.start(self._log.last, now)
 
     def _begin(self, running: RunningReplay, message: BatchMessage) -> None:
-        """Compare *message*, the oldest batch of the replay, with the last one that was taken in."""
+        """Compare *message*, the oldest batch of a replay, with the last processed batch."""
         log, incarnation = self._log, self._incarnation
         is_first_of_all = message.seq <= LAST_FIRST_SEQ
         if log.last == BEFORE_ALL and is_first_of_all and not running.rebuilds:
@@ -84,14 +87,16 @@ class ReplayReader:
             incarnation.reset(message.seq - 1, "complete" if is_first_of_all else "partial")
 
     def _verify_by(self, message: BatchMessage, now: float) -> None:
-        """Check by *message*, whose sequence was taken in, whether this is the same incarnation."""
+        """Check whether the engine is still the same incarnation. *message* has an already processed sequence
+        number.
+        """
         if self._log.contradicts(message):
             self._incarnation.restart(None, now)
         else:
             self._incarnation.is_verified = True
 
     def _judge_empty(self, running: RunningReplay, now: float) -> None:
-        """Decide what it means that the engine has nothing of what was requested."""
+        """Interpret a replay without batches: the engine has none of the requested batches."""
         last = self._log.last
         if last is None or (last == BEFORE_ALL and running.rebuilds):
             self._incarnation.reset(BEFORE_ALL, "complete")
@@ -104,7 +109,7 @@ class ReplayReader:
             self._incarnation.restart(None, now)
 
     def _request_what_is_still_missing(self, running: RunningReplay, now: float) -> None:
-        """Process the messages possible after a replay, and request another, or give up on the missing batches."""
+        """Process held messages after a replay. Then request another replay, or give up the missing batches."""
         log, schedule = self._log, self._schedule
         if self._incarnation.restart_if_held_contradict(now):
             return
@@ -120,7 +125,7 @@ class ReplayReader:
             schedule.start(log.last, now)
 
     def _go_on_without(self, now: float) -> None:
-        """Process published messages without verification: replays do not work."""
+        """Process published messages without verification, because replays do not work."""
         log, incarnation = self._log, self._incarnation
         self._schedule.back_off(now)
         was_verified, incarnation.is_verified = incarnation.is_verified, True

@@ -1,69 +1,72 @@
-"""The replay of an engine's ring that should be running, and the time at which the next one is due."""
+"""Schedules the replays of one engine: which replay is running, and when the next one is due."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 FRUITLESS_REPLAYS = 2
-"""Replays in a row that bring nothing, after which the missing batches are lost."""
+"""Number of successive replays without new batches after which the missing batches count as lost."""
 BROKEN_REPLAYS = 3
-"""Replays in a row that break off without an answer, after which the stream goes on without them."""
+"""Number of successive failed replays after which the stream continues without replays."""
 
 Due = Literal["timeout", "retry", "rebuild", "check"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """A replay that is wanted."""
+    """Request for a replay of batches."""
 
     number: int
-    """Answers must carry it; answers to earlier requests are ignored."""
+    """Number of the request. Replies to earlier requests are ignored."""
     start: int
-    """First sequence that is wanted."""
+    """Sequence number of the first requested batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTimeouts:
-    """Waiting times around replays, in seconds."""
+    """Timeouts and delays of replays, in seconds."""
 
     answer_s: float = 2.0
-    """Longest wait for the next piece. Old engines drop what a slow reader does not take, with the end marker."""
+    """Maximum wait for the next reply. Old engines drop replies, including the end marker, if the reader is slow."""
     retry_s: float = 1.0
-    """Delay after a replay that brought nothing, not even its end; twice that after the second."""
+    """Delay before a failed replay is repeated. The second failure doubles it."""
     settle_s: float = 1.0
-    """Time from a connection to the first check. A subscription takes a moment to be in force: nothing else would
-    reveal a batch that was published in that moment, as the last before a silence."""
+    """Delay between a new connection and the first check for missing batches. A subscription takes effect with a delay.
+    Only this check detects a batch that was published before then and is not followed by another one.
+    """
     check_s: float = 30.0
-    """Silence after which a replay checks that nothing was missed. An idle engine publishes nothing."""
+    """Time without messages after which a replay checks for missing batches. An idle engine publishes nothing."""
     rebuild_s: float = 60.0
-    """Time until broken replays are tried again; doubled each time, up to ten times that."""
+    """Delay before replays are tried again after they failed. It doubles with every failure, up to ten times
+    its value.
+    """
 
 
 @dataclass(slots=True)
 class RunningReplay:
-    """The replay whose answers are read now."""
+    """State of the replay that is in progress."""
 
     request: ReplayRequest
     is_check: bool
-    """Whether this is a check, with no known missing batches."""
+    """Whether the replay is only a check, because no batch is known to be missing."""
     rebuilds: bool
-    """The first answer resets the picture of the engine."""
+    """Whether the first reply resets the index of the engine."""
     last_before: int | None
-    """Last batch that was taken in when it began."""
+    """Sequence number of the last processed batch when the replay started, or None if there was no batch."""
     heard_at: float
     has_begun: bool = False
     answers: int = 0
 
 
 class ReplaySchedule:
-    """Decides when a replay begins; `Sequencer` decides what its answers mean."""
+    """Decides when to start a replay. `Sequencer` interprets the replies."""
 
     def __init__(self, timeouts: ReplayTimeouts) -> None:
         self._timeouts = timeouts
         self.running: RunningReplay | None = None
         self.started = 0
-        """Replays since the stream began."""
+        """Number of replays started since the stream began."""
         self.wants_rebuild = False
-        """The next replay reads the whole ring and resets the picture of the engine."""
+        """Whether the next replay reads the whole replay buffer and resets the index of the engine."""
         self._fruitless = 0
         self._broken = 0
         self._retry_at: float | None = None
@@ -73,16 +76,16 @@ class ReplaySchedule:
 
     @property
     def is_retrying(self) -> bool:
-        """Whether to repeat a broken replay."""
+        """Whether a failed replay is going to be repeated."""
         return self._retry_at is not None
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether a replay of missing batches is running or about to be repeated."""
+        """Whether a replay of missing batches is running or is going to be repeated."""
         return self.is_retrying or (self.running is not None and not self.running.is_check)
 
     def start(self, last: int | None, now: float, *, is_check: bool = False) -> None:
-        """Begin a replay from batch *last*, which was taken in last; it replaces the one that is running."""
+        """Start a replay at *last*, the last processed batch. It replaces a running replay."""
         self.started += 1
         self._retry_at = None
         first = 0 if last is None or self.wants_rebuild else max(last, 0)
@@ -90,17 +93,17 @@ class ReplaySchedule:
         self.running = RunningReplay(request, is_check, self.wants_rebuild, last, now)
 
     def running_as(self, number: int) -> RunningReplay | None:
-        """Return the running replay if it has that *number*."""
+        """Return the running replay if its request has this *number*, else None."""
         running = self.running
         return running if running is not None and running.request.number == number else None
 
     def abandon(self) -> None:
-        """End the running replay, and forget the next try and the failures before it."""
+        """Stop the running replay. Cancel planned repetitions and reset the failure counters."""
         self.running = self._retry_at = None
         self._fruitless = self._broken = 0
 
     def due(self, now: float) -> Due | None:
-        """Return what the passing of time requires, and note that it is done."""
+        """Return the action that is due at time *now*, if any, and mark it as done."""
         if self.running is not None:
             return "timeout" if now - self.running.heard_at > self._timeouts.answer_s else None
         if self._retry_at is not None:
@@ -114,25 +117,25 @@ class ReplaySchedule:
         return None
 
     def connected(self, now: float) -> None:
-        """Check soon: by then the subscription is certainly in force."""
+        """Schedule a check for missing batches, at a time when the new subscription has taken effect."""
         self._fruitless = self._broken = 0
         self._check_at = now + self._timeouts.settle_s
 
     def heard(self, now: float) -> None:
-        """Postpone the next check: the engine has published a message."""
+        """Postpone the next check for missing batches, because the engine has published a message."""
         self._check_at = now + self._timeouts.check_s
 
     def check_soon(self, now: float) -> None:
-        """Check as soon as nothing else is running."""
+        """Schedule a check for missing batches as soon as no other replay is running."""
         self._check_at = now
 
     def ended(self) -> None:
-        """Note that the running replay came to its end."""
+        """Record that the running replay has ended normally."""
         self.running = None
         self._broken = 0
 
     def retries(self, now: float, *, had_progress: bool) -> bool:
-        """Plan the next try after a replay that broke off; False if too many of them did without any progress."""
+        """Schedule a repetition after a failed replay. Return False after too many failures without progress."""
         if had_progress:
             self._broken = 0
             return True
@@ -144,11 +147,11 @@ class ReplaySchedule:
         return False
 
     def caught_up(self) -> None:
-        """Note that nothing is missing after a replay."""
+        """Record that no batches are missing after a replay."""
         self._fruitless = 0
 
     def is_fruitless(self, *, had_progress: bool) -> bool:
-        """Count a replay after which batches are missing; return whether too many in a row brought nothing."""
+        """Record a replay that left batches missing. Return True after too many such replays without progress."""
         self._fruitless = 0 if had_progress else self._fruitless + 1
         if self._fruitless < FRUITLESS_REPLAYS:
             return False
@@ -156,16 +159,16 @@ class ReplaySchedule:
         return True
 
     def back_off(self, now: float) -> None:
-        """Plan a rebuild, later each time."""
+        """Schedule an index rebuild. The delay grows with each call."""
         self.wants_rebuild = False
         self._rebuild_at = now + self._rebuild_after_s
         self._rebuild_after_s = min(2 * self._rebuild_after_s, 10 * self._timeouts.rebuild_s)
 
     def cancel_rebuild(self) -> None:
-        """Forget the planned rebuild."""
+        """Cancel the scheduled index rebuild."""
         self._rebuild_at = None
 
     def rebuilt(self) -> None:
-        """Note that a replay has shown the engine's ring: replays work."""
+        """Record that a replay succeeded. Cancel the scheduled index rebuild and reset its delay."""
         self._rebuild_at = None
         self._rebuild_after_s = self._timeouts.rebuild_s

@@ -1,18 +1,19 @@
-"""Puts what an engine publishes into the order in which it happened, and notices when something is missing.
+"""Puts the batches that an engine publishes in order, and detects missing batches and restarts.
 
-Pure: messages and the time come in; `steps` come out, to be applied in order, and a `replay_request`, to be sent.
+This package does no I/O. Its inputs are messages and the time. Its outputs are `steps`, to be applied in order, and a
+`replay_request`, to be sent.
 
-1. A batch is taken in only right behind the one before it. Others are held, and a replay is requested.
-2. A replay starts at the last batch that was taken in, not at the one after it: if that batch differs now, or is
-   missing though nothing comes after it, the engine has restarted. Without any, it starts at 0.
-3. A replay shows what the engine's ring still has. If the ring begins after the last batch that was taken in, the
-   picture is rebuilt from there: it is correct, only not complete.
-4. Replays are repeated as long as they bring something. A batch that two of them in a row did not bring is lost; it is
-   never requested again, and the stream goes on. A long replay is confirmed by one more.
-5. Nothing is taken in before the first replay of a connection has shown which incarnation of the engine it leads to.
+1. A batch is processed only directly after its predecessor. Other batches are held, and a replay is requested.
+2. A replay starts at the last processed batch, or at 0 if there is no such batch. If the replayed batch differs from
+   the processed one, or the replay is empty, the engine has restarted.
+3. If the replay buffer starts after the last processed batch, the index is rebuilt from the start of the buffer. It is
+   then correct but incomplete.
+4. Replays are repeated as long as they make progress. A batch that is missing from two successive replays counts as
+   lost. It is not requested again, and the stream continues. A long replay is confirmed by another one.
+5. After a connection, no batch is processed until a replay has shown which incarnation of the engine is connected.
 
-A published message that seems to continue, but was made before the last one that was taken in, is left to the next
-replay: it may be a late one of an earlier incarnation. Replays are always trusted.
+A published message may seem to be the next one but be older than the last processed batch. It is left to the next
+replay, because it may belong to an earlier incarnation. Replays are always trusted.
 """
 
 from collections import deque
@@ -26,9 +27,9 @@ from gateway.workers.kv_events.waiting import WaitingRoom
 
 
 class Sequencer:
-    """Decides for each published message of one stream whether it continues, waits, repeats, or shows a restart.
+    """Decides whether a published message is processed, held, dropped as a duplicate, or proves a restart.
 
-    A stream is one rank of one worker. Without *replays*, batches that were missed cannot be requested.
+    A stream comes from one data-parallel rank of a worker. If *replays* is false, missed batches cannot be requested.
     """
 
     def __init__(
@@ -44,12 +45,12 @@ class Sequencer:
 
     @property
     def steps(self) -> deque[Step]:
-        """Steps to be applied, in order; see `BatchLog.steps`."""
+        """Steps to apply to the index, in order; see `BatchLog.steps`."""
         return self._log.steps
 
     @property
     def replay_request(self) -> ReplayRequest | None:
-        """The replay that should be running; one with another number replaces it."""
+        """Replay that should be running, or None. A new request number means that it replaces the running replay."""
         return None if self._schedule.running is None else self._schedule.running.request
 
     @property
@@ -62,12 +63,12 @@ class Sequencer:
 
     @property
     def late(self) -> int:
-        """Messages of an earlier incarnation."""
+        """Number of messages from an earlier incarnation of the engine."""
         return self._log.late
 
     @property
     def lost(self) -> int:
-        """Batches that never came."""
+        """Number of batches that were never received."""
         return self._log.lost
 
     @property
@@ -80,12 +81,12 @@ class Sequencer:
 
     @property
     def turned_away(self) -> int:
-        """Messages that could not be held; replays bring them."""
+        """Number of messages that could not be held for lack of space. Replays recover them."""
         return self._log.held.turned_away
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is missing that may still come."""
+        """Whether batches are missing that can still arrive."""
         if self._log.last is None or self._log.held:
             return not self._incarnation.is_open
         return self._schedule.is_catching_up or (self._replays and not self._incarnation.is_verified)
@@ -93,7 +94,7 @@ class Sequencer:
     # ---- connection and time
 
     def connected(self, now: float) -> None:
-        """Published messages can be heard from now on, or again."""
+        """Record that the connection was opened, so that published messages can be received."""
         self._is_connected = True
         log = self._log
         if not self._replays:
@@ -104,7 +105,7 @@ class Sequencer:
         self._schedule.start(log.last, now)
 
     def disconnected(self) -> None:
-        """Published messages cannot be heard any more."""
+        """Record that the connection was lost, so that published messages can be missed."""
         self._is_connected = self._incarnation.is_verified = False
         self._log.was_interrupted = True
         # Held messages may be of the incarnation before; those that are not come again with a replay.
@@ -112,7 +113,7 @@ class Sequencer:
         self._schedule.abandon()
 
     def tick(self, now: float) -> None:
-        """Time has passed. Expected several times a second."""
+        """Start and time out replays according to the time *now*. Call this several times per second."""
         schedule = self._schedule
         if schedule.running is None and not (self._replays and self._is_connected):
             return
@@ -127,27 +128,27 @@ class Sequencer:
                 schedule.start(self._log.last, now, is_check=True)
 
     def rebuild(self, now: float) -> None:
-        """Rebuild the picture from what the engine's ring has, as soon as it answers."""
+        """Rebuild the index from the engine's replay buffer as soon as the engine answers."""
         self._schedule.wants_rebuild = self._replays
         if self._replays and self._is_connected:
             self._schedule.start(self._log.last, now)
 
     def cancel_rebuild(self) -> None:
-        """Forget the planned rebuild: the picture is known to be right for another reason."""
+        """Cancel the planned index rebuild, because the index was found to be correct."""
         self._schedule.cancel_rebuild()
 
     # ---- replays
 
     def replayed(self, number: int, message: BatchMessage, now: float) -> None:
-        """Process *message*, an answer to the replay request *number*."""
+        """Process *message*, a batch that answers the replay request *number*."""
         self._reader.replayed(number, message, now)
 
     def replay_ended(self, number: int, now: float) -> None:
-        """All answers to the replay request *number* have come."""
+        """Process the end marker of the replay with request *number*."""
         self._reader.ended(number, now)
 
     def replay_broke(self, number: int, now: float) -> None:
-        """No more answers to the replay request *number* will come, though it has not ended."""
+        """Process the failure of the replay with request *number*, which did not reach its end marker."""
         self._reader.broke_off(number, now)
 
     # ---- published messages
@@ -197,7 +198,7 @@ class Sequencer:
             schedule.start(self._log.last, now)
 
     def _skip_to(self, message: BatchMessage) -> None:
-        """Go on with *message*, which comes after a gap, where replays are not available."""
+        """Process *message* although earlier batches are missing, because replays are not available."""
         log = self._log
         assert log.last is not None
         self.gaps += 1

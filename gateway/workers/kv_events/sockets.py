@@ -1,7 +1,7 @@
-"""Our ends of the sockets of engines that the gateway dials.
+"""Client sockets for the gateway's connections to engines.
 
-libzmq bounds the bytes of a part, not the parts of a message, and keeps a message until its last part is there. So an
-engine that lies could fill the memory, and the sockets here are our own.
+libzmq limits the size of a message part but not the number of parts, and it stores all parts until the last one
+arrives. A faulty engine could fill the memory, so the gateway does not use libzmq.
 """
 
 import asyncio
@@ -17,23 +17,24 @@ from gateway.workers.kv_events.zmtp import ReadProgress, SocketRole, ZmtpSession
 _log = logging.getLogger(__name__)
 
 REPLAY_AHEAD_BYTES = 32 * 2**20
-"""vLLM up to 0.32 drops of a replay what exceeds 1,000 messages at its end, so ours has to take it as fast as the
-network brings it: 10,000 steps are some 5 MB. What was dropped is asked for again."""
+"""Bytes of a replay that may be buffered. vLLM up to 0.32 drops a replay's messages beyond the first 1,000 if they are
+not read fast enough. A replay of 10,000 steps takes about 5 MB. Dropped messages are requested again.
+"""
 CONNECT_S = 10.0
 RECONNECT_S = 0.1
 RECONNECT_MAX_S = 5.0
-"""Longest time between two attempts; doubled up to this."""
+"""Maximum delay between two connection attempts, in seconds. The delay doubles up to this value."""
 
 Connect = Callable[[Callable[[], ZmtpConnection]], Any]
 
 
 class Dialed:
-    """A socket that dials one engine, again and again; made by `subscription` and `replay`."""
+    """Socket that connects to one engine and reconnects on failure. Use `subscription` or `replay` to create it."""
 
     def __init__(
         self, endpoint: str, role: SocketRole, *, topic: bytes = b"", read_ahead_bytes: int = READ_AHEAD_BYTES
     ) -> None:
-        """Raises ValueError if *endpoint* is not an address."""
+        """Raise ValueError if *endpoint* is not a valid address."""
         self._endpoint = endpoint
         self._connect = _connect_of(endpoint)
         self._role = role
@@ -45,16 +46,16 @@ class Dialed:
         self._logged: set[str] = set()
         self._is_refused = False
         self.links = 0
-        """Connections that were opened."""
+        """Number of connections that were opened."""
         self.held_bytes = 0
-        """Bytes that were received and not taken yet."""
+        """Number of received but unprocessed bytes."""
 
     async def ready(self) -> None:
-        """Wait until there may be something to read."""
+        """Wait until there may be data to read."""
         await self._news.wait()
 
     def read(self) -> list[bytes] | Link | ReadProgress:
-        """Return a message, news of a connection before and after its messages, or `ReadProgress.IDLE` at the end."""
+        """Return the next message or connection state change, or `ReadProgress.IDLE` if no data is pending."""
         while self._connections:
             connection = self._connections[0]
             found = connection.read()
@@ -72,7 +73,7 @@ class Dialed:
         return ReadProgress.IDLE
 
     async def run(self, *, is_once: bool) -> None:
-        """Connect until cancelled, or, *is_once*, until a connection that was heard has ended."""
+        """Connect repeatedly until canceled. If *is_once*, return when a successful connection has ended."""
         wait_s = RECONNECT_S
         try:
             while not (is_once and self.links):
@@ -85,7 +86,7 @@ class Dialed:
                 connection.abort()
 
     async def _dial(self) -> bool:
-        """Open one connection, and wait for its end; return whether it was a good one."""
+        """Open one connection and wait for its end. Return False if it failed or violated the protocol."""
         self._ended.clear()
         self._is_refused = False
         try:
@@ -114,12 +115,12 @@ class Dialed:
         self._ended.set()
 
     def hold(self, more_bytes: int) -> bool:
-        """Accept any number: the limits of one connection bound it."""
+        """Accept any number of bytes, because the connection's own buffer limit applies."""
         self.held_bytes += more_bytes
         return True
 
     def refuse(self, connection: ZmtpConnection, reason: str) -> None:
-        """End *connection*; the log says why, once for each reason."""
+        """Close *connection* and log the reason, once per reason."""
         self._is_refused = True
         if reason not in self._logged:
             self._logged.add(reason)
@@ -129,10 +130,10 @@ class Dialed:
 
 @asynccontextmanager
 async def subscription(endpoint: str, *, topic: str = "") -> AsyncIterator[Dialed]:
-    """Return a socket that hears what is published at *endpoint* under topics that begin with *topic*.
+    """Open a socket that receives messages published at *endpoint* whose topic starts with *topic*.
 
     Raises:
-        ValueError: *endpoint* is not an address.
+        ValueError: if *endpoint* is not a valid address.
     """
     dialed = Dialed(endpoint, subscriber(topic.encode()), topic=topic.encode())
     async with _running(dialed, is_once=False):
@@ -141,10 +142,11 @@ async def subscription(endpoint: str, *, topic: str = "") -> AsyncIterator[Diale
 
 @asynccontextmanager
 async def replay(endpoint: str, request: Sequence[bytes]) -> AsyncIterator[Dialed]:
-    """Return a socket for one question to an engine's ROUTER. A new one each time: late answers to another are dropped.
+    """Open a socket for one request to an engine's ROUTER. Every request uses a new socket, so that late replies to
+    others are dropped.
 
     Raises:
-        ValueError: *endpoint* is not an address.
+        ValueError: if *endpoint* is not a valid address.
     """
     dialed = Dialed(endpoint, dealer(request), read_ahead_bytes=REPLAY_AHEAD_BYTES)
     async with _running(dialed, is_once=True):
@@ -162,7 +164,7 @@ async def _running(dialed: Dialed, *, is_once: bool) -> AsyncIterator[None]:
 
 
 def _connect_of(endpoint: str) -> Connect:
-    """Return the function that connects to *endpoint*."""
+    """Return a function that opens a connection to *endpoint*."""
     kind, _, place = endpoint.partition("://")
     host, _, port = place.rpartition(":")
     if kind == "tcp" and host and port.isdecimal() and 0 < int(port) < 65536:

@@ -1,4 +1,4 @@
-"""The addresses at which an engine publishes KV events, by its own account or by the settings."""
+"""Addresses at which an engine publishes KV events. They are reported by the engine or configured in the settings."""
 
 import asyncio
 import ipaddress
@@ -26,39 +26,38 @@ _Port = Annotated[int, msgspec.Meta(ge=1, le=_MAX_PORT)]
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """Addresses of one rank of one worker."""
+    """Event addresses of one data-parallel rank of a worker."""
 
     endpoint: str | None
-    """Address of its PUB socket, as ZMQ writes it; None: the engine dials the gateway."""
+    """Address of the rank's PUB socket in ZeroMQ format, or None if the engine connects to the gateway."""
     replay_endpoint: str | None = None
-    """Address of its ROUTER socket; None: missed batches cannot be requested."""
+    """Address of the rank's ROUTER socket, or None if missed batches cannot be requested."""
     topic: str = ""
-    """Topic under which it publishes; empty: any."""
+    """Topic of the rank's messages. An empty string accepts all topics."""
     rank: int = 0
-    """Data-parallel rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventSources:
-    """Addresses of all ranks of one worker. Empty: its events are switched off."""
+    """Event addresses of all ranks of one worker. There are no addresses if its KV events are disabled."""
 
     of_ranks: tuple[EventSource, ...]
     block_size: int | None = None
-    """Tokens per block, if the engine reports them here."""
+    """Tokens per KV cache block, or None if the engine does not report it with the addresses."""
     refused_hosts: tuple[str, ...] = ()
-    """Hosts that the engine names without permission; see `AllowedHosts`. The gateway never connects to them."""
+    """Hosts that the engine reported but that `AllowedHosts` does not allow. The gateway never connects to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """Hosts that the engine of the worker at *host* may name: its own, and addresses in *networks*.
+    """Hosts to which an engine may direct the gateway: the engine's own host, and addresses in *networks*.
 
-    Without this limit a worker could make the gateway connect to any address inside the operator's network.
+    Without this limit, a worker could make the gateway connect to any address in the operator's network.
     """
 
     host: str
     addresses: Collection[str] = ()
-    """Addresses of *host*, where it is a name."""
+    """IP addresses of *host*, if it is a name."""
     networks: Sequence[Network] = ()
 
     def has(self, named: str) -> bool:
@@ -72,7 +71,7 @@ class AllowedHosts:
 
 
 class _VllmSource(msgspec.Struct):
-    """`vllm/config/kv_events.py`, with the port of the rank in its endpoints."""
+    """Event source in vLLM's format (`vllm/config/kv_events.py`). The ports in its endpoints are those of the rank."""
 
     enable_kv_cache_events: bool = False
     publisher: str | None = None
@@ -86,7 +85,7 @@ class _VllmSource(msgspec.Struct):
 
 
 class _SglangSource(msgspec.Struct):
-    """`describe_kv_events_publisher` of SGLang; ports are those of rank 0."""
+    """Event source in SGLang's format (`describe_kv_events_publisher`). Its ports are those of rank 0."""
 
     publisher: str | None = None
     endpoint_host: str | None = None
@@ -104,9 +103,11 @@ class _SglangInfo(msgspec.Struct):
 async def find_sources(
     probe: WorkerProbe, *, host: str, dial_in_port: int | None = None, networks: Sequence[Network] = ()
 ) -> EventSources | None:
-    """Ask the worker at *host* itself: vLLM from 0.31, and SGLang; None if it does not answer. At most two requests.
+    """Query the worker at *host* for its event addresses. Return None if it does not report any. At most two requests
+    are sent.
 
-    *dial_in_port*: where engines can dial us; one that publishes to that port of another host does. *networks*: see
+    vLLM from 0.31 on and SGLang report addresses. *dial_in_port* is the port at which the gateway accepts engines. An
+    engine that publishes to this port of another host connects to the gateway. *networks* is explained at
     `AllowedHosts`.
     """
     reach = AllowedHosts(host, networks=networks)
@@ -125,7 +126,9 @@ async def find_sources(
 
 
 def parse_kv_event_sources(body: bytes, reach: AllowedHosts, *, dial_in_port: int | None = None) -> EventSources | None:
-    """Return the answer of vLLM to ``GET /kv_event_sources``; None if it is another one. See `find_sources`."""
+    """Parse vLLM's response to ``GET /kv_event_sources``. Return None if the body has another format. See
+    `find_sources`.
+    """
     try:
         answer = msgspec.json.decode(body, type=dict[str, _VllmSource])
         ranks = {int(rank): source for rank, source in answer.items()}
@@ -137,7 +140,7 @@ def parse_kv_event_sources(body: bytes, reach: AllowedHosts, *, dial_in_port: in
 
 
 def parse_server_info(body: bytes, reach: AllowedHosts) -> EventSources | None:
-    """Return the answer of SGLang to ``GET /server_info``; None if it is another one."""
+    """Parse SGLang's response to ``GET /server_info``. Return None if the body has another format."""
     try:
         info = msgspec.json.decode(body, type=_SglangInfo).kv_events
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -157,7 +160,7 @@ def parse_server_info(body: bytes, reach: AllowedHosts) -> EventSources | None:
 
 
 async def _addresses_of(host: str) -> frozenset[str]:
-    """Return the addresses of the name *host*; empty if it has none."""
+    """Resolve the host name *host*. The result is empty if the name has no address."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -166,9 +169,10 @@ async def _addresses_of(host: str) -> frozenset[str]:
 
 
 def of_all_ranks(first: EventSource, ranks: int) -> tuple[EventSource, ...]:
-    """Return the sources of all *ranks*, given that of rank 0: each has its own ports, counted up from the first.
+    """Return the event sources of all data-parallel ranks, given the source of rank 0.
 
-    vLLM and SGLang offset both ports so. A port beyond 65,535 means that there is no such rank.
+    Both ports of a rank are those of rank 0 plus its number, as in vLLM and SGLang. Ranks whose port would exceed
+    65,535 are left out.
     """
     found = (
         EventSource(
@@ -188,10 +192,10 @@ def of_all_ranks(first: EventSource, ranks: int) -> tuple[EventSource, ...]:
 
 
 def by_hand(*, url: str, endpoint: str | None, replay_endpoint: str | None, topic: str, ranks: int = 1) -> EventSources:
-    """Return the sources in the settings of the worker at *url*; a wildcard stands for the worker's host.
+    """Return the configured event sources of the worker at *url*. A wildcard host is replaced by the worker's host.
 
     Raises:
-        ValueError: an endpoint is not a tcp, ipc or inproc address. The text says which.
+        ValueError: if an endpoint is not a tcp, ipc or inproc address. The message names it.
     """
     host = host_of(url)
     for written in (endpoint, replay_endpoint):
@@ -206,18 +210,18 @@ def by_hand(*, url: str, endpoint: str | None, replay_endpoint: str | None, topi
 
 
 def host_of(url: str) -> str:
-    """Return the host of a worker's URL, without brackets."""
+    """Return the host of a worker's URL. IPv6 addresses are returned without brackets."""
     return urlsplit(url).hostname or ""
 
 
 def endpoint_at(host: str, port: int) -> str:
-    """Return an endpoint as ZMQ writes it, with brackets around an IPv6 address."""
+    """Return a ZeroMQ TCP endpoint. An IPv6 address is put in brackets."""
     return f"tcp://[{host}]:{port}" if ":" in host.strip("[]") else f"tcp://{host}:{port}"
 
 
 def reachable(endpoint: str, *, host: str) -> str | None:
-    """Return *endpoint* with *host* for a wildcard; None if it cannot be connected to. ipc and inproc stay as they
-    are.
+    """Return *endpoint* with a wildcard host replaced by *host*, or None if it is not a valid address. ipc and inproc
+    endpoints are returned unchanged.
     """
     if endpoint.startswith(("ipc://", "inproc://")):
         return endpoint if endpoint.partition("://")[2] else None
@@ -240,7 +244,9 @@ def _vllm_source(
 
 
 def _named(endpoint: str, reach: AllowedHosts) -> str | None:
-    """Return *endpoint* as an engine names it; None if the gateway cannot connect to it, or should not."""
+    """Return the endpoint that an engine reported, with a wildcard replaced, or None if it is invalid or not
+    allowed.
+    """
     match = _ENDPOINT.fullmatch(endpoint)
     if match is None or not (match["host"] in _WILDCARDS or reach.has(match["host"])):
         return None  # ipc and inproc, too: a file of this machine is not the engine's
@@ -248,7 +254,7 @@ def _named(endpoint: str, reach: AllowedHosts) -> str | None:
 
 
 def _refused(source: _VllmSource, reach: AllowedHosts, *, dial_in_port: int | None) -> Iterator[str]:
-    """Return the hosts that it names without permission."""
+    """Yield the hosts in *source* that *reach* does not allow."""
     if not source.publishes:
         return
     for endpoint in (source.endpoint, source.replay_endpoint):
@@ -262,9 +268,9 @@ def _refused(source: _VllmSource, reach: AllowedHosts, *, dial_in_port: int | No
 
 
 def _dials(endpoint: str, *, host: str, port: int | None) -> bool:
-    """Whether an engine at *host* that names *endpoint* connects there, instead of binding it.
+    """Whether an engine at *host* connects to the configured *endpoint* instead of binding it.
 
-    vLLM binds wildcards, and a node's own address where the port was left to the system; it connects to the rest.
+    vLLM binds wildcard addresses, and the address of its node if the system chose the port. It connects to all others.
     """
     match = _ENDPOINT.fullmatch(endpoint)
     if match is None or match["host"] in _WILDCARDS or int(match["port"]) != port:
@@ -285,7 +291,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _offset(endpoint: str, rank: int) -> str | None:
-    """Return the endpoint of *rank*, as vLLM's `offset_endpoint_port` does; ipc has no ranks beyond the first."""
+    """Return the endpoint of *rank*, by the rules of vLLM's `offset_endpoint_port`. An ipc endpoint has only rank 0."""
     if rank == 0:
         return endpoint
     if endpoint.startswith("inproc://"):

@@ -1,6 +1,6 @@
-"""One rank of one worker: from frames to events and trust. No sockets, no clock.
+"""Converts the message frames of one rank into index updates and a level of trust. It does no I/O and reads no clock.
 
-Frames are accepted at once; the resulting work is done in slices, by `work`, so that requests can be served in between.
+Frames are accepted immediately. `work` processes them in slices, so that requests can be served between slices.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,16 +15,20 @@ from gateway.workers.kv_events.replay_schedule import ReplayRequest, ReplayTimeo
 from gateway.workers.kv_events.sequencing import Sequencer
 
 DOWN_S = 5.0
-"""Time without a connection after which the index is not trusted; longer than a brief network outage."""
+"""Seconds without a connection after which an index is no longer trusted. Brief network outages are shorter."""
 REBUILD_INTERVAL_S = 60.0
-"""Time between two rebuilds because of doubt: each of them forgets what the engine's ring no longer has."""
+"""Minimum seconds between two index rebuilds. Each rebuild forgets blocks that the engine's replay buffer lacks."""
 GARBLED_SHARE = 0.5
 GARBLED_MEMORY = 0.9
-"""Weight of the past in the share of undecodable batches: seven in a row make half."""
+"""Weight of past batches in the moving average of undecodable batches. Seven undecodable batches in a row
+reach half.
+"""
 
 
 class RankStream:
-    """Applies events to *feed*; it begins untrusted. *wall_clock* gives seconds since 1970, to compare with batches."""
+    """Applies the events of one rank to *feed*, which is untrusted at first. *wall_clock* returns seconds
+    since 1970.
+    """
 
     def __init__(
         self,
@@ -35,7 +39,7 @@ class RankStream:
         topic: bytes | None = None,
         timeouts: ReplayTimeouts | None = None,
     ) -> None:
-        """Only messages with exactly *topic* are accepted; None: all."""
+        """*topic* restricts the accepted messages to exactly this topic. None accepts all topics."""
         self._feed = feed
         self._wall_clock = wall_clock
         self._topic = topic
@@ -68,7 +72,6 @@ class RankStream:
 
     @property
     def replay_request(self) -> ReplayRequest | None:
-        """See `Sequencer.replay_request`."""
         return self._sequencer.replay_request
 
     @property
@@ -120,7 +123,7 @@ class RankStream:
             self._judge(now)
 
     def published(self, frames: Sequence[bytes], now: float) -> None:
-        """Accept *frames* from the engine's PUB socket."""
+        """Process *frames*, a message from the engine's PUB socket."""
         message = read_live(frames)
         if message is None:
             self._malformed += 1
@@ -129,7 +132,7 @@ class RankStream:
             self._judge(now)
 
     def answered(self, number: int, frames: Sequence[bytes], now: float) -> None:
-        """Accept *frames* from the engine's ROUTER socket, an answer to the replay request *number*."""
+        """Process *frames*, a reply from the engine's ROUTER socket to the replay request *number*."""
         match read_replayed(frames):
             case Marker.MALFORMED:
                 self._malformed += 1
@@ -145,20 +148,20 @@ class RankStream:
         self._judge(now)
 
     def broke(self, number: int, now: float) -> None:
-        """No more answers to the replay request *number* will come."""
+        """Process the failure of the replay with request *number*. No more replies will arrive."""
         self._sequencer.replay_broke(number, now)
         self._judge(now)
 
     def tick(self, now: float) -> None:
-        """Time has passed. Wanted several times a second."""
+        """Update timeouts and trust for the time *now*. Call this several times per second."""
         self._sequencer.tick(now)
         self._judge(now)
 
     def doubt(self, now: float) -> None:
-        """Make the stream stale and rebuild it from the engine's ring: the hits that the engine reports contradict it.
+        """Mark the stream as stale and rebuild its index, because the hits that the engine reports contradict it.
 
-        If the ring still reaches the beginning, or the engine restarts or clears its cache, it is live again by itself;
-        else after `vouch`.
+        The stream becomes live again after a call of `vouch`, a restart or cache clearing of the engine, or a rebuild
+        from a replay buffer that starts with the first batch.
         """
         self._is_doubted = True
         self._is_vouched = False
@@ -168,7 +171,9 @@ class RankStream:
         self._judge(now)
 
     def vouch(self, now: float) -> None:
-        """Treat the stream as complete until more is lost: the hits that the engine reports agree with it."""
+        """Treat the index as complete until more batches are lost, because it agrees with the hits that the engine
+        reports.
+        """
         self._is_doubted = False
         self._is_vouched = True
         self._sequencer.cancel_rebuild()
@@ -177,7 +182,9 @@ class RankStream:
     # ---- the work that it makes
 
     def work(self, now: float) -> bool:
-        """Do one slice, at most about 1 ms unless a single batch takes longer; return False if there was no work."""
+        """Process one slice of work, which takes at most about 1 ms plus the rest of one batch. Return False if no work
+        is left.
+        """
         if self._pieces is not None:
             self._continue_batch(self._pieces)
         elif self._sequencer.steps:

@@ -1,4 +1,4 @@
-"""Listens to one rank of one worker for as long as it runs, and applies the events to a feed."""
+"""Subscription to one data-parallel rank of a worker. It applies the rank's events to a feed while it runs."""
 
 import asyncio
 import logging
@@ -26,9 +26,11 @@ AFTER_FAULT_S = 1.0
 
 
 class Subscriber:
-    """Follows *source* into *feed*. *clock* is monotonic, *wall_clock* since 1970, both in seconds.
+    """Reads events from *source* and applies them to *feed*. *clock* is monotonic, *wall_clock* counts from 1970, both
+    in seconds.
 
-    Engines that dial are heard through *dial_in*, which its owner runs. *pace* is shared by all subscribers.
+    Engines that connect to the gateway are received through *dial_in*, which must already be running. All subscribers
+    share *pace*.
     """
 
     def __init__(
@@ -43,10 +45,10 @@ class Subscriber:
         names: frozenset[str] = frozenset(),
         timeouts: ReplayTimeouts | None = None,
     ) -> None:
-        """*names* are those by which an engine that dials may call itself in its topic, see `DialIn.hear`.
+        """*names* are the names that a connecting engine may use in its topic; see `DialIn.hear`.
 
         Raises:
-            ValueError: the engine dials, but there is no *dial_in*.
+            ValueError: if the engine connects to the gateway, but *dial_in* is None.
         """
         if source.endpoint is None and dial_in is None:
             raise ValueError("the engine connects to the gateway, but kv_events.bind is not set")
@@ -74,16 +76,14 @@ class Subscriber:
         return self._stream.counters
 
     def doubt(self) -> None:
-        """See `RankStream.doubt`."""
         self._stream.doubt(self._clock())
         self._look_at_ask()
 
     def vouch(self) -> None:
-        """See `RankStream.vouch`."""
         self._stream.vouch(self._clock())
 
     async def run(self) -> None:
-        """Listen until canceled. A failure ends one attempt, and another begins."""
+        """Receive events until canceled. After an error, the subscription is restarted."""
         has_failed = False
         while True:
             try:
@@ -136,7 +136,7 @@ class Subscriber:
                 self._stream.disconnected(self._clock())
 
     def _read(self, opened: Dialed) -> bool:
-        """Read one step of the connection; return False if there is nothing more."""
+        """Process one read of the connection. Return False if there is nothing to read."""
         found = opened.read()
         if isinstance(found, ReadProgress):
             return found is not ReadProgress.IDLE
@@ -178,7 +178,7 @@ class Subscriber:
         return found is not ReadProgress.IDLE
 
     def _look_at_ask(self) -> None:
-        """Notice a new replay request; called after everything that may change it."""
+        """Check for a new replay request. Call this after every change that may cause one."""
         if self._stream.replay_request != self._answering:
             self._asked.set()
 
@@ -187,9 +187,9 @@ class Subscriber:
 
 
 class _Line:
-    """A `Listener` for one engine of a `DialIn`. A fault ends this line only.
+    """Listener for one engine that connects through `DialIn`. An error ends only this listener.
 
-    `fault` is done when there was one; it has to be awaited.
+    The future `fault` completes with the error. Its owner must await it.
     """
 
     def __init__(self, stream: RankStream, clock: Callable[[], float], look_at_ask: Callable[[], None]) -> None:

@@ -1,15 +1,15 @@
-"""Messages that arrived early, kept until the preceding ones arrive."""
+"""Messages that arrived early and wait for the messages before them."""
 
 from gateway.workers.kv_events.frames import BatchMessage
 from gateway.workers.kv_events.past import look_of
 
 MAX_MESSAGES = 8_192
 MAX_BYTES = 16 * 2**20
-"""Size of the payloads; a message that does not fit is left out, and requested again when its turn comes."""
+"""Maximum total payload size in bytes. A message that does not fit is dropped and requested again later."""
 
 
 class WaitingRoom:
-    """Bounded store of messages, one per sequence."""
+    """Bounded store of messages, with one message per sequence number."""
 
     def __init__(self, *, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES) -> None:
         self._max_messages = max_messages
@@ -17,23 +17,25 @@ class WaitingRoom:
         self._messages: dict[int, BatchMessage] = {}
         self._bytes = 0
         self.turned_away = 0
-        """Messages that did not fit."""
+        """Number of messages that were dropped because they did not fit."""
 
     def __len__(self) -> int:
         return len(self._messages)
 
     def __contains__(self, message: BatchMessage) -> bool:
-        """Whether an equal entry is already waiting."""
+        """Whether an equal message is already in the store."""
         waiting = self._messages.get(message.seq)
         return waiting is not None and look_of(waiting.payload) == look_of(message.payload)
 
     @property
     def first(self) -> int:
-        """Lowest sequence in it; it must not be empty. O(n)."""
+        """Lowest sequence number in the store, which must not be empty. O(n)."""
         return min(self._messages)
 
     def add(self, message: BatchMessage) -> bool:
-        """Hold *message*; return False if there is no room. Of two with one sequence the younger stays."""
+        """Add *message*. Return False if there is no room. Of two messages with the same sequence, the younger
+        is kept.
+        """
         other = self._messages.get(message.seq)
         if other is not None and not _is_younger(message, other):
             return True
@@ -46,19 +48,19 @@ class WaitingRoom:
         return True
 
     def take(self, seq: int) -> BatchMessage | None:
-        """Remove and return the message with that sequence; None if it is missing."""
+        """Remove and return the message with sequence number *seq*, or return None if it is missing."""
         message = self._messages.pop(seq, None)
         if message is not None:
             self._bytes -= len(message.payload)
         return message
 
     def take_through(self, seq: int) -> list[BatchMessage]:
-        """Remove and return all messages up to that sequence, in order. O(n)."""
+        """Remove all messages with sequence numbers up to *seq* and return them in order. O(n)."""
         due = sorted(waiting for waiting in self._messages if waiting <= seq)
         return [message for message in map(self.take, due) if message is not None]
 
     def drop_older(self, ts: float) -> int:
-        """Drop messages that were made before *ts*; return their number. O(n)."""
+        """Drop messages that were created before time *ts*. Return their number. O(n)."""
         old = [seq for seq, message in self._messages.items() if message.ts is not None and message.ts < ts]
         for seq in old:
             self.take(seq)

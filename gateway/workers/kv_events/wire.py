@@ -1,8 +1,8 @@
-"""The fields of KV events in msgpack.
+"""MessagePack fields of KV events.
 
-From vLLM 0.24 and SGLang 0.5.20 on, an event is a map with its name under ``type``; before, an array with its name in
-front. The fields have the same order in both, so one declaration serves for both. Nearly all may be missing: an older
-engine does not know them, a newer one leaves out what is null.
+Since vLLM 0.24 and SGLang 0.5.20, an event is a map with its type under ``type``. Older versions use an array that
+starts with the type. Both forms have the fields in the same order, so one declaration covers both. Most fields are
+optional: older engines do not know them, and newer ones omit null values.
 """
 
 from typing import Annotated, Any, Final, Generic, TypeVar
@@ -18,7 +18,7 @@ EventT = TypeVar("EventT")
 
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 OpaqueHash = int | bytes
-"""vLLM sends unsigned ints of 64 bits or digests, SGLang signed ints."""
+"""Block hash of an engine. vLLM sends unsigned 64-bit integers or digests, SGLang signed integers."""
 
 _HASH_BYTES = 8
 _WITHIN_64_BITS = 2**64 - 1
@@ -29,7 +29,7 @@ CLEARED: Final = "AllBlocksCleared"
 
 
 class EventBatch(msgspec.Struct, Generic[EventT], array_like=True, gc=False):
-    """A whole payload."""
+    """Payload of one batch of events."""
 
     ts: float
     events: list[EventT]
@@ -37,17 +37,21 @@ class EventBatch(msgspec.Struct, Generic[EventT], array_like=True, gc=False):
 
 
 class StoredFields(msgspec.Struct, Generic[HashT], gc=False):
-    """vLLM 0.33; what stands after `locality` there is of no use here. `cache_salt` is SGLang's."""
+    """Fields of a stored event in vLLM 0.33. The fields after `locality` are not used. `cache_salt` is specific to
+    SGLang.
+    """
 
     block_hashes: list[HashT]
     parent_block_hash: HashT | None
     token_ids: msgspec.Raw
-    """See `packed_ids`: what costs most of all is not done for events that are of no use."""
+    """Encoded token ids. They are decoded only for events that are used, because decoding is expensive; see
+    `packed_ids`.
+    """
     block_size: Natural
     lora_id: int | None = None
     medium: str | None = None
     lora_name: str | dict[str, Any] | None = None
-    """Name of the adapter. In arrays, SGLang for a while had ``{"cache_salt": ...}`` in this place."""
+    """Name of the LoRA adapter. In arrays, some SGLang versions put ``{"cache_salt": ...}`` in this field."""
     extra_keys: list[list[Any] | None] | None = None
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
@@ -91,7 +95,7 @@ WireEvent = StoredFields[Any] | RemovedFields[Any] | ClearedMap | ClearedArray
 
 
 class EventForm:
-    """One form in which all events of a batch can be written, with its decoders."""
+    """One encoding of the events in a batch, with the decoders for it."""
 
     def __init__(self, *, batch: Any, event: Any, hashes_are_plain: bool) -> None:
         self.batch: msgspec.msgpack.Decoder[EventBatch[WireEvent]] = msgspec.msgpack.Decoder(batch)
@@ -99,19 +103,19 @@ class EventForm:
         self._hashes_are_plain = hashes_are_plain
 
     def hash(self, engine_hash: OpaqueHash | None) -> int | None:
-        """See `plain_hash`; None stays None."""
+        """Return the hash that `plain_hash` returns, or None for None."""
         return None if engine_hash is None else plain_hash(engine_hash)
 
     def hashes(self, engine_hashes: list[Any]) -> list[int]:
-        """Return each hash by `plain_hash`. This costs nothing if the form guarantees plain ones."""
+        """Return each hash as converted by `plain_hash`. This is free if the encoding guarantees plain hashes."""
         return engine_hashes if self._hashes_are_plain else [plain_hash(engine_hash) for engine_hash in engine_hashes]
 
 
 def plain_hash(engine_hash: OpaqueHash) -> int:
-    """Return *engine_hash* as an unsigned int of 64 bits: the last 8 bytes of a digest, as vLLM shortens it.
+    """Convert a block hash to an unsigned 64-bit integer. A digest is shortened to its last 8 bytes, as vLLM does.
 
     Raises:
-        ValueError: there are no bytes.
+        ValueError: if the hash is empty.
     """
     if isinstance(engine_hash, int):
         return engine_hash & _WITHIN_64_BITS
@@ -121,12 +125,12 @@ def plain_hash(engine_hash: OpaqueHash) -> int:
 
 
 def packed_ids(array: msgspec.Raw, *, is_compiled: bool = IS_COMPILED) -> TokenIds:
-    """The token ids in *array*, a field `token_ids`; those beyond 32 bits are folded. O(ids).
+    """Return the token ids in the MessagePack *array*. Ids beyond 32 bits are folded to 32 bits. O(ids).
 
-    4 ns for each where the core *is_compiled*, 20 else, and the same result.
+    The cost per id is 4 ns with the compiled core (*is_compiled*) and 20 ns without it. The result is the same.
 
     Raises:
-        ValueError: one of them is negative, or no int, or this is no array.
+        ValueError: if *array* is not an array of non-negative integers.
     """
     packed = unpack(bytes(array)) if is_compiled else None
     return pack(_IDS.decode(array)) if packed is None else packed
@@ -145,4 +149,4 @@ FORMS: Final = (
 )
 _IDS: Final = msgspec.msgpack.Decoder(list[Natural])
 UNSORTED: Final = msgspec.msgpack.Decoder(EventBatch[msgspec.Raw])
-"""Decoder that takes a batch apart, and leaves the events encoded."""
+"""Decoder that splits a batch into events and leaves the events encoded."""

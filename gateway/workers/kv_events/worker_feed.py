@@ -1,4 +1,4 @@
-"""Applies the KV events of one worker's engine to the index, and sets how far the fleets trust it."""
+"""Applies the KV events of one worker to the index, and sets whether the fleets trust this index."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,10 +10,11 @@ from routing.fleet import Fleet
 
 
 class WorkerFeed:
-    """A `Feed`. *model* is what the worker loads, as `scope_of` has it for prompts to it.
+    """Feed of one worker; implements `Feed`. *model* is the model that it loads, in the form that `scope_of` uses for
+    prompts.
 
-    After its end it ignores events: a stream that is being canceled may still have some, and another feed may have the
-    worker by then.
+    After `end`, events are ignored. A stream that is being canceled may still deliver events when another feed has
+    taken over.
     """
 
     def __init__(self, worker: WorkerId, confirmed: Confirmed, *, model: str) -> None:
@@ -26,7 +27,7 @@ class WorkerFeed:
         self._has_ended = False
 
     def serve(self, fleets: Iterable[Fleet]) -> None:
-        """Serve only *fleets* from now on: those of all models that the worker serves."""
+        """Set the fleets whose trust this feed updates: those of all models that the worker serves."""
         former, self._fleets = self._fleets, tuple(fleets)
         for fleet in former:
             if fleet not in self._fleets:
@@ -47,7 +48,9 @@ class WorkerFeed:
         self._confirmed.join(self._worker, model=self._model)
 
     def trusted(self, state: Trust) -> None:
-        """Set the trust. While a stream catches up, what was known before is still nearly right."""
+        """Set the trust in the index. While a stream catches up, its index is still mostly correct and keeps
+        its trust.
+        """
         if self._has_ended:
             return
         self.state = state
@@ -56,7 +59,7 @@ class WorkerFeed:
         self._tell()
 
     def end(self) -> None:
-        """Drop all blocks of the worker: its engine is not heard any more."""
+        """Drop all blocks of the worker, because its engine is no longer subscribed."""
         self._confirmed.drop(self._worker)
         self.trusted("untrusted")
         self._has_ended = True

@@ -1,8 +1,9 @@
-"""ZMTP 3, the wire protocol of ZeroMQ, as it is spoken with one engine. Pure: bytes in, frames out.
+"""ZMTP 3, the wire protocol of ZeroMQ, for a connection with one engine. The module does no I/O: bytes in, frames out.
 
-libzmq limits the size of one part of a message but not the number of parts, and it keeps all parts until the last one
-has arrived: one peer can fill the memory. Here a message is limited in bytes and in parts, and reading can be paused.
-Specification: https://rfc.zeromq.org/spec/23/ (ZMTP 3.0, mechanism NULL). libzmq 4 and later speak it.
+libzmq limits the size of a message part but not the number of parts, and it stores all parts until the last one
+arrives. So a single peer can fill the memory. This implementation limits the bytes and the parts of a message, and its
+reading can be paused. The specification is https://rfc.zeromq.org/spec/23/ (ZMTP 3.0, mechanism NULL), which libzmq 4
+and later implement.
 """
 
 import struct
@@ -13,7 +14,7 @@ from typing import Final
 
 MAX_COMMAND_BYTES = 4096
 MAX_PARTS = 8
-"""Maximum number of parts; engines send three: topic, sequence, payload."""
+"""Maximum number of parts of a message. Engines send three parts: topic, sequence and payload."""
 
 _MECHANISM = b"NULL".ljust(20, b"\0")
 _GREETING_BYTES = 64
@@ -26,28 +27,28 @@ _LONG_SIZE = struct.Struct(">Q")
 
 @dataclass(frozen=True, slots=True)
 class SocketRole:
-    """The gateway's side of a connection."""
+    """Socket type of the gateway's side of a connection, and the messages that it sends first."""
 
     socket_type: bytes
     peers: tuple[bytes, ...]
-    """Socket types that the other end may have."""
+    """Socket types that are accepted on the other side."""
     first: bytes
-    """Frames to send after the handshake."""
+    """Encoded frames to send after the handshake."""
 
 
 class ProtocolError(Exception):
-    """The peer broke the protocol or a limit; the connection has to be closed."""
+    """The peer violated the protocol or a limit. The connection must be closed."""
 
 
 class ReadProgress(Enum):
-    """The outcome of one step that did not complete a message."""
+    """Result of a read step that did not complete a message."""
 
     READY = "ready"
-    """The handshake has succeeded: messages follow."""
+    """The handshake has succeeded, and messages can follow."""
     BUSY = "busy"
-    """A part or a command was read; there may be more."""
+    """A message part or a command was read. More data may be available."""
     IDLE = "idle"
-    """More bytes are needed."""
+    """More bytes must be received first."""
 
 
 class _Phase(Enum):
@@ -57,10 +58,12 @@ class _Phase(Enum):
 
 
 class ZmtpSession:
-    """State of one connection. `feed` takes bytes of the peer, `step` reads one frame, `outgoing` is to be sent."""
+    """State of one connection. `feed` adds received bytes, `step` reads one frame, and `outgoing` has the bytes to
+    send.
+    """
 
     def __init__(self, *, max_message_bytes: int, max_parts: int = MAX_PARTS, role: SocketRole | None = None) -> None:
-        """*role* None: a subscriber to everything."""
+        """*role* is the socket type of the gateway's side. None means a subscriber to all topics."""
         self._role = subscriber() if role is None else role
         self._max_message_bytes = max_message_bytes
         self._max_parts = max_parts
@@ -73,28 +76,28 @@ class ZmtpSession:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that were received and are not read as whole messages yet."""
+        """Number of received bytes that are not yet part of a returned message."""
         return len(self._buffer) + self._parts_bytes
 
     @property
     def is_short(self) -> bool:
-        """Whether the next frame is not complete yet."""
+        """Whether the next frame is incomplete."""
         return len(self._buffer) < self._needed_bytes
 
     def feed(self, received: bytes) -> None:
         self._buffer += received
 
     def clear(self) -> None:
-        """Drop what was received."""
+        """Discard all received bytes."""
         self._buffer.clear()
         self._parts.clear()
         self._parts_bytes = 0
 
     def step(self) -> list[bytes] | ReadProgress:
-        """Read one frame; returns the parts of a message with its last part.
+        """Read one frame. When it completes a message, return all parts of this message.
 
         Raises:
-            ProtocolError: the peer broke the protocol, or a limit. The text says which.
+            ProtocolError: if the peer violated the protocol or a limit. The message says which.
         """
         if self.is_short:
             return ReadProgress.IDLE
@@ -124,8 +127,8 @@ class ZmtpSession:
         return ReadProgress.BUSY
 
     def _head(self) -> tuple[int, int, int]:
-        """Return the flags of the next frame, and the begin and end of its body. The end is 9 while the size is not
-        known.
+        """Return the flags of the next frame, and the start and end of its body. If the size is still unknown, the end
+        is 9.
         """
         flags = self._buffer[0]
         if flags & ~(_MORE | _LONG | _COMMAND):
@@ -140,7 +143,9 @@ class ZmtpSession:
         return flags, begin, begin + size
 
     def _check(self, flags: int, size: int) -> None:
-        """Check a frame before its body is received."""
+        """Check the type and size of a frame before its body is received. Raise ProtocolError if the frame is not
+        allowed.
+        """
         if flags & _COMMAND:
             if size > MAX_COMMAND_BYTES:
                 raise ProtocolError(f"sent a command of more than {MAX_COMMAND_BYTES} bytes")
@@ -178,12 +183,12 @@ class ZmtpSession:
 
 
 def subscriber(topic: bytes = b"") -> SocketRole:
-    """Return the role of a socket that hears topics that begin with *topic*."""
+    """Return the role of a SUB socket that receives topics starting with *topic*."""
     return SocketRole(b"SUB", (b"PUB", b"XPUB"), _message([b"\x01" + topic]))
 
 
 def dealer(request: Sequence[bytes]) -> SocketRole:
-    """Return the role of a socket that sends the parts of *request*, and hears the answers."""
+    """Return the role of a DEALER socket that sends the parts of *request* and receives the replies."""
     return SocketRole(b"DEALER", (b"ROUTER", b"DEALER", b"REP"), _message(request))
 
 
@@ -197,14 +202,14 @@ def _message(parts: Sequence[bytes]) -> bytes:
 
 
 def _command_frame(body: bytes) -> bytes:
-    """*body* has at most 255 bytes or is an answer to a command of such a size."""
+    """Encode a ZMTP command frame. Bodies of more than 255 bytes use the long form."""
     if len(body) > 0xFF:
         return bytes([_COMMAND | _LONG]) + _LONG_SIZE.pack(len(body)) + body
     return bytes([_COMMAND, len(body)]) + body
 
 
 def _socket_type(properties: bytes) -> bytes | None:
-    """The property Socket-Type of a READY command; None if there is not one."""
+    """Return the property Socket-Type of a READY command, or None if it is missing."""
     position = 0
     while position < len(properties):
         name_end = position + 1 + properties[position]

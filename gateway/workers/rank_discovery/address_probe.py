@@ -1,4 +1,4 @@
-"""Asks one address for the workers behind it."""
+"""Queries one address for the workers behind it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,17 +16,17 @@ from gateway.workers.worker_spec import DynamoSpec, EventsSpec
 
 MAX_RANKS = 1024
 RARELY = 15
-"""Questions to a frontend after which the pairing of streams is tried again."""
+"""Queries to a frontend between two attempts to match event streams with workers."""
 
 
 class _ServerInfo(msgspec.Struct):
-    """Answer of SGLang's ``/server_info``."""
+    """Response of SGLang's ``/server_info``."""
 
     dp_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_RANKS)] | None = None
 
 
 class Pairs(Protocol):
-    """See `gateway.workers.dynamo.pairing.Pairing`."""
+    """Matches event streams with workers; see `gateway.workers.dynamo.pairing.Pairing`."""
 
     async def owners(
         self,
@@ -40,18 +40,19 @@ class Pairs(Protocol):
 
 @dataclass(slots=True)
 class _Paired:
-    """Streams of the workers behind one frontend, and workers for which none was found."""
+    """Event streams of the workers behind one frontend, and the workers without a known stream."""
 
     streams: dict[str, EventsSpec]
     missed: frozenset[str] = frozenset()
     since: int = 0
-    """Questions since the last pairing."""
+    """Number of queries since the last matching of streams."""
 
 
 class AddressProbe:
-    """Asks over HTTP, each question for *timeout_s* at most: two at most to an engine, one to a frontend.
+    """Queries addresses over HTTP. An engine gets at most two requests and a frontend one, each with timeout
+    *timeout_s*.
 
-    *pairing* finds out which of `dynamo.streams` belongs to which worker when there are new ones.
+    *pairing* matches the streams in `dynamo.streams` with workers when new workers appear.
     """
 
     def __init__(self, client: WorkerClient, pairing: Pairs, *, timeout_s: float) -> None:
@@ -63,9 +64,9 @@ class AddressProbe:
     async def ask(
         self, url: str, headers: Mapping[str, str], dynamo: DynamoSpec | None, model: str
     ) -> AddressReport | None:
-        """Return the workers behind *url*; None if the answer is missing or malformed. With *dynamo* it is a frontend.
+        """Return the workers behind *url*, or None if the response is missing or malformed.
 
-        *model* is the name under which its workers serve the model.
+        If *dynamo* is given, the address is that of a Dynamo frontend. *model* is the model name that the workers use.
         """
         probe = WorkerProbe(self._client, url, timeout_s=self._timeout_s, headers=headers)
         if dynamo is None:
@@ -103,9 +104,10 @@ class AddressProbe:
         return tuple(replace(each, stream=paired.streams.get(each.id)) for each in instances)
 
     async def _ranks(self, probe: WorkerProbe) -> int | None:
-        """Return the number of ranks: vLLM's metrics have labels of all ranks from the start, SGLang has a field.
+        """Return the number of data-parallel ranks of an engine, or None if it is unknown.
 
-        vLLM with a process for each rank shows one of them, and is one worker.
+        vLLM's metrics have labels for all ranks from the start, and SGLang reports the number in a field. A vLLM server
+        with one process per rank shows one rank and counts as one worker.
         """
         page = MetricsPage()
         reading = page.reading() if await probe.feed("/metrics", page.feed, max_bytes=METRICS_BYTES) else None

@@ -1,4 +1,4 @@
-"""Expands models to a worker for each rank and each Dynamo instance behind an address that several share."""
+"""Expands workers that share an address into one worker per data-parallel rank and Dynamo instance."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,25 +10,27 @@ from gateway.workers.worker_place import WorkerPlace
 from gateway.workers.worker_spec import DynamoSpec, EventsSpec, InstanceSpec, ModelWorkers, WorkersError, WorkerSpec
 
 Known = Callable[[WorkerSpec, str], AddressReport | None]
-"""Returns what the address of a worker reported for a model, by its name there; None: nothing yet."""
+"""Lookup function for the report of a worker's address. Its arguments are the worker and the model name that the worker
+uses. It returns None if there is no report yet.
+"""
 
 _Reported = Callable[[WorkerSpec], AddressReport | None]
 
 
 def nothing_known(_: WorkerSpec, __: str) -> None:
-    """Return None: no address has reported yet."""
+    """Return None, which means that the address has not reported yet."""
 
 
 def is_asked(worker: WorkerSpec) -> bool:
-    """Whether only its address can report the workers behind it."""
+    """Whether the workers behind the address are known only from a query of the address."""
     if worker.dynamo is not None:
         return not worker.dynamo.instances
     return ranks_of(worker) == 0
 
 
 def ranks_of(worker: WorkerSpec) -> int:
-    """Return the data-parallel ranks behind its address, or of each instance behind its frontend; 0: the engine is
-    asked.
+    """Return the number of data-parallel ranks of a worker, or of each instance of a frontend. 0 means that the engine
+    is queried.
     """
     event_ranks = 1 if worker.kv_events is None else worker.kv_events.ranks
     return event_ranks if worker.ranks == 1 else worker.ranks
@@ -37,12 +39,13 @@ def ranks_of(worker: WorkerSpec) -> int:
 def expanded(
     models: Sequence[ModelWorkers], known: Known, networks: Sequence[Network] = ()
 ) -> tuple[ModelWorkers, ...]:
-    """Return *models* with a worker for each rank and each Dynamo instance, in place of those that stand for them.
+    """Return *models* with one worker per data-parallel rank and Dynamo instance.
 
-    A worker that has not reported its ranks yet counts as one; a frontend that has not reported yet has none.
+    A worker whose ranks are not known yet stays one worker. A frontend whose instances are not known yet has no
+    workers.
 
     Raises:
-        WorkersError: two workers of a model would have the same id.
+        WorkersError: if two workers of a model would have the same id.
     """
     whole = []
     for model in models:
@@ -85,9 +88,7 @@ def _instances(worker: WorkerSpec, dynamo: DynamoSpec, known: _Reported, reach: 
 
 
 def _listed(instance: Instance, dynamo: DynamoSpec, reach: AllowedHosts) -> InstanceSpec:
-    """Return *instance* as the settings would list it. Without a host, or with one out of reach, it has no KV
-    events.
-    """
+    """Return *instance* in the form of the settings. It has no KV events if its host is unknown or not allowed."""
     if instance.stream is not None:
         return InstanceSpec(id=instance.id, kv_events=instance.stream)
     port, replay_port = dynamo.kv_events_port, dynamo.kv_replay_port
@@ -101,7 +102,9 @@ def _listed(instance: Instance, dynamo: DynamoSpec, reach: AllowedHosts) -> Inst
 
 
 def _placed(worker: WorkerSpec, place: WorkerPlace, events: EventsSpec | None) -> WorkerSpec:
-    """Leave out what concerns all workers at the address, so that a worker stays equal when others come or go."""
+    """Return the worker at *place*. Attributes of the whole address are removed, so that the worker stays equal when
+    other workers change.
+    """
     if events is not None:
         events = replace(events, ranks=1)
     worker_id = f"{worker.id}#{place.name}"

@@ -1,7 +1,7 @@
-"""Keeps a worker for each rank and each Dynamo instance behind addresses that several share, as the addresses report.
+"""Keeps one worker per data-parallel rank and Dynamo instance, according to reports of their addresses.
 
-1. Settings pass through here before they are applied, whole and at once; reports that are known by then fill the gaps.
-2. An address that does not answer changes nothing: its last workers stay. Health checks find out which are up.
+1. The settings are expanded with all known reports and are then applied as a whole.
+2. If an address does not answer, its last workers stay in use. Health checks find out which of them are up.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from gateway.workers.worker_spec import DynamoSpec, ModelWorkers, WorkersError, 
 _log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
-"""Time between two questions to a frontend, whose workers come and go, or to an engine that has not answered yet."""
+"""Seconds between two queries to a Dynamo frontend, or to an engine that has not answered yet."""
 RARELY = 15
-"""Intervals after which an engine that has reported its ranks is asked again: only a restart changes them."""
+"""Intervals between two queries to an engine that has reported its ranks. Only a restart can change them."""
 
 
 Put = Callable[[Sequence[ModelWorkers]], None]
-"""Applies workers, all of them or none."""
+"""Function that applies a set of workers. It applies all of them or none."""
 
 
 class Probe(Protocol):
-    """See `gateway.workers.rank_discovery.address_probe.AddressProbe`."""
+    """Queries an address for its workers; see `gateway.workers.rank_discovery.address_probe.AddressProbe`."""
 
     async def ask(
         self, url: str, headers: Mapping[str, str], dynamo: DynamoSpec | None, model: str
@@ -38,13 +38,13 @@ class Probe(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """One address to ask; equal while its report stays valid."""
+    """Address to query. A report stays valid as long as the address is equal."""
 
     url: str
     headers: frozenset[tuple[str, str]] = field(repr=False)
     dynamo: DynamoSpec | None
     model: str
-    """The model's name there."""
+    """Model name that the workers at the address use."""
     uid: str | None
 
 
@@ -52,11 +52,13 @@ class _Address:
 class _Answer:
     report: AddressReport | None = None
     rounds: int = 0
-    """Rounds since it was asked last."""
+    """Number of query intervals since the last answer."""
 
 
 class RankDiscovery:
-    """Applies workers, and again when an address reports a change. Engines may publish in *networks*."""
+    """Applies workers, and applies them again when an address reports a change. Engines in *networks* may publish
+    events.
+    """
 
     def __init__(self, probe: Probe, *, networks: Sequence[Network] = (), interval_s: float = INTERVAL_S) -> None:
         self._probe = probe
@@ -68,10 +70,11 @@ class RankDiscovery:
         self._has_news = asyncio.Event()
 
     def take(self, models: Sequence[ModelWorkers], put: Put) -> None:
-        """Apply the workers of *models* by *put*, expanded by the reports so far.
+        """Apply the workers of *models* with *put*, after expanding them by the known reports.
 
         Raises:
-            WorkersError: two workers would have one id. Also any error of *put*; then nothing has changed.
+            WorkersError: if two workers would have the same id. Errors of *put* are passed on. In both cases, nothing
+                changes.
         """
         put(expanded(models, self._known, self._networks))
         self._models, self._put = models, put
@@ -83,7 +86,7 @@ class RankDiscovery:
         self._answers = {address: self._answers.get(address) or _Answer() for address in wanted}
 
     async def ask(self) -> None:
-        """Ask the addresses that are due, side by side, and apply changes."""
+        """Query all addresses that are due, concurrently, and apply changes."""
         due = [address for address, answer in self._answers.items() if _is_due(address, answer)]
         for answer in self._answers.values():
             answer.rounds += 1
@@ -98,7 +101,7 @@ class RankDiscovery:
             self._take_again()
 
     async def run(self) -> None:
-        """Ask until cancelled; new addresses are asked at once."""
+        """Query addresses periodically until canceled. New addresses are queried at once."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval_s):

@@ -1,1 +1,1 @@
-"""Replicas of the gateway that share the load of workers. See README.md."""
+"""Gateway replicas that exchange the load of their shared workers. See README.md."""

@@ -1,11 +1,12 @@
-"""Publishes the bookings of this gateway to its replicas, and hears theirs, over a channel of Redis.
+"""Exchanges reservations on workers with other gateway replicas over a Redis channel.
 
-    warmgate:replicas:<group>   channel: frames, see gateway/workers/replicas/wire.py
+    warmgate:replicas:<group>   channel with frames as in gateway/workers/replicas/wire.py
 
-1. No request waits for it. Without Redis this gateway uses only its own knowledge.
-2. Entries are sent at once, and then at most once in `GATHER_S`, in one message.
-3. A replica hears itself too. So it knows how long a message takes, and that its subscription works.
-4. After any failure everything starts over: agree on the key, subscribe, ask all replicas for their bookings.
+1. Requests never wait for this exchange. Without Redis, this gateway uses only its own state.
+2. An entry is sent immediately if nothing was sent for `GATHER_S`. Otherwise it waits and is sent with others.
+3. A replica receives its own messages too. They show that its subscription works and how long messages take.
+4. After any failure, the replica starts over: it reads the shared key, subscribes, and requests snapshots from all
+   replicas.
 """
 
 import asyncio
@@ -36,19 +37,21 @@ from gateway.workers.replicas.wire import (
 _log = logging.getLogger(__name__)
 
 GATHER_S = 0.005
-"""Time between two messages. Entries that are this late are in time: a prefill takes longer."""
+"""Minimum seconds between two messages. The delay does not matter, because a prefill takes longer."""
 BEAT_S = 1.0
 KEY_EVERY_S = 5.0
-"""Time between two checks that the key is still there: a Redis may lose its data and stay connected."""
+"""Seconds between two checks that the shared key still exists. Redis can lose its data while the connection
+stays open.
+"""
 AGAIN_S, MAX_AGAIN_S = 0.05, 1.0
-"""Time between two attempts to connect; doubled each time."""
+"""Initial and maximum delay between two connection attempts, in seconds. The delay doubles after each failure."""
 
 
 class ReplicaChannel:
-    """Connection to the replicas. *sender* is 16 bytes that no other replica has. *on_key* is called when the key has
-    changed.
+    """Connection to the other replicas. *sender* is a unique id of 16 bytes.
 
-    *on_change* is called with the names of models on whose workers requests of other replicas began or ended.
+    *on_key* is called when the shared key has changed. *on_change* is called with the names of models whose load on
+    other replicas has changed.
     """
 
     def __init__(
@@ -80,26 +83,26 @@ class ReplicaChannel:
         self._snapshot_is_wanted = False
         self._asks: list[SnapshotRequest] = []
         self._beat_sent = 0.0, b""
-        """Time at which the last beat was sent, and its frame."""
+        """Time at which the last heartbeat was sent, and the heartbeat itself."""
         self._heard_at = 0.0
         self._has_logged_loss = False
-        """Whether the log already says that this gateway is alone."""
+        """Whether the log already contains a message about the lost connection."""
         self.is_connected = False
-        """Whether this gateway hears at least itself."""
+        """Whether this gateway receives at least its own messages."""
         self.lag_s: float | None = None
-        """Time from sending the last beat to hearing it here; None while not connected."""
+        """Seconds between sending the last heartbeat and receiving it, or None while not connected."""
         self.sent = 0
         self.heard = 0
-        """Messages of other replicas, since the start."""
+        """Number of messages received from other replicas."""
         self.unreadable = 0
 
     @property
     def dropped(self) -> int:
-        """Entries that no replica heard, since the start."""
+        """Number of log entries that no replica received."""
         return self._outbox.dropped
 
     async def agree(self) -> bool:
-        """Take over the key of the others; return whether the store answered."""
+        """Adopt the key of the other replicas. Return whether the store answered."""
         try:
             if await self._key.agree():
                 self._on_key(self._key.value)
@@ -108,7 +111,7 @@ class ReplicaChannel:
         return True
 
     async def run(self) -> None:
-        """Publish and listen until cancelled; then say farewell, if that is possible."""
+        """Publish and receive messages until canceled. Then send a farewell message, if possible."""
         pause_s = AGAIN_S
         try:
             while True:
@@ -154,7 +157,7 @@ class ReplicaChannel:
         self.lag_s = None
 
     async def _wait(self, pause_s: float) -> None:
-        """Wait; meanwhile peers may expire."""
+        """Wait for *pause_s*. Expired replicas are dropped in the meantime."""
         until = self._clock() + pause_s
         while (left_s := until - self._clock()) > 0.0:
             await asyncio.sleep(min(left_s, self._beat_s))

@@ -1,7 +1,7 @@
-"""The bookings of this gateway, and the entries about them that replicas have not received yet.
+"""The reservations that this gateway holds on workers, and log entries about them that were not sent yet.
 
-A request never waits for it: entries go into a bounded buffer. While no replica listens the buffer stays empty; entries
-are numbered all the same, so a new replica notices that something is missing, and asks for a snapshot.
+Requests never wait for the outbox, because its buffer is bounded. While no replica listens, entries are numbered but
+not stored. A new replica sees the gap in the numbers and requests a snapshot.
 """
 
 import asyncio
@@ -13,46 +13,48 @@ from routing.booking import Booking, Ending, Outcome
 
 MAX_ENTRIES = 8192
 MAX_BYTES = 16 * 2**20
-"""Size of the buffer. Beyond that the oldest entries are dropped; replicas notice the gap, and ask for a snapshot."""
+"""Maximum buffer size in bytes. Beyond it, the oldest entries are dropped. Replicas then see a gap and request a
+snapshot.
+"""
 BATCH_ENTRIES = 256
 BATCH_BYTES = 512 * 2**10
-"""Size of one message; a single entry may be longer."""
+"""Maximum size of one message in bytes. A single entry may exceed it."""
 SNAPSHOT_BYTES = 4 * 2**20
-"""Size of the hashes in one snapshot; bookings beyond it are listed without hashes."""
+"""Maximum size in bytes of the hashes in one snapshot. Further reservations are listed without hashes."""
 
 
 class BookingOutbox:
-    """Bounded buffer of entries. All calls but `snapshot` are O(1), or O(result)."""
+    """Bounded buffer of log entries. All methods except `snapshot` are O(1), or linear in the size of the result."""
 
     def __init__(self, *, max_entries: int = MAX_ENTRIES) -> None:
         self.woken = asyncio.Event()
-        """Set when there is something to send; the sender clears it."""
+        """Set when there is something to send. The sender clears it."""
         self.is_heard = False
-        """Whether there is any subscriber."""
+        """Whether at least one other replica is listening."""
         self.last = 0
-        """Number of the last entry, whether it was sent or not."""
+        """Number of the last entry, whether or not it was sent."""
         self.dropped = 0
-        """Entries that were dropped because the buffer was full, or that no replica received, since the start."""
+        """Number of entries that were dropped because the buffer was full, or that no replica received."""
         self._max_entries = max_entries
         self._buffer: deque[Entry] = deque()
         self._bytes = 0
         self._own: dict[Booking, tuple[int, str]] = {}
 
     def observer(self, model: str) -> "ModelBookingObserver":
-        """Return the observer of the bookings in the fleet of *model*."""
+        """Return an observer that records the reservations in the fleet of *model*."""
         return ModelBookingObserver(self, model)
 
     def __len__(self) -> int:
-        """Return the number of bookings that are not over."""
+        """Return the number of open reservations."""
         return len(self._own)
 
     @property
     def sent(self) -> int:
-        """Number of the last entry that is not waiting to be sent."""
+        """Number of the last entry before those that wait to be sent."""
         return self.last - len(self._buffer)
 
     def take(self) -> EntryBatch | None:
-        """Remove and return the oldest entries, up to the size of a message; None if the buffer is empty."""
+        """Remove and return the oldest entries, up to the size of one message. Return None if the buffer is empty."""
         if not self._buffer:
             return None
         first, size = self.sent + 1, _size(self._buffer[0])
@@ -65,7 +67,7 @@ class BookingOutbox:
         return EntryBatch(first, tuple(entries))
 
     def snapshot(self) -> BookingSnapshot:
-        """Return all bookings that are not over. O(bookings)."""
+        """Return all open reservations. O(reservations)."""
         room, bookings = SNAPSHOT_BYTES, []
         for booking, (number, model) in reversed(self._own.items()):  # the latest ones matter most
             has_begun = booking.first_byte_at is not None
@@ -75,11 +77,11 @@ class BookingOutbox:
         return BookingSnapshot(self.last, tuple(reversed(bookings)))
 
     def lost(self, entries: int) -> None:
-        """Record that so many *entries* were taken but did not reach the channel."""
+        """Record that *entries* entries were removed from the buffer but could not be sent."""
         self.dropped += entries
 
     def forget(self) -> None:
-        """Drop the entries that wait: no replica listens any more."""
+        """Drop all waiting entries, because no other replica is listening."""
         self.is_heard = False
         self._buffer.clear()
         self._bytes = 0
@@ -123,7 +125,7 @@ class BookingOutbox:
 
 
 class ModelBookingObserver:
-    """Implements `routing.booking_observer.BookingObserver` for the fleet of one model."""
+    """Records the reservations in the fleet of one model; implements `routing.booking_observer.BookingObserver`."""
 
     def __init__(self, outbox: BookingOutbox, model: str) -> None:
         self._outbox = outbox

@@ -1,9 +1,10 @@
-"""The other replicas that are heard, and what they have on workers, kept in step in the fleets of this one.
+"""The other gateway replicas and their reservations on workers, which are added to the fleets of this gateway.
 
-1. A peer is known from its first frame. Unheard for a while it is dead, and all that it had booked is released.
-2. Entries are numbered. Where some are missing, or the peer is new, it is asked for a snapshot, which settles all
-   that it has at that number; what comes until then is taken in all the same.
-3. A model or a worker that is not here (yet) is passed over: another replica may have newer settings.
+1. A replica is known from its first message on. If it is silent for too long, it counts as dead, and its reservations
+   are released.
+2. Log entries are numbered. If entries are missing, or the replica is new, a snapshot is requested. The snapshot
+   replaces all reservations up to its number. Entries that arrive earlier are applied as well.
+3. Models and workers that this gateway does not know are ignored, because another replica may have newer settings.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,9 +27,9 @@ from routing.fleet import Fleet
 
 DEAD_AFTER_S = 3.0
 ASK_EVERY_S = 1.0
-"""Time between two requests for the same snapshot."""
+"""Seconds between two requests for the same snapshot."""
 MAX_PEERS = 256
-"""Replicas that are heard at once. Frames of others are ignored: no fleet has so many gateways on one channel."""
+"""Maximum number of known replicas. Messages of further replicas are ignored. Real deployments have far fewer."""
 
 
 class _Peer:
@@ -36,15 +37,15 @@ class _Peer:
         self.heard_at = now
         self.asked_at = float("-inf")
         self.last: int | None = None
-        """Number of its last entry that was applied; None: nothing is known of it."""
+        """Number of the replica's last applied entry, or None if no entry is known."""
         self.is_complete = False
-        """Whether no entry up to that one is missing."""
+        """Whether all entries up to `last` are known."""
         self.bookings: dict[int, tuple[str, Fleet, Booking]] = {}
 
 
 class Peers:
-    """Live replicas. *fleet_of* returns the fleet of a model, None if it is not served here. Times are
-    monotonic seconds.
+    """The live replicas. *fleet_of* returns the fleet of a model, or None if it is not served. Times are monotonic
+    seconds.
     """
 
     def __init__(self, fleet_of: Callable[[str], Fleet | None], *, dead_after_s: float = DEAD_AFTER_S) -> None:
@@ -52,19 +53,19 @@ class Peers:
         self._dead_after_s = dead_after_s
         self._peers: dict[bytes, _Peer] = {}
         self.gaps = 0
-        """Gaps in the entries of peers, since the start."""
+        """Number of detected gaps in the entries of other replicas."""
 
     def __len__(self) -> int:
-        """Return the number of replicas that are heard."""
+        """Return the number of live replicas other than this gateway."""
         return len(self._peers)
 
     @property
     def booked(self) -> int:
-        """Requests of all of them on workers."""
+        """Number of open reservations of all other replicas."""
         return sum(len(peer.bookings) for peer in self._peers.values())
 
     def hear(self, sender: bytes, message: Message, now: float) -> set[str]:
-        """Apply a message of *sender*; return the models whose load it changed. O(entries)."""
+        """Apply a message of the replica *sender*. Return the models whose load has changed. O(entries)."""
         peer = self._peers.get(sender)
         if isinstance(message, Farewell):
             return set() if peer is None else self._bury(sender)
@@ -86,7 +87,7 @@ class Peers:
         return set()
 
     def to_ask(self, now: float) -> list[SnapshotRequest]:
-        """Return the requests for snapshots that are due; each at most once within `ASK_EVERY_S`."""
+        """Return the snapshot requests that are due. Each replica gets at most one request per `ASK_EVERY_S`."""
         asks = []
         for sender, peer in self._peers.items():
             if not peer.is_complete and now - peer.asked_at >= ASK_EVERY_S:
@@ -95,12 +96,12 @@ class Peers:
         return asks
 
     def expire(self, now: float) -> set[str]:
-        """Drop dead replicas; return the models on whose workers they had requests."""
+        """Drop dead replicas. Return the models on whose workers they had reservations."""
         dead = [sender for sender, peer in self._peers.items() if now - peer.heard_at > self._dead_after_s]
         return {model for sender in dead for model in self._bury(sender, now)}
 
     def clear(self, now: float) -> set[str]:
-        """Drop all replicas, like `expire` does with dead ones: the channel is lost."""
+        """Drop all replicas as if they were dead, because the channel was lost. Return the affected models."""
         return {model for sender in list(self._peers) for model in self._bury(sender, now)}
 
     # ---- one peer
@@ -116,7 +117,7 @@ class Peers:
         return {model for entry in news for model in self._apply(peer, entry, now)}
 
     def _settle(self, peer: _Peer, snapshot: BookingSnapshot, now: float) -> set[str]:
-        """Replace the bookings of *peer* by those of *snapshot*, unless newer entries are known."""
+        """Replace the reservations of *peer* with those of *snapshot*, unless newer entries are known."""
         if peer.last is not None and peer.last > snapshot.last:
             return set()  # it was overtaken, and is asked for again if it is needed
         peer.last, peer.is_complete = snapshot.last, True
@@ -132,7 +133,7 @@ class Peers:
         return touched
 
     def _miss(self, peer: _Peer, last: int) -> None:
-        """Note that an entry up to *last* was missed."""
+        """Record that entries up to number *last* were missed."""
         if peer.is_complete:
             self.gaps += 1
         peer.is_complete = False

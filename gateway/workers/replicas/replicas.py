@@ -1,4 +1,4 @@
-"""The replication between several gateways: its parts, and its metrics."""
+"""Load sharing between gateway replicas: its components and its metrics."""
 
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -21,7 +21,7 @@ from routing.rendezvous import Rendezvous
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRules:
-    """Parameters by which replicas find and hear each other, through the Redis at *url*."""
+    """Settings for finding and monitoring other replicas through the Redis server at *url*."""
 
     url: str = field(repr=False)
     timeout_s: float
@@ -33,25 +33,25 @@ class ReplicaRules:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Parts of replication that fleets need when they are made."""
+    """Components of load sharing that fleets need at construction."""
 
     rules: ReplicaRules
     outbox: BookingOutbox
     ties: Rendezvous
     key: bytes = field(repr=False)
-    """Key under which prompts are hashed until the key of the others is known."""
+    """Key for prompt hashes until the shared key of the other replicas is known."""
 
 
 def sharing_by(rules: ReplicaRules) -> Sharing:
-    """Return the start of sharing by *rules*; nothing has been said yet."""
+    """Return the components for load sharing according to *rules*. No message has been sent yet."""
     return Sharing(rules, BookingOutbox(), Rendezvous(rules.tie_s), secrets.token_bytes(KEY_BYTES))
 
 
 class Replicas(Collector):
-    """The replication of one gateway; without *sharing* it does nothing.
+    """Load sharing of this gateway with other replicas. If *sharing* is None, it does nothing.
 
-    *on_key* is called with the key for hashes before any hash of others is heard. `begin`, `loops` and `aclose` are for
-    the gateway's lifespan, the rest is for metrics and probes.
+    *on_key* is called with the key for prompt hashes before the first hash of another replica arrives. `begin`, `loops`
+    and `aclose` belong to the gateway's lifespan. The other methods are for metrics and probes.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Replicas(Collector):
         on_key: Callable[[bytes], None],
         clock: Callable[[], float],
     ) -> None:
-        """Raise ValueError where the address of the store is not valid."""
+        """Raise ValueError if the address of the store is invalid."""
         self._models = models
         self._parts: _Parts | None = None
         if sharing is None:
@@ -86,32 +86,32 @@ class Replicas(Collector):
         self._parts = _Parts(link, peers, exchange)
 
     async def begin(self) -> None:
-        """Find the key of the others if the store answers; else it is found later, and the index is cleared then."""
+        """Adopt the shared key if the store answers. Otherwise the key is adopted later, which clears the index."""
         if self._parts is not None:
             await self._parts.exchange.agree()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Return the coroutines to run until cancelled."""
+        """Return the coroutines to run until shutdown."""
         return [] if self._parts is None else [self._parts.link.run(), self._parts.exchange.run()]
 
     async def aclose(self) -> None:
-        """Close the connection, after the loops have ended."""
+        """Close the connection to the store. Call this after the loops have ended."""
         if self._parts is not None:
             await self._parts.link.aclose()
 
     @property
     def heard(self) -> int:
-        """Replicas that are heard, this one among them; 0 where nothing is shared."""
+        """Number of live replicas including this gateway, or 0 if load sharing is disabled."""
         return 0 if self._parts is None else 1 + len(self._parts.peers)
 
     def report(self) -> dict[str, Any]:
-        """Return the state for /readyz; empty without replication."""
+        """Return the status for `/readyz`, or an empty dict if load sharing is disabled."""
         if self._parts is None:
             return {}
         return {"heard": self.heard, "is_connected": self._parts.exchange.is_connected}
 
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics; without replication they have no values."""
+        """Yield the replication metrics. They have no values if load sharing is disabled."""
         replicas = GaugeMetricFamily("warmgate_replicas", "Gateways that are heard, this one among them.", labels=())
         bookings = GaugeMetricFamily(
             "warmgate_replica_bookings", "Requests on workers that other gateways have reported.", labels=()
@@ -143,7 +143,7 @@ class Replicas(Collector):
         return None if found is None else found.fleet
 
     def _changed(self, models: Iterable[str]) -> None:
-        """Wake requests that wait for a worker of *models*."""
+        """Wake queued requests that wait for workers of *models*."""
         for name in models:
             model = self._models.get(name)
             if model is not None:

@@ -1,8 +1,8 @@
-"""The key under which all replicas hash prompts, so that their hashes can be compared.
+"""Key with which all gateway replicas hash prompts, so that their hashes can be compared.
 
     warmgate:replicas:<group>:key   32 random bytes
 
-The first replica makes it. A running replica puts it back where a Redis lost it.
+The first replica creates the key. If Redis loses it, a running replica stores it again.
 """
 
 import hashlib
@@ -16,7 +16,9 @@ KEY_BYTES = 32
 
 
 class SharedKey:
-    """The key of the replicas of *group*, by *link*. *own* is used, and offered, until another one is found there."""
+    """Key that the replicas of *group* share through the store at *link*. *own* is stored and used if there is no key
+    yet.
+    """
 
     def __init__(self, link: RedisLink, group: str, *, own: bytes) -> None:
         self._link = link
@@ -24,12 +26,12 @@ class SharedKey:
         self.value = own
 
     async def agree(self) -> bool:
-        """Read the key, or store ours if it is missing; return whether `value` has changed.
+        """Read the shared key, or store ours if there is no key. Return whether `value` has changed.
 
-        One round trip, or two.
+        This takes one or two round trips.
 
         Raises:
-            StoreUnavailable: the key cannot be read.
+            StoreUnavailable: if the key cannot be read.
         """
 
         async def question(client: "Redis") -> Any:
@@ -44,5 +46,7 @@ class SharedKey:
 
 
 def derived(key: bytes, purpose: str) -> bytes:
-    """32 bytes for one *purpose* of at most 16 letters; those for others tell nothing of them."""
+    """Return a 32-byte key derived for *purpose*, an ASCII string of at most 16 characters. It reveals nothing about
+    the keys for other purposes.
+    """
     return hashlib.blake2b(key=key, digest_size=KEY_BYTES, person=purpose.encode("ascii")).digest()

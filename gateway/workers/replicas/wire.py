@@ -1,7 +1,7 @@
-"""Messages between replicas of the gateway, as bytes.
+"""Binary messages between gateway replicas.
 
-A frame is a byte for the version, 16 bytes for its sender, and MessagePack. It holds numbers, and hashes of prompts
-under a key that the replicas share: no text, no key of a caller, no team.
+A frame has one version byte, 16 bytes that identify the sender, and a MessagePack body. It contains numbers, and prompt
+hashes under a key that the replicas share. It contains no text, no API key and no team name.
 """
 
 import math
@@ -17,31 +17,31 @@ _HEAD_BYTES = 1 + SENDER_BYTES
 
 
 class UnreadableFrame(ValueError):
-    """The frame is of another version, or no frame at all."""
+    """The frame has another version or is malformed."""
 
 
 class Booked(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="b"):
-    """A request was assigned to a worker. *number* identifies it among the requests of its sender."""
+    """A request got a reservation on a worker. *number* identifies the reservation among those of the sender."""
 
     number: int
     model: str
     """Name of the model in the settings."""
     worker: str
     uncached_tokens: float
-    """Tokens of its prompt to be computed."""
+    """Number of prompt tokens that must be computed."""
     output_tokens: float
-    """Expected tokens of its answer."""
+    """Expected number of generated tokens."""
     streams: bool
     has_begun: bool = False
-    """Whether its prefill is over and it generates; only set in a snapshot."""
+    """Whether the first token was generated. It is set only in snapshots."""
     hashes: bytes = b""
-    """Hashes of the blocks of its text, as in `Prefix`; empty if the worker will not hold them afterwards."""
+    """Block hashes of the prompt text, as in `Prefix`. Empty if the worker will not keep the blocks."""
     exact: tuple[tuple[int, bytes], ...] = ()
-    """The same of its exact tokens, with the tokens per block; once for each size of blocks that workers have."""
+    """Block size in tokens and block hashes of the exact prompt tokens, for each block size that workers use."""
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes on the wire."""
+        """Approximate size of the encoded entry."""
         return self.hashes_bytes + len(self.model) + len(self.worker) + 64
 
     @property
@@ -50,7 +50,7 @@ class Booked(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="b"):
 
 
 class Began(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="f"):
-    """The first byte of its answer came."""
+    """The first byte of a request's response arrived."""
 
     number: int
 
@@ -58,7 +58,7 @@ class Began(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="f"):
 class Released(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="e"):
     number: int
     keep: bool
-    """The worker holds its prompt."""
+    """Whether the worker keeps the prompt in its cache."""
     completion_tokens: int = 0
 
 
@@ -66,10 +66,10 @@ Entry = Booked | Began | Released
 
 
 class EntryBatch(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="batch"):
-    """Entries in order. Their numbers have no gap as long as none is lost."""
+    """Log entries in order. Their numbers are consecutive unless entries were lost."""
 
     first: int
-    """The number of the first one."""
+    """Number of the first entry."""
     entries: tuple[Entry, ...]
 
     @property
@@ -78,29 +78,29 @@ class EntryBatch(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="ba
 
 
 class Beat(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="beat"):
-    """Sign of life of the sender."""
+    """Periodic message that shows that the sender is alive."""
 
     last: int
-    """The number of the last entry that it has sent, or did not need to send."""
+    """Number of the last entry that was sent or did not need to be sent."""
 
 
 class SnapshotRequest(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="ask"):
-    """The sender wants a snapshot."""
+    """Request for a snapshot."""
 
     of: bytes = b""
-    """The replica that is asked; empty: all."""
+    """Id of the replica that should answer. Empty means all replicas."""
 
 
 class BookingSnapshot(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="snapshot"):
-    """All requests that the sender has on workers."""
+    """All reservations that the sender holds on workers."""
 
     last: int
-    """The number of the last entry that is in it."""
+    """Number of the last entry that the snapshot includes."""
     bookings: tuple[Booked, ...]
 
 
 class Farewell(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="farewell"):
-    """The sender stops: it has nothing on any worker any more."""
+    """Last message of a replica that shuts down. It has no more reservations on workers."""
 
 
 Message = EntryBatch | Beat | SnapshotRequest | BookingSnapshot | Farewell
@@ -110,15 +110,15 @@ _DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 def encoded(sender: bytes, message: Message) -> bytes:
-    """The frame. *sender* has 16 bytes."""
+    """Encode *message* as a frame. *sender* has 16 bytes."""
     return bytes((VERSION,)) + sender + _ENCODER.encode(message)
 
 
 def sender_of(frame: bytes) -> bytes:
-    """Return the sender of *frame*, before anything else of it is read.
+    """Return the sender of *frame* without decoding the message.
 
     Raises:
-        UnreadableFrame: the frame is of another version, or too short.
+        UnreadableFrame: if the frame has another version or is too short.
     """
     if len(frame) <= _HEAD_BYTES or frame[0] != VERSION:
         raise UnreadableFrame("a frame has an unsupported version")
@@ -126,10 +126,10 @@ def sender_of(frame: bytes) -> bytes:
 
 
 def decoded(frame: bytes) -> Message:
-    """Return the message in *frame*. O(bytes).
+    """Decode the message in *frame*. O(bytes).
 
     Raises:
-        UnreadableFrame: it is malformed, or has impossible values.
+        UnreadableFrame: if the message is malformed or has impossible values.
     """
     sender_of(frame)
     try:

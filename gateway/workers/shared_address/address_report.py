@@ -1,4 +1,4 @@
-"""The report of an address on the workers behind it."""
+"""Report of an address about the workers behind it."""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,18 @@ from gateway.workers.worker_spec import EventsSpec
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A worker behind a Dynamo frontend, as the frontend reports it."""
+    """Worker that a Dynamo frontend reports."""
 
     id: str
     host: str | None = None
-    """Host of its process; None: not reported."""
+    """Host of the worker process, or None if it is not reported."""
     stream: EventsSpec | None = None
-    """The one of `dynamo.streams` that was found to be its own."""
+    """Event stream in `dynamo.streams` that was matched with this worker, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressReport:
-    """Workers behind one address, as it reports them: ranks of an engine, or instances of a Dynamo frontend."""
+    """Workers behind one address as it reports them: ranks of an engine, or instances of a Dynamo frontend."""
 
     ranks: int = 1
     instances: tuple[Instance, ...] = ()

@@ -1,4 +1,4 @@
-"""Workers that share an address, and so its connections: each sends its requests with the headers of its place."""
+"""Workers that share an address and its connections. Each adds headers to its requests that select it."""
 
 from collections.abc import Mapping
 from weakref import WeakSet
@@ -10,17 +10,19 @@ from gateway.workers.worker_place import PINNING, WorkerPlace
 
 
 class SharedAddress:
-    """The connections to one address, for all who have their place there; closed when they are gone."""
+    """Connections to one address. They are shared by all workers at this address and closed with the last of them."""
 
     def __init__(self, http: HttpWorker) -> None:
-        """*http* has the id that stands for all of them."""
+        """*http* is the HTTP backend for the address. Its id stands for all workers at the address."""
         self.http = http
         self.occupants: WeakSet[PlacedWorker] = WeakSet()
-        """Workers that are in use. Weak references: some are made for settings that are refused afterwards."""
+        """Workers at the address that are in use. The references are weak, because settings can be rejected after their
+        workers are built.
+        """
 
 
 class PlacedWorker:
-    """One of them; implements `gateway.backends.backend.WorkerBackend`."""
+    """One of several workers at an address; implements `gateway.backends.backend.WorkerBackend`."""
 
     def __init__(self, id: str, place: WorkerPlace, address: SharedAddress) -> None:  # noqa: A002  # the name that Backend gives it
         self.id = id
@@ -32,33 +34,35 @@ class PlacedWorker:
 
     @property
     def connections_open(self) -> int:
-        """Connections of the address: which of its workers an idle one is for is not known."""
+        """Number of open connections to the shared address. Idle connections cannot be attributed to one of its
+        workers.
+        """
         return self.address.http.connections_open
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
-        """See `Backend.send`. What a caller says of places does not pass."""
+        """See `Backend.send`. Headers of the caller that select a worker are removed."""
         headers = [header for header in call.headers if header[0] not in PINNING]
         pinned = call.changed(headers=headers + self._headers)
         return await self.address.http.send(pinned, first_byte_s=first_byte_s)
 
     def abandon_unanswered(self) -> None:
-        """See `WorkerBackend.abandon_unanswered`: those of the address, unless others go on there."""
+        """Abandon unanswered requests at the shared address, unless other workers still use it."""
         if self in self.address.occupants or not self.address.occupants:
             self.address.http.abandon_unanswered()
 
     def retire(self) -> None:
-        """See `WorkerBackend.retire`: once the last of them goes."""
+        """Retire the shared connections after the last worker at the address is gone."""
         self.address.occupants.discard(self)
         if not self.address.occupants:
             self.address.http.retire()
 
     async def aclose(self) -> None:
-        """Close all connections of the address: it is called where no worker there is in use."""
+        """Close all connections to the shared address. No worker at the address may still be in use."""
         await self.address.http.aclose()
 
 
 def meant_by(name: str, workers: Mapping[WorkerId, WorkerBackend]) -> list[WorkerId]:
-    """Return the worker that is called *name*, or all workers at an address that is called so."""
+    """Return the worker with id *name*, or all workers at the address with id *name*."""
     worker = WorkerId(name)
     if worker in workers:
         return [worker]
