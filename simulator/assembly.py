@@ -65,6 +65,7 @@ def assemble(
         unix=unix,
         stream_interval=options.stream_interval,
         role=role,
+        defects=options.defects,
     )
     control = Control(
         faults=faults,
@@ -157,9 +158,9 @@ def _metrics(
 
 def _vllm_metrics(options: SimulatorOptions, sleep: Sleep, rank: int) -> VllmMetrics:
     cache_config = {
-        "block_size": str(options.block_size),
-        "num_gpu_blocks": str(options.blocks),
-        "enable_prefix_caching": "True",
+        "block_size": str(options.defects.reported_block_size or options.block_size),
+        "num_gpu_blocks": str(options.defects.reported_blocks or options.blocks),
+        "enable_prefix_caching": str(options.defects.enable_prefix_caching),
     }
     return VllmMetrics(
         model=options.model,
@@ -173,8 +174,8 @@ def _vllm_metrics(options: SimulatorOptions, sleep: Sleep, rank: int) -> VllmMet
 def _sglang_metrics(options: SimulatorOptions, rank: int | None) -> SglangMetrics:
     return SglangMetrics(
         model=options.model,
-        cache_tokens=options.blocks * options.block_size,
-        page_size=options.block_size,
+        cache_tokens=(options.defects.reported_blocks or options.blocks) * options.block_size,
+        page_size=options.defects.reported_block_size or options.block_size,
         rank=rank,
     )
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from simulator.blocks import BlockScope
 from simulator.bodies import GenerationRequest
+from simulator.defects import NO_DEFECTS, Defects
 from simulator.engine import EngineEvent
 from simulator.errors import ApiError, EngineDead
 from simulator.exchange import ClientGone, HttpExchange, require_json
@@ -78,6 +79,7 @@ class GenerationService:
         wall: Callable[[], float] = time.monotonic,
         stream_interval: int = 1,
         role: Role | None = None,
+        defects: Defects = NO_DEFECTS,
     ) -> None:
         """*role*: of a worker that shares requests with others."""
         self._model = model
@@ -91,6 +93,7 @@ class GenerationService:
         self._wall = wall
         self._stream_interval = stream_interval
         self._role = role
+        self._defects = defects
         self._serial = count(1)
         self._idle = asyncio.Event()
         self._idle.set()
@@ -141,8 +144,13 @@ class GenerationService:
         await _meet(fault, exchange, streams=request.streams)
 
         # Two requests may carry one X-Request-Id, the second as a retry; the engine's ids are distinct.
-        progress = Progress(request, f"{entry.id}-{next(self._serial)}")
-        stream = EventStream(exchange, self.spelling, drip_bytes=fault.drip_bytes if fault.mode == "drip" else None)
+        progress = Progress(request, f"{entry.id}-{next(self._serial)}", defects=self._defects)
+        stream = EventStream(
+            exchange,
+            self.spelling,
+            drip_bytes=fault.drip_bytes if fault.mode == "drip" else None,
+            is_buffered=self._defects.buffer_streams,
+        )
         writer = _Writer(exchange, shape, progress, fault, stream, interval=self._stream_interval)
         try:
             await self._generate(exchange, progress, writer, arrived, half)
@@ -187,11 +195,13 @@ class GenerationService:
 
     def _engine_requests(self, progress: Progress) -> list[EngineRequest]:
         scope = BlockScope(progress.request.adapter, progress.request.cache_salt or None)
-        salted = (self._model, scope.adapter or "", scope.salt or "")
+        seed = (str(self._defects.hash_seed),) if self._defects.hash_seed else ()
+        salted = (*seed, self._model, scope.adapter or "", scope.salt or "")
         requests = []
         for request_id, choice in progress.choices.items():
             tokens = choice.prompt + choice.answer.tokens
-            hashes = block_hashes(tokens, block_size=self._block_size, scope=salted)
+            caches = self._defects.enable_prefix_caching
+            hashes = block_hashes(tokens, block_size=self._block_size, scope=salted) if caches else []
             requests.append(
                 EngineRequest(request_id, len(choice.prompt), len(choice.answer.tokens), hashes, tokens.ids, scope)
             )

@@ -7,6 +7,7 @@ from typing import Literal
 
 from simulator.blocks import BlockPool, BlockSink
 from simulator.chunked import ChunkedEngine
+from simulator.defects import NO_DEFECTS, Defects
 from simulator.engine import Engine
 from simulator.errors import Dialect
 from simulator.event_options import EventOptions
@@ -62,6 +63,7 @@ class SimulatorOptions:
     """Options of a worker that does a half."""
     kv_events: EventOptions | None = None
     """``None``: no KV events are published."""
+    defects: Defects = NO_DEFECTS
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from simulator.answers import Answer, answer
 from simulator.bodies import GenerationRequest
+from simulator.defects import NO_DEFECTS, Defects
 from simulator.detokenizer import Detokenizer
 from simulator.engine import EngineEvent, FirstToken, Token
 from simulator.errors import ApiError
@@ -92,8 +93,9 @@ class Choice:
 class Progress:
     """The choices of one request while the engine works on them."""
 
-    def __init__(self, request: GenerationRequest, reply_id: str) -> None:
+    def __init__(self, request: GenerationRequest, reply_id: str, *, defects: Defects = NO_DEFECTS) -> None:
         self.request = request
+        self._defects = defects
         self.choices: dict[str, Choice] = {}
         for prompt, max_tokens in zip(request.prompts, request.max_tokens, strict=True):
             for number in range(request.choices_per_prompt):
@@ -121,7 +123,7 @@ class Progress:
         return usage_json(
             prompt_tokens=self.prompt_tokens,
             completion_tokens=self.generated_tokens,
-            cached_tokens=self.cached_tokens,
+            cached_tokens=self._defects.reported_cached_tokens(self.cached_tokens, self.prompt_tokens),
         )
 
     def note(self, event: EngineEvent) -> Choice | None:

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -125,7 +125,7 @@ def _publisher(options: SimulatorOptions, host: str, rank: int) -> Iterator[Even
     notation = Notation(options.block_size, options.kv_events.hashes or usual, options.lora_modules)
     wire = wire_of(options.dialect, options.kv_events.format, notation)
     reported = options.kv_events.of_rank(rank)
-    with closing(EventPublisher(reported, wire=wire, host=host, unix=_unix_s, rank=rank)) as publisher:
+    with closing(EventPublisher(reported, wire=wire, host=host, unix=_clock_of(options), rank=rank)) as publisher:
         publisher.sockets.open()
         yield publisher
 
@@ -142,7 +142,7 @@ async def _served(
 ) -> AsyncIterator[Worker]:
     loop = asyncio.get_running_loop()
     open_connections: set[Connection] = set()
-    parts = assemble(options, ranks=ranks, open_connections=open_connections, unix=_unix_s, role=role)
+    parts = assemble(options, ranks=ranks, open_connections=open_connections, unix=_clock_of(options), role=role)
     config = Config(parts.app, http=ConnectionProtocol, ws="none", lifespan="off", log_config=None, access_log=False)
     config.load()
     state = ServerState()
@@ -163,6 +163,11 @@ async def _served(
 
 def _unix_s() -> float:
     return datetime.now(UTC).timestamp()
+
+
+def _clock_of(options: SimulatorOptions) -> Callable[[], float]:
+    """Return the worker's clock, in seconds since 1970."""
+    return lambda: _unix_s() + options.defects.clock_skew_s
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -8,18 +8,33 @@ from simulator.sse import Event, Spelling, SseEncoder
 
 
 class EventStream:
-    """*drip_bytes*: what leaves at one time; ``None`` lets everything leave as it was written."""
+    """*drip_bytes*: what leaves at one time; ``None`` lets everything leave as it was written.
 
-    def __init__(self, exchange: HttpExchange, spelling: Spelling, *, drip_bytes: int | None = None) -> None:
+    With *is_buffered* all of it leaves at its end, the head included, as behind a proxy that buffers.
+    """
+
+    def __init__(
+        self,
+        exchange: HttpExchange,
+        spelling: Spelling,
+        *,
+        drip_bytes: int | None = None,
+        is_buffered: bool = False,
+    ) -> None:
         self._exchange = exchange
         self._encoder = SseEncoder(spelling)
         self._drip_bytes = drip_bytes
+        self._buffer: bytearray | None = bytearray() if is_buffered else None
 
     async def start(self) -> None:
-        await self._exchange.start_stream()
+        if self._buffer is None:
+            await self._exchange.start_stream()
 
     async def write(self, events: Iterable[Event]) -> None:
         data = self._encoder.encode(events)
+        if self._buffer is not None:
+            self._buffer += data
+            return
         step = self._drip_bytes or len(data)
         for at in range(0, len(data), step or 1):
             await self._exchange.write(data[at : at + step])
@@ -28,4 +43,6 @@ class EventStream:
 
     async def end(self, events: Iterable[Event]) -> None:
         await self.write(events)
-        await self._exchange.end_stream()
+        if self._buffer is not None:
+            await self._exchange.start_stream()
+        await self._exchange.end_stream(bytes(self._buffer or b""))

@@ -91,6 +91,7 @@ def add_simulate(command: argparse.ArgumentParser) -> None:
         "--write-tokenizer", metavar="DIR", type=Path, help="write the tokenizer and its chat template there and exit"
     )
     _add_halves(command.add_argument_group("halves of requests", "with --role prefill or decode"))
+    _add_defects(command.add_argument_group("defects", "for tests of what notices them"))
     _add_kv_events(command.add_argument_group("KV events", "published once there is a port, or an address to dial"))
 
 
@@ -115,6 +116,28 @@ def _add_halves(group: "argparse._ArgumentGroup") -> None:
     )
     group.add_argument(
         "--lease-s", metavar="S", type=float, help="seconds that prefill and decode wait for each other (default 480)"
+    )
+
+
+def _add_defects(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--no-enable-prefix-caching",
+        dest="enable_prefix_caching",
+        action="store_false",
+        default=None,
+        help="cache no blocks, as with vLLM's option of this name",
+    )
+    group.add_argument(
+        "--hash-seed", metavar="N", type=int, help="seed of block hashes, like PYTHONHASHSEED in vLLM (default 0)"
+    )
+    group.add_argument(
+        "--cached-tokens-factor", metavar="F", type=float, help="report F times the cached tokens (default 1)"
+    )
+    group.add_argument("--reported-blocks", metavar="N", type=whole_number, help="KV cache size that metrics report")
+    group.add_argument("--reported-block-size", metavar="N", type=whole_number, help="block size that metrics report")
+    group.add_argument("--clock-skew-s", metavar="S", type=float, help="seconds by which its clock is ahead")
+    group.add_argument(
+        "--buffer-streams", action="store_true", default=None, help="send a stream at its end, like a buffering proxy"
     )
 
 
@@ -190,6 +213,7 @@ def _simulator_options(arguments: argparse.Namespace) -> "SimulatorOptions":
     Raises:
         ValueError: an option is wrong; the message names it.
     """
+    from simulator.defects import Defects  # noqa: PLC0415
     from simulator.event_options import EventOptions  # noqa: PLC0415
     from simulator.options import SimulatorOptions  # noqa: PLC0415
     from simulator.roles import HalfOptions  # noqa: PLC0415
@@ -200,6 +224,7 @@ def _simulator_options(arguments: argparse.Namespace) -> "SimulatorOptions":
     return SimulatorOptions(
         **_given(arguments, SimulatorOptions),
         half=HalfOptions(**_given(arguments, HalfOptions)),
+        defects=Defects(**_given(arguments, Defects)),
         kv_events=EventOptions(**events) if events else None,
     )
 
