@@ -11,7 +11,7 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report wheel clean
+.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -163,6 +163,11 @@ peers: $(VENV)/.test
 # Every table of strategies on recorded traffic; virtual time, so any machine will do.
 replay: $(VENV)/.test
 	$(BIN)/python -m benchmarks.replay --seeds 5 --processes 2
+
+# The documentation site in build/docs/site, with every link and anchor checked; installs Zensical.
+docs: $(VENV)/.test
+	$(PIP) install -c $(CONSTRAINTS) -e '.[test,docs]'
+	$(BIN)/python -m documentation
 
 # Every page, chart and figure of docs/performance/at-a-glance.md again, from the figures that are stored in benchmarks/results; measures nothing.
 report: $(VENV)/.test

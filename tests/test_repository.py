@@ -19,7 +19,7 @@ ROOMS = tuple(sorted(f"gateway/{path.parent.name}" for path in (ROOT / "gateway"
 PAGES = tuple(
     sorted(
         str(path.relative_to(ROOT))
-        for folder in ("", ".github", *PACKAGES, "benchmarks", "deploy", "docs", "tests")
+        for folder in ("", ".github", *PACKAGES, "benchmarks", "deploy", "docs", "documentation", "tests")
         for path in ((ROOT / folder).rglob("*.md") if folder else ROOT.glob("*.md"))
         if "results" not in path.parts and path.name != "CHANGELOG.md"
     )
@@ -74,7 +74,7 @@ EXAMPLES = {"NAME.md", "my-values.yaml", ".peers/"}
 
 def modules() -> list[str]:
     """Every module with code, as a path from the root."""
-    found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    found = (path for package in (*PACKAGES, "documentation") for path in (ROOT / package).rglob("*.py"))
     return sorted(str(path.relative_to(ROOT)) for path in found if path.stem not in ("__init__", "__main__"))
 
 
@@ -185,7 +185,7 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
     assert [] == [path for path in paths_in(page) if not exists(path)]
 
 
-@pytest.mark.parametrize("package", ["cache_index", "routing", "gateway", *ROOMS])
+@pytest.mark.parametrize("package", ["cache_index", "routing", "gateway", "documentation", *ROOMS])
 def test_every_module_is_on_the_map_of_its_package(package: str) -> None:
     """One line for each module, and one for each package inside."""
     entries = [path for path in (ROOT / package).iterdir() if not path.name.startswith("__") and has_source(path)]
