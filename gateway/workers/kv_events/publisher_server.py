@@ -62,8 +62,9 @@ class PublisherServer:
         await self._news.wait()
 
     def read(self) -> list[bytes] | Link | ReadProgress:
-        """Return the next message or connection state change, or `ReadProgress.IDLE` if no data is pending. Messages of a
-        connection come before its closing.
+        """Return the next message or connection state change, or `ReadProgress.IDLE` if no data is pending.
+
+        Messages of a connection come before its closing.
         """
         while self._waiting:
             connection = self._waiting.popleft()
