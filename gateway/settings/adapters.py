@@ -10,15 +10,22 @@ from gateway.settings.rules import Count, NotNegative, Positive, unless_contradi
 
 
 class AdapterSettings(Group):
-    of: ModelName = Field(description="name of the model that the workers load, which the adapter adapts")
-    name: ModelName | None = Field(default=None, description="adapter name on the workers; null: upstream_model")
-    path: Token | None = Field(default=None, description="adapter source for the workers: a folder, or a name on a hub")
+    of: ModelName = Field(description="name of the base model that the LoRA adapter modifies")
+    name: ModelName | None = Field(
+        default=None, description="name of the LoRA adapter on the workers. Null means upstream_model."
+    )
+    path: Token | None = Field(
+        default=None,
+        description="location from which workers load the LoRA adapter: a folder on the worker, or a name on a "
+        "model hub",
+    )
     load_on_demand: bool = Field(
-        default=False, description="load the adapter on a worker before the first request sent there"
+        default=False, description="load the LoRA adapter on a worker before the first request for it is sent there"
     )
     max_per_worker: Count | None = Field(
         default=None,
-        description="maximum adapters per worker: the least recently used is unloaded first; null: no limit",
+        description="maximum number of LoRA adapters on a worker. The least recently used adapter is unloaded to "
+        "make room. Null means no limit.",
     )
 
     @model_validator(mode="after")
@@ -33,7 +40,13 @@ class AdapterSettings(Group):
 
 class AdaptersSettings(Group):
     load_s: NotNegative = Field(
-        default=1, description="assumed adapter load time, until learned: the extra cost of a worker without it"
+        default=1,
+        description="assumed seconds for loading a LoRA adapter, until a load is measured. Workers without the "
+        "adapter cost this much more.",
     )
-    load_timeout_s: Positive = Field(default=60, description="time limit for a worker to load an adapter")
-    retry_s: Positive = Field(default=30, description="time before retrying a worker that failed to load an adapter")
+    load_timeout_s: Positive = Field(
+        default=60, description="maximum seconds that a worker may take to load a LoRA adapter"
+    )
+    retry_s: Positive = Field(
+        default=30, description="seconds before a worker that failed to load a LoRA adapter is asked to load it again"
+    )

@@ -11,13 +11,17 @@ from gateway.settings.rules import Secret, VariableName, unless_contradictory
 
 class AdminKeySettings(Group):
     role: Literal["viewer", "operator", "owner"] = Field(
-        description="viewer: read; operator: also change limits, block, drain; owner: also manage teams and keys"
+        description="role of the admin key: viewer (read), operator (also change limits, block and drain) or "
+        "owner (also manage teams and keys)"
     )
     id: EntityName = Field(
-        default_factory=lambda fields: fields["role"], description="name in the audit log; default: the role"
+        default_factory=lambda fields: fields["role"],
+        description="name of the admin key in the audit log. The default is its role.",
     )
-    secret: Secret | None = Field(default=None, description="what callers send")
-    secret_env: VariableName | None = Field(default=None, description="environment variable that holds the secret")
+    secret: Secret | None = Field(default=None, description="secret that callers of the admin API send")
+    secret_env: VariableName | None = Field(
+        default=None, description="environment variable that holds the secret of the admin key"
+    )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -29,9 +33,11 @@ class AdminKeySettings(Group):
 
 class AdminSettings(Group):
     port: int | None = Field(
-        default=None, ge=0, le=65535, description="separate port for /admin/v1; null: the gateway's port"
+        default=None, ge=0, le=65535, description="separate port for /admin/v1. Null means the port of the gateway."
     )
-    host: Token | None = Field(default=None, description="address of the admin port; null: server.host")
+    host: Token | None = Field(
+        default=None, description="address that the separate admin port listens on. Null means server.host."
+    )
     keys: Annotated[tuple[AdminKeySettings, ...], Field(strict=False)] = Field(
-        default=(), description="keys for /admin/v1 and /warmgate/explain; none: both are disabled"
+        default=(), description="keys for /admin/v1 and /warmgate/explain. Without keys, both are disabled."
     )

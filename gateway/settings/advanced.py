@@ -8,44 +8,55 @@ from gateway.settings.rules import NotNegative, Positive, Share
 
 class AdvancedSettings(Group):
     release_depth_s: Positive = Field(
-        default=0.05, description="kv_aware: a worker with no more backlog than this gets the next request"
+        default=0.05,
+        description="backlog of a worker, in seconds of work, below which it gets the next waiting request (kv_aware)",
     )
     initial_prefill_tokens_per_s: Positive = Field(
-        default=2000, description="assumed prefill speed of a worker until its own is learned; too low is the safe side"
+        default=2000,
+        description="assumed prefill speed of a worker, in tokens per second, until its speed is measured. If in "
+        "doubt, set it too low.",
     )
     zone_penalty_s: NotNegative = Field(
-        default=0.002, description="extra cost of a worker in another zone than server.zone, for cost-aware strategies"
+        default=0.002,
+        description="extra cost, in seconds, of a worker outside server.zone. It applies to prefix_aware and kv_aware.",
     )
     replica_tie_s: NotNegative = Field(
         default=0.02,
-        description="largest cost difference at which workers count as equal: all replicas choose the same one",
+        description="maximum cost difference, in seconds, at which workers count as equal. All gateways then "
+        "choose the same worker.",
     )
     kv_prediction_s: Positive = Field(
-        default=5, description="time for which a prompt that was sent counts as cached until the engine reports it"
+        default=5,
+        description="seconds for which a prompt counts as cached after it was sent, until the engine reports its "
+        "blocks",
     )
     cpu_tier_price: Share = Field(
-        default=0.25, description="time to load a block from host memory, as a share of the time to compute it"
+        default=0.25, description="time to load a cached block from host memory, as a share of the time to compute it"
     )
     disk_tier_price: Share = Field(
-        default=0.75, description="time to load a block from disk, as a share of the time to compute it"
+        default=0.75, description="time to load a cached block from disk, as a share of the time to compute it"
     )
     shared_tier_price: Share = Field(
         default=0.5,
-        description="time to load a block from a store shared by all workers, as a share of the time to compute it",
+        description="time to load a cached block from a store shared by all workers, as a share of the time to "
+        "compute it",
     )
     first_byte_factor: Positive = Field(
-        default=3, description="a stream that has not begun after this many times the predicted time is tried elsewhere"
+        default=3,
+        description="multiple of the predicted time to first byte after which a stream that has not begun is "
+        "tried on another worker",
     )
     first_byte_margin_s: NotNegative = Field(
-        default=5, description="time added to first_byte_factor times the predicted time"
+        default=5, description="seconds added to first_byte_factor times the predicted time to first byte"
     )
     stall_gaps: Positive = Field(
         default=20,
-        description="a stream that pauses for this many times its usual gap goes on elsewhere (continuation)",
+        description="multiple of the usual gap between tokens after which a paused stream is continued on "
+        "another worker (continuation)",
     )
     stall_s: Positive = Field(
         default=1,
-        description="shortest pause after which a stream goes on elsewhere (continuation); both limits are ten times "
-        "as long while all streams of its worker pause, or while "
-        "it is the only one and the engine generates tokens",
+        description="minimum pause, in seconds, after which a stream is continued on another worker "
+        "(continuation). This limit and stall_gaps are ten times as long while all streams of the "
+        "worker pause, or while the stream is its only one and the engine generates tokens.",
     )

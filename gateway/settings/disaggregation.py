@@ -14,14 +14,19 @@ RoleName = Literal["both", "prefill", "decode"]
 
 
 class DisaggregationSettings(Group):
-    flow: Flow = Field(description="how computed prompts get from prefill to decode workers: nixl (vLLM) or sglang")
+    flow: Flow = Field(
+        description="protocol that transfers computed prompts from prefill to decode workers: nixl (vLLM) or "
+        "sglang (SGLang)"
+    )
     min_uncached_tokens: Count | None = Field(
         default=None,
-        description="fewest uncached prompt tokens for which a prefill worker is used; null: by measured rates",
+        description="minimum number of uncached prompt tokens for which a prefill worker is used. Null means "
+        "that the gateway decides by measured rates.",
     )
     replace_loopback: bool = Field(
         default=True,
-        description="nixl: a remote_host that is a loopback address is replaced by the host of the prefill worker",
+        description="replace a loopback address in remote_host by the host of the prefill worker (flow: nixl). "
+        "Set it to false to keep the address that vLLM reports.",
     )
 
 

@@ -18,43 +18,73 @@ PortName = Annotated[str, BeforeValidator(_as_text), AfterValidator(port_name), 
 
 
 class ServiceSettings(Group):
-    name: ObjectName = Field(description="Kubernetes Service whose endpoints are workers")
+    name: ObjectName = Field(description="name of the Kubernetes Service whose endpoints are workers")
     namespace: ObjectName | None = Field(
-        default=None, description="namespace of the Service; null: kubernetes.namespace"
+        default=None, description="namespace of the Kubernetes Service. Null means kubernetes.namespace."
     )
-    port: PortName | None = Field(default=None, description="name or number of the pods' port; null: their only port")
-    role: RoleName = Field(default="both", description="role of its workers: both, prefill or decode")
-    ranks: int = Field(default=1, ge=0, le=1024, description="data-parallel ranks of each worker; 0: ask the engines")
+    port: PortName | None = Field(
+        default=None, description="name or number of the Service port on the pods. Null means their only port."
+    )
+    role: RoleName = Field(default="both", description="role of the workers in the Service: both, prefill or decode")
+    ranks: int = Field(
+        default=1,
+        ge=0,
+        le=1024,
+        description="number of data-parallel ranks of each worker. Use 0 to ask the engines for the number.",
+    )
 
 
 class PodsSettings(Group):
-    selector: LabelSelector = Field(description="labels of the pods that are workers, e.g. app=vllm,model=llama")
-    namespace: ObjectName | None = Field(default=None, description="namespace of the pods; null: kubernetes.namespace")
+    selector: LabelSelector = Field(
+        description="label selector of the pods that are workers, e.g. app=vllm,model=llama"
+    )
+    namespace: ObjectName | None = Field(
+        default=None, description="namespace of the pods. Null means kubernetes.namespace."
+    )
     port: PortName | None = Field(
-        default=None, description="name or number of the container's port; null: its only port"
+        default=None,
+        description="name or number of the container port that serves the model. Null means the only port of the "
+        "container.",
     )
 
 
 class DnsSettings(Group):
-    name: HostName = Field(description="DNS name whose addresses are workers, e.g. of a headless Service")
-    port: int = Field(ge=1, le=65535, description="port of all workers")
-    interval_s: Positive = Field(default=5, description="time between DNS lookups")
-    role: RoleName = Field(default="both", description="role of its workers: both, prefill or decode")
-    ranks: int = Field(default=1, ge=0, le=1024, description="data-parallel ranks of each worker; 0: ask the engines")
+    name: HostName = Field(description="DNS name whose addresses are workers, e.g. the name of a headless Service")
+    port: int = Field(ge=1, le=65535, description="port of all workers that the DNS name resolves to")
+    interval_s: Positive = Field(default=5, description="seconds between two DNS lookups")
+    role: RoleName = Field(
+        default="both", description="role of the workers that the DNS name resolves to: both, prefill or decode"
+    )
+    ranks: int = Field(
+        default=1,
+        ge=0,
+        le=1024,
+        description="number of data-parallel ranks of each worker. Use 0 to ask the engines for the number.",
+    )
 
 
 class KubernetesSettings(Group):
     api_url: Url | None = Field(
-        default=None, description="address of the API server; null: the cluster in which the gateway runs"
+        default=None,
+        description="URL of the Kubernetes API server. Null means the API server of the cluster that the gateway "
+        "runs in.",
     )
     token_file: FileName | None = Field(
-        default=None, description="file with the bearer token, reread each time; null: the service account's token"
+        default=None,
+        description="file with the bearer token for the Kubernetes API server, reread for each request. Null "
+        "means the token of the gateway's service account.",
     )
     ca_file: FileName | None = Field(
-        default=None, description="CA certificates for the API server; null: the service account's certificates"
+        default=None,
+        description="file with the CA certificates of the Kubernetes API server. Null means the certificates of "
+        "the gateway's service account.",
     )
     namespace: ObjectName | None = Field(
-        default=None, description="default namespace of services and pods; null: the gateway's namespace"
+        default=None, description="default namespace for services and pods. Null means the namespace of the gateway."
     )
-    relist_s: Positive = Field(default=30, description="time between two complete lists, which correct missed events")
-    watch_s: Positive = Field(default=240, description="longest time that one watch stays open")
+    relist_s: Positive = Field(
+        default=30,
+        description="seconds between two complete lists of the watched Kubernetes objects. Each list corrects "
+        "changes that the watch missed.",
+    )
+    watch_s: Positive = Field(default=240, description="maximum seconds that one Kubernetes watch request stays open")

@@ -30,31 +30,46 @@ InstanceId = Annotated[str, BeforeValidator(_as_text), AfterValidator(_check_ins
 
 
 class InstanceSettings(Group):
-    id: InstanceId = Field(description="instance id, as in the frontend's /health; quote it in Helm values")
+    id: InstanceId = Field(
+        description="instance id of the Dynamo worker, as reported by /health of the frontend. Quote it in Helm values."
+    )
     kv_events: WorkerEventsSettings | None = Field(
-        default=None, description="KV event stream of its engine; null: none"
+        default=None, description="KV event stream of the Dynamo worker's engine. Null means no stream."
     )
 
 
 class DynamoSettings(Group):
     instances: Annotated[tuple[InstanceSettings, ...], Field(strict=False)] = Field(
-        default=(), description="workers behind the frontend; empty: follow the list in its /health"
+        default=(),
+        description="workers behind the Dynamo frontend. If the list is empty, the gateway follows the workers "
+        "in /health of the frontend.",
     )
-    namespace: Token | None = Field(default=None, description="Dynamo namespace to select from /health; null: any")
-    component: Token | None = Field(default=None, description="Dynamo component to select, e.g. backend; null: any")
+    namespace: Token | None = Field(
+        default=None, description="Dynamo namespace of the workers to select from /health. Null means any namespace."
+    )
+    component: Token | None = Field(
+        default=None,
+        description="Dynamo component of the workers to select from /health, e.g. backend. Null means any component.",
+    )
     kv_events_port: int | None = Field(
         default=None,
         ge=1,
         le=65535,
-        description="KV event port of each worker from /health, on its own host; null: none",
+        description="port on which each Dynamo worker publishes KV events, on its own host. Null means that no "
+        "worker does.",
     )
     kv_replay_port: int | None = Field(
-        default=None, ge=1, le=65535, description="port for requesting missed events; null: none"
+        default=None,
+        ge=1,
+        le=65535,
+        description="port for requesting missed KV events from each Dynamo worker. Null means that missed events "
+        "are not requested.",
     )
 
     streams: Annotated[tuple[WorkerEventsSettings, ...], Field(strict=False)] = Field(
         default=(),
-        description="KV event endpoints of engines on one host; a tiny completion finds the owner of each",
+        description="KV event endpoints of several Dynamo workers on one host. The gateway finds the worker of "
+        "each endpoint with a tiny completion.",
     )
 
     @model_validator(mode="after")

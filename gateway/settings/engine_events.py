@@ -9,15 +9,22 @@ from gateway.settings.rules import ZmqAddress
 class WorkerEventsSettings(Group):
     endpoint: ZmqAddress | None = Field(
         default=None,
-        description="endpoint where the engine publishes, e.g. tcp://10.0.0.5:5557; null: it dials kv_events.bind",
+        description="ZeroMQ endpoint where the engine publishes KV events, e.g. tcp://10.0.0.5:5557. Null means "
+        "that the engine connects to kv_events.bind.",
     )
     replay_endpoint: ZmqAddress | None = Field(
-        default=None, description="endpoint for requesting missed events; null: none, gaps remain"
+        default=None,
+        description="ZeroMQ endpoint for requesting missed KV events from the engine. Null means that missed "
+        "events are not requested.",
     )
     topic: str = Field(
         default="",
-        description="topic of the events; empty: any, or for engines that dial: kv@NAME@..., NAME being the id or host",
+        description="topic of the KV events. Empty accepts any topic at endpoint; from engines that connect to "
+        "kv_events.bind, it accepts kv@NAME@..., where NAME is the worker's id or host.",
     )
     ranks: int = Field(
-        default=1, ge=1, le=1024, description="data-parallel ranks; each uses the next consecutive ports"
+        default=1,
+        ge=1,
+        le=1024,
+        description="number of data-parallel ranks that publish KV events. The ports of the ranks are consecutive.",
     )

@@ -27,17 +27,19 @@ FAMILIES: tuple[str, ...] = get_args(FamilyName)
 
 
 class TokenPriceSettings(Group):
-    input_usd: NotNegative = Field(default=0, description="US dollars per million prompt tokens that were computed")
+    input_usd: NotNegative = Field(default=0, description="price in US dollars per million computed prompt tokens")
     cached_input_usd: NotNegative | None = Field(
-        default=None, description="US dollars per million cached prompt tokens; null: same as input_usd"
+        default=None,
+        description="price in US dollars per million cached prompt tokens. Null means the same as input_usd.",
     )
-    output_usd: NotNegative = Field(default=0, description="US dollars per million tokens that were generated")
+    output_usd: NotNegative = Field(default=0, description="price in US dollars per million generated tokens")
 
 
 class PriceSettings(TokenPriceSettings):
     gpu_hour_usd: NotNegative | None = Field(
         default=None,
-        description="US dollars per worker hour: tokens cost their share of its time; excludes the other prices",
+        description="price in US dollars per hour of a worker. Tokens then cost their share of the worker's "
+        "time. It cannot be combined with prices per token.",
     )
 
     @model_validator(mode="after")
@@ -52,53 +54,86 @@ class AllowanceSettings(Group):
     """Limits of one fallback."""
 
     context_tokens: Count | None = Field(
-        default=None, description="longest prompt and output together; longer ones go to the next; null: not known"
+        default=None,
+        description="maximum number of prompt and output tokens together that the fallback accepts. Longer "
+        "requests go to the next fallback. Null means unknown.",
     )
     max_output_tokens: Count | None = Field(
-        default=None, description="most output tokens it takes; requests for more are limited to it; null: not known"
+        default=None,
+        description="maximum number of output tokens that the fallback accepts. Larger limits in requests are "
+        "lowered to it. Null means unknown.",
     )
     requests_per_minute: Count | None = Field(
-        default=None, description="requests per minute sent to the fallback; null: no limit"
+        default=None,
+        description="maximum number of requests per minute that are sent to the fallback. Null means no limit.",
     )
     tokens_per_minute: Count | None = Field(
-        default=None, description="tokens per minute sent to the fallback, as AWS counts its quotas; null: no limit"
+        default=None,
+        description="maximum number of tokens per minute that are sent to the fallback, counted like AWS quotas. "
+        "Null means no limit.",
     )
     ramp_s: Positive | None = Field(
         default=60,
-        description="after a pause both rates begin at a tenth and double in this time; null: whole at once",
+        description="seconds in which the rates of the fallback double after a pause, from a tenth of their "
+        "limits. The ramp avoids throttling by AWS. Null means full rates at once.",
     )
-    price: TokenPriceSettings | None = Field(default=None, description="price of its tokens; null: same as the model")
+    price: TokenPriceSettings | None = Field(
+        default=None, description="price of the fallback's tokens. Null means the price of the model."
+    )
 
 
 class ModelBedrockSettings(AllowanceSettings):
-    model_id: Token = Field(description="model id, inference profile or ARN that answers when no worker can")
-    region: Token | None = Field(default=None, description="AWS region; null: bedrock.region")
-    endpoint_url: Url | None = Field(default=None, description="endpoint of the runtime; null: bedrock.endpoint_url")
+    model_id: Token = Field(
+        description="Amazon Bedrock model id, inference profile or ARN that answers if no worker can"
+    )
+    region: Token | None = Field(
+        default=None, description="AWS region of the model on Bedrock. Null means bedrock.region."
+    )
+    endpoint_url: Url | None = Field(
+        default=None, description="URL of the Bedrock runtime endpoint. Null means bedrock.endpoint_url."
+    )
     wire: Literal["converse", "openai"] = Field(
         default="converse",
-        description="API to use: Converse, which all models have, or OpenAI's, which some have",
+        description="Bedrock API to use: converse (which all chat models support) or openai (which some models "
+        "support)",
     )
     family: FamilyName = Field(
-        default="auto", description=f"whose rules its requests follow: {', '.join(FAMILIES)}; auto: by model_id"
+        default="auto",
+        description=f"model family whose rules requests to Bedrock follow: {', '.join(FAMILIES)}. With auto, the "
+        "model_id decides.",
     )
-    default_max_tokens: Count = Field(default=4096, description="output limit, tokens, when a request sets none")
-    first_event_timeout_s: Positive = Field(default=60, description="wait for the first event of Bedrock's answer")
+    default_max_tokens: Count = Field(
+        default=4096, description="maximum number of output tokens for a request that sets no limit"
+    )
+    first_event_timeout_s: Positive = Field(
+        default=60, description="maximum seconds until the first event of Bedrock's answer"
+    )
     reasoning_field: Token = Field(
         default="reasoning_content",
-        description="field of an answer that holds a model's reasoning; some versions of vLLM use reasoning",
+        description="field of an answer in which clients expect the model's reasoning. Some versions of vLLM use "
+        '"reasoning".',
     )
 
 
 class OpenAIEndpointSettings(AllowanceSettings):
-    url: Url = Field(description="base of the API, with its /v1 where it has one, e.g. https://llm.example.com/v1")
-    model: ModelName | None = Field(default=None, description="model name sent to the endpoint; null: the model's name")
-    api_key: Secret | None = Field(default=None, description="API key sent as a bearer token")
-    id: Token | None = Field(default=None, description="name in headers, logs and metrics; null: openai:HOST:PORT")
+    url: Url = Field(
+        description="base URL of the OpenAI-compatible API, including /v1 if the API has it, e.g. "
+        "https://llm.example.com/v1"
+    )
+    model: ModelName | None = Field(
+        default=None, description="model name that the gateway sends to the endpoint. Null means the name of the model."
+    )
+    api_key: Secret | None = Field(
+        default=None, description="API key that the gateway sends to the endpoint as a bearer token"
+    )
+    id: Token | None = Field(
+        default=None, description="name of the fallback in headers, logs and metrics. Null means openai:HOST:PORT."
+    )
 
 
 class FallbackSettings(Group):
-    bedrock: ModelBedrockSettings | None = Field(default=None, description="a model on Amazon Bedrock")
-    openai: OpenAIEndpointSettings | None = Field(default=None, description="any endpoint that speaks OpenAI's API")
+    bedrock: ModelBedrockSettings | None = Field(default=None, description="model on Amazon Bedrock")
+    openai: OpenAIEndpointSettings | None = Field(default=None, description="OpenAI-compatible endpoint")
 
     @property
     def kind(self) -> str:
@@ -125,42 +160,52 @@ class FallbackSettings(Group):
 
 class SpillSettings(Group):
     usd_per_hour: NotNegative | None = Field(
-        default=None, description="US dollars that its fallbacks may cost within an hour; null: no limit"
+        default=None,
+        description="maximum cost in US dollars of the model's fallbacks within one hour. Null means no limit.",
     )
     share: Share | None = Field(
-        default=None, description="share of requests of the last minute that may go to fallbacks; null: all"
+        default=None,
+        description="maximum share of the model's requests of the last minute that may go to fallbacks. Null "
+        "means no limit.",
     )
     when_late: bool = Field(
         default=True,
-        description="also use fallbacks if the wait for a worker would exceed the caller's limit or the team's ttft_s",
+        description="also use fallbacks if the wait for a worker would exceed the client's timeout or the team's "
+        "ttft_s",
     )
 
 
 class BedrockSettings(Group):
     region: Token | None = Field(
-        default=None, description="AWS region for all models; null: AWS_REGION, then AWS_DEFAULT_REGION"
+        default=None,
+        description="default AWS region of Bedrock models. Null means AWS_REGION, or else AWS_DEFAULT_REGION.",
     )
     endpoint_url: Url | None = Field(
         default=None,
-        description="endpoint of the runtime; null: AWS_ENDPOINT_URL_BEDROCK_RUNTIME, then AWS_ENDPOINT_URL, then "
-        "AWS's own",
+        description="URL of the Bedrock runtime endpoint. Null means AWS_ENDPOINT_URL_BEDROCK_RUNTIME, then "
+        "AWS_ENDPOINT_URL, then the endpoint of AWS.",
     )
-    profile: Token | None = Field(default=None, description="named AWS profile; null: the usual credential chain")
+    profile: Token | None = Field(
+        default=None,
+        description="name of the AWS profile with the credentials for Bedrock. Null means the usual AWS "
+        "credential chain.",
+    )
     auth: Literal["sigv4", "bearer"] = Field(
-        default="sigv4", description="authentication: sigv4 (AWS credentials) or bearer (Bedrock API key)"
+        default="sigv4", description="authentication for Bedrock: sigv4 (AWS credentials) or bearer (Bedrock API key)"
     )
     bearer_token: Secret | None = Field(
-        default=None, description="Bedrock API key for auth: bearer; null: AWS_BEARER_TOKEN_BEDROCK"
+        default=None, description="Bedrock API key, for auth: bearer. Null means AWS_BEARER_TOKEN_BEDROCK."
     )
     bearer_token_file: FileName | None = Field(
-        default=None, description="file with the Bedrock API key, reread when it changes; overrides bearer_token"
+        default=None, description="file with the Bedrock API key, reread when it changes. It overrides bearer_token."
     )
     canary_at_start: bool = Field(
-        default=True, description="ask each mapped model for 16 tokens when the gateway starts"
+        default=True, description="send a test request for 16 tokens to each Bedrock model when the gateway starts"
     )
     canary_every_s: Positive | None = Field(
         default=604800,
-        description="interval of further test requests: AWS closes legacy models after 30 idle days; null: never",
+        description="seconds between two test requests to each Bedrock model. AWS withdraws legacy models that "
+        "an account has not used for 30 days. Null disables these requests.",
     )
 
     @model_validator(mode="after")

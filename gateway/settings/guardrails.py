@@ -58,31 +58,42 @@ Directions = Annotated[tuple[Literal["request", "response"], ...], Field(strict=
 
 _DETECT = Field(
     default=(),
-    description=f"pii: {', '.join(PERSONAL)}, and national ids (extra guardrails): {', '.join(NATIONAL_IDS)}; "
-    f"secrets: {', '.join(SECRETS)}; none: {', '.join(PERSONAL)}, or all secrets",
+    description=f"detectors that the guardrail runs. For kind: pii, {', '.join(PERSONAL)}, and with the extra "
+    f"warmgate[guardrails] the national ids {', '.join(NATIONAL_IDS)}. For kind: secrets, {', '.join(SECRETS)}. An "
+    f"empty list means {', '.join(PERSONAL)} for pii, and all detectors for secrets.",
 )
-_MOST_AT_ONCE = Field(default=64, description="concurrent calls to the service; more wait, within timeout_s")
+_MOST_AT_ONCE = Field(
+    default=64,
+    description="maximum number of concurrent calls to the service. Further calls wait, for at most timeout_s.",
+)
 _KIND = Field(
-    description="kind of check: pii or secrets detectors, word lists, a Bedrock guardrail, or an http service"
+    description="kind of check: pii or secrets (built-in detectors), words (word lists), bedrock (a Bedrock guardrail) "
+    "or http (an HTTP service)"
 )
 
 
 class _Guardrail(Group):
     """Settings that every kind of guardrail has."""
 
-    name: EntityName = Field(description="name used by models and teams, in errors and in metrics")
+    name: EntityName = Field(description="name of the guardrail in models, teams, errors and metrics")
     kind: str
     action: Literal["redact", "block", "log"] = Field(
-        default="redact", description="action on a match: redact it, block the request or answer, or only log it"
+        default="redact",
+        description="action on a match: redact (replace the match), block (refuse the request or answer) or log "
+        "(only log it)",
     )
-    directions: Directions = Field(default=("request", "response"), description="where it looks")
+    directions: Directions = Field(
+        default=("request", "response"), description="texts that the guardrail checks: request, response or both"
+    )
     timeout_s: Positive = Field(
         default=2,
-        description="time limit of the service, or processor time of local detectors per request",
+        description="time limit in seconds: for calls to a service, or for the processor time of local detectors "
+        "per request",
     )
     on_unavailable: Literal["fail_closed", "fail_open"] = Field(
         default="fail_closed",
-        description="when the check fails or times out: fail_closed: refuse; fail_open: let the text pass",
+        description="action if a check fails or times out: fail_closed (refuse the request) or fail_open (let "
+        "the text pass)",
     )
 
     @model_validator(mode="after")
@@ -98,10 +109,13 @@ class _Guardrail(Group):
 class _Scanning(_Guardrail):
     """Settings of the kinds that look at texts themselves."""
 
-    allow: Texts = Field(default=(), description="texts to ignore even if they match")
-    allow_patterns: Texts = Field(default=(), description="RE2 patterns of texts to ignore (extra guardrails)")
+    allow: Texts = Field(default=(), description="texts that the guardrail ignores even if they match")
+    allow_patterns: Texts = Field(
+        default=(),
+        description="RE2 patterns of texts that the guardrail ignores. They need the extra warmgate[guardrails].",
+    )
     replacement: Annotated[str, AfterValidator(_check_replacement)] | None = Field(
-        default=None, description="replacement for redacted text; null: its kind, e.g. [EMAIL]"
+        default=None, description="text that replaces a redacted match. Null means the kind of the match, e.g. [EMAIL]."
     )
 
 
@@ -110,7 +124,8 @@ class PiiGuardrail(_Scanning):
     detect: Texts = _DETECT
     phone_regions: Regions = Field(
         default=(),
-        description="countries whose phone numbers are recognized without a country code, e.g. DE (extra guardrails)",
+        description="countries whose phone numbers are recognized without a country code, e.g. DE. They need the "
+        "extra warmgate[guardrails].",
     )
 
     def _contradictions(self) -> Iterator[Contradiction]:
@@ -127,8 +142,12 @@ class SecretsGuardrail(_Scanning):
 
 class WordsGuardrail(_Scanning):
     kind: Annotated[Literal["words"], _KIND]
-    words: Terms = Field(default=(), description="words and phrases to match, ignoring case")
-    patterns: Texts = Field(default=(), description="RE2 patterns to match, each of bounded length (extra guardrails)")
+    words: Terms = Field(default=(), description="words and phrases that the guardrail matches, ignoring case")
+    patterns: Texts = Field(
+        default=(),
+        description="RE2 patterns that the guardrail matches, each of bounded length. They need the extra "
+        "warmgate[guardrails].",
+    )
 
     def _contradictions(self) -> Iterator[Contradiction]:
         if not self.words and not self.patterns:
@@ -137,17 +156,26 @@ class WordsGuardrail(_Scanning):
 
 class BedrockGuardrail(_Guardrail):
     kind: Annotated[Literal["bedrock"], _KIND]
-    guardrail_id: Token = Field(description="kind bedrock: id or ARN of a guardrail of Amazon Bedrock")
-    version: Token = Field(default="DRAFT", description="kind bedrock: version, a number or DRAFT")
-    region: Token | None = Field(default=None, description="its AWS region; null: bedrock.region")
-    endpoint_url: Url | None = Field(default=None, description="endpoint of the runtime; null: bedrock.endpoint_url")
+    guardrail_id: Token = Field(description="id or ARN of the Amazon Bedrock guardrail (kind: bedrock)")
+    version: Token = Field(
+        default="DRAFT", description="version of the Amazon Bedrock guardrail, a number or DRAFT (kind: bedrock)"
+    )
+    region: Token | None = Field(
+        default=None, description="AWS region of the Amazon Bedrock guardrail. Null means bedrock.region."
+    )
+    endpoint_url: Url | None = Field(
+        default=None,
+        description="URL of the Bedrock runtime endpoint for the guardrail. Null means bedrock.endpoint_url.",
+    )
     max_at_once: Count = _MOST_AT_ONCE
 
 
 class HttpGuardrail(_Guardrail):
     kind: Annotated[Literal["http"], _KIND]
-    url: Url = Field(description="kind http: address of the service that checks each request or answer")
-    api_key: Secret | None = Field(default=None, description="API key sent as a bearer token")
+    url: Url = Field(description="URL of the service that checks each request or answer (kind: http)")
+    api_key: Secret | None = Field(
+        default=None, description="API key that the gateway sends to the service as a bearer token"
+    )
     max_at_once: Count = _MOST_AT_ONCE
 
 

@@ -23,42 +23,65 @@ from gateway.settings.rules import Count, EngineField, FileName, HeaderName, Pos
 
 
 class WorkerSettings(Group):
-    url: WorkerUrl = Field(description="address of the model server, e.g. http://10.0.0.5:8000")
+    url: WorkerUrl = Field(description="base URL of the model server, e.g. http://10.0.0.5:8000")
     id: Token = Field(
         default_factory=lambda fields: id_of_address(fields["url"]),
-        description="name in headers, logs and metrics; default: worker- and a digest of its url",
+        description='name of the worker in headers, logs and metrics. The default is "worker-" and a digest of '
+        "its url.",
     )
-    api_key: Secret | None = Field(default=None, description="key sent to this worker as a bearer token")
+    api_key: Secret | None = Field(
+        default=None, description="API key that the gateway sends to the worker as a bearer token"
+    )
     tier: int = Field(
-        default=0, ge=0, le=99, description="priority group of the worker: tier 1 is used when tier 0 cannot serve"
+        default=0,
+        ge=0,
+        le=99,
+        description="priority group of the worker. Workers of tier 1 get requests if no worker of tier 0 is "
+        "available, or if all workers of tier 0 would make a request wait too long.",
     )
-    role: RoleName = Field(default="both", description="part of a request that it computes: both, prefill or decode")
+    role: RoleName = Field(
+        default="both",
+        description="part of a request that the worker computes: prefill (the prompt), decode (the answer) or both",
+    )
     bootstrap_port: int | None = Field(
-        default=None, ge=1, le=65535, description="port on which SGLang decode workers contact it; null: 8998"
+        default=None,
+        ge=1,
+        le=65535,
+        description="port of an SGLang prefill worker to which decode workers connect (its bootstrap port). Null "
+        "means 8998.",
     )
     draining: bool = Field(
-        default=False, description="drain: the worker gets no new requests, and its long streams move to other workers"
+        default=False,
+        description="drain the worker: it gets no new requests, and its long streams move to other workers",
     )
     max_connections: Count | None = Field(
-        default=None, description="connections to this worker at once; null: no limit"
+        default=None, description="maximum number of connections to the worker. Null means no limit."
     )
     kv_events: WorkerEventsSettings | None = Field(
         default=None,
-        description="KV event stream of its engine; null: the engine is asked for it (vLLM from 0.31, SGLang)",
+        description="KV event stream of the worker's engine. If it is null, the gateway asks the engine for the "
+        "stream (vLLM since 0.31, SGLang).",
     )
-    zone: Token | None = Field(default=None, description="zone of the worker, e.g. us-east-1a; null: not known")
+    zone: Token | None = Field(
+        default=None,
+        description="availability zone of the worker, e.g. us-east-1a. Null means that the zone is unknown.",
+    )
     uid: Token | None = Field(
-        default=None, description="identity of the worker: a new uid means a new worker, even with the same id and url"
+        default=None,
+        description="unique id of the worker's current process or pod. A changed uid means a new worker with an "
+        "empty cache, even if id and url stay the same.",
     )
     ranks: int = Field(
         default=1,
         ge=0,
         le=1024,
-        description="data-parallel ranks behind url, each a worker of its own (ID#0, ID#1 ...); 0: the engine is asked",
+        description="number of data-parallel ranks behind the worker's url. Each rank becomes a worker (ID#0, "
+        "ID#1, ...). Use 0 to ask the engine for the number.",
     )
     dynamo: DynamoSettings | None = Field(
         default=None,
-        description="Dynamo frontend whose workers are routed to individually; null: a single worker",
+        description="Dynamo frontend at the worker's url, whose own workers the gateway routes to individually. "
+        "Null means that the url is a single worker.",
     )
 
     @model_validator(mode="after")
@@ -83,13 +106,19 @@ class WorkerSettings(Group):
 class TokenizerSettings(Group):
     source: Literal["auto", "local", "engine", "none"] = Field(
         default="auto",
-        description="source of exact tokens: local (from path), engine (over HTTP), auto (the first that can), none",
+        description="source of exact prompt tokens: local (the tokenizer in path), engine (a worker, over HTTP), "
+        "auto (the first source that works) or none",
     )
     path: FileName | None = Field(
         default=None,
-        description="folder with tokenizer.json, tokenizer_config.json and chat template; needs warmgate[tokenizer]",
+        description="folder with the model's tokenizer.json, tokenizer_config.json and chat template. It needs "
+        "the extra warmgate[tokenizer].",
     )
-    budget_s: Positive = Field(default=0.05, description="longest wait for tokens; after it the text is used")
+    budget_s: Positive = Field(
+        default=0.05,
+        description="maximum seconds that a request waits for its exact tokens. After that, the text of the "
+        "prompt is used instead.",
+    )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -99,74 +128,98 @@ class TokenizerSettings(Group):
 
 
 class ModelSettings(Group):
-    name: ModelName = Field(description="model name that clients use")
+    name: ModelName = Field(description="model name that clients use in requests")
     aliases: Annotated[tuple[Alias, ...], Field(strict=False)] = Field(
-        default=(), description="further names; a trailing * matches any ending, e.g. gpt-4*"
+        default=(), description="additional names of the model. A trailing * matches any ending, e.g. gpt-4*."
     )
-    strategy: StrategyName = Field(default="prefix_aware", description="how a worker is chosen, see Strategies")
+    strategy: StrategyName = Field(
+        default="prefix_aware",
+        description="strategy that chooses a worker for each request, such as prefix_aware or least_loaded (see "
+        "Strategies)",
+    )
     strategy_header: bool = Field(
         default=False,
-        description="allow the header x-warmgate-strategy to choose the strategy; false: ignore it",
+        description="allow callers to choose the strategy with the header x-warmgate-strategy. If it is false, "
+        "the header is ignored.",
     )
     upstream_model: ModelName = Field(
-        default_factory=lambda fields: fields["name"], description="name sent to the workers; default: name"
+        default_factory=lambda fields: fields["name"],
+        description="model name that the gateway sends to the workers. The default is the model's name.",
     )
     adapter: AdapterSettings | None = Field(
-        default=None, description="LoRA adapter of another model; null: a separate model"
+        default=None, description="LoRA adapter that this model is. Null means that the model is not an adapter."
     )
     session_header: HeaderName = Field(
-        default="x-session-id", description="request header that names the session, for the session strategy"
+        default="x-session-id",
+        description="request header that names the session, for the session strategy and for sticky routes",
     )
     workers: Annotated[tuple[WorkerSettings, ...], Field(strict=False)] = Field(
-        default=(), description="the model servers"
+        default=(), description="model servers that serve the model"
     )
     workers_file: FileName | None = Field(
-        default=None, description="YAML or JSON file with a list of more workers, followed while running"
+        default=None,
+        description="YAML or JSON file with a list of additional workers. The gateway reads it again whenever it "
+        "changes.",
     )
     service: ServiceSettings | None = Field(
-        default=None, description="more workers: the endpoints of a Service in Kubernetes; null: none"
+        default=None, description="Kubernetes Service whose endpoints are additional workers. Null means no Service."
     )
     pods: PodsSettings | None = Field(
-        default=None, description="more workers: pods in Kubernetes, by their labels; null: none"
+        default=None, description="labels of the Kubernetes pods that are additional workers. Null means no pods."
     )
-    dns: DnsSettings | None = Field(default=None, description="more workers: the addresses of a name; null: none")
+    dns: DnsSettings | None = Field(
+        default=None, description="DNS name whose addresses are additional workers. Null means no DNS name."
+    )
     tokenizer: TokenizerSettings = Field(
         default=TokenizerSettings(),
-        description="exact tokens of prompts, which kv_aware compares with the KV events of engines",
+        description="source of exact prompt tokens, which kv_aware compares with the KV events of engines",
     )
     disaggregation: DisaggregationSettings | None = Field(
-        default=None, description="some workers compute prompts, others generate answers; null: each does both"
+        default=None,
+        description="settings for separate prefill and decode workers. Null means that each worker serves whole "
+        "requests.",
     )
     continuation: Literal["off", "tokens", "text"] = Field(
         default="off",
-        description="move streams of a dead worker to another: tokens: only if exact; text: otherwise as text",
+        description="whether another worker continues the stream of a failed worker: off (never), tokens (only "
+        "if the continuation is exact) or text (from the text if it cannot be exact)",
     )
     context_tokens: Count | None = Field(
         default=None,
-        description="longest prompt and output together that its workers take; longer ones go to fallbacks",
+        description="maximum number of prompt and output tokens together that the workers accept. Longer "
+        "requests go to fallbacks.",
     )
     answer_model: Literal["asked", "backend"] = Field(
         default="asked",
-        description="model name in answers: asked: as in the request; backend: as the backend reports it",
+        description="model name in answers: asked (the name in the request) or backend (the name that the "
+        "backend reports)",
     )
     fallbacks: Annotated[tuple[FallbackSettings, ...], Field(strict=False)] = Field(
-        default=(), description="fallbacks, tried in this order when no worker can answer"
+        default=(), description="fallbacks for requests that no worker can answer, in the order in which they are tried"
     )
-    spill: SpillSettings = Field(default=SpillSettings(), description="cost limit and conditions of its fallbacks")
-    price: PriceSettings = Field(default=PriceSettings(), description="price of its tokens, for budgets and the ledger")
+    spill: SpillSettings = Field(
+        default=SpillSettings(), description="cost limit for the model's fallbacks, and conditions for using them"
+    )
+    price: PriceSettings = Field(
+        default=PriceSettings(), description="price of the model's tokens, for budgets and the ledger"
+    )
     max_output_tokens: Count | None = Field(
-        default=None, description="maximum tokens of an answer; no more are reserved"
+        default=None,
+        description="maximum number of tokens that an answer of the model can have. Budgets reserve no more than "
+        "that for a request.",
     )
     allowed_engine_fields: Annotated[tuple[EngineField, ...], Field(strict=False)] = Field(
         default=(),
-        description="fields internal to engines that callers may send, e.g. priority; all others are answered 400",
+        description="request fields internal to engines that callers may send, e.g. priority. Requests with "
+        "other internal fields get status 400.",
     )
     allow_background: bool = Field(
         default=False,
-        description="allow background: true in /v1/responses; charged as the longest possible answer",
+        description="allow background: true in /v1/responses. Such a request is charged as the longest answer "
+        "that it can have.",
     )
     guardrails: GuardrailNames = Field(
-        default=(), description="names of guardrails that check its requests and answers"
+        default=(), description="names of the guardrails that check the requests and answers of the model"
     )
 
     @model_validator(mode="after")

@@ -7,31 +7,42 @@ from gateway.settings.rules import Burst, Count, NotNegative, Positive, Share, T
 
 
 class QuotaSettings(Group):
-    burst: Burst = Field(default=0.1, description="share of a minute's limit that may be used at once")
+    burst: Burst = Field(
+        default=0.1, description="share of a limit per minute that may be used at once, above 0 and at most 1"
+    )
     cached_weight: Share = Field(
-        default=0.1, description="weight of a cached prompt token in limits of tokens; a computed one weighs 1"
+        default=0.1, description="weight of a cached prompt token in token limits. A computed token weighs 1."
     )
     time_zone: TimeZone = Field(
-        default="UTC", description="time zone of the days and months of budgets, e.g. Europe/Berlin"
+        default="UTC", description="time zone in which the days and months of budgets begin, e.g. Europe/Berlin"
     )
     default_output_tokens: Count = Field(
-        default=512, description="reserved for an answer until a model's lengths are learned, where a request sets none"
+        default=512,
+        description="tokens that limits per minute reserve for an answer until typical answer lengths are known, "
+        "if the request sets no limit",
     )
     max_output_tokens: Count = Field(
-        default=16_384, description="reserved of budgets for an answer that neither its request nor its model limits"
+        default=16_384,
+        description="tokens that budgets reserve for an answer if neither the request nor the model limits its length",
     )
     budget_tolerance: NotNegative = Field(
-        default=0.05, description="share of a budget by which it may be passed before streams of its team are stopped"
+        default=0.05, description="share of a budget by which a team may exceed it before its streams are stopped"
     )
     max_unreserved_minutes: Positive = Field(
         default=60,
-        description="amounts of a limit of tokens per minute that answers of a team may have beyond what was reserved",
+        description="maximum number of tokens beyond their reservations that a team's running answers may have, "
+        "as a multiple of its token limit per minute",
     )
 
 
 class QueueSettings(Group):
-    max_waiting_per_team: Count = Field(default=1024, description="waiting requests of one team; more are answered 503")
-    low_share: Share = Field(default=0.1, description="smallest share of a saturated fleet for lower priorities")
+    max_waiting_per_team: Count = Field(
+        default=1024, description="maximum number of waiting requests per team. Further requests get status 503."
+    )
+    low_share: Share = Field(
+        default=0.1, description="minimum share of a saturated fleet for requests of lower priorities"
+    )
     starvation_s: Positive = Field(
-        default=30, description="waiting time after which a request counts as one priority higher"
+        default=30,
+        description="seconds without service after which the oldest request of a team counts as one priority higher",
     )

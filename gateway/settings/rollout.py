@@ -14,21 +14,40 @@ Ability = Literal["images", "audio", "tools", "response_format", "reasoning"]
 
 
 class VariantSettings(Group):
-    model: ModelName = Field(description="name of a configured model; no alias, and no route")
-    weight: NotNegative = Field(default=1, description="share of requests, relative to the other models; 0: none")
+    model: ModelName = Field(
+        description="name of a configured model that gets a part of the route's requests. Aliases and other "
+        "routes are not allowed."
+    )
+    weight: NotNegative = Field(
+        default=1,
+        description="share of the route's requests that the model gets, relative to the weights of the other "
+        "models. Use 0 for none.",
+    )
 
 
 class RouteRuleSettings(Group):
-    model: ModelName = Field(description="configured model that serves requests which match all conditions")
-    name: EntityName | None = Field(default=None, description="rule name in logs and metrics; null: its model's name")
-    prompt_tokens_from: Count | None = Field(default=None, description="smallest number of prompt tokens")
-    prompt_tokens_below: Count | None = Field(default=None, description="prompt tokens, exclusive upper bound")
-    max_tokens_from: Count | None = Field(default=None, description="smallest output limit of the request, tokens")
+    model: ModelName = Field(
+        description="name of the configured model for requests that match all conditions of the rule"
+    )
+    name: EntityName | None = Field(
+        default=None, description="name of the rule in logs and metrics. Null means the name of its model."
+    )
+    prompt_tokens_from: Count | None = Field(
+        default=None, description="minimum number of prompt tokens in requests that match the rule"
+    )
+    prompt_tokens_below: Count | None = Field(
+        default=None, description="number of prompt tokens below which requests match the rule"
+    )
+    max_tokens_from: Count | None = Field(
+        default=None,
+        description="minimum value of max_tokens, the output limit in tokens, in requests that match the rule",
+    )
     requires: Annotated[tuple[Ability, ...], Field(strict=False)] = Field(
         default=(),
-        description="features that it must use, all of them: images, audio, tools, response_format, reasoning",
+        description="features that a request must use to match the rule, all of them: images, audio, tools, "
+        "response_format or reasoning",
     )
-    teams: Names | None = Field(default=None, description="teams that it may come from; null: any")
+    teams: Names | None = Field(default=None, description="teams whose requests match the rule. Null means all teams.")
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -44,34 +63,42 @@ class RouteRuleSettings(Group):
 
 
 class RouteSettings(Group):
-    name: ModelName = Field(description="route name that clients use, like a model name")
+    name: ModelName = Field(description="name of the route, which clients use like a model name")
     aliases: Annotated[tuple[Alias, ...], Field(strict=False)] = Field(
-        default=(), description="further names, like a model's aliases"
+        default=(), description="additional names of the route, with the same patterns as the aliases of models"
     )
     to: Annotated[tuple[VariantSettings, ...], Field(strict=False)] = Field(
-        description="models of the route, with weights"
+        description="models that serve the route, with their weights"
     )
     sticky: Literal["none", "key", "user", "session"] = Field(
         default="none",
-        description="unit that keeps its variant: key, end user or session; none: each request is assigned separately",
+        description="callers that always get the same model of the route: each key, each end user or each "
+        "session. With none, every request is assigned separately.",
     )
     salt: str | None = Field(
-        default=None, description="salt of the assignment: a change reassigns all callers; null: the route's name"
+        default=None,
+        description="salt of the hash that assigns callers to models. Changing it reassigns all callers. Null "
+        "means the name of the route.",
     )
     on_unavailable: Literal["next", "wait"] = Field(
         default="next",
-        description="when neither workers nor fallbacks of its variant can answer: use the next variant, or wait",
+        description="action if neither the workers nor the fallbacks of the assigned model can answer: next (use "
+        "the next model) or wait",
     )
     rules: Annotated[tuple[RouteRuleSettings, ...], Field(strict=False)] = Field(
-        default=(), description="the first rule that matches a request decides its model, before all weights"
+        default=(),
+        description="rules that choose a model by properties of the request. The first rule that matches "
+        "decides, before any weights.",
     )
     count: Literal["estimated", "exact"] = Field(
         default="estimated",
-        description="prompt tokens of rules: as estimated, or by the tokenizer of the first model in to if it has one",
+        description="how rules count prompt tokens: estimated (from the size of the prompt) or exact (by the "
+        "tokenizer of the first model in to, if it has one)",
     )
     variant_permits: bool = Field(
         default=False,
-        description="a key needs permission for the serving model as well; false: permission for the route is enough",
+        description="whether a key also needs permission for the model that serves the request. If it is false, "
+        "permission for the route is enough.",
     )
 
     @model_validator(mode="after")

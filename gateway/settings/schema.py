@@ -37,41 +37,57 @@ from gateway.settings.tracing import TracingSettings
 class Settings(Group):
     """Everything that can be set. Built once, by `load` or in a test, and handed on."""
 
-    server: ServerSettings = Field(default=ServerSettings(), description="the listening side")
+    server: ServerSettings = Field(
+        default=ServerSettings(), description="addresses, limits and timeouts of the gateway's own HTTP server"
+    )
     models: Annotated[tuple[ModelSettings, ...], Field(strict=False)] = Field(
-        description="the models and their workers"
+        description="models that the gateway serves, with their workers"
     )
     routes: Annotated[tuple[RouteSettings, ...], Field(strict=False)] = Field(
-        default=(), description="names that stand for several models: canaries, A/B tests, rules by request"
+        default=(),
+        description="names that stand for several models: canaries, A/B tests, or rules by properties of the request",
     )
-    adapters: AdaptersSettings = Field(default=AdaptersSettings(), description="LoRA adapters that workers load")
-    routing: RoutingSettings = Field(default=RoutingSettings(), description="choice of a worker")
-    index: IndexSettings = Field(default=IndexSettings(), description="memory for cached prefixes of workers")
-    kv_events: KvEventsSettings = Field(default=KvEventsSettings(), description="KV events of engines, for kv_aware")
-    timeouts: TimeoutSettings = Field(default=TimeoutSettings(), description="time limits for workers")
+    adapters: AdaptersSettings = Field(default=AdaptersSettings(), description="loading of LoRA adapters by workers")
+    routing: RoutingSettings = Field(
+        default=RoutingSettings(), description="queueing and tie-breaking when a worker is chosen"
+    )
+    index: IndexSettings = Field(default=IndexSettings(), description="index of the prefixes that workers have cached")
+    kv_events: KvEventsSettings = Field(
+        default=KvEventsSettings(), description="KV events that engines publish about their caches, for kv_aware"
+    )
+    timeouts: TimeoutSettings = Field(default=TimeoutSettings(), description="time limits for requests to workers")
     health: HealthSettings = Field(default=HealthSettings(), description="health checks of workers")
-    breaker: BreakerSettings = Field(default=BreakerSettings(), description="circuit breaker of a failing worker")
-    retry: RetrySettings = Field(default=RetrySettings(), description="retries on other workers")
-    kubernetes: KubernetesSettings = Field(default=KubernetesSettings(), description="discovery in Kubernetes")
-    drain: DrainSettings = Field(default=DrainSettings(), description="draining of workers")
-    logging: LoggingSettings = Field(default=LoggingSettings(), description="logs")
-    tracing: TracingSettings = Field(default=TracingSettings(), description="export of traces, by OpenTelemetry")
-    bedrock: BedrockSettings = Field(default=BedrockSettings(), description="Amazon Bedrock, shared by all models")
+    breaker: BreakerSettings = Field(
+        default=BreakerSettings(), description="circuit breakers, which keep requests away from failing workers"
+    )
+    retry: RetrySettings = Field(default=RetrySettings(), description="retries of failed requests on other workers")
+    kubernetes: KubernetesSettings = Field(
+        default=KubernetesSettings(), description="discovery of workers in Kubernetes"
+    )
+    drain: DrainSettings = Field(default=DrainSettings(), description="draining of workers before they stop")
+    logging: LoggingSettings = Field(default=LoggingSettings(), description="program log and request log")
+    tracing: TracingSettings = Field(default=TracingSettings(), description="export of traces with OpenTelemetry")
+    bedrock: BedrockSettings = Field(
+        default=BedrockSettings(), description="Amazon Bedrock settings that all models share"
+    )
     teams: Annotated[tuple[TeamSettings, ...], Field(strict=False)] = Field(
-        default=(), description="callers; none, and no store: programs on this machine only"
+        default=(),
+        description="teams whose API keys may send requests. Without teams and a store, only programs on this "
+        "machine may (see server.open_mode).",
     )
     guardrails: Annotated[tuple[GuardrailSettings, ...], Field(strict=False)] = Field(
-        default=(), description="checks of requests and answers, for models and teams that name them"
+        default=(), description="checks of requests and answers, for the models and teams that name them"
     )
     admin: AdminSettings = Field(default=AdminSettings(), description="admin API under /admin/v1")
-    store: StoreSettings = Field(default=StoreSettings(), description="storage of keys, quotas and the ledger")
+    store: StoreSettings = Field(default=StoreSettings(), description="storage of API keys, quotas and the ledger")
     replicas: ReplicasSettings = Field(
-        default=ReplicasSettings(), description="several gateways before the same workers, with a store in Redis"
+        default=ReplicasSettings(),
+        description="state that several gateways of the same workers share through a Redis store",
     )
-    quota: QuotaSettings = Field(default=QuotaSettings(), description="counting of limits")
+    quota: QuotaSettings = Field(default=QuotaSettings(), description="counting of limits and budgets")
     queue: QueueSettings = Field(default=QueueSettings(), description="fair-share scheduling of teams")
     advanced: AdvancedSettings = Field(
-        default=AdvancedSettings(), description="tuning; few deployments have to change it"
+        default=AdvancedSettings(), description="tuning parameters, which few deployments have to change"
     )
 
     @model_validator(mode="before")

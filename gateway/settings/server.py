@@ -15,99 +15,145 @@ from gateway.settings.rules import (
 
 
 class ServerSettings(Group):
-    host: Token = Field(default="127.0.0.1", description="address to listen on; 0.0.0.0 for all of IPv4")
-    port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0: any free port")
+    host: Token = Field(
+        default="127.0.0.1", description="address that the gateway listens on. Use 0.0.0.0 for all IPv4 interfaces."
+    )
+    port: int = Field(
+        default=8080, ge=0, le=65535, description="TCP port that the gateway listens on. Use 0 for any free port."
+    )
     reuse_port: bool = Field(
         default=False,
-        description="let several gateways on one machine listen on port and share its clients",
+        description="let several gateways on one machine listen on the same port and share its connections",
     )
     probes_port: int | None = Field(
         default=None,
         ge=1,
         le=65535,
-        description="extra port for /livez, /readyz and /metrics, available when port is full; null: none",
+        description="additional port for /livez, /readyz and /metrics, which stays reachable when the main port "
+        "has no free connections. Null means no additional port.",
     )
     max_body_bytes: Count = Field(
         default=8 * 2**20,
-        description="largest request body, decompressed; more is answered 413. 8 MiB is 2 million tokens of text, or 6 "
-        "MB of images: as base64 a photo of 2048 x 2048 has 0.5 to 1.5 MB. Raise it for audio and many images: each "
-        "MiB takes up to 8 MiB of memory for some 10 ms",
+        description="maximum size of a request body in bytes, after decompression. Larger bodies get status 413. "
+        "The default, 8 MiB, holds 2 million tokens of text or 6 MB of images; a 2048 x 2048 photo "
+        "takes 0.5 to 1.5 MB in base64. Raise it for audio or many images. Each MiB takes up to 8 "
+        "MiB of memory for about 10 ms.",
     )
     max_body_values: Count = Field(
         default=200_000,
-        description="values (objects, lists, texts, numbers) in a JSON body over 256 KiB, or with more than 2,000 "
-        "commas and brackets; more is answered 400. Each token id is one",
+        description="maximum number of JSON values (objects, lists, strings, numbers) in a request body. Bodies "
+        "with more values get status 400. Each token id is one value. The limit applies to bodies "
+        "over 256 KiB, or with more than 2,000 commas and brackets.",
     )
     max_body_cpu_s: Positive = Field(
-        default=2, description="processor time that decoding one body may take; more is answered 400"
+        default=2,
+        description="maximum processor time in seconds for decoding one request body. Bodies that take longer "
+        "get status 400.",
     )
     max_bodies_bytes: Count = Field(
         default=512 * 2**20,
-        description="all request bodies over 256 KiB in flight together; while they take it all, more are answered 503",
+        description="maximum total size in bytes of all request bodies over 256 KiB that are being processed. "
+        "Further large bodies get status 503.",
     )
     max_memory_bytes: Count | None = Field(
         default=None,
-        description="memory (RSS) above which new requests are answered 503 until it is below; null: 90 % of the "
-        "container's limit, none without one",
+        description="resident memory (RSS) of the gateway, in bytes, above which new requests get status 503. "
+        "Null means 90 % of the container's memory limit, or no limit if the container has none.",
     )
     max_concurrent_requests: Count | None = Field(
-        default=None, description="completions served at once, of all callers; more are answered 503; null: no limit"
+        default=None,
+        description="maximum number of completion requests that the gateway serves at once, across all callers. "
+        "Further requests get status 503. Null means no limit.",
     )
     compress_min_bytes: Count | None = Field(
         default=None,
-        description="whole answers of this size and more are compressed for clients that take zstd or gzip; null: none",
+        description="minimum size in bytes of a non-streaming answer that is compressed, if the client accepts "
+        "zstd or gzip. Null disables compression.",
     )
-    max_connections: Count = Field(default=10_000, description="maximum open client connections")
+    max_connections: Count = Field(default=10_000, description="maximum number of open client connections")
     max_connections_per_address: Count | None = Field(
         default=None,
-        description="maximum connections per address (IPv6: per /64), except trusted_proxies; null: 90 % of all",
+        description="maximum number of open connections per client address (for IPv6, per /64 network), except "
+        "from trusted_proxies. Null means 90 % of max_connections. If clients connect directly, set "
+        "it to what one client needs.",
     )
     max_header_bytes: int = Field(
-        default=64 * 2**10, ge=8192, description="largest request line and headers together; more is answered 431"
+        default=64 * 2**10,
+        ge=8192,
+        description="maximum size of the request line and headers together, in bytes. Larger requests get status 431.",
     )
-    keep_alive_s: Count = Field(default=75, description="how long an idle client connection stays open")
-    body_idle_s: Positive = Field(default=60, description="how long a client may pause while it sends a body")
+    keep_alive_s: Count = Field(
+        default=75,
+        description="seconds that an idle client connection stays open. Set it above the idle timeout of a proxy "
+        "in front of the gateway.",
+    )
+    body_idle_s: Positive = Field(
+        default=60,
+        description="seconds that a client may pause while it sends a request body. Longer pauses get status 408.",
+    )
     min_body_bytes_per_s: NotNegative = Field(
         default=500,
-        description="slowest rate of a body after 20 s; a slower one is answered 408; 0: any rate",
+        description="minimum rate, in bytes per second, at which a request body must arrive after its first 20 "
+        "seconds. Slower bodies get status 408. Use 0 to accept any rate.",
     )
     write_timeout_s: Positive = Field(
-        default=300, description="how long a client may leave an answer unread while all buffers are full"
+        default=300,
+        description="seconds after which a client that does not read its answer is disconnected, once all "
+        "buffers are full",
     )
     sse_keep_alive_s: Positive | None = Field(
-        default=15, description="silence after which a stream gets a comment; null: never"
+        default=15,
+        description="seconds of silence after which a stream gets an SSE comment, so that proxies keep its "
+        "connection open. Set it below the read timeout of the proxy. Null disables these comments.",
     )
     stop_delay_s: NotNegative = Field(
-        default=0, description="how long requests are still accepted after SIGTERM, while /readyz answers 503"
+        default=0,
+        description="seconds after SIGTERM during which the gateway still accepts requests while /readyz returns "
+        "503. Set it to the time that a load balancer needs to notice.",
     )
-    shutdown_grace_s: int = Field(default=30, ge=0, description="time for running requests to finish at a stop")
+    shutdown_grace_s: int = Field(
+        default=30, ge=0, description="seconds that running requests have to finish on shutdown"
+    )
     open_mode: Literal["loopback", "network"] = Field(
         default="loopback",
-        description="callers that are served when neither teams nor a store are set: this machine, or all",
+        description="callers that may send requests if neither teams nor a store are configured: loopback "
+        "(programs on this machine) or network (all hosts)",
     )
     cors_origins: Annotated[tuple[Origin, ...], Field(strict=False)] = Field(
         default=(),
-        description="origins of web pages that may send requests, such as https://chat.example.com; '*' for all",
+        description="origins of web pages that may call the gateway from a browser, e.g. "
+        "https://chat.example.com. Use '*' for all origins.",
     )
-    zone: Token | None = Field(default=None, description="zone of this gateway, e.g. us-east-1a; null: not known")
+    zone: Token | None = Field(
+        default=None,
+        description="availability zone of this gateway, e.g. us-east-1a. Workers in the same zone are preferred. "
+        "Null means that the zone is unknown.",
+    )
     trusted_proxies: Networks = Field(
-        default=(), description="addresses of proxies whose x-forwarded-for says where a request comes from"
+        default=(),
+        description="addresses or networks of proxies whose x-forwarded-for header is trusted to name the "
+        "client's address",
     )
     hit_headers: Literal["own", "shared", "off"] = Field(
         default="own",
-        description="teams that see x-warmgate-hit-*: own: those that share no prefixes; shared: all; off: none",
+        description="teams that receive predicted cache hits in x-warmgate-hit-* headers: own (only teams with "
+        "isolated_cache), shared (all teams) or off (none). A hit in a shared cache can reveal the "
+        "prompts of other teams.",
     )
     user_header: HeaderName = Field(
-        default="x-end-user", description="request header that names the end user, before user in the body"
+        default="x-end-user",
+        description="request header that names the end user. It takes precedence over the user field in the body.",
     )
 
 
 class LoggingSettings(Group):
-    requests: bool = Field(default=True, description="one line of JSON per request, without prompt and key")
+    requests: bool = Field(
+        default=True, description="write one line of JSON per request to the log, without the prompt and the key"
+    )
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="lowest log level that is written"
+        default="info", description="minimum level of the messages that the gateway logs"
     )
     format: Literal["text", "json"] = Field(
         default="text",
-        description="format of the program's log on stderr; lines of requests are always JSON",
+        description="format of the program log on stderr. Request log lines are always JSON.",
     )

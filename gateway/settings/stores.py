@@ -11,51 +11,75 @@ from gateway.settings.rules import Count, OnUnavailable, Positive, Secret, Store
 
 class StoreSettings(Group):
     url: StoreUrl | None = Field(
-        default=None, description="sqlite:///FILE, redis://HOST:PORT/0 or rediss://; null: only configured teams"
+        default=None,
+        description="store for teams, keys, limits and the ledger: sqlite:///FILE, redis://HOST:PORT/0 or "
+        "rediss:// for TLS. Null keeps them in memory, with teams from this file only.",
     )
     pepper: Secret | None = Field(
-        default=None, description="key under which digests of secrets are made; null: one that the store keeps"
+        default=None,
+        description="secret key for the digests of API keys in the store. Null means a key that the store "
+        "generates and keeps.",
     )
     timeout_s: Positive = Field(
         default=0.5,
-        description="time limit for Redis, connecting (six round trips) included; beyond it the store is unavailable",
+        description="maximum seconds for a call to Redis, including the six round trips of connecting. After "
+        "that, the store counts as unavailable.",
     )
     replicas: Count = Field(
-        default=1, description="number of gateways on the store: each gets its share while the store is unavailable"
+        default=1,
+        description="number of gateways that use the store. While the store is unavailable, each gateway grants "
+        "its share of the limits.",
     )
     on_unavailable_requests: OnUnavailable = Field(
-        default="share", description="request limits while the store is unavailable: share or fail_closed"
+        default="share",
+        description="request limits while the store is unavailable: share (each gateway grants its share) or "
+        "fail_closed (requests get status 503)",
     )
     on_unavailable_tokens: OnUnavailable = Field(
-        default="share", description="limits of tokens per minute while the store is unavailable"
+        default="share",
+        description="token limits per minute while the store is unavailable: share (each gateway grants its "
+        "share) or fail_closed (requests get status 503)",
     )
     on_unavailable_concurrent: OnUnavailable = Field(
-        default="share", description="concurrency limits while the store is unavailable"
+        default="share",
+        description="concurrency limits while the store is unavailable: share (each gateway grants its share) or "
+        "fail_closed (requests get status 503)",
     )
     on_unavailable_budget: OnUnavailable = Field(
-        default="fail_closed", description="daily and monthly limits while the store is unavailable"
+        default="fail_closed",
+        description="daily and monthly limits while the store is unavailable: share (each gateway grants its "
+        "share) or fail_closed (requests get status 503)",
     )
     lease_s: Positive = Field(
-        default=30, description="a gateway that is silent for this long is dead; its reservations are settled"
+        default=30,
+        description="seconds without contact after which a gateway counts as dead and its reservations in Redis "
+        "are settled",
     )
-    retention_days: Count = Field(default=400, description="how long ledger records are kept")
+    retention_days: Count = Field(default=400, description="number of days for which ledger entries are kept")
     response_days: Count = Field(
-        default=30, description="how long the owner of a kept response is known; after that it is not served"
+        default=30,
+        description="number of days for which the store knows the owner of a stored response. After that, the "
+        "response is not served.",
     )
 
 
 class ReplicasSettings(Group):
     share: bool = Field(
         default=True,
-        description="gateways with the same store in Redis share what they know of the load and caches of workers",
+        description="let gateways with the same Redis store share what they know about the load and caches of workers",
     )
     group: EntityName = Field(
-        default="default", description="gateways of one group share; others with the same store are separate"
+        default="default",
+        description="name of the group in which gateways share what they know about workers. Gateways in other "
+        "groups of the same store are separate.",
     )
-    heartbeat_s: Positive = Field(default=1, description="time between two heartbeats")
+    heartbeat_s: Positive = Field(
+        default=1, description="seconds between two heartbeats of a gateway to the other gateways of its group"
+    )
     dead_after_s: Positive = Field(
         default=3,
-        description="a replica without a heartbeat for this long is dead: its requests on workers no longer count",
+        description="seconds without a heartbeat after which a gateway counts as dead. Its requests no longer "
+        "count as load of the workers.",
     )
 
     @model_validator(mode="after")

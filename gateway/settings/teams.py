@@ -12,40 +12,100 @@ from gateway.settings.tracing import DestinationSettings
 
 
 class LimitSettings(Group):
-    requests_per_minute: Count | None = Field(default=None, description="requests; null: no limit, as below")
-    input_tokens_per_minute: Count | None = Field(default=None, description="prompt tokens, cached ones weigh less")
-    output_tokens_per_minute: Count | None = Field(default=None, description="generated tokens")
-    tokens_per_minute: Count | None = Field(default=None, description="prompt and generated tokens")
-    max_concurrent_requests: Count | None = Field(default=None, description="requests at once")
-    tokens_per_day: Count | None = Field(default=None, description="prompt and generated tokens per calendar day")
-    usd_per_day: Positive | None = Field(default=None, description="US dollars per calendar day")
-    usd_per_month: Positive | None = Field(default=None, description="US dollars per calendar month")
-    soft_tokens_per_day: Count | None = Field(default=None, description="like tokens_per_day, but only warns")
-    soft_tokens_per_month: Count | None = Field(default=None, description="like soft_tokens_per_day, but per month")
-    soft_usd_per_day: Positive | None = Field(default=None, description="like usd_per_day, but only warns")
-    soft_usd_per_month: Positive | None = Field(default=None, description="like usd_per_month, but only warns")
+    requests_per_minute: Count | None = Field(
+        default=None, description="maximum number of requests per minute. Null means no limit."
+    )
+    input_tokens_per_minute: Count | None = Field(
+        default=None,
+        description="maximum number of prompt tokens per minute. Cached tokens count less (quota.cached_weight). "
+        "Null means no limit.",
+    )
+    output_tokens_per_minute: Count | None = Field(
+        default=None, description="maximum number of generated tokens per minute. Null means no limit."
+    )
+    tokens_per_minute: Count | None = Field(
+        default=None,
+        description="maximum number of prompt and generated tokens per minute. Cached prompt tokens count less "
+        "(quota.cached_weight). Null means no limit.",
+    )
+    max_concurrent_requests: Count | None = Field(
+        default=None, description="maximum number of concurrent requests. Null means no limit."
+    )
+    tokens_per_day: Count | None = Field(
+        default=None, description="maximum number of prompt and generated tokens per calendar day. Null means no limit."
+    )
+    usd_per_day: Positive | None = Field(
+        default=None, description="maximum cost in US dollars per calendar day. Null means no limit."
+    )
+    usd_per_month: Positive | None = Field(
+        default=None, description="maximum cost in US dollars per calendar month. Null means no limit."
+    )
+    soft_tokens_per_day: Count | None = Field(
+        default=None,
+        description="number of prompt and generated tokens per calendar day above which the gateway warns. No "
+        "request is refused. Null means no warning.",
+    )
+    soft_tokens_per_month: Count | None = Field(
+        default=None,
+        description="number of prompt and generated tokens per calendar month above which the gateway warns. No "
+        "request is refused. Null means no warning.",
+    )
+    soft_usd_per_day: Positive | None = Field(
+        default=None,
+        description="cost in US dollars per calendar day above which the gateway warns. No request is refused. "
+        "Null means no warning.",
+    )
+    soft_usd_per_month: Positive | None = Field(
+        default=None,
+        description="cost in US dollars per calendar month above which the gateway warns. No request is refused. "
+        "Null means no warning.",
+    )
 
 
 class KeySettings(Group):
-    id: EntityName = Field(description="public name, shown in logs and in the ledger")
-    secret: Secret | None = Field(default=None, description="secret that callers send")
-    secret_env: VariableName | None = Field(default=None, description="environment variable that holds the secret")
-    secret_sha256: Sha256 | None = Field(default=None, description="SHA-256 of the secret, hexadecimal")
-    project: EntityName | None = Field(default=None, description="tag for reporting its usage separately")
-    models: Names | None = Field(default=None, description="allowed models, within those of the team")
+    id: EntityName = Field(description="public name of the key, shown in logs and in the ledger")
+    secret: Secret | None = Field(
+        default=None,
+        description="secret that callers send as the API key. Set exactly one of secret, secret_env and secret_sha256.",
+    )
+    secret_env: VariableName | None = Field(
+        default=None, description="environment variable that holds the secret of the key"
+    )
+    secret_sha256: Sha256 | None = Field(
+        default=None, description="SHA-256 digest of the key's secret, as 64 hexadecimal digits"
+    )
+    project: EntityName | None = Field(
+        default=None, description="tag under which the usage of the key is reported separately"
+    )
+    models: Names | None = Field(
+        default=None,
+        description="models that the key may use, among those of its team. Null means all models of the team.",
+    )
     strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)] | None = Field(
-        default=None, description="strategies that requests may ask for; null: same as the team"
+        default=None,
+        description="routing strategies that requests with the key may choose. Null means those of the team.",
     )
-    fallback: bool | None = Field(default=None, description="whether fallbacks may answer; null: same as the team")
+    fallback: bool | None = Field(
+        default=None, description="whether fallbacks may answer requests with the key. Null means the team's setting."
+    )
     allowed_cidrs: Networks | None = Field(
-        default=None, description="networks that the key may be used from, e.g. 10.0.0.0/8"
+        default=None, description="networks from which the key may be used, e.g. 10.0.0.0/8. Null means all networks."
     )
-    priority: PriorityName | None = Field(default=None, description="high, normal or low; null: same as the team")
-    weight: Positive | None = Field(default=None, description="share of a saturated fleet; null: same as the team")
+    priority: PriorityName | None = Field(
+        default=None,
+        description="priority of requests with the key: high, normal or low. Null means the team's priority.",
+    )
+    weight: Positive | None = Field(
+        default=None,
+        description="share of a saturated fleet for requests with the key, relative to other weights. Null means "
+        "the team's weight.",
+    )
     limits: LimitSettings = Field(
-        default=LimitSettings(), description="limits of the key, in addition to those of the team"
+        default=LimitSettings(), description="limits of the key, in addition to those of its team"
     )
-    model_limits: dict[str, LimitSettings] = Field(default={}, description="limits of individual models, by model name")
+    model_limits: dict[str, LimitSettings] = Field(
+        default={}, description="limits for individual models, by model name"
+    )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -57,37 +117,52 @@ class KeySettings(Group):
 
 
 class TeamSettings(Group):
-    name: EntityName = Field(description="team name, in the ledger and in metrics")
-    weight: Positive = Field(default=1, description="share of a saturated fleet, relative to other teams")
+    name: EntityName = Field(description="name of the team in the ledger and in metrics")
+    weight: Positive = Field(
+        default=1, description="share of a saturated fleet that the team gets, relative to the weights of other teams"
+    )
     priority: PriorityName = Field(
-        default="normal", description="priority: high, normal or low; higher is served first"
+        default="normal",
+        description="priority of the team's requests: high, normal or low. Requests of a higher priority are "
+        "served first.",
     )
     models: Names | None = Field(
-        default=None, description="allowed models: names, aliases, or prefixes with *; null: all, []: none"
+        default=None,
+        description="models that the team may use: names, aliases, or prefixes that end in *. Null means all "
+        "models, and [] means none.",
     )
     strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)] | None = Field(
-        default=None, description="strategies that requests may ask for; null: all"
+        default=None, description="routing strategies that requests of the team may choose. Null means all strategies."
     )
-    fallback: bool = Field(default=True, description="whether fallbacks, including Bedrock, may answer its requests")
+    fallback: bool = Field(
+        default=True, description="whether fallbacks, including Amazon Bedrock, may answer requests of the team"
+    )
     ttft_s: Positive | None = Field(
-        default=None, description="target time to first token: slower requests go to a fallback, see spill.when_late"
+        default=None,
+        description="target time to first token of the team, in seconds. Requests that would be slower go to a "
+        "fallback if spill.when_late is true.",
     )
-    blocked: bool = Field(default=False, description="whether all keys of the team are refused")
+    blocked: bool = Field(default=False, description="whether the gateway refuses all keys of the team")
     isolated_cache: bool = Field(
-        default=False, description="whether cached prefixes are kept separate from other teams"
+        default=False,
+        description="whether the team's cached prefixes are kept separate from those of other teams. Its "
+        "requests then share no cache with other teams.",
     )
     tracing: DestinationSettings | None = Field(
         default=None,
-        description="receiver of its traces, in addition to the operator's: a Langfuse project; null: none",
+        description="receiver of the team's traces, e.g. a Langfuse project, in addition to the operator's "
+        "receiver. Null means no such receiver.",
     )
-    projects: Names = Field(default=(), description="tags for reporting usage separately")
+    projects: Names = Field(default=(), description="tags under which usage of the team can be reported separately")
     guardrails: GuardrailNames = Field(
-        default=(), description="names of guardrails that check its requests and answers"
+        default=(), description="names of the guardrails that check the requests and answers of the team"
     )
-    limits: LimitSettings = Field(default=LimitSettings(), description="limits of all keys of the team together")
-    model_limits: dict[str, LimitSettings] = Field(default={}, description="limits of individual models, by model name")
+    limits: LimitSettings = Field(default=LimitSettings(), description="limits for all keys of the team together")
+    model_limits: dict[str, LimitSettings] = Field(
+        default={}, description="limits for individual models, by model name"
+    )
     keys: Annotated[tuple[KeySettings, ...], Field(strict=False)] = Field(
-        default=(), description="keys of the team; more can be created at run time"
+        default=(), description="API keys of the team. More keys can be created while the gateway runs."
     )
 
     @model_validator(mode="after")

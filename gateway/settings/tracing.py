@@ -18,18 +18,27 @@ class DestinationSettings(Group):
 
     endpoint: Url | None = Field(
         default=None,
-        description="address of an OTLP/HTTP receiver without its /v1/traces, e.g. http://otel-collector:4318",
+        description="URL of an OTLP/HTTP receiver, without /v1/traces, e.g. http://otel-collector:4318",
     )
     auth: Literal["bearer", "basic"] = Field(
-        default="bearer", description="kind of the secret: a token, or USER:PASSWORD (of Langfuse: pk-lf-...:sk-lf-...)"
+        default="bearer",
+        description="kind of secret for the receiver: bearer (a token) or basic (USER:PASSWORD, for Langfuse "
+        "pk-lf-...:sk-lf-...)",
     )
-    secret: Secret | None = Field(default=None, description="secret sent to the receiver; null: none")
-    secret_env: VariableName | None = Field(default=None, description="environment variable that holds the secret")
-    headers: dict[HeaderName, Secret] = Field(default={}, description="further headers for the receiver, by name")
-    content: bool = Field(default=False, description="whether to send prompts and answers as well")
+    secret: Secret | None = Field(
+        default=None, description="secret that the gateway sends to the receiver of traces. Null means no secret."
+    )
+    secret_env: VariableName | None = Field(
+        default=None, description="environment variable that holds the secret for the receiver of traces"
+    )
+    headers: dict[HeaderName, Secret] = Field(
+        default={}, description="additional HTTP headers for the receiver of traces, by name"
+    )
+    content: bool = Field(default=False, description="whether traces include prompts and answers")
     langfuse: bool | None = Field(
         default=None,
-        description="whether to send Langfuse's attributes as well; null: if endpoint has /api/public/otel",
+        description="whether spans have Langfuse's attributes too. Null means yes if the endpoint contains "
+        "/api/public/otel.",
     )
 
     @model_validator(mode="after")
@@ -64,20 +73,27 @@ class TracingSettings(DestinationSettings):
     """The operator's own receiver, and the rules for all receivers."""
 
     ratio: Share = Field(
-        default=1, description="share of requests that are traced, unless the caller's traceparent decides"
+        default=1,
+        description="share of requests that are traced, from 0 to 1. If the caller sends traceparent, that "
+        "decides instead.",
     )
-    service_name: Token = Field(default="warmgate", description="service.name of all spans")
+    service_name: Token = Field(default="warmgate", description="value of the attribute service.name in all spans")
     resource: dict[Token, str] = Field(
-        default={}, description="more attributes of all spans, e.g. deployment.environment.name: production"
+        default={},
+        description="additional resource attributes of all spans, e.g. deployment.environment.name: production",
     )
     content_bytes: Count = Field(
         default=16384,
-        description="largest size of a prompt, and of an answer, in a trace with content; the rest is cut",
+        description="maximum size in bytes of a prompt or an answer in a trace. Longer texts are cut.",
     )
     max_waiting: Count = Field(
-        default=4096, description="traces that wait for one receiver; more are dropped, and counted"
+        default=4096,
+        description="maximum number of traces that wait to be sent to one receiver. Further traces are dropped "
+        "and counted.",
     )
-    timeout_s: Positive = Field(default=10, description="how long a receiver may take for a batch")
+    timeout_s: Positive = Field(
+        default=10, description="maximum seconds that a receiver may take to accept a batch of traces"
+    )
 
     @property
     def _is_needed(self) -> bool:
