@@ -134,8 +134,8 @@ class ModelSettings(Group):
     )
     strategy: StrategyName = Field(
         default="prefix_aware",
-        description="strategy that chooses a worker for each request, such as prefix_aware or least_loaded (see "
-        "Strategies)",
+        description="strategy that chooses a worker for each request: prefix_aware, kv_aware, session, least_loaded or "
+        "round_robin",
     )
     strategy_header: bool = Field(
         default=False,

@@ -36,7 +36,7 @@ class ServerSettings(Group):
         default=8 * 2**20,
         description="maximum size of a request body in bytes, after decompression. Larger bodies get status 413. "
         "The default, 8 MiB, holds 2 million tokens of text or 6 MB of images; a 2048 x 2048 photo "
-        "takes 0.5 to 1.5 MB in base64. Raise it for audio or many images. Each MiB takes up to 8 "
+        "takes 0.5 to 1.5 MB in base64. Raise it for audio or many images. Each MiB of a body takes up to 8 "
         "MiB of memory for about 10 ms.",
     )
     max_body_values: Count = Field(

@@ -35,7 +35,7 @@ def test_the_page_gets_the_table_between_its_marks() -> None:
 
     assert f"# Page\n{BEGIN}\n{as_markdown()}\n{END}\nafter\n" == page
     assert page == with_table(page)
-    assert "| `server.port` | integer | `8080` | TCP port that the gateway listens on. Use 0 for any free port. |" in page
+    assert "| `server.keep_alive_s` | integer | `75` | seconds that an idle client connection stays open. " in page
 
 
 @pytest.mark.parametrize("page", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{END}{END}", f"{BEGIN}{BEGIN}{END}"])
