@@ -11,36 +11,39 @@ Action = Literal["create", "update", "rotate", "delete", "drain", "undrain", "re
 Kind = Literal["team", "key", "worker", "settings", "login"]
 
 HIDDEN = frozenset({"digest", "former_digest", "secret", "secret_sha256", "secret_env", "pepper", "api_key"})
-"""Names of fields whose values are left out, at any depth."""
+"""Names of fields that the audit log leaves out at any depth, because they hold secrets or digests."""
 
 AuditPage = Page["AuditEntry"]
-"""Newest first."""
+"""Page of audit log entries, newest first."""
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One change. Stored as its JSON."""
+    """One change in the audit log. Stores keep it as JSON."""
 
     time: str
-    """RFC 3339 in UTC, to the millisecond."""
+    """Time of the change, RFC 3339 in UTC, to the millisecond."""
     who: str
-    """Id of the admin key; ``local`` for a command on the machine of the store, ``file:`` with the name of the
-    configuration for changes in it, ``unknown`` for strangers."""
+    """Author of the change. This is the id of an admin key, ``local`` for a command on the store's own machine,
+    ``file:`` plus the configuration name for a change in a configuration file, or ``unknown`` for an unauthenticated
+    caller.
+    """
     role: str
     action: Action
     kind: Kind
     id: str
     """Name of the changed team, or id of the changed key or worker."""
     team: str | None = None
-    """Team of the changed object."""
+    """Team that the changed object belongs to."""
     before: dict[str, Any] | None = None
-    """State as the admin API shows it; None: it did not exist."""
+    """State before the change as the admin API shows it, or None if the object did not exist."""
     after: dict[str, Any] | None = None
 
 
 def shown(entity: msgspec.Struct | Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return *entity* (a Team, a Key, a mapping) as plain JSON values without the fields of `HIDDEN`, at any depth.
+    """Return *entity* (a Team, a Key, or a mapping) as plain JSON values without the fields listed in `HIDDEN`, at any
+    depth.
 
-    A replaced secret appears as the entry's action only.
+    The replacement of a secret is visible only in the action of the audit entry.
     """
     return None if entity is None else _without_hidden(msgspec.to_builtins(entity))
 

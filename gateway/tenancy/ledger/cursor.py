@@ -1,4 +1,4 @@
-"""Pages of a long list, and the place where the next page starts."""
+"""Pages of a long list, and the cursor at which the next page starts."""
 
 import base64
 import binascii
@@ -12,30 +12,34 @@ from gateway.protocol.errors import InvalidField
 T = TypeVar("T")
 
 Ordinal = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""Number in a cursor, which anybody may have written: no more than SQLite and Redis accept."""
+"""Number in a cursor, within the range that both SQLite and Redis accept. Callers can forge cursors."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A page may hold fewer items than asked for, even none, without being the last: *next* decides."""
+    """One page of a list. A page may hold fewer items than requested, or none, and still not be the last one; only
+    *next* decides.
+    """
 
     items: Sequence[T]
     next: str | None
-    """Cursor of the next page; None: this is the last one."""
+    """Cursor of the next page, or None on the last page."""
 
 
 def cursor_of(*place: str | int) -> str:
-    """Return a text that is opaque to callers and needs no escapes in a URL."""
+    """Return a cursor for *place*. The text is opaque to callers and needs no escaping in a URL."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).rstrip(b"=").decode("ascii")
 
 
 def place_of(cursor: str, shape: type[T]) -> T:
-    """Return what `cursor_of` was given, as *shape*, a type of tuple such as ``tuple[str, Ordinal]``.
+    """Return the place that `cursor_of` encoded in *cursor*. *shape* is a tuple type such as ``tuple[str, Ordinal]``.
 
     Raises:
-        InvalidField: it is not a cursor of this list.
+        InvalidField: if *cursor* does not belong to this list.
     """
     try:
         raw: Any = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         return msgspec.json.decode(raw, type=shape)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
-        raise InvalidField("The cursor does not belong to this list", param="cursor") from None
+        raise InvalidField(
+            "The cursor does not belong to this list. Start again without a cursor.", param="cursor"
+        ) from None

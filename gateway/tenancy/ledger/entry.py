@@ -1,4 +1,4 @@
-"""A ledger record before it is written, with the day that it counts for."""
+"""A ledger record that is not written yet, with the day to which it counts."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,13 +6,15 @@ from typing import Final
 from gateway.tenancy.ledger.record import Outcome, UsageRecord
 
 NANO: Final = 1_000_000_000
-"""Nano-dollars per dollar. A cached token of a small model costs about 10; 64 bits hold nine billion dollars."""
+"""Nano-dollars per dollar. A cached token of a small model costs about 10 nano-dollars, and 64 bits hold nine billion
+dollars.
+"""
 
 
 class Entry:
-    """The fields of a `UsageRecord`, with money in whole nano-dollars. Never changed.
+    """The fields of a `UsageRecord`, with money in whole nano-dollars. Immutable.
 
-    A class with slots and not a Struct, because every request makes one: see `gateway.tenancy.quota.limit`.
+    This is a class with slots and not a Struct because every request creates one; see `gateway.tenancy.quota.limit`.
     """
 
     __slots__ = (
@@ -63,7 +65,7 @@ class Entry:
         duration_ms: float,
     ) -> None:
         self.day = day
-        """Calendar day in the time zone of the settings, ``2026-11-21``."""
+        """Calendar day in the configured time zone, in the form ``2026-11-21``."""
         self.time = time
         self.request_id = request_id
         self.team = team
@@ -86,7 +88,7 @@ class Entry:
 
     @classmethod
     def from_record(cls, day: str, record: UsageRecord) -> "Entry":
-        """Return *record* as an entry of *day*."""
+        """Return *record* as a ledger entry of *day*."""
         return Entry(
             day=day,
             time=record.time,
@@ -111,7 +113,7 @@ class Entry:
         )
 
     def row(self) -> tuple[object, ...]:
-        """Return the fields of the record in the order of `FIELDS`, as stores keep them."""
+        """Return the record's fields in the order of `FIELDS`, which is how stores keep them."""
         return (
             self.time,
             self.request_id,
@@ -136,7 +138,7 @@ class Entry:
 
     @property
     def record(self) -> UsageRecord:
-        """Return the record as readers get it."""
+        """Return the entry as a `UsageRecord`, with money in US dollars."""
         return UsageRecord(
             time=self.time,
             request_id=self.request_id,
@@ -160,7 +162,7 @@ class Entry:
         )
 
     def __call__(self) -> "Entry":
-        """Return itself: a finished entry is a `Draft` too."""
+        """Return the entry unchanged, so that a finished entry can be used as a `Draft`."""
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -174,5 +176,6 @@ class Entry:
 
 
 Draft = Callable[[], Entry]
-"""Makes an entry from what was noted when its request ended, or is one. The writer calls drafts in any thread, one
-batch after the other."""
+"""Function that creates a ledger entry from what was noted when the request ended. The writer may call drafts in any
+thread, one batch after another.
+"""

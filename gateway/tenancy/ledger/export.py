@@ -1,7 +1,7 @@
-"""The ledger for spreadsheets and programs: CSV by RFC 4180, and one JSON object per line.
+"""Export of the ledger to spreadsheets and programs, as CSV (RFC 4180) and as one JSON object per line.
 
-A text cell that a spreadsheet would read as a formula gets an apostrophe before it, because end users choose their
-names (https://owasp.org/www-community/attacks/CSV_Injection).
+End users choose their names. A text cell that a spreadsheet would read as a formula therefore gets an apostrophe prefix
+(https://owasp.org/www-community/attacks/CSV_Injection).
 """
 
 import csv
@@ -16,15 +16,15 @@ from gateway.tenancy.ledger.record import FIELDS, UsageRecord
 from gateway.tenancy.ledger.usage_store import RecordQuery, UsageStore, UsageSum
 
 PAGE = 500
-"""Records that are read and sent at once, about 200 kB."""
+"""Ledger records that an export reads and sends at a time, about 200 kB."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 async def records_csv(store: UsageStore, query: RecordQuery) -> AsyncIterator[bytes]:
-    """Yield a line of names and one line per record, newest first, in pieces of whole lines.
+    """Yield ledger records as CSV, newest first, in chunks of whole lines. The first line holds the column names.
 
     Raises:
-        StoreUnavailable: possibly after some whole lines.
+        StoreUnavailable: if the store cannot be reached, possibly after some lines were sent.
     """
     yield _lines([FIELDS])
     async for records in _pages(store, query):
@@ -32,14 +32,18 @@ async def records_csv(store: UsageStore, query: RecordQuery) -> AsyncIterator[by
 
 
 async def records_jsonl(store: UsageStore, query: RecordQuery) -> AsyncIterator[bytes]:
-    """Yield one object per record, newest first, in pieces of whole lines. Raises what `records_csv` raises."""
+    """Yield ledger records as JSON objects, one per line, newest first, in chunks of whole lines. Raises the same
+    errors as `records_csv`.
+    """
     encoder = msgspec.json.Encoder()
     async for records in _pages(store, query):
         yield encoder.encode_lines(records)
 
 
 def sums_csv(sums: Sequence[UsageSum]) -> bytes:
-    """Return a line of names, groups first, and one line per sum. Empty without sums."""
+    """Return *sums* as CSV. The first line holds the column names, starting with the groups. The result is empty if
+    there are no sums.
+    """
     if not sums:
         return b""
     measures = UsageSum.__struct_fields__[1:]

@@ -1,4 +1,4 @@
-"""Sums of records. Money is counted in whole nano-dollars, because sums of floats would drift."""
+"""Sums of ledger records. Money is counted in whole nano-dollars, because sums of floats would drift."""
 
 from typing import NamedTuple
 
@@ -6,27 +6,27 @@ from gateway.tenancy.ledger.entry import NANO, Entry
 
 
 class Measures(NamedTuple):
-    """Counters of a group of requests, in the order of stored rollups. New ones are added at the end."""
+    """Counters of a group of requests, in the order of the stored rollups. New counters must be added at the end."""
 
     requests: int = 0
-    """Requests of any outcome."""
+    """Number of requests, whatever their outcome."""
     failed: int = 0
     aborted: int = 0
     lost: int = 0
     fallbacks: int = 0
-    """Requests answered by Bedrock."""
+    """Number of requests that were answered by Bedrock."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    """Part of the prompt tokens."""
+    """Prompt tokens that were read from the cache. They are included in the prompt tokens."""
     completion_tokens: int = 0
     cost_nano: int = 0
     saved_nano: int = 0
     fallback_cost_nano: int = 0
-    """Part of the cost, for answers of Bedrock."""
+    """Cost of the answers from Bedrock, in nano-dollars. It is included in the total cost."""
 
 
 class Sum:
-    """Adds up entries; about 0.1 us for each."""
+    """Running sum of ledger entries. Adding an entry takes about 0.1 us."""
 
     __slots__ = (
         "_aborted",
@@ -63,7 +63,7 @@ class Sum:
             self._fallback_cost_nano += entry.cost_nano
 
     def measures(self) -> Measures:
-        """Return the sum of all added entries."""
+        """Return the totals of all added entries."""
         return Measures(
             self._requests,
             self._failed,
@@ -80,7 +80,7 @@ class Sum:
 
 
 def measures_of(entry: Entry) -> Measures:
-    """Return the measures of *entry* alone."""
+    """Return the measures of the single entry *entry*."""
     alone = Sum()
     alone.add(entry)
     return alone.measures()

@@ -1,4 +1,4 @@
-"""Makes ledger entries when requests end."""
+"""Creation of ledger entries when requests end."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
@@ -8,18 +8,23 @@ from gateway.tenancy.ledger.entry import NANO, Entry
 from gateway.tenancy.ledger.record import Outcome
 
 LONGEST_NAME = 128
-"""Characters of a name that callers choose. OpenAI allows 64 for an end user (``safety_identifier``)."""
+"""Characters that are kept of a name chosen by a caller. OpenAI allows 64 characters for an end user
+(``safety_identifier``).
+"""
 
 
 class Recorder:
-    """Makes entries. *wall_clock* returns seconds since 1970; days are those of *zone*."""
+    """Creates ledger entries. *wall_clock* returns seconds since 1970, and *zone* is the time zone of the calendar
+    days.
+    """
 
     def __init__(self, *, wall_clock: Callable[[], float], zone: tzinfo) -> None:
         self._wall_clock = wall_clock
         self._zone = zone
         self._latest = (-1, "", "")
-        """The latest second, its time without milliseconds, and its day: one object, because several threads make
-        entries."""
+        """The latest second that was formatted, its time without milliseconds, and its day. One tuple holds all three,
+        because several threads create entries.
+        """
 
     def entry(
         self,
@@ -44,10 +49,11 @@ class Recorder:
         ttft_s: float | None,
         duration_s: float,
     ) -> Entry:
-        """Return the entry of a request that ended *at*, in seconds since 1970. Money is in nano-dollars: `to_nano`.
+        """Return the ledger entry of a request that ended at *at*, in seconds since 1970. Money is in nano-dollars; see
+        `to_nano`.
 
-        Callers choose *user* and *model_asked*: `LONGEST_NAME` characters are kept, with ``?`` for unprintable ones.
-        0.5 us.
+        Callers choose *user* and *model_asked*. The first `LONGEST_NAME` characters are kept, and unprintable ones
+        become ``?``. Takes 0.5 us.
         """
         time, day = self._time_and_day(at)
         return Entry(
@@ -74,15 +80,15 @@ class Recorder:
         )
 
     def now(self) -> float:
-        """Return seconds since 1970."""
+        """Return the current time in seconds since 1970."""
         return self._wall_clock()
 
     def today(self) -> str:
-        """Return the calendar day, ``2026-11-21``."""
+        """Return the current calendar day, in the form ``2026-11-21``."""
         return self._time_and_day(self._wall_clock())[1]
 
     def _time_and_day(self, at: float) -> tuple[str, str]:
-        """Return time and day. Everything but the milliseconds is computed once a second."""
+        """Return the time as text, and the calendar day, of *at*. Only the milliseconds are formatted on every call."""
         second = int(at)
         latest, date, day = self._latest
         if second != latest:
@@ -93,7 +99,7 @@ class Recorder:
 
 
 def to_nano(usd: float) -> int:
-    """Return *usd*, at least 0, in whole nano-dollars. Ten times as fast as round()."""
+    """Return *usd*, which must not be negative, in whole nano-dollars. This is ten times as fast as round()."""
     return int(usd * NANO + 0.5)
 
 

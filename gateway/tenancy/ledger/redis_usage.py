@@ -1,20 +1,21 @@
-"""The ledger in Redis. Keys of a team share its hash tag, so that one script settles and books.
+"""The ledger in Redis. All Redis keys of a team share a hash tag, so that one script settles and books.
 
     warmgate:{TEAM}:ledger:records:DAY    stream of records, field ``r``: a JSON array, in the order of `FIELDS`
     warmgate:{TEAM}:ledger:sums:DAY       hash: JSON array of key, project, model, backend -> measures
     warmgate:{TEAM}:ledger:users:MONTH    hash: ``u`` and end user -> measures; ``n`` and day -> number of new users
     warmgate:{TEAM}:ledger:records        sorted set of the days that have records, all of score 0;
                                           the same for sums, and for users (months)
-    warmgate:ledger:teams                 set of the teams that ever booked
+    warmgate:ledger:teams                 set of all teams that ever had a ledger entry
 
-Measures are doubles, little-endian, in the order of `Measures`: whole numbers, exact up to 2**53, which is nine million
-dollars of one key with one model on one worker in one day. A record takes about 220 bytes.
+Measures are little-endian doubles in the order of `Measures`. They hold whole numbers, exact up to 2**53, which is nine
+million dollars a day for one key with one model on one worker. A record takes about 220 bytes.
 
-Booking is a function in Lua, `LUA`, for the scripts that settle. Its arguments are the fields of a `LedgerBooking`::
+The scripts that settle reservations book with a Lua function from `LUA`. Its arguments are the fields of a
+`LedgerBooking`::
 
     ledger_book(base, day, record, group, measures, user)
 
-`TEAMS` is in a slot of its own: a process adds a team to it once, before it first books for the team.
+The Redis key `TEAMS` is in a separate cluster slot. A process adds a team to it once, before the team's first booking.
 """
 
 import heapq
@@ -45,16 +46,16 @@ from gateway.tenancy.ledger.usage_store import (
 )
 
 TEAMS = b"warmgate:ledger:teams"
-"""Set of all teams; the names are added with ``SADD``."""
+"""Redis set of all teams that have ledger entries. ``SADD`` adds a team."""
 
 SCANNED = 10_000
-"""Records that one page looks through at most; they come over the network."""
+"""Ledger records that are scanned for one page, at most. They are transferred over the network."""
 RECORDS = 200
-"""Records in one call, about 50 kB."""
+"""Ledger records that one Redis call reads, about 50 kB."""
 HASHES = 16
-"""Hashes in one call. One of 1,000 combinations is about 150 kB."""
+"""Redis hashes that one call reads. A hash with 1,000 field combinations takes about 150 kB."""
 FORGOTTEN = 100
-"""Days of one team that one call of `forget` removes at most; Redis frees their memory in a thread of its own."""
+"""Days of one team that one call of `forget` removes, at most. Redis frees their memory in a background thread."""
 
 _MEASURES = struct.Struct(f"<{len(Measures._fields)}d")
 
@@ -63,20 +64,22 @@ LUA = (
     f"local OTHER_USERS = '{OTHER_USERS}'\n"
     f"local MEASURES = '<{'d' * len(Measures._fields)}'\n"
 ) + Path(__file__).with_name("book.lua").read_text(encoding="utf-8")
-"""Local functions to put before a script. They run nothing by themselves."""
+"""Lua functions that are put before a script. Loading them runs nothing."""
 
 
 class LedgerBooking(NamedTuple):
-    """Arguments of ``ledger_book``, in order: binary-safe texts, so that they can be stored and booked later."""
+    """Arguments of the Lua function ``ledger_book``, in order. They are binary-safe strings, so that they can be stored
+    and booked later.
+    """
 
     base: bytes
-    """Prefix of all keys that are written, with the hash tag of the team."""
+    """Prefix of all keys that the booking writes. It includes the team's hash tag."""
     day: bytes
     record: bytes
     group: bytes
     measures: bytes
     user: bytes
-    """Empty: no end user was named."""
+    """End user, or an empty string if the request named none."""
 
 
 def base_of(team: str) -> bytes:
@@ -96,10 +99,12 @@ def booking_of(entry: Entry) -> LedgerBooking:
 
 
 class RedisUsage:
-    """A `UsageStore` over *link*. Long answers are read in pieces, so that Redis serves others in between."""
+    """A `UsageStore` in Redis, reached over *link*. Long results are read in pieces, so that Redis can serve other
+    clients in between.
+    """
 
     def __init__(self, link: RedisLink, *, scanned: int = SCANNED) -> None:
-        """*scanned*: records that one page looks through at most."""
+        """*scanned* is the maximum number of records that one page scans."""
         self._link = link
         self._scanned = scanned
 
@@ -132,7 +137,7 @@ class RedisUsage:
 
     async def records(self, query: RecordQuery, *, cursor: str | None = None, most: int = 100) -> Page[UsageRecord]:
         if most < 1:
-            raise ValueError("a page must have room for at least one record")
+            raise ValueError("the page size must be at least 1")
         last = None if cursor is None else _Place(*place_of(cursor, tuple[str, Ordinal, Ordinal, str]))
         found: list[UsageRecord] = []
         looked_at = 0
@@ -182,7 +187,9 @@ class RedisUsage:
         return await self._link.ask(ask)
 
     async def _newest(self, query: RecordQuery, *, below: "_Place | None") -> AsyncIterator[tuple["_Place", bytes]]:
-        """Yield places and rows below *below*, day by day, merged over all teams."""
+        """Yield the records older than *below*, each with its place: day by day, newest first, merged over
+        all teams.
+        """
         days: dict[str, list[str]] = {}
         for team in await self._teams(query.of):
             for day in await self._parts(base_of(team) + b"records", query.period):
@@ -207,7 +214,7 @@ class RedisUsage:
 
 
 class _Place(NamedTuple):
-    """Order of all records: latest day first, then the id in its stream, latest first, then the team."""
+    """Sort key of a ledger record: latest day first, then the latest stream id, then the team name."""
 
     day: str
     ms: int
@@ -215,7 +222,7 @@ class _Place(NamedTuple):
     team: str
 
     def top_of(self, team: str) -> bytes:
-        """Return the place in the stream of *team* below which to continue."""
+        """Return the stream id of *team* below which reading continues."""
         return b"%b%d-%d" % (b"" if team > self.team else b"(", self.ms, self.number)
 
 
@@ -223,7 +230,7 @@ Row = tuple[_Place, bytes]
 
 
 async def _merged(streams: Iterable[AsyncIterator[Row]]) -> AsyncIterator[Row]:
-    """Yield all rows of *streams*, each of them sorted and of one day."""
+    """Merge sorted *streams* of records of one day into one sorted stream."""
     heads: list[tuple[int, int, str, Row, AsyncIterator[Row]]] = []
 
     async def collect(stream: AsyncIterator[Row]) -> None:
@@ -240,7 +247,7 @@ async def _merged(streams: Iterable[AsyncIterator[Row]]) -> AsyncIterator[Row]:
 
 
 class _Adder:
-    """Adds up measures by the groups of a query."""
+    """Adds up stored measures by the groups of a query."""
 
     def __init__(self, query: SumQuery) -> None:
         self._by = query.by
@@ -250,7 +257,7 @@ class _Adder:
         self._dimensions: dict[bytes, dict[str, str] | None] = {}
 
     def add(self, team: str, day: str, fields: Mapping[bytes, bytes]) -> None:
-        """Add what *team* booked on *day*."""
+        """Add the measures that *team* booked on *day*."""
         of_day = {"month": day[:7], "day": day, "team": team}
         for field, measures in fields.items():
             if field not in self._dimensions:
@@ -267,7 +274,9 @@ class _Adder:
         ]
 
     def _admitted(self, field: bytes) -> dict[str, str] | None:
-        """Return the dimensions of *field*, with empty texts for missing ones. None: it is outside the query."""
+        """Return the dimensions that *field* encodes, with empty strings for missing ones, or None if the query
+        excludes them.
+        """
         key, project, model, backend = msgspec.json.decode(field, type=tuple[str, str | None, str, str | None])
         dimensions = {"key": key, "project": project or "", "model": model, "backend": backend or ""}
         asked = {name: getattr(self._of, name) for name in dimensions}

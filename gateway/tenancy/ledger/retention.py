@@ -1,4 +1,4 @@
-"""Removes old records and sums from the ledger."""
+"""Removal of old records and sums from the ledger."""
 
 import asyncio
 import logging
@@ -12,11 +12,12 @@ _log = logging.getLogger(__name__)
 
 INTERVAL_S = 3600.0
 PAUSE_S = 0.05
-"""Pause between two pieces of a long removal, so that bookings come in between."""
+"""Seconds of pause between two steps of a long removal, so that bookings can run in between."""
 
 
 class Retention:
-    """Keeps records and sums of *store* for some days each, including *today*. Sums take much less room.
+    """Deletes ledger records and sums of *store* after a configured number of days, counting *today*. Sums take much
+    less space than records. || All replicas may run it at the same time.
 
     All replicas may run it at the same time.
     """
@@ -37,7 +38,9 @@ class Retention:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Forget at once and then every hour, until cancelled. An unavailable store is tried again an hour later."""
+        """Delete expired entries now and then every hour, until cancelled. If the store is unavailable, try again an
+        hour later.
+        """
         while True:
             try:
                 await self.forget()
@@ -46,15 +49,15 @@ class Retention:
             await self._sleep(INTERVAL_S)
 
     async def forget(self) -> None:
-        """Remove what is too old today.
+        """Delete all entries that have expired today.
 
         Raises:
-            StoreUnavailable: it cannot be reached; something may have been removed.
+            StoreUnavailable: if the store cannot be reached. Some entries may already be deleted.
         """
         records_before, sums_before = self._first_of(self._record_days), self._first_of(self._sum_days)
         while await self._store.forget(records_before=records_before, sums_before=sums_before):
             await self._sleep(PAUSE_S)
 
     def _first_of(self, days: int) -> str:
-        """Return the first of the *days* that end today."""
+        """Return the first day of the period of *days* days that ends today."""
         return date.fromordinal(max(1, date.fromisoformat(self._today()).toordinal() - days + 1)).isoformat()

@@ -1,13 +1,13 @@
-"""The ledger in an SQLite file: records in chunks, and sums of each day that are kept with them.
+"""The ledger in an SQLite file. Records are stored in chunks, and daily sums are written in the same transaction.
 
-usage_chunks      a row for the records of one batch and day, in JSON: a row for each record would cost about seven
-                  times as much. Its id is that of its first record; ids are consecutive and start with the day
-usage_chunk_teams the chunks with records of a team
+usage_chunks      one row for the records of one batch and day, in JSON. One row per record would cost about seven
+                  times as much. The row has the id of its first record. Ids are consecutive and start with the day
+usage_chunk_teams the chunks that hold records of a team
 usage_records     a view with a row for each record and a column for each field, for queries in SQL
 usage_sums        a row for each team, day, key, project, model and backend ('' for a missing value)
 usage_users       a row for each team, month and end user
 usage_new_users   the number of rows that each day added to usage_users
-usage_teams       all teams that ever booked
+usage_teams       all teams that ever had a ledger entry
 """
 
 import sqlite3
@@ -24,11 +24,11 @@ from gateway.tenancy.ledger.sqlite_book import ids_of
 from gateway.tenancy.ledger.usage_store import Filter, Period, RecordQuery, SumQuery, UsageSum, group_of
 
 SCANNED = 20_000
-"""Records that one page looks through at most, about 20 ms."""
+"""Ledger records that are scanned for one page, at most. This takes about 20 ms."""
 FORGOTTEN = 1_000
-"""Rows of each table, and roughly records, that one call of `forget` removes at most; about 10 ms."""
+"""Rows of each table, and roughly records, that one call of `forget` removes at most. This takes about 10 ms."""
 GIVEN_BACK = 500
-"""Free pages that one call of `forget` returns to the disk, 2 MB; about 10 ms."""
+"""Free pages that one call of `forget` returns to the disk, 2 MB. This takes about 10 ms."""
 _COLUMNS = ", ".join(f"json_extract(each.value, '$[{place}]') AS \"{name}\"" for place, name in enumerate(FIELDS))
 _MEASURES = ", ".join(Measures._fields)
 _SUMMED = ", ".join(f"coalesce(sum({name}), 0)" for name in Measures._fields)
@@ -73,27 +73,27 @@ _FORGET = (
         (SELECT day, team FROM usage_new_users WHERE day < :sums LIMIT :most)""",
 )
 _GROUPED = {"month": "substr(day, 1, 7)"}
-"""Dimensions that are not columns of usage_sums."""
+"""SQL expressions of the dimensions that are not columns of usage_sums."""
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Create missing tables, in the open transaction of the caller."""
+    """Create missing ledger tables in the caller's open transaction."""
     for table in _TABLES:
         connection.execute(table)
 
 
 class _Row(UsageRecord, frozen=True, array_like=True):
-    """A record as a chunk stores it: its fields in order, without names."""
+    """A record as stored in a chunk: its fields in order, without names."""
 
 
 _rows = msgspec.json.Decoder(list[_Row]).decode
 
 
 class SqliteUsage:
-    """A `UsageStore` over *file*, whose tables exist. Reads share the thread that writes."""
+    """A `UsageStore` over the SQLite file *file*, whose tables must exist. Reads run in the thread that writes."""
 
     def __init__(self, file: SqliteFile, *, scanned: int = SCANNED) -> None:
-        """*scanned*: records that one page looks through at most."""
+        """*scanned* is the maximum number of records that one page scans."""
         self._file = file
         self._scanned = scanned
 
@@ -118,7 +118,7 @@ class SqliteUsage:
 
     async def records(self, query: RecordQuery, *, cursor: str | None = None, most: int = 100) -> Page[UsageRecord]:
         if most < 1:
-            raise ValueError("a page must have room for at least one record")
+            raise ValueError("the page size must be at least 1")
         (below,) = (None,) if cursor is None else place_of(cursor, tuple[Ordinal])
         return await self._file.run(lambda connection: page(connection, query, below, most, self._scanned))
 
@@ -137,7 +137,7 @@ class SqliteUsage:
 
 
 def _where(of: Filter, period: Period) -> tuple[str, list[str]]:
-    """Return the condition on rows of usage_sums, and its values."""
+    """Return the SQL condition on rows of usage_sums, and its parameters."""
     team = "= ?" if of.team is not None else "IN (SELECT team FROM usage_teams)"
     conditions = [f"team {team}", "day BETWEEN ? AND ?"]
     values = [] if of.team is None else [of.team]
@@ -151,7 +151,7 @@ def _where(of: Filter, period: Period) -> tuple[str, list[str]]:
 
 
 def _forget_chunks(connection: sqlite3.Connection, before: int) -> bool:
-    """Remove the oldest chunks with ids below *before*; return whether there may be more."""
+    """Delete the oldest chunks with ids below *before*. Return whether more such chunks may remain."""
     oldest = connection.execute(_OLDEST_CHUNKS, (before, FORGOTTEN)).fetchall()
     records = 0
     for number, (chunk, size) in enumerate(oldest, 1):
@@ -166,7 +166,7 @@ def _forget_chunks(connection: sqlite3.Connection, before: int) -> bool:
 def page(
     connection: sqlite3.Connection, query: RecordQuery, below: int | None, most: int, scanned: int
 ) -> Page[UsageRecord]:
-    """Return records with ids below *below*. Looks through at most *scanned* records of the period and team."""
+    """Return records with ids below *below*. At most *scanned* records of the period and team are scanned."""
     low, high = ids_of(query.period.first_day, query.period.last_day)
     high = high if below is None else min(high, below - 1)
     team = query.of.team
@@ -191,7 +191,7 @@ def page(
 
 
 def _conditions(query: RecordQuery) -> list[tuple[str, str]]:
-    """Return the required values of fields."""
+    """Return the record fields that *query* filters by, with the values that they must have."""
     asked = {**structs.asdict(query.of), "user": query.user, "outcome": query.outcome, "request_id": query.request_id}
     return [(name, value) for name, value in asked.items() if value is not None]
 

@@ -1,4 +1,4 @@
-"""The seam for reading the ledger. Settling a reservation writes it: see `QuotaStore`."""
+"""The interface for reading the ledger. Entries are written when a reservation is settled; see `QuotaStore`."""
 
 import calendar
 import re
@@ -15,20 +15,22 @@ from gateway.tenancy.ledger.measures import Measures, usd
 from gateway.tenancy.ledger.record import Outcome, UsageRecord
 
 Dimension = Literal["month", "day", "team", "key", "project", "model", "backend"]
-"""Dimensions by which sums can be grouped."""
+"""Dimensions by which usage sums can be grouped."""
 
 OTHER_USERS = "(other)"
-"""The sum of a team's end users beyond `NEW_USERS_PER_DAY`."""
+"""Name of the sum of all end users of a team beyond the limit `NEW_USERS_PER_DAY`."""
 
 NEW_USERS_PER_DAY = 1000
-"""End users of a team and month that one day may add. Callers choose their names, so the number is bounded."""
+"""New end users of a team and month that one day may add. Callers choose the names, so their number must be
+bounded.
+"""
 
 
 class Period(msgspec.Struct, frozen=True):
-    """Days of the calendar, both ends included, ``2026-11-21``.
+    """A range of calendar days in the form ``2026-11-21``, both ends included.
 
     Raises:
-        InvalidField: one of them is not a day; *param* is ``from`` or ``to``.
+        InvalidField: if *first_day* or *last_day* is not a day; *param* is ``from`` or ``to``.
     """
 
     first_day: str
@@ -41,10 +43,10 @@ class Period(msgspec.Struct, frozen=True):
 
     @classmethod
     def month(cls, month: str) -> Self:
-        """Return all days of ``2026-11``.
+        """Return the period of all days of *month*, in the form ``2026-11``.
 
         Raises:
-            InvalidField: it is not a month.
+            InvalidField: if *month* is not a month.
         """
         found = re.fullmatch(r"([0-9]{4})-(0[1-9]|1[0-2])", month)
         if found is None or found[1] == "0000":
@@ -54,7 +56,7 @@ class Period(msgspec.Struct, frozen=True):
 
 
 def _is_day(text: str) -> bool:
-    """Return whether *text* has the stored form; `date.fromisoformat` accepts others too."""
+    """Return whether *text* is a day in the stored form. `date.fromisoformat` also accepts other forms."""
     try:
         return date.fromisoformat(text).isoformat() == text
     except ValueError:
@@ -62,7 +64,9 @@ def _is_day(text: str) -> bool:
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """None: any. An empty project or backend: requests without one."""
+    """Conditions on ledger records. None matches everything, and an empty project or backend matches requests without
+    one.
+    """
 
     team: str | None = None
     key: str | None = None
@@ -75,21 +79,25 @@ class SumQuery(msgspec.Struct, frozen=True, kw_only=True):
     period: Period
     of: Filter = Filter()
     by: tuple[Dimension, ...] = ()
-    """Empty: one sum of everything."""
+    """Dimensions to group by. If empty, the result is one sum of everything."""
 
 
 def group_of(by: Sequence[Dimension], values: Sequence[str]) -> dict[str, str | None]:
-    """Return *values* in the form of `UsageSum.group`. Stores keep an empty text for a missing value."""
+    """Pair the dimensions in *by* with *values*, as in `UsageSum.group`. Stores keep an empty string for a missing
+    value, which becomes None.
+    """
     return dict(zip(by, (value or None for value in values), strict=True))
 
 
 class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
-    """The sum of a group of requests."""
+    """Usage summed over a group of requests."""
 
     group: dict[str, str | None]
-    """The dimensions of the query, or ``user``. None: requests without a project or backend."""
+    """Values of the query's dimensions, or of ``user``. A value is None for requests without a project or
+    backend.
+    """
     requests: int
-    """Requests of any outcome."""
+    """Number of requests, whatever their outcome."""
     failed: int
     aborted: int
     lost: int
@@ -100,7 +108,7 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float
     saved_usd: float
     fallback_cost_usd: float
-    """Part of cost_usd, for answers of Bedrock."""
+    """Cost in US dollars of the answers from Bedrock. It is included in cost_usd."""
 
     @classmethod
     def from_group(cls, group: dict[str, str | None], measures: Measures) -> Self:
@@ -119,15 +127,15 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     period: Period
     of: Filter = Filter()
     since: str | None = None
-    """Earliest end of a request, in the form of records: ``2026-11-21T08:00:00.000Z``."""
+    """Earliest end time of a request (inclusive), in the form ``2026-11-21T08:00:00.000Z``."""
     until: str | None = None
-    """Requests ended before this time."""
+    """Latest end time of a request (exclusive), in the form ``2026-11-21T08:00:00.000Z``."""
     user: str | None = None
     outcome: Outcome | None = None
     request_id: str | None = None
 
     def admits(self, record: UsageRecord) -> bool:
-        """Return whether *record* is in the query, apart from its day."""
+        """Return whether *record* matches the query. The day is not checked."""
         asked = {**structs.asdict(self.of), "user": self.user, "outcome": self.outcome, "request_id": self.request_id}
         return (
             all(value is None or value == (getattr(record, name) or "") for name, value in asked.items())
@@ -137,44 +145,47 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageStore(Protocol):
-    """Reads what was booked, a moment later. Every call does a bounded amount of work. The sums of a long period read
-    its rollups, one for each key, project, model and backend of a day, and never the records.
+    """Reads ledger entries shortly after they were booked. Every call does a bounded amount of work. Sums over a long
+    period read only the rollups, which hold one row per day, key, project, model and backend.
 
-    Every call raises StoreUnavailable when the store cannot be reached.
+    Every call raises StoreUnavailable if the store cannot be reached.
     """
 
     async def sums(self, query: SumQuery) -> list[UsageSum]:
-        """Return the sum of each group that has requests, ordered by its values. Without `by`, return one sum."""
+        """Return the sum of each group that has requests, ordered by the group's values. Without `by`,
+        return one sum.
+        """
         ...
 
     async def users(self, team: str, month: str, *, most: int = 100, user: str | None = None) -> list[UsageSum]:
-        """Return end users of *team* in a month, ``2026-11``, by cost, then by requests, highest first. O(users of the
-        month).
+        """Return the usage of each end user of *team* in *month* (``2026-11``), highest cost first, then most requests.
+        Takes O(users of the month).
 
-        A day adds at most `NEW_USERS_PER_DAY`; the others are in one sum, `OTHER_USERS`. *user*: only this one.
+        One day adds at most `NEW_USERS_PER_DAY` users; the sum `OTHER_USERS` holds all others. If *user* is given,
+        return only that end user.
         """
         ...
 
     async def records(self, query: RecordQuery, *, cursor: str | None = None, most: int = 100) -> Page[UsageRecord]:
-        """Return a page of records: latest day first, and within a day, latest booking first, to the millisecond.
+        """Return a page of ledger records, latest day first. Within a day, the latest booking comes first.
 
-        Records that exist when the first page is read appear exactly once, whatever is booked meanwhile.
+        Each record that exists when the first page is read appears exactly once, even if others are booked meanwhile.
 
         Raises:
-            InvalidField: *cursor* is not of this list.
-            ValueError: *most* is below 1.
+            InvalidField: if *cursor* does not belong to this list.
+            ValueError: if *most* is below 1.
         """
         ...
 
     async def teams(self) -> list[str]:
-        """Return all teams that ever booked, sorted, including deleted ones."""
+        """Return the names of all teams that ever had a ledger entry, sorted, including deleted teams."""
         ...
 
     async def forget(self, *, records_before: str, sums_before: str) -> bool:
-        """Remove records of days before the one, and sums of days before the other. End users go with the sums of their
-        month.
+        """Remove some of the records of days before *records_before*, and of the sums of days before *sums_before*.
+        Sums of end users are removed with their month.
 
         Returns:
-            Whether there may be more; then it is to be called again.
+            True if more may remain. The caller should then call again.
         """
         ...

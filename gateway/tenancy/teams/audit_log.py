@@ -30,6 +30,6 @@ def page_of(rows: Sequence[tuple[str, bytes]], most: int) -> AuditPage:
         ValueError: *most* is below 1.
     """
     if most < 1:
-        raise ValueError("a page must have room for at least one entry")
+        raise ValueError("the page size must be at least 1")
     next_ = rows[most - 1][0] if len(rows) > most else None
     return Page([entry_in(row) for _, row in rows[:most]], next_)
