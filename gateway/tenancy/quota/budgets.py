@@ -1,4 +1,4 @@
-"""Budgets of teams and keys: their use, for metrics and administrators, and refunds."""
+"""Budgets of teams and keys. Their use is reported to metrics and administrators, and can be refunded."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -13,61 +13,65 @@ from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.limits import Limits
 
 LOOK_S = 10.0
-"""Time between two looks."""
+"""Seconds between two reads of the budget status from the store."""
 MAX_KEYS = 1000
-"""Keys with budgets that metrics show, the first by id: each makes four samples."""
+"""Maximum number of keys whose budgets appear in metrics, in order of key id. Each key makes four samples."""
 
 BudgetMeasure = Literal["tokens_per_day", "usd_per_day", "usd_per_month"]
-"""Limits that count until a period ends."""
+"""Limits that count until their day or month ends."""
 
 _USD: tuple[BudgetMeasure, ...] = ("usd_per_day", "usd_per_month")
 
 
 class BudgetStatus(NamedTuple):
-    """Use of one budget in US dollars, of all models together."""
+    """Use of one budget in US dollars, summed over all models."""
 
     team: str
     key: str | None
-    """None: it belongs to the team."""
+    """Id of the key that the budget applies to, or None if the budget applies to the team."""
     period: Literal["day", "month"]
     limit_usd: float
     used_usd: float
-    """Used or reserved."""
+    """US dollars that are used or reserved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Names one budget."""
+    """Identifies one budget."""
 
     team: str
     measure: BudgetMeasure
     key: str | None = None
     model: str | None = None
-    """None: of all models together."""
+    """Model that the budget applies to, or None if it applies to all models together."""
 
 
 class Budgets:
-    """The budgets of all teams of *directory*, as *store* counts them."""
+    """The budgets of all teams in *directory*, as counted by *store*."""
 
     def __init__(
         self, store: QuotaStore, directory: Directory, calendar: Calendar, *, clock: Callable[[], float]
     ) -> None:
-        """*clock* returns seconds since 1970."""
+        """*clock* returns the time in seconds since 1970."""
         self._store = store
         self._directory = directory
         self._calendar = calendar
         self._clock = clock
         self.statuses: tuple[BudgetStatus, ...] = ()
-        """State at the last look."""
+        """Status of all budgets at the last read."""
 
     async def run(self) -> None:
-        """Look again and again, until cancelled. Teams whose store is unavailable have no status."""
+        """Update the budget status periodically until cancelled. A team has no status while its store is
+        unavailable.
+        """
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Ask the store for all budgets in US dollars, one question per team that has any."""
+        """Update the status of all budgets in US dollars. The store gets one query per team that has such a
+        budget.
+        """
         of_teams: dict[str, list[tuple[str | None, BudgetMeasure, float]]] = {}
         for team, key, limits in self._scopes():
             for measure in _USD:
@@ -86,11 +90,11 @@ class Budgets:
         self.statuses = tuple(found)
 
     async def refund(self, budget: Budget, units: float) -> tuple[float, float]:
-        """Reduce what is used of *budget* in its current period by *units*; return the use before and after.
+        """Reduce the used amount of *budget* in its current period by *units*. Return the used amount before and after.
 
         Raises:
-            InvalidField: there is no such budget.
-            StoreUnavailable: the refund may not have been made.
+            InvalidField: if no such budget exists.
+            StoreUnavailable: if the store cannot be reached. The refund may not have been made.
         """
         amount = self._amount_of(budget)
         charge = self._charge(budget, amount, units)
@@ -100,7 +104,7 @@ class Budgets:
         return before, after
 
     def _scopes(self) -> Iterator[tuple[str, str | None, Limits]]:
-        """Return the teams, and the first keys that have budgets."""
+        """Yield the limits of each team, and of the first keys that have budgets."""
         for team in self._directory.teams.values():
             yield team.name, None, team.limits
         left = MAX_KEYS

@@ -1,4 +1,4 @@
-"""Writes checkpoints of meters, and entries of the ledger, to one SQLite file in batches."""
+"""Writes quota checkpoints and ledger entries to one SQLite file in batches."""
 
 import asyncio
 import logging
@@ -16,57 +16,61 @@ from gateway.tenancy.quota.meters import Meters
 _log = logging.getLogger(__name__)
 
 BATCH_S = 0.05
-"""Longest delay of what no request waits for."""
+"""Maximum delay in seconds of writes that no request waits for."""
 BATCH_ENTRIES: Final = 1000
-"""Entries in one transaction."""
+"""Maximum number of ledger entries in one transaction."""
 RETRY_S = 0.5
-"""Pause after a failure to write."""
+"""Seconds to wait after a failed write."""
 MAX_ENTRIES: Final = 50_000
-"""Entries that wait while the file cannot be written, about 50 MB. Further ones are lost, counted and logged."""
+"""Maximum number of ledger entries that are kept in memory while the file cannot be written, about 50 MB. Further
+entries are dropped, counted and logged.
+"""
 PATIENCE_S = 10.0
-"""Longest wait for the commit of a checkpoint; longer than another process may lock the file."""
+"""Seconds that a request waits for the commit of a checkpoint. This is longer than another process may lock
+the file.
+"""
 LAST_TRIES = 3
-"""Attempts to write the rest at the end."""
+"""Attempts to write all remaining entries on shutdown."""
 
 Book = Callable[[sqlite3.Connection, Sequence[Entry]], None]
-"""Writes entries to the ledger, in the open transaction."""
+"""Function that writes ledger entries in the open transaction."""
 
 
 class CheckpointWriter:
-    """Changes that the file does not hold yet, and their writing."""
+    """Collects changes that the SQLite file does not contain yet, and writes them."""
 
     def __init__(self, file: SqliteFile, book: Book, meters: Meters, *, clock: Callable[[], float]) -> None:
-        """*clock* returns seconds since 1970."""
+        """*clock* returns the time in seconds since 1970."""
         self._file = file
         self._book = book
         self._meters = meters
         self._clock = clock
         self._dirty: dict[Meter, None] = {}
-        """Meters whose checkpoint is due, the oldest first."""
+        """Meters whose checkpoint must be written, oldest first."""
         self._changed: dict[Meter, None] = {}
-        """Meters whose `unlikely` differs from the file."""
+        """Meters whose `unlikely` value differs from the value in the file."""
         self._entries: list[Draft] = []
         self._max_rows = BATCH_ENTRIES
         self._waiting: list[asyncio.Future[None]] = []
-        """Requests that wait for a checkpoint."""
+        """Futures of requests that wait for a checkpoint to be committed."""
         self._wanted = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._removes_ended = False
         self.is_ending = False
         self.is_failing = False
-        """The last attempt to write failed."""
+        """Whether the last write failed."""
         self.dropped_entries = 0
-        """Entries that are lost: they could not be written, and there was no room to keep them."""
+        """Ledger entries that were lost because the file could not be written and the buffer was full."""
 
     @property
     def waiting_entries(self) -> int:
         return len(self._entries)
 
     def add(self, entry: Draft) -> None:
-        """Book *entry* with the next batch."""
+        """Add *entry* to the next batch that is written to the ledger."""
         if len(self._entries) >= MAX_ENTRIES:
             if self.dropped_entries == 0:
-                _log.error("the ledger cannot be written: %d entries are waiting, further ones are lost", MAX_ENTRIES)
+                _log.error("the ledger cannot be written: %d entries wait, and further entries are lost", MAX_ENTRIES)
             self.dropped_entries += 1
             return
         self._entries.append(entry)
@@ -76,7 +80,7 @@ class CheckpointWriter:
             self._set_timer(BATCH_S)
 
     def note_alerted(self) -> None:
-        """Note that the checkpoints of all meters in `Meters.alerted` are due, and empty that list."""
+        """Schedule a checkpoint for every meter in `Meters.alerted`, and empty that list."""
         for meter in self._meters.alerted:
             meter.alert = meter.checkpoint  # beyond the checkpoint, each request has to wait
             self._dirty[meter] = None
@@ -85,7 +89,7 @@ class CheckpointWriter:
             self._set_timer(BATCH_S)
 
     def note_changed(self, meters: list[Meter]) -> None:
-        """Write `unlikely` of *meters* with the next batch, where it changed."""
+        """Schedule a write of `unlikely` for each of *meters* whose value has changed."""
         for meter in meters:
             if meter.unlikely != meter.noted:
                 self._changed[meter] = self._dirty[meter] = None
@@ -93,23 +97,24 @@ class CheckpointWriter:
             self._set_timer(BATCH_S)
 
     def note_refunded(self, meters: Sequence[Meter]) -> None:
-        """Write lower checkpoints with the next batch, so that a kill does not undo the refund."""
+        """Schedule lower checkpoints for refunded meters, so that a killed process does not undo the refund."""
         for meter in meters:
             self._dirty[meter] = None
         if self._timer is None:
             self._set_timer(BATCH_S)
 
     def remove_ended(self) -> None:
-        """Delete void rows with the next batch."""
+        """Delete expired rows with the next batch."""
         self._removes_ended = True
 
     async def wait_for_commit(self, needed: Sequence[tuple[Meter, float]]) -> None:
-        """Wait until each meter of *needed* has a checkpoint in the file that covers the value beside it.
+        """Wait until the file has a checkpoint for each meter in *needed* that covers the value paired with it.
 
-        Values that refunds lowered meanwhile need none, nor do periods that are over.
+        The wait skips meters whose period is over and values that a refund has lowered meanwhile.
 
         Raises:
-            StoreUnavailable: the file cannot be written. While it fails, this is raised at once, and `run` tries again.
+            StoreUnavailable: if the file cannot be written. While writes are failing, this is raised at once, and `run`
+                tries again.
         """
         if self.is_failing:
             raise StoreUnavailable("The quota file cannot be written", retry_after_s=RETRY_S)
@@ -121,10 +126,10 @@ class CheckpointWriter:
                     self._wanted.set()
                     await done
         except TimeoutError:
-            raise StoreUnavailable("The quota file cannot be written in time") from None
+            raise StoreUnavailable("The quota file could not be written in time") from None
 
     async def wait_for_work(self) -> None:
-        """Wait until something has to be written, or `end` is called."""
+        """Wait until something must be written, or until `end` is called."""
         await self._wanted.wait()
 
     def end(self) -> None:
@@ -132,7 +137,7 @@ class CheckpointWriter:
         self._wanted.set()
 
     async def write(self) -> bool:
-        """Write what is due until no request waits. False: the file cannot be written."""
+        """Write everything that is due, until no request is waiting. Return False if the file cannot be written."""
         self._wanted.clear()
         while self._waiting or self._dirty or self._changed or self._entries or self._removes_ended:
             if not await self._write_batch():
@@ -145,11 +150,11 @@ class CheckpointWriter:
         return True
 
     async def write_last(self) -> None:
-        """Write everything, with exact values instead of checkpoints."""
+        """Write all remaining data on shutdown, with exact values in place of checkpoints."""
         for _ in range(LAST_TRIES):
             if await self.write() and await self._write_exactly():
                 return
-        _log.error("the last %d ledger entries are lost: the file cannot be written", len(self._entries))
+        _log.error("the last %d ledger entries are lost: the quota file cannot be written", len(self._entries))
 
     def _set_timer(self, wait_s: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._ring)
@@ -207,7 +212,7 @@ class CheckpointWriter:
         return True
 
     def _due(self, now: float) -> list[tuple[Meter, float]]:
-        """Return the next checkpoints of all meters that are due."""
+        """Return the meters whose checkpoints are due, each with its next checkpoint."""
         due = [(meter, checkpoints.next_checkpoint(meter, now)) for meter in self._dirty if not meter.is_past]
         self._dirty.clear()
         for meter, checkpoint in due:
@@ -222,18 +227,20 @@ class CheckpointWriter:
             meter.noted = units
 
     def _put_back(self, due: Sequence[tuple[Meter, float]], changed: Sequence[tuple[Meter, float]]) -> None:
-        """Keep what could not be written, before what came meanwhile."""
+        """Schedule data again that could not be written. It comes before data that was scheduled meanwhile."""
         self._dirty = dict.fromkeys(meter for meter, _ in due) | self._dirty
         self._changed = dict.fromkeys(meter for meter, _ in changed) | self._changed
 
     def _leave_out(self, entries: Sequence[Draft], fault: Exception) -> None:
-        """Drop the entry that the ledger rejects: try *entries* one by one until it is the first."""
+        """Drop the entry that the ledger rejects. To find it, write *entries* one at a time from then on until the
+        first one fails.
+        """
         if len(entries) > 1:
             self._max_rows = 1
             return
         del self._entries[0]
         self.dropped_entries += 1
-        _log.error("a ledger entry is lost: %s", type(fault).__name__)
+        _log.error("a ledger entry could not be written and is lost: %s", type(fault).__name__)
 
     def _fail(self, waiting: Sequence[asyncio.Future[None]], fault: Exception) -> None:
         if not self.is_failing:
@@ -245,7 +252,9 @@ class CheckpointWriter:
                 done.set_exception(StoreUnavailable("The quota file cannot be written"))
 
     async def _write_exactly(self) -> bool:
-        """Write the remaining entries and the exact state of all meters. False: the file cannot be written."""
+        """Write the remaining ledger entries and the exact state of all meters. Return False if the file cannot be
+        written.
+        """
         while self._entries:
             if not await self._write_batch():
                 return False

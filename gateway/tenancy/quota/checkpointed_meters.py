@@ -1,4 +1,4 @@
-"""Limits of one gateway, decided in memory. A request that needs a new checkpoint has to wait for it elsewhere."""
+"""Quotas of a single gateway, decided in memory. The caller must wait if a request needs a new checkpoint."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,21 +10,23 @@ from gateway.tenancy.quota.meters import Meters, PlanHold, PlanMeters
 
 
 class CheckpointedMeters:
-    """Meters with a clock, whose changes a `CheckpointWriter` brings to the file."""
+    """Counts quotas in memory. A `CheckpointWriter` writes the changes to the file."""
 
     def __init__(self, meters: Meters, writer: CheckpointWriter, *, clock: Callable[[], float], lease_s: float) -> None:
-        """*clock* returns seconds since 1970."""
+        """*clock* returns the time in seconds since 1970."""
         self._meters = meters
         self._writer = writer
         self._clock = clock
         self._lease_s = lease_s
 
     def now(self) -> float:
-        """Return the time of its clock, in seconds since 1970."""
+        """Return the current time of the quota clock, in seconds since 1970."""
         return self._clock()
 
     def reserve_plan(self, hold: PlanHold, now: float) -> Granted | None:
-        """Reserve all units of *hold* at *now*, a recent time of its clock. None: nothing was reserved, use charges."""
+        """Reserve all units of *hold* at *now*, a recent time of the quota clock. Return None if nothing was reserved
+        and `reserve` must decide.
+        """
         hold.until = now + self._lease_s
         plan_meters, meters = hold.meters, self._meters
         if plan_meters is None or not meters.reserve_plan(hold, now):
@@ -40,7 +42,7 @@ class CheckpointedMeters:
     def settle_plan(
         self, hold: PlanHold, entry: Draft, *, one: float, prompt: float, completion: float, both: float, usd: float
     ) -> None:
-        """Replace what was reserved by these units and book *entry*. A second call has no effect."""
+        """Replace the reserved units by the given units, and book *entry*. A second call has no effect."""
         meters = self._meters
         if meters.settle_plan(hold, one=one, prompt=prompt, completion=completion, both=both, usd=usd):
             if meters.alerted:
@@ -51,14 +53,18 @@ class CheckpointedMeters:
             self._writer.add(entry)
 
     def plan_meters(self, reservation: str, limits: Sequence[PlanLimit]) -> PlanMeters | None:
-        """Return the meters of *limits* of a granted *reservation*, for `reserve_plan`. None: it has ended."""
+        """Return the meters of *limits* after *reservation* was granted, for use with `reserve_plan`. Return None if
+        the reservation has ended.
+        """
         held = self._meters.held(reservation)
         return None if held is None else PlanMeters(limits, held.meters)
 
     def reserve_at_once(
         self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft
     ) -> Granted | Refused | None:
-        """Decide like `QuotaStore.reserve`. None: a checkpoint is needed first, and nothing was taken."""
+        """Decide like `QuotaStore.reserve`, but without waiting. Return None if a checkpoint is needed first; nothing
+        is reserved then.
+        """
         decision, needed = self.reserve(team, reservation, charges, lost)
         if needed:
             self._meters.cancel(reservation)
@@ -68,7 +74,9 @@ class CheckpointedMeters:
     def reserve(
         self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft
     ) -> tuple[Granted | Refused, list[tuple[Meter, float]]]:
-        """Decide, and return the meters that need a new checkpoint first, with the values that it has to cover."""
+        """Decide on a reservation. Also return the meters that need a new checkpoint before the grant, with the values
+        that it must cover.
+        """
         now = self._clock()
         decision = self._meters.reserve(team, reservation, charges, now, until=now + self._lease_s, lost=lost)
         held = self._meters.held(reservation)
@@ -85,7 +93,7 @@ class CheckpointedMeters:
         self._meters.cancel(reservation)
 
     def settle(self, reservation: str, charges: Sequence[Charge], entry: Draft) -> None:
-        """Replace what was reserved by *charges* and book *entry*. A second call has no effect."""
+        """Replace the reserved units by *charges*, and book *entry*. A second call has no effect."""
         held = self._meters.settle(reservation, charges)
         if held is None:
             return
@@ -101,7 +109,7 @@ class CheckpointedMeters:
         self._writer.note_refunded(self._meters.refund(team, charges, self._clock()))
 
     def sweep(self) -> None:
-        """Settle reservations whose lease has ended, and drop idle limits."""
+        """Settle reservations whose lease has ended, and drop the meters of unused limits."""
         now = self._clock()
         for held in self._meters.expire(now):
             if held.lost is not None:

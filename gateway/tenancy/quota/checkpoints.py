@@ -1,6 +1,8 @@
-"""Checkpoints of meters in a SQLite file: values at or beyond the current ones, so that few requests write.
+"""Checkpoints of quota meters in an SQLite file. A checkpoint is at or beyond the current value, so that few requests
+need a write.
 
-A gateway that was killed starts from its checkpoints. It refuses slightly more than necessary, and never grants more.
+A gateway that was killed restarts from its checkpoints. It refuses slightly more than necessary, and never grants more
+than the limit.
 """
 
 import math
@@ -11,19 +13,23 @@ from gateway.tenancy.quota.meter import Meter
 from gateway.tenancy.quota.meters import MeterState
 
 RATE_SHARE = 1 / 20
-"""Part of a bucket that a checkpoint is ahead."""
+"""Share of a token bucket by which a checkpoint is ahead of the current value."""
 RATE_AHEAD_S = 0.5
-"""The least that a checkpoint of a rate is ahead. A restart takes longer, so a kill costs nothing."""
+"""Minimum seconds by which the checkpoint of a rate limit is ahead. A restart takes longer, so a killed process loses
+nothing.
+"""
 PERIOD_SHARE = 1 / 1000
-"""Part of a period's amount that a checkpoint is ahead, and the most that a kill costs."""
+"""Share of a period's limit by which a checkpoint is ahead. A killed process loses at most this share."""
 SOON = 0.5
-"""Part of the distance ahead; once it is used up, the next checkpoint is written, before a request needs it."""
+"""Share of the distance to the checkpoint after which the next checkpoint is written, before a request must wait for
+it.
+"""
 NEVER = -math.inf
-"""Checkpoint of a meter that is not in the file."""
+"""Checkpoint of a meter that is not in the file yet."""
 
 
 def ahead(meter: Meter) -> float:
-    """Return how far the checkpoint of *meter* is to be beyond its value, in units of the value."""
+    """Return how far the next checkpoint of *meter* is ahead of its value, in the same units."""
     limit = meter.limit
     if meter.is_rate:
         return max(RATE_SHARE * limit.burst * 60.0 / limit.amount, RATE_AHEAD_S)
@@ -36,13 +42,13 @@ def next_checkpoint(meter: Meter, now: float) -> float:
 
 
 def put(meter: Meter, checkpoint: float) -> None:
-    """Note that *checkpoint* is in the file."""
+    """Record that the file now contains *checkpoint* for *meter*."""
     meter.checkpoint = checkpoint
     meter.alert = checkpoint - SOON * ahead(meter)
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Create the tables unless they exist."""
+    """Create the quota tables if they do not exist."""
     connection.execute(
         "CREATE TABLE IF NOT EXISTS quota_mark (team TEXT NOT NULL, limit_id TEXT NOT NULL, value REAL NOT NULL, "
         "period TEXT NOT NULL, ends REAL NOT NULL, PRIMARY KEY (team, limit_id)) WITHOUT ROWID"
@@ -55,13 +61,15 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def read(connection: sqlite3.Connection, now: float) -> list[MeterState]:
-    """Return the states that are still valid at *now*."""
+    """Return the meter states that are still valid at *now*."""
     rows = connection.execute("SELECT team, limit_id, value, period, ends FROM quota_mark WHERE ends > ?", (now,))
     return [MeterState(*row) for row in rows]
 
 
 def reclaim(connection: sqlite3.Connection, now: float) -> None:
-    """Lower the checkpoints of periods by what requests of a former process had reserved beyond their likely use."""
+    """Lower the period checkpoints by the units that requests of a previous process had reserved beyond their likely
+    use.
+    """
     connection.execute(
         "UPDATE quota_mark SET value = max(0, value - (SELECT units FROM quota_unlikely AS u WHERE u.team = "
         "quota_mark.team AND u.limit_id = quota_mark.limit_id AND u.period = quota_mark.period)) WHERE ends > ? AND "
@@ -73,7 +81,9 @@ def reclaim(connection: sqlite3.Connection, now: float) -> None:
 
 
 def note_unlikely(connection: sqlite3.Connection, rows: Iterable[tuple[str, str, str, float, float]]) -> None:
-    """Write what `reclaim` would subtract: team, limit, period, units, end of the period."""
+    """Write the rows that `reclaim` subtracts after a restart: team, limit, period, units, and end of the
+    period.
+    """
     connection.executemany(
         "INSERT INTO quota_unlikely (team, limit_id, period, units, ends) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (team, limit_id) DO UPDATE SET period = excluded.period, units = excluded.units, "
@@ -83,7 +93,7 @@ def note_unlikely(connection: sqlite3.Connection, rows: Iterable[tuple[str, str,
 
 
 def write(connection: sqlite3.Connection, states: Iterable[MeterState]) -> None:
-    """Write *states* in place of the former ones of the same limits."""
+    """Write *states*, replacing earlier states of the same limits."""
     connection.executemany(
         "INSERT INTO quota_mark (team, limit_id, value, period, ends) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (team, limit_id) DO UPDATE SET value = excluded.value, period = excluded.period, "
@@ -93,20 +103,20 @@ def write(connection: sqlite3.Connection, states: Iterable[MeterState]) -> None:
 
 
 def replace(connection: sqlite3.Connection, states: Sequence[MeterState]) -> None:
-    """Write *states* in place of all former ones."""
+    """Write *states* and delete all earlier states."""
     connection.execute("DELETE FROM quota_mark")
     connection.execute("DELETE FROM quota_unlikely")
     write(connection, states)
 
 
 def remove_ended(connection: sqlite3.Connection, now: float) -> None:
-    """Delete the rows of buckets that are full at *now* and of periods that are over."""
+    """Delete the rows of buckets that are full at *now* and of periods that have ended."""
     connection.execute("DELETE FROM quota_mark WHERE ends <= ?", (now,))
     connection.execute("DELETE FROM quota_unlikely WHERE ends <= ?", (now,))
 
 
 def unlikely_of(meter: Meter, units: float) -> tuple[str, str, str, float, float]:
-    """Return the row for `note_unlikely`."""
+    """Return the row of *meter* for `note_unlikely`."""
     return meter.team, meter.limit.id, meter.period, units, meter.ends
 
 

@@ -1,4 +1,4 @@
-"""Quotas of one gateway, in memory and in one SQLite file, which survives a kill."""
+"""Quotas of a single gateway, kept in memory and in one SQLite file so that they survive a kill."""
 
 import asyncio
 import sqlite3
@@ -15,27 +15,30 @@ from gateway.tenancy.quota.limit import Charge, Granted, Refused
 from gateway.tenancy.quota.meters import Meters
 
 SWEEP_S = 60.0
-"""Time between two searches for ended leases and idle limits."""
+"""Seconds between two sweeps for ended leases and unused limits."""
 
 
 class EmbeddedQuotaStore:
-    """A `QuotaStore` for one gateway. Commands may use the file at the same time.
+    """A `QuotaStore` for a single gateway. Commands may use the file at the same time.
 
-    Limits are decided in memory; the file holds checkpoints that they stay below (`gateway.tenancy.quota.checkpoints`),
-    so most requests write nothing. A request that crosses a checkpoint is granted when the next one is committed, about
-    a millisecond later. Entries are written in batches, together with the checkpoints of what they settled.
+    Limits are decided in memory. The file holds checkpoints that the meters stay below
+    (`gateway.tenancy.quota.checkpoints`), so most requests write nothing. A request that crosses a checkpoint is
+    granted when the next checkpoint is committed, about a millisecond later. Ledger entries are written in batches,
+    together with the checkpoints of the meters that they settled.
 
-    A kill loses what was not written: the entries of the last `BATCH_S`, and what their requests used beyond the
-    estimate. Requests in flight get no entry. Their likely use stays charged; the next process gives back what budgets
-    had reserved beyond it (`checkpoints.reclaim`). A clean end loses nothing.
+    A kill loses data that was not written: the ledger entries of the last `BATCH_S` seconds, and the use of their
+    requests beyond the estimates. Requests in flight get no ledger entry. Their likely use stays charged, and the next
+    process gives back the units that budgets had reserved beyond it (`checkpoints.reclaim`). A clean shutdown loses
+    nothing.
 
-    Nothing is written unless `run` runs.
+    The store writes nothing unless `run` is running.
     """
 
     def __init__(self, file: SqliteFile, book: Book, *, clock: Callable[[], float], lease_s: float) -> None:
-        """*clock* returns seconds since 1970.
+        """*clock* returns the time in seconds since 1970.
 
-        *lease_s*: longer than any request takes. A reservation that is never settled ends after it.
+        *lease_s* must be longer than any request takes. A reservation that is never settled ends after *lease_s*
+        seconds.
         """
         self._file = file
         self._clock = clock
@@ -44,10 +47,10 @@ class EmbeddedQuotaStore:
         self.in_memory = CheckpointedMeters(self._meters, self._writer, clock=clock, lease_s=lease_s)
 
     async def open(self) -> None:
-        """Restore what the file holds. To be awaited before anything else.
+        """Restore the state from the file. Must be awaited before any other call.
 
         Raises:
-            StoreUnavailable: the file cannot be used.
+            StoreUnavailable: if the file cannot be used.
         """
         now = self._clock()
 
@@ -60,7 +63,7 @@ class EmbeddedQuotaStore:
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the last attempt to write the file failed. Limits still apply."""
+        """Whether the last write to the file failed. Limits still apply then."""
         return self._writer.is_failing
 
     @property

@@ -1,4 +1,4 @@
-"""Leases of the reservations that run through this gateway."""
+"""Leases of the quota reservations that are active in this gateway."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,20 +7,22 @@ from gateway.tenancy.quota.share import Live
 from gateway.tenancy.quota.team_calls import TeamCalls
 
 RENEWED = 500
-"""Leases in one call."""
+"""Leases that one call renews."""
 
 
 class Leases:
-    """Reservations that run, and the calls that renew their leases."""
+    """Active reservations, and the calls that renew their leases."""
 
     def __init__(self, meters: RedisMeters, calls: TeamCalls, *, clock: Callable[[], float]) -> None:
-        """*clock* returns seconds since 1970."""
+        """*clock* returns the time in seconds since 1970."""
         self._meters = meters
         self._calls = calls
         self._clock = clock
         self._live: dict[str, Live] = {}
         self._unsure: set[str] = set()
-        """Reservations that the store may not know: granted without it, or just before it became unavailable."""
+        """Reservations that the store may not know, because they were granted without it or just before it became
+        unavailable.
+        """
         self._cursors: dict[str, int] = {}
 
     @property
@@ -33,16 +35,18 @@ class Leases:
             self._unsure.add(reservation)
 
     def end(self, reservation: str) -> bool:
-        """Forget *reservation*; return whether it ran."""
+        """Forget *reservation*. Return whether it was active."""
         self._unsure.discard(reservation)
         return self._live.pop(reservation, None) is not None
 
     def doubt_all(self) -> None:
-        """Note that the store may have forgotten every reservation."""
+        """Note that the store may have lost every reservation."""
         self._unsure.update(self._live)
 
     def pop_unsure(self) -> list[tuple[str, Live]]:
-        """Return the reservations that the store may not know. The caller adopts them."""
+        """Return the reservations that the store may not know, and clear that list. The caller must send them to the
+        store.
+        """
         unsure, self._unsure = self._unsure, set()
         return [(reservation, self._live[reservation]) for reservation in unsure]
 
@@ -53,10 +57,11 @@ class Leases:
         return alive
 
     async def renew(self, alive: Mapping[str, Sequence[str]]) -> None:
-        """Renew the leases of *alive*, by team, and settle reservations of gateways that died, for all teams.
+        """Renew the leases of the reservations in *alive*, grouped by team. Also settle reservations of crashed
+        gateways, for all teams.
 
         Raises:
-            StoreUnavailable: some leases were not renewed.
+            StoreUnavailable: if some leases were not renewed.
         """
         if alive:
             await self._meters.register(alive, self._clock())

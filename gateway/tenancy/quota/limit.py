@@ -1,4 +1,4 @@
-"""A limit, what a request takes of it, and what a store answers."""
+"""Quota limits, the charges of a request against them, and the possible answers of a store."""
 
 from typing import Final, Literal
 
@@ -8,16 +8,18 @@ Kind = Literal["rate", "period", "concurrent"]
 
 # What a limit counts of a request. Numbers, because they are compared for every limit of every request.
 ONE: Final = 0
-"""One per request."""
+"""A limit counts each request as one unit."""
 PROMPT: Final = 1
-"""Prompt tokens, weighted."""
+"""A limit counts prompt tokens, where cached tokens have a lower weight."""
 COMPLETION: Final = 2
 BOTH: Final = 3
-"""Prompt and completion tokens, the former weighted."""
+"""A limit counts prompt and completion tokens, where cached prompt tokens have a lower weight."""
 USD: Final = 4
-"""US dollars, with the longest possible answer."""
+"""A limit counts US dollars and reserves the cost of the longest possible answer."""
 MOST: Final = 5
-"""The tokens of BOTH with the longest possible answer, so that a long answer never exceeds a budget."""
+"""A limit counts the same tokens as BOTH and reserves the longest possible answer, so that a long answer never exceeds
+a budget.
+"""
 
 # When a limit starts again at zero.
 NEVER: Final = 0
@@ -26,23 +28,31 @@ MONTH: Final = 2
 
 
 class Limit(Value):
-    """A limit of one scope. Its units are requests, tokens (weighted, so fractions occur) or US dollars."""
+    """A limit of a team or a key. It counts requests, US dollars, or tokens, which are weighted and can be
+    fractions.
+    """
 
     __match_args__ = ("id", "kind", "amount", "burst")
     __slots__ = __match_args__
 
     def __init__(self, id: str, kind: Kind, amount: float, burst: float = 0.0) -> None:  # noqa: A002
         self.id = id
-        """Unique within the team, e.g. ``key:ci/tokens_per_minute`` or ``team:blue/model:tiny/usd_per_day``."""
+        """Limit id, unique within the team, such as ``key:ci/tokens_per_minute`` or
+        ``team:blue/model:tiny/usd_per_day``.
+        """
         self.kind: Kind = kind
         self.amount = amount
-        """rate: units per minute. period: units per period. concurrent: units at the same time."""
+        """Amount of the limit: units per minute for a rate, units per period for a period, or simultaneous units for a
+        concurrency limit.
+        """
         self.burst = burst
-        """Burst of a rate, in units. A request for more, up to *amount*, passes a full bucket and leaves a debt."""
+        """Burst of a rate limit, in units. A full bucket admits a larger request, up to *amount*, which
+        leaves a debt.
+        """
 
 
 class Charge(Value):
-    """Units that one request takes of one limit."""
+    """Units that one request takes from one limit."""
 
     __match_args__ = ("limit", "units", "period", "period_left_s", "likely")
     __slots__ = __match_args__
@@ -50,20 +60,24 @@ class Charge(Value):
     def __init__(
         self, limit: Limit, units: float, period: str = "", period_left_s: float = 0.0, likely: float = -1.0
     ) -> None:
-        """A *likely* below 0 means the same as *units*."""
+        """A *likely* value below 0 is replaced by *units*."""
         self.limit = limit
         self.units = units
-        """concurrent: 1."""
+        """Units to reserve; always 1 for a concurrency limit."""
         self.likely = likely if likely >= 0.0 else units
-        """Units charged if the outcome is never known. A budget reserves more: the most that a request can use."""
+        """Units to charge if the outcome is never known. A budget reserves more, namely the most that the request can
+        use.
+        """
         self.period = period
-        """period: its name, e.g. ``2026-11-21`` or ``2026-11``. Another name starts at zero."""
+        """Name of the limit's period, such as ``2026-11-21`` or ``2026-11``. A new name makes the count
+        start at zero.
+        """
         self.period_left_s = period_left_s
-        """period: time until it ends."""
+        """Seconds until the limit's period ends."""
 
 
 class PlanLimit:
-    """A limit of a plan, what it counts, and its period."""
+    """A limit of a plan, with what it counts and its period."""
 
     __slots__ = ("limit", "one", "period", "what")
 
@@ -72,35 +86,37 @@ class PlanLimit:
         self.what = what
         self.period = period
         self.one = Charge(limit, 1.0)
-        """The charge of every request, if it counts ONE."""
+        """Charge of one unit per request, used if the limit counts ONE."""
 
 
 class Level(Value):
-    """State of a limit after a decision. Levels of `PlanMeters` are overwritten by its next decision."""
+    """State of a limit after a decision. `PlanMeters` overwrites its levels at each decision."""
 
     __match_args__ = ("remaining", "reset_s")
     __slots__ = __match_args__
 
     def __init__(self, remaining: float, reset_s: float) -> None:
         self.remaining = remaining
-        """Units that would be granted now; never below 0."""
+        """Units that would be granted now. Never below 0."""
         self.reset_s = reset_s
-        """Time until all units are available again. rate: the bucket is full; period: it ends; concurrent: 0."""
+        """Seconds until all units are available again: until the bucket is full, or until the period ends. Always 0 for
+        a concurrency limit.
+        """
 
 
 class Granted(Value):
-    """All charges were taken."""
+    """Answer to a reservation of which all charges were granted."""
 
     __match_args__ = ("levels",)
     __slots__ = __match_args__
 
     def __init__(self, levels: tuple[Level, ...]) -> None:
         self.levels = levels
-        """Levels in the order of the charges."""
+        """Levels of the limits, in the order of the charges."""
 
 
 class Refused(Value):
-    """Refusal of a reservation; nothing was charged."""
+    """Answer to a reservation that was refused. Nothing was charged."""
 
     __match_args__ = ("binding", "wait_s", "levels")
     __slots__ = __match_args__
@@ -109,5 +125,7 @@ class Refused(Value):
         self.binding = binding
         """Index of the charge whose limit takes longest to have room."""
         self.wait_s = wait_s
-        """Time until that limit has room. Infinite: the charge exceeds the limit. concurrent: always 1."""
+        """Seconds until the limit has room, or infinity if the charge exceeds the whole limit. Always 1 for a
+        concurrency limit.
+        """
         self.levels = levels

@@ -1,4 +1,4 @@
-"""State of limits, for a caller who asks for it. Nothing is charged."""
+"""The state of a caller's limits. Reading it charges nothing."""
 
 import uuid
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ _NEVER = Entry.from_record(
         duration_ms=0.0,
     ),
 )
-"""Entry of a reservation that is never granted. A store may ask for it before it decides."""
+"""Ledger entry of a reservation that is never granted. A store may request an entry before it decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,14 @@ class LimitStatus:
 
 
 async def limit_status(store: QuotaStore, team: str, plans: Iterable[Plan], now: float) -> list[LimitStatus]:
-    """Return every limit of *plans*, all of *team*, once, with what is left of it. At most one round trip.
+    """Return every limit of *plans* once, with its remaining units. All plans must belong to *team*. Takes at most one
+    round trip.
 
-    It asks the store for more than any limit ever grants: the refusal changes nothing and contains the levels. *now*,
-    in seconds since 1970, determines the day.
+    The store is asked for more units than any limit can grant. The refusal changes nothing and contains the levels.
+    *now*, in seconds since 1970, determines the day.
 
     Raises:
-        StoreUnavailable: the state is not known.
+        StoreUnavailable: if the store cannot be reached.
     """
     known: dict[str, tuple[Scoped, Charge]] = {}
     for plan in plans:

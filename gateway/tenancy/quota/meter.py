@@ -1,4 +1,4 @@
-"""The meter of one limit: all arithmetic of quotas. `redis_meters.lua` does the same in Redis."""
+"""The meter of one limit, with all quota arithmetic. `redis_meters.lua` does the same arithmetic in Redis."""
 
 import math
 from typing import Final
@@ -6,15 +6,19 @@ from typing import Final
 from gateway.tenancy.quota.limit import Charge, Level, Limit
 
 SLACK_S: Final = 1e-6
-"""A bucket that lacks less than this counts as full: a double holds no finer digits of seconds since 1970."""
+"""Seconds that a bucket may lack and still count as full. A double has no finer resolution for seconds
+since 1970.
+"""
 SLACK_UNITS: Final = 1e-9
-"""The same for sums: a nano-dollar."""
+"""Units that a sum may exceed its limit by without being refused. This corresponds to a nano-dollar."""
 CONCURRENT_WAIT_S = 1.0
-"""Wait for a concurrent limit: the end of a request cannot be known, and a retry per second is cheap."""
+"""Seconds to wait for a concurrency limit. The end of a request cannot be predicted, and one retry per
+second is cheap.
+"""
 
 
 class Meter:
-    """State of one limit."""
+    """State of one quota limit."""
 
     __slots__ = (
         "alert",
@@ -44,38 +48,42 @@ class Meter:
         self.is_concurrent = limit.kind == "concurrent"
         self.use_limit(limit)
         self.value = 0.0
-        """rate and period: see `MeterState`. concurrent: requests that run."""
+        """State of the limit. For rates and periods, see `MeterState`. For a concurrency limit, the number of active
+        requests.
+        """
         self.granted = 0.0
-        """The next `value`, if all other limits of the request have room too: see `has_room`."""
+        """Next `value` if all other limits of the request also have room; see `has_room`."""
         self.left = 0.0
-        """Units left after that."""
+        """Units that remain after the requested units are granted."""
         self.full_in_s = 0.0
-        """rate: time until the bucket is full after that."""
+        """Seconds until the bucket of a rate limit is full after the requested units are granted."""
         self.period = ""
         self.ends = 0.0
         self.is_past = False
-        """Whether its period has ended and another meter replaced it."""
+        """Whether the meter's period has ended and another meter has replaced it."""
         self.is_gone = False
-        """Whether its period is over, or it was dropped as unused."""
+        """Whether the meter was dropped because its period is over or because it was unused."""
         self.alert = math.inf if self.is_concurrent else alert
-        """Once `value` exceeds this, the meter is listed in `Meters.alerted`."""
+        """Threshold of `value` above which the meter is added to `Meters.alerted`."""
         self.unlikely = 0.0
-        """Part of `value` that running requests have reserved beyond their likely use."""
+        """Part of `value` that active requests have reserved beyond their likely use."""
         self.noted = 0.0
-        """`unlikely` as the file has it."""
+        """`unlikely` as last written to the file."""
         self.checkpoint = self.alert
-        """`value` as the file has it, or more."""
+        """Checkpoint in the file, which is at or beyond `value`."""
 
     def use_limit(self, limit: Limit) -> None:
-        """Count for *limit* from now on: the same kind, perhaps with another amount."""
+        """Count for *limit* from now on. It must have the same kind, but may have another amount."""
         self.limit = limit
         self.amount = limit.amount
         self.burst = limit.burst
         self.unit_s = 60.0 / limit.amount
-        """rate: time in which one unit comes back."""
+        """Seconds in which a rate limit regains one unit."""
 
     def has_room(self, units: float, now: float) -> bool:
-        """Return whether *units* can be granted. If so, `granted`, `left` and `full_in_s` hold the state after that."""
+        """Return whether *units* can be granted. If so, set `granted`, `left` and `full_in_s` to the state after the
+        grant.
+        """
         value = self.value
         if self.is_rate:
             unit_s = self.unit_s
@@ -98,20 +106,20 @@ class Meter:
         return True
 
     def grant(self, unlikely: float) -> bool:
-        """Reserve the units of the last `has_room`, *unlikely* of which are beyond the likely use.
+        """Reserve the units of the last `has_room` call. *unlikely* of them are beyond the likely use.
 
         Returns:
-            Whether `value` exceeds `alert` now.
+            Whether `value` now exceeds `alert`.
         """
         self.unlikely += unlikely
         value = self.value = self.granted
         return value > self.alert
 
     def settle(self, reserved: float, used: float, unlikely: float, unit_s: float) -> bool:
-        """Replace *reserved* units by *used*; *unlikely* and *unit_s* come from the reservation.
+        """Replace *reserved* units by *used* units. *unlikely* and *unit_s* come from the reservation.
 
         Returns:
-            Whether `value` exceeds `alert` now.
+            Whether `value` now exceeds `alert`.
         """
         if self.is_concurrent:
             self.value -= reserved
@@ -127,7 +135,9 @@ class Meter:
         return value > self.alert
 
     def wait_s(self, charge: Charge, now: float) -> float:
-        """Return the time until *charge* would be granted if nothing else happened. 0: now; infinite: never."""
+        """Return the seconds until *charge* could be granted without other requests: 0 if it fits now, and infinity if
+        it never fits.
+        """
         units, limit = charge.units, self.limit
         if units <= 0.0:
             return 0.0
@@ -146,7 +156,7 @@ class Meter:
         return max(left_s, SLACK_S)
 
     def level(self, charge: Charge, now: float) -> Level:
-        """Return the state of the limit; *charge* says when the period ends."""
+        """Return the current state of the limit. *charge* contains the end of the period."""
         limit = self.limit
         if self.is_rate:
             full_in_s = self.value - now

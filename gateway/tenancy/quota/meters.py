@@ -1,19 +1,21 @@
-"""All limits of all teams, counted in memory: a state machine without a clock.
+"""All limits of all teams, counted in memory. This is a state machine without a clock.
 
-A *rate* is a token bucket, kept as the moment at which it will be full again (the theoretical arrival time of GCRA):
-one number, which time refills by itself. A *period* and a *concurrent* limit are counters with a ceiling.
+A *rate* limit is a token bucket. Its state is the time at which the bucket will be full again (the theoretical arrival
+time of GCRA), so refilling needs no work. *period* and *concurrent* limits are counters with a maximum.
 
-Invariants, for any order of calls and any times that do not go back:
+These invariants hold for any order of calls, as long as *now* never decreases:
 
-1. A rate grants at most ``burst + amount / 60 * seconds`` over any span, less its refunds. The one exception is a
-   request that alone takes more than the burst: it passes a full bucket and leaves a debt.
+1. A rate limit grants at most ``burst + amount / 60 * seconds`` units in any interval, not counting units that were
+   returned. The one exception is a single request for more than the burst. A full bucket admits such a request, which
+   leaves a debt.
 2. A refusal changes nothing.
-3. A reservation is settled once: by `settle`, `cancel` or `expire`, whichever comes first.
-4. Settling changes the period in which the units were reserved, and no later one.
+3. A reservation is settled once, by the first call of `settle`, `cancel` or `expire`.
+4. Settling changes the period in which the units were reserved, and no later period.
 
-A request can be counted in two forms. `reserve` takes a charge for each limit. `reserve_plan` takes a `PlanHold`, the
-few numbers that the charges of a whole plan follow from: five limits would cost some twenty objects per request. Both
-use the arithmetic of `Meter`. Where `reserve_plan` cannot grant, it changes nothing, and `reserve` has to decide.
+A request can be counted in two ways. `reserve` takes a charge for each limit. `reserve_plan` takes a `PlanHold`, which
+holds the few numbers from which all charges of a plan follow. With charges, a plan with five limits would create some
+twenty objects per request. Both use the arithmetic of `Meter`. If `reserve_plan` cannot grant a request, it changes
+nothing, and `reserve` must decide.
 """
 
 import math
@@ -40,22 +42,28 @@ from gateway.tenancy.quota.limit import (
 from gateway.tenancy.quota.meter import Meter
 
 SKEW_S: Final = 60.0
-"""Tolerated clock difference: a new period starts at most this long before the end of the current one. An earlier
-charge of another period comes from a gateway with a wrong calendar, and counts in the current period."""
+"""Clock difference in seconds that is tolerated between gateways. A new period can start at most this long before the
+end of the current one. An earlier charge for another period comes from a gateway with a wrong calendar and counts in
+the current period.
+"""
 
 
 class MeterState(msgspec.Struct, frozen=True):
-    """State of a rate or a period that outlives the process."""
+    """State of a rate or period limit that is kept across restarts."""
 
     team: str
     limit: str
-    """`Limit.id`."""
+    """Id of the limit (`Limit.id`)."""
     value: float
-    """rate: time at which the bucket is full, seconds since 1970. period: units used."""
+    """Time at which the bucket of a rate limit is full, in seconds since 1970, or the units used of a
+    period limit.
+    """
     period: str
-    """Empty for a rate."""
+    """Name of the current period, or an empty string for a rate limit."""
     ends: float
-    """Time from which the state is void, because the bucket is full or the period is over. Seconds since 1970."""
+    """Time after which the state can be dropped because the bucket is full or the period is over, in seconds since
+    1970.
+    """
 
 
 class ChargeHold:
@@ -75,12 +83,12 @@ class ChargeHold:
         self.charges = charges
         self.meters = meters
         self.until = until
-        """End of its lease, seconds since 1970."""
+        """End of the reservation's lease, in seconds since 1970."""
         self.lost = lost
 
 
 class PlanMeter:
-    """One limit of a plan, and the meter that counts it."""
+    """One limit of a plan, with the meter that counts it."""
 
     __slots__ = ("level", "limit", "meter", "period", "unit_s", "what")
 
@@ -90,9 +98,9 @@ class PlanMeter:
         self.period = plan_limit.period
         self.meter = meter
         self.unit_s = 60.0 / plan_limit.limit.amount
-        """rate: time in which one unit comes back."""
+        """Seconds in which a rate limit regains one unit."""
         self.level = Level(0.0, 0.0)
-        """State after the last decision."""
+        """State of the limit after the last decision."""
 
 
 class PlanMeters:
@@ -101,19 +109,19 @@ class PlanMeters:
     __slots__ = ("budgets", "day", "day_left_s", "each", "granted", "month", "month_left_s")
 
     def __init__(self, limits: Sequence[PlanLimit], meters: Sequence[Meter]) -> None:
-        """*meters* are those of *limits*, in the same order."""
+        """*meters* belong to *limits* and have the same order."""
         self.each = [PlanMeter(limit, meter) for limit, meter in zip(limits, meters, strict=True)]
         self.budgets = [each.meter for each in self.each if each.period != NEVER]
         self.granted = Granted(tuple([each.level for each in self.each]))
-        """Answer to every grant: the same object each time, with levels that are overwritten."""
+        """Answer to every grant. It is always the same object, and each decision overwrites its levels."""
         # The current periods. The caller sets them before each decision.
         self.day = self.month = ""
         self.day_left_s = self.month_left_s = 0.0
 
     def have_room(self, hold: "PlanHold", now: float) -> bool:
-        """Return whether all units of *hold* can be granted. False as well if another meter counts by now.
+        """Return whether all units of *hold* can be granted. Also return False if one of the meters has been replaced.
 
-        *now* is seconds since 1970. About 50 ns for each limit.
+        *now* is in seconds since 1970. Takes about 50 ns per limit.
         """
         for each in self.each:
             meter, level = each.meter, each.level
@@ -139,7 +147,7 @@ class PlanMeters:
 
 
 class PlanHold:
-    """Units that one request takes of the limits of its plan. Equal to itself only."""
+    """Units that one request takes from the limits of its plan. Compared by identity."""
 
     __slots__ = (
         "both",
@@ -155,9 +163,9 @@ class PlanHold:
 
     def __init__(self) -> None:
         self.meters: PlanMeters | None = None
-        """None: not reserved, or reserved by charges."""
+        """Meters of the plan, or None if nothing is reserved or if the reservation was made with charges."""
         self.is_held = False
-        """Reserved and not settled yet."""
+        """Whether the units are reserved and not settled yet."""
         # Units by what limits count, see `gateway.tenancy.quota.limit`.
         self.prompt = 0.0
         self.completion = 0.0
@@ -165,12 +173,12 @@ class PlanHold:
         self.most_both = 0.0
         self.usd = 0.0
         self.likely_usd = 0.0
-        """US dollars charged if the outcome is never known. The same for tokens is `both`."""
+        """US dollars to charge if the outcome is never known. For tokens, `both` holds that amount."""
         self.until = 0.0
-        """End of its lease, seconds since 1970."""
+        """End of the reservation's lease, in seconds since 1970."""
 
     def units(self, what: int) -> float:
-        """Return the units that a limit takes which counts *what*."""
+        """Return the units that the request takes from a limit that counts *what*."""
         if what == ONE:
             return 1.0
         if what == BOTH:
@@ -182,29 +190,29 @@ class PlanHold:
         return self.prompt if what == PROMPT else self.completion
 
     def unlikely(self, what: int) -> float:
-        """Return the part of `units` of a budget that is beyond the likely use."""
+        """Return the part of a budget's `units` that is beyond the likely use."""
         return self.usd - self.likely_usd if what == USD else self.most_both - self.both
 
     def __call__(self) -> Entry:
-        """Return the entry to book if it is never settled: a hold is a `Draft`."""
+        """Return the ledger entry to book if the request is never settled. This makes a hold a `Draft`."""
         raise NotImplementedError
 
 
 class Meters:
-    """All limits of all teams. *now* is seconds since 1970; amounts and bursts are above 0.
+    """All limits of all teams. *now* arguments are in seconds since 1970. Amounts and bursts must be above 0.
 
-    A call costs about 0.3 us for each charge.
+    A call takes about 0.3 us per charge.
     """
 
     def __init__(self, *, alert: float = math.inf) -> None:
-        """New meters are listed in `alerted` once their value exceeds *alert*."""
+        """New meters are added to `alerted` when their value exceeds *alert*."""
         self._alert = alert
         self._teams: dict[str, dict[str, Meter]] = {}
         self._held: dict[str, ChargeHold] = {}
         self._plans_held: dict[PlanHold, None] = {}
         self._restored: dict[tuple[str, str], MeterState] = {}
         self.alerted: list[Meter] = []
-        """Meters whose value exceeds their `alert`. The reader empties the list."""
+        """Meters whose value exceeds their `alert`. The reader must empty the list."""
 
     def __len__(self) -> int:
         """Return the number of reservations that are not settled yet."""
@@ -220,7 +228,9 @@ class Meters:
         until: float = math.inf,
         lost: Draft | None = None,
     ) -> Granted | Refused:
-        """Reserve all *charges*, each of a different limit, or none; *until* and *lost* are for `expire`."""
+        """Reserve all *charges*, or none if a limit lacks room. Each charge must be for a different limit. *until* and
+        *lost* are used by `expire`.
+        """
         meters = self._teams.get(team)
         if meters is None:
             meters = self._teams[team] = {}
@@ -244,7 +254,7 @@ class Meters:
         return Granted(tuple(levels))
 
     def reserve_plan(self, hold: PlanHold, now: float) -> bool:
-        """Reserve all units of *hold*, or none. False: `reserve` must decide."""
+        """Reserve all units of *hold*, or none. Return False if `reserve` must decide."""
         meters = hold.meters
         if meters is None or not meters.have_room(hold, now):
             return False
@@ -256,7 +266,9 @@ class Meters:
         return True
 
     def settle(self, reservation: str, charges: Sequence[Charge]) -> ChargeHold | None:
-        """Replace what was reserved by *charges*: the same limits in the same order. None: it is settled already."""
+        """Replace the reserved units by *charges*, which must name the same limits in the same order. Return None if
+        the reservation is already settled.
+        """
         held = self._held.get(reservation)
         if held is None:
             return None
@@ -273,7 +285,7 @@ class Meters:
     def settle_plan(
         self, hold: PlanHold, *, one: float, prompt: float, completion: float, both: float, usd: float
     ) -> bool:
-        """Replace what was reserved by these units. False: it is settled already."""
+        """Replace the reserved units by the given units. Return False if *hold* is already settled."""
         meters = hold.meters
         if meters is None or not hold.is_held:
             return False
@@ -299,25 +311,27 @@ class Meters:
         return True
 
     def cancel(self, reservation: str) -> ChargeHold | None:
-        """Release everything that was reserved."""
+        """Release all units that *reservation* has reserved."""
         held = self._held.get(reservation)
         if held is None:
             return None
         return self.settle(reservation, [Charge(charge.limit, 0.0) for charge in held.charges])
 
     def cancel_plan(self, hold: PlanHold) -> None:
-        """Release everything that was reserved."""
+        """Release all units that *hold* has reserved."""
         self.settle_plan(hold, one=0.0, prompt=0.0, completion=0.0, both=0.0, usd=0.0)
 
     def expire(self, now: float) -> list[ChargeHold]:
-        """Settle the reservations whose lease has ended at their likely use. Looks at every reservation."""
+        """Settle each reservation whose lease has ended with its likely use. This looks at every reservation."""
         ended = [(reservation, held) for reservation, held in self._held.items() if held.until <= now]
         for reservation, held in ended:
             self.settle(reservation, [Charge(charge.limit, charge.likely) for charge in held.charges])
         return [held for _, held in ended]
 
     def expire_plans(self, now: float) -> list[PlanHold]:
-        """Do the same for the reservations of `reserve_plan`."""
+        """Settle each plan reservation whose lease has ended with its likely use. This looks at every
+        reservation.
+        """
         ended = [hold for hold in self._plans_held if hold.until <= now]
         for each in ended:
             self.settle_plan(
@@ -326,11 +340,11 @@ class Meters:
         return ended
 
     def spent(self, team: str, charges: Sequence[Charge], now: float) -> list[float]:
-        """Return the units used or reserved of the limits of *charges*, all of periods; may exceed the limits."""
+        """Return the units used or reserved of the period limits in *charges*. They may exceed the limits."""
         return [meter.value for meter in self._meters_of(team, charges, now)]
 
     def refund(self, team: str, charges: Sequence[Charge], now: float) -> list[Meter]:
-        """Reduce what is used of limits of periods by *charges*, at most to 0; return their meters."""
+        """Reduce the used units of period limits by *charges*, at most to 0. Return the meters of those limits."""
         meters = self._meters_of(team, charges, now)
         for meter, charge in zip(meters, charges, strict=True):
             meter.value = max(0.0, meter.value - charge.units)
@@ -340,7 +354,9 @@ class Meters:
         return self._held.get(reservation)
 
     def states(self, now: float) -> Iterator[MeterState]:
-        """Return what `restore` needs in another process to continue, without reservations."""
+        """Yield the meter states that another process needs to continue with `restore`. Reservations are
+        not included.
+        """
         for meters in self._teams.values():
             for meter in meters.values():
                 ends = meter.value if meter.is_rate else meter.ends
@@ -349,11 +365,11 @@ class Meters:
         yield from (state for state in self._restored.values() if state.ends > now)
 
     def restore(self, states: Iterable[MeterState]) -> None:
-        """Continue from *states*. To be called before anything is counted."""
+        """Continue from *states*. Must be called before anything is counted."""
         self._restored.update({(state.team, state.limit): state for state in states})
 
     def forget(self, now: float) -> None:
-        """Drop idle meters, so that teams and limits that left take no memory."""
+        """Drop unused meters, so that removed teams and limits take no memory."""
         live = {id(meter) for held in self._held.values() for meter in held.meters}
         live |= {id(each.meter) for hold in self._plans_held if hold.meters is not None for each in hold.meters.each}
         for team, meters in list(self._teams.items()):
@@ -374,7 +390,7 @@ class Meters:
         return found
 
     def _current(self, meters: dict[str, Meter], team: str, charge: Charge, now: float) -> Meter:
-        """Return the meter that counts *charge*: a new one if the period of the old is over."""
+        """Return the meter that counts *charge*. Create a new meter if the period of the existing one is over."""
         id_ = charge.limit.id
         meter = meters.get(id_)
         if meter is None:
@@ -385,7 +401,7 @@ class Meters:
         return meter
 
     def _first(self, team: str, charge: Charge, now: float) -> Meter:
-        """Return a meter for the limit of *charge*, which had none: restored if its state is still valid."""
+        """Create the first meter for the limit of *charge*, from its stored state if that is still valid."""
         state = self._restored.pop((team, charge.limit.id), None)
         meter = self._new(team, charge, now)
         if state is None or state.ends <= now or (state.period == "") != meter.is_rate:

@@ -1,19 +1,23 @@
-"""Operations that the store has to carry out in the background."""
+"""Queue of operations that the store must still carry out in the background."""
 
 from collections import deque
 
 from gateway.tenancy.quota.redis_meters import Operation
 
 MAX_WAITING = 50_000
-"""About 1.5 kB each: 75 MB, or more than eight minutes without the store at 100 requests per second."""
+"""Maximum number of queued operations. At 1.5 kB each they take 75 MB, enough for eight minutes without the store at
+100 requests per second.
+"""
 KEPT_S = 5.0
-"""Redis may forget what it acknowledged in its last second or two: the end of its file, or what a replica lacks."""
+"""Seconds for which completed operations are kept. After a crash or a failover, Redis may lose what it acknowledged in
+its last second or two.
+"""
 
 
 class Outbox:
-    """Operations by team, numbered from 1 in order of arrival.
+    """Operations of each team, numbered from 1 in order of arrival.
 
-    Recently carried out operations are kept for `reopen`. *now* is in seconds, of any clock.
+    Recently completed operations are kept for `reopen`. *now* arguments are in seconds of any clock.
     """
 
     def __init__(self, *, max_waiting: int = MAX_WAITING, kept_s: float = KEPT_S) -> None:
@@ -22,20 +26,24 @@ class Outbox:
         self._done: dict[str, deque[tuple[float, Operation]]] = {}
         self._waiting: dict[str, deque[Operation]] = {}
         self._numbers: dict[str, int] = {}
-        """The last number of each team. Never forgotten: the store ignores a number that it has seen."""
+        """Last operation number of each team. It is kept forever, because the store ignores numbers that it
+        has seen.
+        """
         self._length = 0
         self.dropped = 0
-        """Operations for which there was no room."""
+        """Number of operations that were dropped because the queue was full."""
 
     def __len__(self) -> int:
         return self._length
 
     def teams(self) -> list[str]:
-        """Return the teams with waiting operations."""
+        """Return the teams that have waiting operations."""
         return list(self._waiting)
 
     def add(self, team: str, operation: Operation) -> None:
-        """Append *operation*. Without room, drop the oldest operation of the team that has most."""
+        """Append *operation*. If the queue is full, drop the oldest operation of the team with the most
+        operations.
+        """
         if self._length >= self._max_waiting:
             self._drop()
         self._numbers[team] = self._numbers.get(team, 0) + 1
@@ -43,19 +51,23 @@ class Outbox:
         self._length += 1
 
     def first(self, team: str, most: int) -> tuple[int, list[Operation]]:
-        """Return the number of the oldest operation of *team*, and the first *most* operations. They stay."""
+        """Return the number of the oldest operation of *team*, and the first *most* operations. They stay
+        in the queue.
+        """
         waiting = self._waiting.get(team, ())
         number = self._numbers.get(team, 0) - len(waiting) + 1
         return number, [operation for operation, _ in zip(waiting, range(most), strict=False)]
 
     def done(self, team: str, last: int, now: float) -> None:
-        """Note that the operations up to number *last* were carried out."""
+        """Mark the operations of *team* up to number *last* as completed."""
         done = self._done.setdefault(team, deque())
         done.extend((now, operation) for operation in self._pop(team, last))
         self._forget(team, now)
 
     def reopen(self, now: float) -> None:
-        """Queue recently carried out operations again, under their numbers: the store may have forgotten them."""
+        """Queue recently completed operations again under their old numbers, because the store may have
+        lost them.
+        """
         for team in list(self._done):
             self._forget(team, now)
             done = self._done.pop(team, ())
@@ -65,7 +77,7 @@ class Outbox:
                 self._length += len(done)
 
     def forget(self, now: float) -> None:
-        """Free the memory of operations that were carried out long ago."""
+        """Free the memory of operations that were completed long ago."""
         for team in list(self._done):
             self._forget(team, now)
 

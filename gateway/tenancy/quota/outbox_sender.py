@@ -1,4 +1,4 @@
-"""Sends operations to the store in the background, and registers the teams that they belong to."""
+"""Sends queued operations to the store in the background, and registers their teams."""
 
 import asyncio
 import logging
@@ -11,11 +11,11 @@ from gateway.tenancy.quota.team_calls import TeamCalls
 _log = logging.getLogger(__name__)
 
 BATCH = 64
-"""Operations in one call, about 2 ms of Redis's time."""
+"""Operations in one call. A call takes Redis about 2 ms."""
 
 
 class OutboxSender:
-    """The outbox of one gateway, and the calls that empty it."""
+    """Queue of store operations of one gateway, and the calls that empty it."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class OutboxSender:
         *,
         clock: Callable[[], float],
     ) -> None:
-        """*work* is set whenever there is something to send. *clock* returns seconds since 1970."""
+        """*work* is set whenever there is something to send. *clock* returns the time in seconds since 1970."""
         self._meters = meters
         self._outbox = outbox
         self._calls = calls
@@ -37,16 +37,16 @@ class OutboxSender:
         self._unregistered: set[str] = set()
 
     def __len__(self) -> int:
-        """Return the number of operations that the store does not have yet."""
+        """Return the number of operations that the store has not received yet."""
         return len(self._outbox)
 
     @property
     def dropped(self) -> int:
-        """Operations for which there was no room. They are missing in the ledger."""
+        """Number of operations that were dropped because the queue was full. The ledger lacks them."""
         return self._outbox.dropped
 
     def register(self, team: str) -> None:
-        """Name *team* to all gateways with the next call."""
+        """Announce *team* to all gateways with the next call."""
         if team not in self._registered:
             self._registered.add(team)
             self._unregistered.add(team)
@@ -61,20 +61,22 @@ class OutboxSender:
         self._work.set()
 
     def resend_recent(self) -> None:
-        """Send recent operations and the names of their teams again: the store may have forgotten them."""
+        """Send recent operations and the names of their teams again, because the store may have lost them."""
         self._outbox.reopen(self._clock())
         self._unregistered.update(self._outbox.teams())
 
     def forget_all_but(self, teams: Iterable[str]) -> None:
-        """Free the memory of old operations. Teams other than *teams* are registered again when they next reserve."""
+        """Free the memory of old operations. Teams that are not in *teams* are registered again at their next
+        reservation.
+        """
         self._outbox.forget(self._clock())
         self._registered = set(teams)
 
     async def send(self) -> None:
-        """Send everything.
+        """Send all queued operations.
 
         Raises:
-            StoreUnavailable: some operations still wait.
+            StoreUnavailable: if some operations could not be sent.
         """
         async with self._sending:
             if self._unregistered:

@@ -1,36 +1,41 @@
-"""Expected lengths of answers, learned per team, model and requested size. Limits reserve them."""
+"""Expected answer lengths, learned per team, model and requested size. Rate limits reserve these lengths."""
 
 import math
 from array import array
 from typing import Final
 
 WINDOW: Final = 64
-"""Latest answers that count."""
+"""Number of recent answers from which a length is learned."""
 QUANTILE: Final = 0.9
-"""One answer of ten is longer than reserved. It is settled like all others."""
+"""Quantile of recent answer lengths that is reserved. One answer in ten is longer, and is settled like all
+others.
+"""
 EVERY: Final = 8
-"""Answers between two evaluations. Before the first one, nothing is known."""
+"""Number of answers between two estimates. The expected length is unknown before the first estimate."""
 SIZES: Final = 9
-"""Classes of requests by `max_tokens`: none, below 4, 16, 64 ... 16,384, and more. Answers to requests for one token
-predict nothing for requests for thousands."""
+"""Number of request classes by `max_tokens`: unlimited, below 4, 16, 64 ... 16,384, and more. The classes are separate
+because answers to requests for one token predict nothing for requests for thousands.
+"""
 MOST_PAIRS = 4096
-"""Pairs of team and model; the least recently used are forgotten. About 1 KiB each, or 5 KiB with all sizes."""
+"""Maximum number of pairs of team and model. The least recently used pairs are dropped. A pair takes 1 KiB, or 5 KiB
+with all sizes.
+"""
 FORGOTTEN = 64
-"""Pairs that are forgotten at once."""
+"""Number of pairs of team and model that are dropped at a time."""
 
 
 class RecentLengths:
-    """The latest answers to requests of one size."""
+    """Lengths of recent answers to requests of one size class."""
 
     __slots__ = ("expected", "last", "next", "unseen")
 
     def __init__(self) -> None:
         self.last = array("d")
-        """Once it is full, the oldest is at `next`."""
+        """Ring buffer of recent lengths in tokens. When it is full, the oldest length is at index `next`."""
         self.next = 0
         self.unseen = 0
         self.expected = -1.0
-        """Tokens; below 0: nothing is known."""
+        """Expected answer length in tokens. A value below 0 means that it is unknown."""
 
     def learn(self, tokens: float) -> None:
         if len(self.last) < WINDOW:
@@ -45,32 +50,34 @@ class RecentLengths:
 
 
 class Lengths:
-    """Lengths of the answers of one model to one team."""
+    """Answer lengths of one model for one team."""
 
     __slots__ = ("heard", "is_forgotten", "sizes")
 
     def __init__(self) -> None:
         self.sizes: list[RecentLengths | None] = [None] * SIZES
-        """None: no answers yet."""
+        """Recent lengths per size class, or None for a class without answers."""
         self.heard = 0
-        """Number of the latest answer, counted over all pairs."""
+        """Sequence number of the latest answer, counted over all teams and models."""
         self.is_forgotten = False
-        """Whether it was dropped for lack of room. Another may have replaced it."""
+        """Whether this object was dropped to save memory. Another object may have replaced it."""
 
 
 class OutputLengths:
-    """Learns from completed answers. O(1), plus a look at `WINDOW` numbers with every `EVERY`th answer, and one at all
-    pairs with every `FORGOTTEN`th beyond `MOST_PAIRS`.
+    """Learns answer lengths from completed answers. Learning takes O(1). In addition, every `EVERY`th answer scans
+    `WINDOW` numbers, and every `FORGOTTEN`th pair beyond `MOST_PAIRS` scans all pairs.
     """
 
     def __init__(self, *, default: float) -> None:
-        """*default*: expected tokens of an answer until something is known."""
+        """*default* is the expected number of tokens in an answer as long as the length is unknown."""
         self._default = default
         self._lengths: dict[tuple[str, str], Lengths] = {}
         self._answers = 0
 
     def lengths_for(self, team: str, model: str) -> Lengths:
-        """Return the lengths of a pair, empty ones if it is new. The caller may keep them until they are forgotten."""
+        """Return the learned lengths of *team* and *model*, which are empty for a new pair. The caller may keep the
+        object until it is forgotten.
+        """
         pair = (team, model)
         known = self._lengths.get(pair)
         if known is None:
@@ -81,8 +88,8 @@ class OutputLengths:
         return known
 
     def expected(self, of: Lengths, *, asked: int | None = None, cap: int | None = None, choices: int = 1) -> float:
-        """Return the tokens of all answers to one request, each at most what the caller *asked* for and the model's
-        *cap*.
+        """Return the expected tokens of all answers to one request. Each answer is limited by the caller's *asked*
+        tokens and by the model's *cap*.
         """
         recent = of.sizes[_size(asked)]
         tokens = self._default if recent is None or recent.expected < 0.0 else recent.expected
@@ -93,7 +100,7 @@ class OutputLengths:
         return tokens * choices
 
     def learn(self, of: Lengths, tokens: float, *, asked: int | None = None, choices: int = 1) -> None:
-        """Record that a request for *asked* tokens was answered with *tokens* in all *choices* together."""
+        """Learn that a request for *asked* tokens got *tokens* tokens in all *choices* together."""
         self._answers += 1
         of.heard = self._answers
         size = _size(asked)
@@ -103,14 +110,14 @@ class OutputLengths:
         recent.learn(tokens / choices if choices > 1 else tokens)
 
     def _forget(self) -> None:
-        """Drop some pairs at once, because that looks at all of them."""
+        """Drop several of the least recently used pairs at once, because finding them scans all pairs."""
         pairs = sorted(self._lengths, key=lambda pair: self._lengths[pair].heard)
         for pair in pairs[:FORGOTTEN]:
             self._lengths.pop(pair).is_forgotten = True
 
 
 def _size(asked: int | None) -> int:
-    """Return the class of *asked* among `SIZES`."""
+    """Return the size class of *asked* tokens."""
     if asked is None:
         return 0
     return min(SIZES - 1, max(1, (asked.bit_length() + 1) // 2))

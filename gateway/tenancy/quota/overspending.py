@@ -1,7 +1,7 @@
-"""Stops streams of teams whose budgets are exceeded by more than the tolerance.
+"""Ends the streams of teams that have exceeded a budget by more than the tolerance.
 
-A budget reserves the longest possible answer, so this stops few streams: requests that took the rest of a small budget,
-engines that generate more than the settings say, and budgets that were lowered.
+A budget reserves the longest possible answer, so few streams are ended. This happens to requests that took the last
+part of a small budget, with engines that generate more tokens than configured, and after a budget was lowered.
 """
 
 import asyncio
@@ -17,38 +17,42 @@ from gateway.tenancy.quota.quota_store import QuotaStore
 from gateway.tenancy.quota.scope import Scoped
 
 CHECK_S = 0.5
-"""Time between two looks at the open streams."""
+"""Seconds between two checks of the open streams."""
 
 
 class Stream(Protocol):
-    """A streamed answer."""
+    """A streamed answer that can be ended early."""
 
     stopped: GatewayError | None
-    """Error that its caller gets instead of the next token. The answer ends there."""
+    """Error that the caller gets in place of the next token, or None while the stream may continue. The answer ends
+    with this error.
+    """
 
     @property
     def events(self) -> int:
-        """Tokens that were passed on, as far as known."""
+        """Number of tokens that were sent to the caller, as far as known."""
         ...
 
 
 class Overspending:
-    """The open streams of teams with budgets, through this gateway."""
+    """The open streams of all teams with budgets in this gateway."""
 
     def __init__(self, store: QuotaStore, *, tolerance: float, clock: Callable[[], float]) -> None:
-        """*tolerance* is the share of a budget by which it may be exceeded. *clock* returns seconds since 1970."""
+        """*tolerance* is the share of a budget by which the budget may be exceeded. *clock* returns the time in seconds
+        since 1970.
+        """
         self._store = store
         self._tolerance = tolerance
         self._clock = clock
         self._open: dict[str, dict[Stream, Reservation]] = {}
 
     def begin(self, stream: Stream, reservation: Reservation) -> None:
-        """Watch *stream* until `end`, if it meets a budget."""
+        """Watch *stream* until `end` is called, if *reservation* counts against a budget."""
         if reservation.plan.counts_most:
             self._open.setdefault(reservation.team, {})[stream] = reservation
 
     def end(self, stream: Stream, team: str) -> None:
-        """Stop watching *stream*. No effect if it is not watched."""
+        """Stop watching *stream*. This has no effect if the stream is not watched."""
         streams = self._open.get(team)
         if streams is not None:
             streams.pop(stream, None)
@@ -56,7 +60,7 @@ class Overspending:
                 del self._open[team]
 
     async def run(self) -> None:
-        """Check all teams again and again, until cancelled."""
+        """Check all teams periodically until cancelled."""
         while True:
             await asyncio.sleep(CHECK_S)
             for team in list(self._open):
@@ -64,10 +68,10 @@ class Overspending:
                     await self.check(team)
 
     async def check(self, team: str) -> None:
-        """Stop the streams of *team* that an exceeded budget does not pay for.
+        """Stop the streams of *team* if a budget is exceeded by more than the tolerance.
 
         Raises:
-            StoreUnavailable: the use of budgets is not known.
+            StoreUnavailable: if the store cannot report the use of the budgets.
         """
         streams = dict(self._open.get(team, {}))
         now = self._clock()
@@ -82,7 +86,9 @@ class Overspending:
             self._stop(streams, scoped, used)
 
     def _stop(self, streams: dict[Stream, Reservation], scoped: Scoped, spent: float) -> None:
-        """*spent* of the budget *scoped* is used or reserved."""
+        """Stop the streams that the budget *scoped* no longer covers. *spent* units of the budget are used
+        or reserved.
+        """
         limit, over = scoped.limit, {}
         for stream, reservation in streams.items():
             place = reservation.plan.place_of(limit.id)

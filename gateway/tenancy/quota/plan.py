@@ -1,4 +1,6 @@
-"""Limits of one caller for one model, and the charges of a request. Looked up once, not per request."""
+"""The limits of one caller for one model, and the charges of a request. They are looked up once, not for
+every request.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -30,11 +32,15 @@ from gateway.tenancy.teams.limits import Limits, Measure
 
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 MOST_PLANS = 65_536
-"""Pairs of caller and model that are kept. When there are more, all are dropped and looked up again."""
+"""Maximum number of plans that are kept, one per caller and model. Beyond it, all plans are dropped and built again
+when needed.
+"""
 FIRST_REQUESTS: Final = 5.0
-"""Least burst of a limit of requests: a tenth of 10 a minute would refuse the second request."""
+"""Minimum burst of a request limit. Without it, a limit of 10 per minute with a burst of a tenth would refuse the
+second request.
+"""
 PARTS: Final = 1_000_000.0
-"""Resolution of token counts: weights make fractions of a token."""
+"""Fractions of a token that are counted. Cached tokens have a weight, so token counts are not whole numbers."""
 
 _COUNTS: dict[Measure, int] = {
     "requests_per_minute": ONE,
@@ -48,30 +54,32 @@ _COUNTS: dict[Measure, int] = {
 }
 
 _PERIODS: dict[Measure, int] = {"tokens_per_day": DAY, "usd_per_day": DAY, "usd_per_month": MONTH}
-"""Other measures have no period."""
+"""Periods of the measures that have one. All other measures have no period."""
 
 CostUsd = Callable[[float, float, float], float]
-"""Returns US dollars for prompt tokens, the cached ones among them, and completion tokens: `Price.cost_usd`."""
+"""Function that returns the cost in US dollars from the numbers of prompt tokens, cached tokens among them, and
+completion tokens.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metered:
-    """Properties of a model that limits need. The same object for all requests, until the settings change.
+    """Properties of a model that limits need. All requests share one object until the settings change.
 
-    Equal to itself only.
+    Compared by identity.
     """
 
     name: str
-    """Configured name."""
+    """Configured name of the model."""
     cost_usd: CostUsd
     max_output_tokens: int | None = None
-    """Tokens of one answer; None: not known."""
+    """Maximum number of tokens in one answer, or None if it is unknown."""
     most_usd: CostUsd | None = None
-    """Price of the most expensive backend that may answer; None: *cost_usd*."""
+    """Price of the most expensive backend that may answer, or None if it is the same as *cost_usd*."""
 
 
 class Tokens(Value):
-    """Tokens before they are weighted."""
+    """Token counts of a request, before weights are applied."""
 
     __match_args__ = ("prompt", "cached", "completion")
     __slots__ = __match_args__
@@ -79,12 +87,12 @@ class Tokens(Value):
     def __init__(self, prompt: float, cached: float, completion: float) -> None:
         self.prompt = prompt
         self.cached = cached
-        """Part of the prompt."""
+        """Prompt tokens that were in the cache. They are included in *prompt*."""
         self.completion = completion
 
 
 class Calendar:
-    """Days and months of a time zone. Both start at a local midnight, which may be 23 or 25 hours after the last."""
+    """Days and months of a time zone. A day begins at local midnight, and can be 23 or 25 hours long."""
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone = zone
@@ -99,10 +107,10 @@ class Calendar:
             self._turn(now)
 
     def periods(self, now: float) -> tuple[tuple[str, str, str], tuple[float, float, float]]:
-        """Return the names of no period, the day and the month, ``("", "2026-11-21", "2026-11")``, and the seconds
-        until they end.
+        """Return two tuples: the period names ``("", "2026-11-21", "2026-11")``, and the seconds until each period
+        ends. The first item of each stands for a limit without a period.
 
-        *now* is seconds since 1970.
+        *now* is in seconds since 1970.
         """
         self.update(now)
         return ("", self.day, self.month), (0.0, self.day_ends - now, self.month_ends - now)
@@ -119,7 +127,9 @@ class Calendar:
 
 
 class Plan:
-    """The limits of one caller for one model. The key's come before the team's; charges have the same order."""
+    """The limits of one caller for one model. Limits of the key come before limits of the team, and charges have the
+    same order.
+    """
 
     __slots__ = (
         *("_cached_weight", "_calendar", "_has_periods"),
@@ -134,7 +144,7 @@ class Plan:
         calendar: Calendar,
         unreserved_minutes: float = math.inf,
     ) -> None:
-        """*unreserved_minutes*: see `Plans`."""
+        """See `Plans` for *unreserved_minutes*."""
         self.scoped = tuple(scoped)
         self.limits = tuple(each.limit for each in scoped)
         self.heads = RateHeads(scoped)
@@ -144,17 +154,19 @@ class Plan:
             PlanLimit(each.limit, _COUNTS[each.measure], _PERIODS.get(each.measure, NEVER)) for each in scoped
         ]
         self.counts_usd = any(each.what == USD for each in self.plan_limits)
-        """Whether the cost of a request matters."""
+        """Whether a limit of the plan counts the cost of requests."""
         self.counts_most = any(each.what in {USD, MOST} for each in self.plan_limits)
-        """Whether the longest possible answer matters."""
+        """Whether a limit of the plan depends on the longest possible answer."""
         per_minute = [each.limit.amount for each in self.plan_limits if each.what in {COMPLETION, BOTH}]
         self.unreserved = unreserved_minutes * min(per_minute, default=math.inf)
-        """Tokens of answers beyond their reservations that may be in flight for the team."""
+        """Maximum number of answer tokens beyond their reservations that may be in flight for the team."""
         self._has_periods = any(each.period for each in self.plan_limits)
         self.meters: PlanMeters | None = None
-        """Meters of all its limits. None: not known yet, or another process counts them."""
+        """Meters of all limits in the plan. None if they are not looked up yet, or if another process counts the
+        limits.
+        """
         self.lengths: Lengths | None = None
-        """Lengths of the answers of its model to the caller's team; None: not looked up yet."""
+        """Recent answer lengths of the model for the caller's team, or None if they are not looked up yet."""
 
     def charges(
         self,
@@ -165,11 +177,11 @@ class Plan:
         most_completion: float = -1.0,
         most_usd: float = 0.0,
     ) -> list[Charge]:
-        """Return the charges of a request that is expected to use, or has used, *tokens* and *cost_usd*.
+        """Return the charges of a request that has used, or is expected to use, *tokens* and *cost_usd*.
 
-        If it may use more, *most_completion* is the longest possible answer and *most_usd* the cost with it; budgets
-        are charged with those. *now*, in seconds since 1970, determines the day. Cached tokens weigh less than others
-        in limits of tokens; in US dollars their price counts.
+        If the request may use more, *most_completion* is the length of the longest possible answer and *most_usd* is
+        its cost. Budgets are charged with these values. *now*, in seconds since 1970, determines the day. In token
+        limits, cached tokens have a lower weight. In limits in US dollars, the price of cached tokens applies.
         """
         completion = tokens.completion
         prompt, both = self.weighted(tokens.prompt, tokens.cached, completion)
@@ -200,7 +212,7 @@ class Plan:
         return charges
 
     def weighted(self, prompt: float, cached: float, completion: float) -> tuple[float, float]:
-        """Return the units for limits of prompt tokens, and for limits of all tokens."""
+        """Return the units to charge to limits of prompt tokens, and to limits of all tokens."""
         if not cached:
             return prompt, prompt + completion
         prompt -= cached * (1.0 - self._cached_weight)
@@ -208,7 +220,7 @@ class Plan:
         return int(prompt * PARTS + 0.5) / PARTS, int((prompt + completion) * PARTS + 0.5) / PARTS
 
     def set_periods(self, meters: PlanMeters, now: float) -> None:
-        """Set the current periods of *meters*, its own, at *now*, in seconds since 1970."""
+        """Set the current day and month of *meters*, which belong to this plan, at *now*, in seconds since 1970."""
         if self._has_periods:
             calendar = self._calendar
             calendar.update(now)
@@ -216,7 +228,7 @@ class Plan:
             meters.month, meters.month_left_s = calendar.month, calendar.month_ends - now
 
     def place_of(self, limit: str) -> int | None:
-        """Return the position of the limit with the id *limit*; None: the plan does not have it."""
+        """Return the position of the limit with the id *limit*, or None if the plan does not contain it."""
         for place, each in enumerate(self.limits):
             if each.id == limit:
                 return place
@@ -229,15 +241,17 @@ class Plan:
 
 
 class Plans:
-    """The plans of all callers and models. A changed caller or model is another object, with another plan."""
+    """The plans of all callers and models. When a caller or a model changes, it becomes a new object and gets a new
+    plan.
+    """
 
     def __init__(
         self, *, burst: float, cached_weight: float, calendar: Calendar, unreserved_minutes: float = math.inf
     ) -> None:
-        """*burst* is the share of a minute's amount that may be used at once, above 0 and at most 1.
+        """*burst* is the share of a limit per minute that may be used at once. It must be above 0 and at most 1.
 
-        *unreserved_minutes* bounds what is in flight for a team beyond reservations: the amount of so many minutes of
-        each limit of tokens per minute.
+        *unreserved_minutes* bounds the tokens in flight of a team beyond its reservations. The bound is the amount of
+        each token limit for this number of minutes.
         """
         self._burst = burst
         self._unreserved_minutes = unreserved_minutes
@@ -248,7 +262,7 @@ class Plans:
         self._size = 0
 
     def __len__(self) -> int:
-        """Return the number of plans that are kept."""
+        """Return the number of cached plans."""
         return self._size
 
     def plan_for(self, caller: Caller, model: Metered) -> Plan:

@@ -1,4 +1,4 @@
-"""Limits as the proxy uses them: reserve before a request, settle after it."""
+"""Enforces quotas for the proxy, which reserves units before a request and settles them after it."""
 
 import math
 import uuid
@@ -18,19 +18,19 @@ from gateway.tenancy.quota.rate_headers import DIGIT, Headers, duration, refusal
 from gateway.tenancy.teams.caller import Caller
 
 UNAVAILABLE_RETRY_S = 1.0
-"""Wait until the store may be available again. A failed attempt costs little."""
+"""Seconds until the store may be available again. A failed attempt costs little."""
 
 MOST_OUTPUT_TOKENS = 16_384
-"""Longest answer if neither the request nor the model limits it."""
+"""Maximum answer length in tokens if neither the request nor the model limits it."""
 UNRESERVED_WAIT_S = 1.0
-"""Wait until an answer may have ended. That cannot be known, and a retry per second is cheap."""
+"""Seconds until an answer may have ended. The end cannot be predicted, and one retry per second is cheap."""
 
 LostEntry = Callable[[Tokens], Entry]
-"""Makes the ledger entry of a request that is never settled, from the tokens that it reserved."""
+"""Function that returns the ledger entry of a request that is never settled, given the tokens that it reserved."""
 
 
 class Ask:
-    """A request before it is served."""
+    """Properties of a request that quotas need before it is served."""
 
     __slots__ = ("cached_tokens", "choices", "generates", "max_tokens", "prompt_tokens")
 
@@ -44,32 +44,32 @@ class Ask:
         generates: bool = True,
     ) -> None:
         self.prompt_tokens = prompt_tokens
-        """Exact with a tokenizer, otherwise an estimate."""
+        """Number of prompt tokens: exact if there is a tokenizer, and otherwise an estimate."""
         self.cached_tokens = cached_tokens
-        """Prompt tokens that are expected to be cached. 0 reserves the full price."""
+        """Prompt tokens that are expected to be cached. A value of 0 reserves the full price."""
         self.max_tokens = max_tokens
-        """Limit of the caller for one answer."""
+        """Maximum number of tokens that the caller allows for one answer."""
         self.choices = choices
-        """Number of answers."""
+        """Number of answers that the caller requests."""
         self.generates = generates
-        """False: no tokens are generated, as for embeddings."""
+        """Whether the request generates tokens. Embeddings, for example, generate none."""
 
 
 class Exposure:
-    """Use in flight for one team beyond its reservations, through this gateway."""
+    """Usage that one team may have in flight beyond its reservations, in this gateway."""
 
     __slots__ = ("shortened", "tokens")
 
     def __init__(self) -> None:
         self.tokens = 0.0
-        """Tokens that answers may have beyond the expectation of limits per minute."""
+        """Tokens that running answers may have beyond the lengths that rate limits reserved."""
         self.shortened = 0
-        """Requests that may use more than was left of a budget."""
+        """Number of running requests that may use more than was left of a budget."""
 
 
 class Reservation(PlanHold):
-    """Settled once, however the request ends. A later settlement has no effect. If it is never settled, it is a
-    `Draft`.
+    """Reserved units of one request. They are settled once, however the request ends, and later settlements have no
+    effect. A reservation that is never settled is booked as a `Draft`.
     """
 
     __slots__ = (
@@ -95,50 +95,50 @@ class Reservation(PlanHold):
         super().__init__()
         self._prefix = prefix
         self.number = number
-        """0: nothing limits the caller, and nothing is reserved."""
+        """Sequence number of the reservation, or 0 if the caller has no limits and nothing is reserved."""
         self.team = team
         self.metered = model
         self.model = model.name
-        """Configured name."""
+        """Configured name of the model."""
         self.plan = plan
         self.lengths = lengths
         self.exposure = exposure
         self.asked = asked
         self.choices = choices
         self.unreserved = 0.0
-        """Tokens that it adds to *exposure*."""
+        """Tokens that the request may use beyond its reservation and that are counted in *exposure*."""
         self.is_shortened = False
-        """Whether it reserved the rest of a budget, and may use more."""
+        """Whether the request reserved only the rest of a budget and may use more."""
         self.headers: Headers = ()
-        """``x-ratelimit-*`` headers for the answer, whichever it is."""
+        """``x-ratelimit-*`` headers for the response, whether it succeeds or fails."""
         self.is_settled = False
         self._expected_prompt = self._expected_cached = self._expected_completion = self._most_completion = 0.0
         self._lost: LostEntry | None = lost
 
     @property
     def id(self) -> str:
-        """Unique forever."""
+        """Globally unique id of the reservation, never reused."""
         return self._prefix + str(self.number)
 
     @property
     def expected(self) -> Tokens:
-        """Likely tokens, not weighted. Limits per minute reserve them."""
+        """Expected token counts of the request, not weighted. Rate limits reserve them."""
         return Tokens(self._expected_prompt, self._expected_cached, self._expected_completion)
 
     @property
     def most_completion(self) -> float:
-        """Completion tokens that budgets reserve: at least the expected ones."""
+        """Completion tokens that budgets reserve, which are at least the expected ones."""
         return self._most_completion
 
     def expect(self, prompt: float, cached: float, completion: float, most_completion: float) -> None:
-        """Set the tokens to reserve; *most_completion* for budgets."""
+        """Set the expected token counts. Budgets reserve *most_completion* completion tokens."""
         self._expected_prompt = prompt
         self._expected_cached = cached
         self._expected_completion = completion
         self._most_completion = most_completion
 
     def weigh(self, model: Metered) -> None:
-        """Convert the expected tokens into units of limits."""
+        """Convert the expected tokens into the units of each limit."""
         plan = self.plan
         prompt, cached, completion = self._expected_prompt, self._expected_cached, self._expected_completion
         self.prompt, self.both = plan.weighted(prompt, cached, completion)
@@ -154,7 +154,7 @@ class Reservation(PlanHold):
             self.likely_usd = self.usd if is_sure else model.cost_usd(prompt, cached, completion)
 
     def charges(self, model: Metered, now: float) -> list[Charge]:
-        """Return the charges of all limits of the plan."""
+        """Return the charges of the reservation for all limits of the plan."""
         tokens, cost_usd, usd = self.expected, 0.0, 0.0
         most = self._most_completion
         if self.plan.counts_usd:
@@ -164,7 +164,7 @@ class Reservation(PlanHold):
         return self.plan.charges(tokens, cost_usd, now, most_completion=most, most_usd=usd)
 
     def cost_of(self, completion: float) -> float:
-        """Return the price of completion tokens in US dollars."""
+        """Return the cost in US dollars of *completion* completion tokens."""
         return self.metered.cost_usd(0.0, 0.0, completion)
 
     def __call__(self) -> Entry:
@@ -172,7 +172,7 @@ class Reservation(PlanHold):
         return self._lost(self.expected)
 
     def expose(self) -> None:
-        """Count what it may use beyond its reservation as in flight. To be called when it is granted, or just
+        """Count the possible use beyond the reservation as in flight. To be called when the request is granted, or just
         before.
         """
         exposure = self.exposure
@@ -181,7 +181,7 @@ class Reservation(PlanHold):
             exposure.shortened += 1
 
     def cover(self) -> None:
-        """Count nothing of it as in flight. A second call has no effect."""
+        """Stop counting the possible use beyond the reservation as in flight. A second call has no effect."""
         exposure = self.exposure
         exposure.tokens -= self.unreserved
         self.unreserved = 0.0
@@ -190,14 +190,16 @@ class Reservation(PlanHold):
             exposure.shortened -= 1
 
     def end(self) -> None:
-        """Mark it as settled. Dropping `_lost`, which refers to this object, avoids a reference cycle."""
+        """Mark the reservation as settled. Dropping `_lost`, which refers to this object, avoids a
+        reference cycle.
+        """
         self.is_settled = True
         self.cover()
         self._lost = None
 
 
 class Quota:
-    """All limits of all callers, behind one store."""
+    """Enforces the limits of all callers with one quota store."""
 
     def __init__(
         self,
@@ -209,9 +211,10 @@ class Quota:
         time_zone: tzinfo,
         most_output_tokens: int = MOST_OUTPUT_TOKENS,
     ) -> None:
-        """*clock* returns seconds since 1970 and only determines the day; the store counts by its own clock.
+        """*clock* returns the time in seconds since 1970. It only determines the day, because the store counts by its
+        own clock.
 
-        *most_output_tokens*: longest answer if neither the request nor the model limits it.
+        *most_output_tokens* is the maximum answer length if neither the request nor the model limits it.
         """
         self._most_output_tokens = most_output_tokens
         self._exposures: dict[str, Exposure] = {}
@@ -231,7 +234,9 @@ class Quota:
         return self._store.is_degraded
 
     def reserve_at_once(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation | None:
-        """Do the same as `reserve` without waiting. None: it has to wait, and nothing is reserved."""
+        """Reserve like `reserve`, but without waiting. Return None, with nothing reserved, if the reservation has to
+        wait.
+        """
         reservation = self._begun(caller, model, ask, lost)
         if not reservation.number:
             return reservation
@@ -258,7 +263,7 @@ class Quota:
     def _reserve_plan(
         self, reservation: Reservation, model: Metered, meters: PlanMeters, in_memory: CheckpointedMeters
     ) -> bool:
-        """Reserve without charges; return whether that was possible."""
+        """Try to reserve without building charges. Return whether that was possible."""
         plan, now = reservation.plan, in_memory.now()
         plan.set_periods(meters, now)
         reservation.meters = meters
@@ -272,16 +277,17 @@ class Quota:
         return True
 
     async def reserve(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
-        """Reserve the expected use of a request from every limit of *caller*, or from none.
+        """Reserve the expected usage of a request from all limits of *caller*, or from none.
 
-        Limits per minute reserve the expected length of an answer, budgets the longest possible one. A guess alone
-        refuses no request: if it exceeds a limit, a second round trip reserves what the limit has left for the answer.
-        A team may have one such request at a time.
+        Rate limits reserve the expected length of an answer, and budgets reserve the longest possible answer. A request
+        is never refused because of a guess alone. If the guess exceeds a limit, a second round trip reserves what the
+        limit has left for the answer. A team may have one such request at a time.
 
         Raises:
-            RateLimited: a limit has no room now. Headers and message say when it will; `refused_by` names it.
-            QuotaSpent: a budget is spent, or the request exceeds a limit.
-            StoreUnavailable: the store is unavailable, and the settings close the limit without it.
+            RateLimited: if a limit has no room now. The headers and the message contain the wait, and `refused_by`
+                names the limit.
+            QuotaSpent: if a budget is spent, or if the request exceeds a limit.
+            StoreUnavailable: if the store is unavailable and the settings close the limit in that case.
         """
         reservation = self._begun(caller, model, ask, lost)
         if not reservation.number:
@@ -321,10 +327,10 @@ class Quota:
         *,
         counts: bool = False,
     ) -> None:
-        """Replace what was reserved by what was *used*, and book *entry*, which says the same.
+        """Replace the reserved units by the *used* ones, and book *entry*, which must contain the same usage.
 
-        A request that ``failed`` without any use gets everything back, including its place among the requests per
-        minute, unless it *counts* regardless of its outcome.
+        If a request ``failed`` without any use, all units are returned, including its place among the requests per
+        minute, unless *counts* is true.
         """
         if reservation.is_settled:
             return
@@ -355,7 +361,7 @@ class Quota:
         self._store.settle(reservation.team, reservation.id, charges, entry)
 
     def _begun(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
-        """Return a reservation with what is to be reserved."""
+        """Return a new reservation that contains the units to reserve."""
         plan, choices = self._plans.plan_for(caller, model), ask.choices
         lengths = plan.lengths
         if lengths is None or lengths.is_forgotten:
@@ -392,10 +398,10 @@ class Quota:
         return reservation
 
     def _note_unreserved(self, reservation: Reservation, tokens: float) -> None:
-        """Note that the answers may have *tokens* beyond the expectation.
+        """Note that the answers may have *tokens* tokens beyond their expected length.
 
         Raises:
-            RateLimited: too many such tokens are in flight for the team.
+            RateLimited: if too many such tokens are in flight for the team.
         """
         plan, in_flight = reservation.plan, reservation.exposure.tokens
         if in_flight > 0.0 and in_flight + tokens > plan.unreserved:
@@ -443,15 +449,16 @@ class Quota:
 
 
 def _is_guessed(expected: Tokens, ask: Ask) -> bool:
-    """Return whether *expected* is a guess and not the caller's own `max_tokens`."""
+    """Return whether *expected* is a guess, as opposed to the caller's own `max_tokens`."""
     return ask.generates and (ask.max_tokens is None or expected.completion < ask.max_tokens * ask.choices)
 
 
 def _fit(reservation: Reservation, model: Metered, charges: Sequence[Charge], refused: Refused, now: float) -> bool:
-    """Shorten the answer that *reservation* expects until every limit could grant it. False: no answer is short enough.
+    """Shorten the expected answer of *reservation* until every limit could grant it. Return False if no answer is short
+    enough.
 
-    A rate can grant its amount when the bucket is full, a period what is left of it. Because the answer may exceed what
-    is left of a period, a team has one such request at a time.
+    A rate limit can grant its whole amount when the bucket is full, and a period limit can grant what is left of it.
+    The answer may exceed what is left of the period, so a team may have one such request at a time.
     """
     expected, most = reservation.expected, reservation.most_completion
     completion, longest = expected.completion, most
@@ -479,5 +486,5 @@ def _fit(reservation: Reservation, model: Metered, charges: Sequence[Charge], re
 
 
 def number(units: float) -> str:
-    """Return *units* with at most six decimals: ``50000``, ``0.25``."""
+    """Return *units* as text with at most six decimals, such as ``50000`` or ``0.25``."""
     return f"{units:.6f}".rstrip("0").rstrip(".")

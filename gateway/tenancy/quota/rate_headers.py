@@ -1,7 +1,8 @@
-"""Response headers about limits, with OpenAI's names and format, so that its SDKs obey them.
+"""Rate limit headers of responses, with OpenAI's names and formats, so that OpenAI's SDKs obey them.
 
-``x-ratelimit-{limit,remaining,reset}-{requests,tokens}``, durations such as ``12ms``, ``1s``, ``6m0s``:
-https://platform.openai.com/docs/guides/rate-limits. Its SDKs read ``retry-after-ms`` and ``x-should-retry``.
+The headers are ``x-ratelimit-{limit,remaining,reset}-{requests,tokens}``, with durations such as ``12ms``, ``1s``,
+``6m0s``: https://platform.openai.com/docs/guides/rate-limits. OpenAI's SDKs also read ``retry-after-ms`` and
+``x-should-retry``.
 """
 
 import math
@@ -15,15 +16,17 @@ from gateway.tenancy.teams.limits import Measure
 Headers = tuple[tuple[bytes, bytes], ...]
 
 SDK_PATIENCE_S = 120.0
-"""openai-python waits up to this long. After a longer wait it would retry at once."""
+"""Maximum seconds for which openai-python waits before a retry. If the requested wait is longer, it retries
+at once.
+"""
 
 DIGIT: Final = 1e-3
-"""Rounding error of a unit. A token that lacks only this is available."""
+"""Rounding error of a unit. A token that lacks only this much is reported as available."""
 DIGIT_MS: Final = 5e-4
-"""The same for a wait. Stores grant requests that are early by this."""
+"""Rounding error of a wait in seconds. Stores grant requests that arrive too early by this much."""
 
 _BELOW_A_SECOND = (b"0s", *(b"%dms" % ms for ms in range(1, 1000)))
-"""Durations by milliseconds."""
+"""Texts of all durations below a second, indexed by milliseconds."""
 
 _REQUESTS: frozenset[Measure] = frozenset({"requests_per_minute"})
 _TOKENS: frozenset[Measure] = frozenset(
@@ -32,12 +35,12 @@ _TOKENS: frozenset[Measure] = frozenset(
 
 
 class RateHeads:
-    """The headers of one plan."""
+    """The rate limit headers of one plan."""
 
     __slots__ = ("_kinds", "_last", "_parts")
 
     def __init__(self, scoped: Sequence[Scoped]) -> None:
-        """*scoped* has the order of the levels."""
+        """*scoped* must have the same order as the levels."""
         self._kinds = [
             _Kind(name, places, scoped)
             for name, measures in ((b"requests", _REQUESTS), (b"tokens", _TOKENS))
@@ -47,9 +50,10 @@ class RateHeads:
         self._last: Headers = ()
 
     def headers_for(self, levels: tuple[Level, ...]) -> Headers:
-        """Return headers for requests and for tokens, each of the limit with least left.
+        """Return the headers for requests and for tokens. Each describes the limit that has least left.
 
-        Empty if neither is limited. About 0.3 us for each of the two, less if nothing changed.
+        The result is empty if neither requests nor tokens are limited. Each of the two takes about 0.3 us, or less if
+        nothing changed.
         """
         changed = False
         for place, kind in enumerate(self._kinds):
@@ -66,7 +70,7 @@ class RateHeads:
 
 
 class _Kind:
-    """The three headers of requests, or of tokens."""
+    """The three rate limit headers for requests, or for tokens."""
 
     __slots__ = ("_binding", "_last", "_limits", "_ms", "_number", "_places", "_remaining", "_reset")
 
@@ -98,7 +102,9 @@ class _Kind:
 
 
 def duration(seconds: float) -> bytes:
-    """Return *seconds*, rounded up to the millisecond: ``0s``, ``12ms``, ``1.5s``, ``6m0s``, ``23h59m59.25s``."""
+    """Return *seconds*, rounded up to the millisecond, in forms such as ``0s``, ``12ms``, ``1.5s``, ``6m0s`` and
+    ``23h59m59.25s``.
+    """
     return _text(_milliseconds(seconds))
 
 
@@ -121,9 +127,9 @@ def _text(ms: int) -> bytes:
 
 
 def refusal_headers(wait_s: float, *, again: bool) -> Headers:
-    """Return the headers of a 429: the wait until there is room, and whether to try *again* then.
+    """Return the headers of a 429 response: the wait until the limit has room, and whether to try *again* then.
 
-    An infinite wait has no header. A wait beyond `SDK_PATIENCE_S` has one, but SDKs are asked not to retry.
+    An infinite wait is left out. A wait longer than `SDK_PATIENCE_S` is included, but SDKs are asked not to retry.
     """
     should_retry = (b"x-should-retry", b"true" if again and wait_s <= SDK_PATIENCE_S else b"false")
     if math.isinf(wait_s):

@@ -1,14 +1,14 @@
-"""Limits counted in Redis: one atomic script over the keys of one team, so that all gateways see the same.
+"""Limits counted in Redis. One atomic script works on the keys of one team, so that all gateways see the same state.
 
     warmgate:{TEAM}:quota:meters     hash, a field per limit
     warmgate:{TEAM}:quota:held       hash, a field per reservation that is not settled
-    warmgate:{TEAM}:quota:ends       sorted set, the ends of their leases
-    warmgate:{TEAM}:quota:ended      sorted set, reservations for which nothing more is booked
+    warmgate:{TEAM}:quota:ends       sorted set, the lease ends of those reservations
+    warmgate:{TEAM}:quota:ended      sorted set, ended reservations, for which nothing more is booked
     warmgate:{TEAM}:quota:writer:ID  number of the last operation of a gateway; kept for a week
     warmgate:quota:teams             sorted set of the teams that reserved something within an hour, by time
 
-The script uses the clock of Redis. A limit takes about 60 bytes, a held reservation about 700. Idle limits are swept,
-and keys that are not touched expire after 35 days.
+The script uses the clock of Redis. A limit takes about 60 bytes, and a held reservation about 700 bytes. Unused limits
+are deleted, and Redis keys that are not used expire after 35 days.
 """
 
 import math
@@ -30,11 +30,11 @@ from gateway.tenancy.quota.meter import SLACK_UNITS
 
 TEAMS = b"warmgate:quota:teams"
 LATELY_S = 3600.0
-"""Time after which a team counts as idle: longer than any lease, with a margin for wrong clocks."""
+"""Seconds after which a team counts as idle. This is longer than any lease, with a margin for clock errors."""
 
 SCRIPT = redis_usage.LUA + Path(__file__).with_name("redis_meters.lua").read_text(encoding="utf-8")
 _SHA = sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
-"""Name of the script in Redis."""
+"""SHA-1 of the script, by which Redis calls it."""
 
 What = Literal["settle", "book", "drop", "adopt"]
 
@@ -44,29 +44,33 @@ _KINDS = {"rate": "r", "period": "p", "concurrent": "c"}
 
 
 class Operation(NamedTuple):
-    """A background operation. `redis_meters.lua` has a function for each *what*."""
+    """One background operation on the store. `redis_meters.lua` has a function for each value of *what*."""
 
     what: What
     reservation: str
     charges: Sequence[Charge]
     entry: Entry | None
-    """adopt: booked if the reservation is lost. drop: None."""
+    """Ledger entry of the operation. For ``adopt``, it is booked if the reservation is lost. For ``drop``,
+    it is None.
+    """
 
 
 class Tended(NamedTuple):
     lost: int
-    """Reservations whose lease had ended; there may be more."""
+    """Number of reservations that were settled because their lease had ended. More may remain."""
     held: int
     cursor: int
-    """Cursor of the sweep for the next call; 0: the sweep is complete."""
+    """Cursor at which the next call continues the sweep, or 0 if the sweep is complete."""
 
 
 class RedisMeters:
-    """Calls of the script, one round trip each. A call that raises StoreUnavailable may have been carried out."""
+    """Calls of the Redis script, one round trip each. A call that raises StoreUnavailable may nevertheless have been
+    carried out.
+    """
 
     def __init__(self, link: RedisLink, *, lease_s: float, writer: str, now: Callable[[], float] | None = None) -> None:
-        """*writer* is the id of this gateway, unique forever. *now* returns seconds since 1970, for tests; None:
-        Redis's clock.
+        """*writer* is the id of this gateway and must never be reused. *now* returns seconds since 1970 in tests; the
+        Redis clock is used if it is None.
         """
         self._link = link
         self._lease_s = lease_s
@@ -74,7 +78,8 @@ class RedisMeters:
         self._now = now
 
     async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
-        """Reserve all *charges*, or none. Repeating a reservation grants it and reserves nothing more.
+        """Reserve all *charges*, or none. A repeated call with the same *reservation* is granted and reserves nothing
+        more.
 
         *lost* is called at once, unless a charge exceeds its limit.
         """
@@ -87,17 +92,18 @@ class RedisMeters:
         return Refused(int(numbers[1]), math.inf if numbers[2] < 0 else numbers[2], levels)
 
     async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
-        """Return what is used or reserved of limits of periods; may exceed them."""
+        """Return the units used or reserved of the period limits in *charges*. They may exceed the limits."""
         return _NUMBERS.decode(await self._run(team, "spent", _pack(_charges(charges))))
 
     async def refund(self, team: str, charges: Sequence[Charge]) -> None:
-        """Reduce what is used of limits of periods."""
+        """Reduce the used units of the period limits in *charges*."""
         await self._run(team, "refund", _pack(_charges(charges)))
 
     async def carry_out(self, team: str, first: int, operations: Sequence[Operation]) -> None:
-        """Carry out *operations* in order, each once. *first* is the number of the first one for this gateway and team.
+        """Carry out *operations* in order, each exactly once. *first* is the number of the first operation for this
+        gateway and team.
 
-        Numbers of a team increase by one. The store skips numbers that it has seen.
+        Numbers of a team increase by one. The store skips numbers that it has already seen.
         """
         rows = [
             (each.what, each.reservation, _charges(each.charges), () if each.entry is None else _booking(each.entry))
@@ -106,12 +112,14 @@ class RedisMeters:
         await self._run(team, "carry_out", _pack([first, *rows]))
 
     async def tend(self, team: str, alive: Sequence[str], *, cursor: int = 0) -> Tended:
-        """Renew the leases of *alive*, settle ended ones, and sweep some of the idle limits."""
+        """Renew the leases of *alive*, settle reservations whose lease has ended, and delete some of the
+        unused limits.
+        """
         lost, held, after = await self._run(team, "tend", cursor, *alive)
         return Tended(lost, held, int(after))
 
     async def register(self, teams: Collection[str], at: float) -> None:
-        """Name *teams* to all gateways: they reserve something, and the ledger has records of them.
+        """Announce *teams* to all gateways as teams with reservations and ledger records.
 
         *at* is in seconds since 1970, to the hour.
         """
@@ -123,7 +131,7 @@ class RedisMeters:
         await self._link.ask(question)
 
     async def teams(self, at: float) -> list[str]:
-        """Return the teams that were registered lately. They may have reservations."""
+        """Return the teams that were registered within the last hour before *at*. They may have reservations."""
 
         async def question(client: "Redis") -> list[bytes]:
             await client.zremrangebyscore(TEAMS, "-inf", at - LATELY_S)
@@ -132,7 +140,7 @@ class RedisMeters:
         return [name.decode() for name in await self._link.ask(question)]
 
     async def check(self) -> None:
-        """Check that the store can be written; a read would not show that."""
+        """Check that the store accepts writes, which a read would not show."""
         await self._link.ask(lambda client: client.set(b"warmgate:quota:check", b"1", ex=60))
 
     async def _run(self, team: str, what: str, *arguments: Any) -> Any:
@@ -151,7 +159,9 @@ class RedisMeters:
 
 
 def _booking(entry: Entry) -> list[msgspec.Raw]:
-    """Encode the fields as msgpack str 32: cmsgpack of some Redis versions does not know the bin format."""
+    """Return the booking of *entry* with all fields as msgpack str 32. The cmsgpack library of some Redis versions does
+    not support the bin format.
+    """
     return [msgspec.Raw(b"\xdb" + len(field).to_bytes(4, "big") + field) for field in booking_of(entry)]
 
 

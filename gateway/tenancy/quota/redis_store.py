@@ -1,10 +1,10 @@
-"""Quotas of all replicas, counted in Redis.
+"""Quotas of all gateway replicas, counted in Redis.
 
-1. A reservation is one round trip of at most `TIMEOUT_S` of the link. Everything else happens in the background.
-2. What was granted is settled and booked exactly once, even if the store is unavailable or forgets its last moments.
-3. While the store is unavailable, each gateway grants its `Share`. The beginning and end of that are logged, and the
-   store is charged with what was granted before it decides again.
-4. A store that lost its data counts as unavailable until it is initialized: its limits would start at zero.
+1. A reservation takes one round trip of at most `TIMEOUT_S` of the link. Everything else happens in the background.
+2. A granted reservation is settled and booked exactly once, even if the store is unavailable or loses its last writes.
+3. While the store is unavailable, each gateway grants its `Share`. The beginning and the end of that time are logged.
+   Before the store decides again, it is charged with the units that were granted meanwhile.
+4. A store that lost its data counts as unavailable until it is initialized, because its limits would start at zero.
 """
 
 import asyncio
@@ -28,11 +28,13 @@ from gateway.tenancy.quota.team_calls import TeamCalls
 _log = logging.getLogger(__name__)
 
 LAST_S = 5.0
-"""Time to send the rest at the end. A store that restarts or fails over may come back meanwhile."""
+"""Seconds to send the remaining operations on shutdown. A store that restarts or fails over may come back
+in this time.
+"""
 
 
 class RedisQuotaStore:
-    """Implements `QuotaStore` with the Redis at the other end of *link*."""
+    """A `QuotaStore` in the Redis that *link* reaches."""
 
     in_memory = None
 
@@ -49,10 +51,11 @@ class RedisQuotaStore:
         store_clock: Callable[[], float] | None = None,
         last_s: float = LAST_S,
     ) -> None:
-        """*clock* returns seconds since 1970 and counts while the store is unavailable; *store_clock* is for tests.
+        """*clock* returns the time in seconds since 1970. It is used while the store is unavailable. *store_clock* is
+        for tests.
 
-        *verify* raises StoreUnavailable if the store has no data; None: any store is accepted. *last_s* is the time to
-        send the rest at the end.
+        *verify* raises StoreUnavailable if the store has no data. If *verify* is None, any store is accepted. *last_s*
+        is the time in seconds to send the remaining operations on shutdown.
         """
         self._verify = verify
         self._doubted: StoreUnfit | None = None
@@ -107,7 +110,7 @@ class RedisQuotaStore:
         self._sender.add(team, Operation("book", "", (), entry()))
 
     def doubt(self, fault: StoreUnfit) -> None:
-        """Treat the store as unavailable if *fault* says that it has no data, until *verify* finds some."""
+        """Treat the store as unavailable if *fault* means that it has no data, until *verify* succeeds."""
         if fault.state in WITHOUT_DATA and self._verify is not None:
             self._doubted = fault
             self._note_unavailable("it has no data")
@@ -121,7 +124,9 @@ class RedisQuotaStore:
         await self._meters.refund(team, charges)
 
     async def run(self) -> None:
-        """See `QuotaStore.run`. At the end, what the store does not accept within *last_s* is lost, and logged."""
+        """Do the work of `QuotaStore.run`. On shutdown, operations that the store does not accept within *last_s* are
+        lost, and this is logged.
+        """
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._send_always())
@@ -132,12 +137,15 @@ class RedisQuotaStore:
                 async with asyncio.timeout(self._last_s):
                     await self._send_last()
             if self._sender:
-                _log.error("%d settlements and reservations failed", len(self._sender))
+                _log.error(
+                    "%d settlements and reservations are lost: the quota store did not accept them before shutdown",
+                    len(self._sender),
+                )
 
     def _reserve_by_share(
         self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft, *, was_asked: bool
     ) -> Granted | Refused:
-        """Decide without the store, which may have granted the reservation if it *was_asked*."""
+        """Decide without the store. If the store *was_asked* before, it may have granted the reservation."""
         decision: Granted | Refused | None = None
         try:
             decision = self._share.reserve(team, reservation, charges, self._clock())
@@ -154,7 +162,7 @@ class RedisQuotaStore:
         self._sender.add(team, Operation("drop", reservation, (), None))
 
     def _adopt(self) -> None:
-        """Send the reservations that run and that the store may not know."""
+        """Send the active reservations that the store may not know."""
         for reservation, live in self._leases.pop_unsure():
             self._sender.add(live.team, Operation("adopt", reservation, live.charges, live.lost()))
 
@@ -171,7 +179,7 @@ class RedisQuotaStore:
             self._lost.set()
             self._leases.doubt_all()
             self._share.begin(self._leases.live, self._clock())
-            _log.error("the quota store is unavailable, this gateway grants its share of the limits: %s", why)
+            _log.error("the quota store is unavailable, and this gateway grants its share of the limits: %s", why)
 
     async def _reconnect_always(self) -> None:
         while True:
@@ -184,7 +192,9 @@ class RedisQuotaStore:
                     await self._reconnect()
 
     async def _reconnect(self) -> None:
-        """Charge the store with what was granted without it and what it may have forgotten; then let it decide."""
+        """Charge the store with the units that were granted without it and that it may have lost. Then let the store
+        decide again.
+        """
         if self._verify is not None:
             await self._verify()
             self._doubted = None
@@ -214,7 +224,7 @@ class RedisQuotaStore:
                     self._note_unavailable(fault.message)
 
     async def _send_last(self) -> None:
-        """Send everything. Tries until it is cancelled: the store may be about to come back."""
+        """Send all remaining operations. Retry until cancelled, because the store may come back."""
         while True:
             try:
                 await (self._reconnect() if self._is_unavailable else self._sender.send())

@@ -1,4 +1,4 @@
-"""Owners of limits."""
+"""The key or team that owns a limit."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -20,26 +20,26 @@ _COUNTED: dict[Measure, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Scoped:
-    """A limit and its owner."""
+    """A limit, and the key or team that owns it."""
 
     limit: Limit
     measure: Measure
     scope: Literal["key", "team"]
     name: str
-    """Name of the key or team."""
+    """Name of the key or team that owns the limit."""
     model: str | None
-    """None: of all models together."""
+    """Model that the limit applies to, or None if the limit applies to all models together."""
 
     @property
     def label(self) -> str:
-        """Label for metrics, ``key/tokens_per_minute`` or ``team/model/concurrent``, without names: there would be too
-        many.
+        """Metric label of the limit, such as ``key/tokens_per_minute`` or ``team/model/concurrent``. It contains no
+        names, because they would create too many time series.
         """
         scope = self.scope if self.model is None else f"{self.scope}/model"
         return f"{scope}/{self.measure}"
 
     @property
     def text(self) -> str:
-        """Text for messages: ``key ci on tokens per min (TPM)``."""
+        """Description of the limit for messages, such as ``key ci on tokens per min (TPM)``."""
         model = "" if self.model is None else f" for model {self.model}"
         return f"{self.scope} {self.name}{model} on {_COUNTED[self.measure]}"

@@ -1,4 +1,4 @@
-"""Limits of a gateway while the store is unavailable: its share of each, or nothing."""
+"""Limits of one gateway while the store is unavailable. The gateway grants its share of each limit, or nothing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,21 @@ from gateway.tenancy.quota.meters import Meters
 WhenAway = Literal["share", "closed"]
 
 AGAIN_S = 1.0
-"""Wait until the store may be available again."""
+"""Seconds until the store may be available again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Whether each kind of limit is shared or closed without the store. The defaults match the settings."""
+    """Whether each kind of limit is shared or closed while the store is unavailable. The defaults match the
+    settings.
+    """
 
     requests: WhenAway = "share"
     tokens: WhenAway = "share"
-    """Limits per minute."""
+    """Policy for token limits per minute."""
     concurrent: WhenAway = "share"
     budget: WhenAway = "closed"
-    """Limits per day and month, of tokens and of money."""
+    """Policy for limits per day and per month, in tokens or US dollars."""
 
     def action_for(self, limit: Limit) -> WhenAway:
         if limit.kind == "concurrent":
@@ -36,7 +38,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A reservation that runs."""
+    """An active reservation."""
 
     team: str
     charges: Sequence[Charge]
@@ -44,10 +46,10 @@ class Live:
 
 
 class Share:
-    """Counts like the store, with every amount and burst divided by the number of gateways.
+    """Counts limits while the store is unavailable. Every amount and burst is divided by the number of gateways.
 
-    Without the store, all gateways together grant at most the limit, plus once the burst that the store may have
-    granted just before. Running requests of this gateway count for concurrent limits.
+    All gateways together grant at most the limit, plus once the burst that the store may have granted just before.
+    Active requests of this gateway count against concurrency limits.
     """
 
     def __init__(self, policy: Policy, *, replicas: int) -> None:
@@ -56,30 +58,31 @@ class Share:
         self._meters = Meters()
 
     def begin(self, live: Mapping[str, Live], now: float) -> None:
-        """Start without the store; *live* are running."""
+        """Start counting without the store. *live* are the active reservations."""
         self._meters.forget(now)
         for reservation, each in live.items():
             if self._meters.held(reservation) is None:
                 self._meters.reserve(each.team, reservation, _room_or_no_room(each.charges), now)
 
     def reserve(self, team: str, reservation: str, charges: Sequence[Charge], now: float) -> Granted | Refused:
-        """Reserve all *charges*, or none.
+        """Reserve all *charges*, or none if a limit lacks room.
 
         Raises:
-            StoreUnavailable: a limit is closed without the store, or its share is too small for this request.
+            StoreUnavailable: if a limit is closed while the store is unavailable, or if this gateway's share of a limit
+                is too small for the request.
         """
         for charge in charges:
             if self._policy.action_for(charge.limit) == "closed":
-                raise _away(charge.limit, "is closed")
+                raise _away(f"The limit {charge.limit.id} grants nothing without it")
         decision = self._meters.reserve(team, reservation, [self._shared(charge) for charge in charges], now)
         if isinstance(decision, Refused) and decision.wait_s == float("inf"):
             binding = charges[decision.binding]
             if binding.units <= binding.limit.amount:
-                raise _away(binding.limit, "has too small a share")
+                raise _away(f"This gateway's share of the limit {binding.limit.id} is too small for the request")
         return decision
 
     def settle(self, reservation: str, charges: Sequence[Charge]) -> None:
-        """Replace what was reserved by *charges*. No effect on a reservation of the store."""
+        """Replace the reserved units by *charges*. This has no effect on a reservation that the store granted."""
         held = self._meters.held(reservation)
         if held is None:
             return
@@ -98,7 +101,7 @@ def _with(charge: Charge, units: float) -> Charge:
 
 
 def _room_or_no_room(charges: Iterable[Charge]) -> list[Charge]:
-    """Return the concurrent ones of *charges*, in a form that is always granted."""
+    """Return the charges of concurrency limits in *charges*, in a form that is always granted."""
     return [
         Charge(Limit(charge.limit.id, "concurrent", float("inf")), charge.units)
         for charge in charges
@@ -106,6 +109,5 @@ def _room_or_no_room(charges: Iterable[Charge]) -> list[Charge]:
     ]
 
 
-def _away(limit: Limit, how: str) -> StoreUnavailable:
-    text = f"The store of quotas is unavailable, and {limit.id} {how} without it"
-    return StoreUnavailable(text, retry_after_s=AGAIN_S)
+def _away(consequence: str) -> StoreUnavailable:
+    return StoreUnavailable(f"The quota store is unavailable. {consequence}. Retry later.", retry_after_s=AGAIN_S)

@@ -1,7 +1,7 @@
-"""Budgets that warn and never refuse: their use, and the header that reports exceeded ones.
+"""Soft budgets, which warn but never refuse. Their use is measured, and a header reports exceeded budgets.
 
-They are compared with the ledger in the background: until one is exceeded, they cost requests nothing. So a warning
-starts up to `LOOK_S` after the request that exceeded the budget was booked.
+The ledger is compared with the budgets in the background. As long as no budget is exceeded, soft budgets cost requests
+nothing. A warning starts up to `LOOK_S` seconds after the booking of the request that exceeded the budget.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.limits import Limits, SoftMeasure
 
 LOOK_S = 10.0
-"""Time between two looks."""
+"""Seconds between two comparisons of the soft budgets with the ledger."""
 EARLIER_S = 600.0
-"""Time for which the sums of days before today are kept: only late entries change them."""
+"""Seconds for which the sums of earlier days are cached. Only late ledger entries change them."""
 SOFT_MEASURES: tuple[SoftMeasure, ...] = get_args(SoftMeasure)
 HEADER = b"x-warmgate-budget-warning"
 
@@ -32,41 +32,43 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SoftBudget:
-    """A soft budget of a team, of a key, or of one model within either."""
+    """A soft budget of a team, of a key, or of one model within a team or key."""
 
     team: str
     key: str | None
-    """None: of all keys of the team."""
+    """Id of the key that the budget applies to, or None if it applies to all keys of the team."""
     model: str | None
-    """None: of all models together."""
+    """Model that the budget applies to, or None if it applies to all models together."""
     measure: SoftMeasure
     amount: float
 
     @property
     def label(self) -> str:
-        """Label for the header and metrics, ``team/usd_per_month`` or ``key/model/tokens_per_day``, without names."""
+        """Label of the budget for the header and metrics, such as ``team/usd_per_month`` or
+        ``key/model/tokens_per_day``. It contains no names.
+        """
         scope = "team" if self.key is None else "key"
         measure = self.measure.removeprefix("soft_")
         return f"{scope}/{measure}" if self.model is None else f"{scope}/model/{measure}"
 
     @property
     def text(self) -> str:
-        """Text for the log: ``team blue, key ci, model tiny``."""
+        """Description of the budget for logs, such as ``team blue, key ci, model tiny``."""
         key = "" if self.key is None else f", key {self.key}"
         return f"team {self.team}{key}" + ("" if self.model is None else f", model {self.model}")
 
 
 class SoftBudgetStatus(NamedTuple):
-    """Use of the budgets of one team with the same label: the most used one."""
+    """Use of the most used budget among the budgets of one team with the same label."""
 
     team: str
     label: str
     used_ratio: float
-    """Above 1: it is exceeded."""
+    """Used share of the budget. A value above 1 means that the budget is exceeded."""
 
 
 class _Earlier(NamedTuple):
-    """Use of a team in a month before *day*."""
+    """Usage of a team in the current month before *day*."""
 
     day: str
     read_at: float
@@ -74,7 +76,7 @@ class _Earlier(NamedTuple):
 
 
 class SoftBudgets:
-    """The soft budgets of all teams of *directory*, as the ledger counts them."""
+    """The soft budgets of all teams in *directory*, with their use according to the ledger."""
 
     def __init__(
         self,
@@ -85,7 +87,9 @@ class SoftBudgets:
         cached_weight: float,
         clock: Callable[[], float],
     ) -> None:
-        """*cached_weight* is the weight of cached tokens in token limits. *clock* returns seconds since 1970."""
+        """*cached_weight* is the weight of cached tokens in token limits. *clock* returns the time in seconds since
+        1970.
+        """
         self._usage = usage
         self._directory = directory
         self._calendar = calendar
@@ -94,18 +98,22 @@ class SoftBudgets:
         self._earlier: dict[str, _Earlier] = {}
         self._logged: set[tuple[str, SoftMeasure, str]] = set()
         self.passed: dict[str, tuple[SoftBudget, ...]] = {}
-        """Exceeded budgets at the last look, by team."""
+        """Budgets that were exceeded at the last comparison, by team."""
         self.statuses: tuple[SoftBudgetStatus, ...] = ()
-        """State at the last look."""
+        """Status of all soft budgets at the last comparison."""
 
     async def run(self) -> None:
-        """Look again and again, until cancelled. Teams whose ledger cannot be read have no status."""
+        """Compare the budgets with the ledger periodically until cancelled. A team has no status while its ledger
+        cannot be read.
+        """
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
     def headers_of(self, caller: Caller, model: str) -> Headers:
-        """Return the headers of answers to *caller* from *model*; empty: no budget is exceeded."""
+        """Return the warning headers for answers to *caller* from *model*. The result is empty if no budget is
+        exceeded.
+        """
         labels = [
             each.label
             for each in self.passed.get(caller.team_name, ())
@@ -114,7 +122,7 @@ class SoftBudgets:
         return ((HEADER, ", ".join(labels).encode("ascii")),) if labels else ()
 
     async def look(self) -> None:
-        """Ask the ledger once for each team that has a soft budget, and log newly exceeded ones."""
+        """Read the usage of each team that has a soft budget from the ledger, and log newly exceeded budgets."""
         now = self._clock()
         self._calendar.update(now)
         of_teams: dict[str, list[SoftBudget]] = {}
@@ -140,11 +148,11 @@ class SoftBudgets:
         self.statuses = tuple(SoftBudgetStatus(team, label, ratio) for (team, label), ratio in ratios.items())
 
     def _log_once(self, budget: SoftBudget, units: float) -> tuple[str, SoftMeasure, str]:
-        """Log that *budget* is exceeded, once per period."""
+        """Log that *budget* is exceeded, at most once per period."""
         period = self._calendar.day if budget.measure.endswith("_day") else self._calendar.month
         crossing = (budget.text, budget.measure, period)
         if crossing not in self._logged:
-            text = "%s: %s is passed for %s: %s used of %s"
+            text = "%s: the soft budget %s for %s is exceeded: %s used of %s"
             _log.warning(text, budget.text, budget.measure, period, number(units), number(budget.amount))
         return crossing
 
@@ -155,7 +163,9 @@ class SoftBudgets:
             yield from _budgets_in(key.team, key.id, key.limits, key.model_limits)
 
     async def _used(self, team: str, budgets: Iterable[SoftBudget], now: float) -> list[float]:
-        """Return the units of each of *budgets*, all of *team*, in its current period. Raises StoreUnavailable."""
+        """Return the used units of each budget in *budgets* in its current period. All budgets must belong to *team*.
+        Raises StoreUnavailable.
+        """
         today = await self._sums(team, self._calendar.day, self._calendar.day)
         earlier: list[UsageSum] = []
         if any(budget.measure.endswith("_month") for budget in budgets):

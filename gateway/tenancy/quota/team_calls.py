@@ -1,4 +1,4 @@
-"""Background calls to the store, one for each team, some at the same time."""
+"""Background calls to the store. Each call is for one team, and several calls run at the same time."""
 
 import asyncio
 import logging
@@ -10,11 +10,13 @@ from gateway.storage.redis_link import OPEN_S, StoreRefuses
 _log = logging.getLogger(__name__)
 
 AT_ONCE = 8
-"""Concurrent background calls; requests use the other connections."""
+"""Maximum number of concurrent background calls. Requests use the other connections of the pool."""
 
 
 class TeamCalls:
-    """A team whose call the store refuses is logged and tried again, and does not delay other teams."""
+    """Runs a call for each team. If the store refuses the call of a team, this is logged and tried again without
+    delaying other teams.
+    """
 
     def __init__(self, work: asyncio.Event) -> None:
         """*work* is set when it is time to try a refused team again."""
@@ -23,10 +25,10 @@ class TeamCalls:
         self._refused: set[str] = set()
 
     async def call_for_all(self, act: Callable[[str], Awaitable[None]], teams: Iterable[str]) -> None:
-        """Await *act* for each of *teams*.
+        """Await *act* for each team in *teams*.
 
         Raises:
-            StoreUnavailable: the remaining teams were not called.
+            StoreUnavailable: if the store cannot be reached. The remaining teams were not called.
         """
         faults: list[StoreUnavailable] = []
 

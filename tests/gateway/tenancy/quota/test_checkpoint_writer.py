@@ -108,7 +108,7 @@ async def test_entries_without_room_are_counted(file: WatchedFile, caplog: pytes
             store.book("blue", partial(entry, f"r{number % 10}"))
         assert MAX_ENTRIES == store.waiting_entries
         assert 2 == store.dropped_entries
-        assert 1 == sum("further ones are lost" in line for line in caplog.messages)
+        assert 1 == sum("further entries are lost" in line for line in caplog.messages)
 
         file.is_away = False
         await until(lambda: store.waiting_entries == 0)

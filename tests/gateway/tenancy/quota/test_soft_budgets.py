@@ -134,8 +134,10 @@ async def test_a_crossing_is_logged_once(stage: Stage, caplog: pytest.LogCapture
     stage.now += 10 * DAY_S
     await stage.budgets.look()
 
-    assert ["team blue: soft_usd_per_month is passed for 2026-11: 1.5 used of 1"] == november
-    assert ["team blue: soft_usd_per_month is passed for 2026-12: 2.5 used of 1"] == caplog.messages[1:]
+    assert ["team blue: the soft budget soft_usd_per_month for 2026-11 is exceeded: 1.5 used of 1"] == november
+    assert ["team blue: the soft budget soft_usd_per_month for 2026-12 is exceeded: 2.5 used of 1"] == caplog.messages[
+        1:
+    ]
 
 
 async def test_an_unavailable_ledger_has_no_status(stage: Stage) -> None:

@@ -38,5 +38,5 @@ def test_the_last_page_names_none() -> None:
 
 
 def test_a_page_has_room_for_something() -> None:
-    with pytest.raises(ValueError, match="one entry"):
+    with pytest.raises(ValueError, match="at least 1"):
         page_of(ROWS, 0)
