@@ -1,1 +1,1 @@
-"""The choice of the worker that answers. Pure: time and randomness are arguments."""
+"""Choice of the worker that answers a request. Time and random numbers are arguments, and no code does I/O."""

@@ -1,10 +1,12 @@
-"""The LoRA adapters that each worker is known to have loaded, with the time of their last use."""
+"""LoRA adapters that each worker has loaded, with the time of their last use."""
 
 from collections.abc import Container, Iterable
 
 
 class AdapterResidency:
-    """Adapters by name, workers by address: workers of one process share it. Times are monotonic seconds."""
+    """LoRA adapters that each worker has loaded, by worker address. Workers behind one address share their adapters.
+    All times are monotonic seconds.
+    """
 
     def __init__(self) -> None:
         self._held: dict[str, dict[str, float]] = {}  # with the time of the first evidence
@@ -12,18 +14,18 @@ class AdapterResidency:
         self._used: dict[tuple[str, str], float] = {}
 
     def holds(self, worker: str, adapter: str) -> bool | None:
-        """Return whether *worker* has the adapter. None: there is no evidence."""
+        """Return whether *worker* has loaded the adapter, or None if this is unknown."""
         held = self._held.get(worker)
         if held is None:
             return False if (worker, adapter) in self._gone else None
         return adapter in held
 
     def held(self, worker: str) -> list[str]:
-        """Return the adapters that *worker* is known to have."""
+        """Return the names of the adapters that *worker* is known to have loaded."""
         return list(self._held.get(worker, ()))
 
     def listed(self, worker: str, adapters: Iterable[str], asked_at: float) -> None:
-        """Note the list of all adapters of *worker*, requested at *asked_at*. Later events override it."""
+        """Record the full adapter list that *worker* reported at *asked_at*. Later events override the list."""
         former = self._held.get(worker, {})
         held = {name: since for name, since in former.items() if since > asked_at}
         for name in adapters:
@@ -36,34 +38,34 @@ class AdapterResidency:
             del self._used[key]
 
     def seen(self, worker: str, adapters: Iterable[str], at: float) -> None:
-        """Note that *worker* reported requests for *adapters* at *at*. It may have others as well."""
+        """Record that *worker* reported requests for *adapters* at *at*. The worker may have loaded more adapters."""
         for name in adapters:
             if worker in self._held and self._gone.get((worker, name), float("-inf")) < at:
                 self._held[worker].setdefault(name, at)
 
     def loaded(self, worker: str, adapter: str, now: float) -> None:
-        """Note that *worker* has loaded the adapter."""
+        """Record that *worker* has loaded the adapter."""
         self._gone.pop((worker, adapter), None)
         self._held.setdefault(worker, {})[adapter] = now
         self._used[worker, adapter] = now
 
     def lost(self, worker: str, adapter: str, now: float) -> None:
-        """Note that *worker* does not have the adapter: it was unloaded, or a request for it was refused."""
+        """Record that *worker* lacks the adapter because it was unloaded or a request for it was refused."""
         self._held.get(worker, {}).pop(adapter, None)
         self._used.pop((worker, adapter), None)
         self._gone[worker, adapter] = now
 
     def used(self, worker: str, adapter: str, now: float) -> None:
-        """Note that a request for the adapter was sent to *worker*."""
+        """Record that a request for the adapter was sent to *worker*."""
         self._used[worker, adapter] = now
 
     def forget(self, workers: Container[str]) -> None:
-        """Forget all workers except *workers*."""
+        """Remove the records of all workers except *workers*."""
         self._held = {worker: held for worker, held in self._held.items() if worker in workers}
         self._gone = {key: at for key, at in self._gone.items() if key[0] in workers}
         self._used = {key: at for key, at in self._used.items() if key[0] in workers}
 
     def oldest(self, worker: str, among: Container[str]) -> str | None:
-        """Return the least recently used adapter of *worker* that is in *among*. None: it has none of them."""
+        """Return the least recently used adapter in *among* that *worker* has loaded, or None without one."""
         choice = [name for name in self._held.get(worker, ()) if name in among]
         return min(choice, key=lambda name: (self._used.get((worker, name), float("-inf")), name), default=None)

@@ -1,4 +1,4 @@
-"""A request's place on a worker, from selection to release, and its outcome."""
+"""A booking records that a request is assigned to a worker, from the worker's selection to the end of the request."""
 
 from enum import Enum
 from typing import Final
@@ -12,14 +12,14 @@ from routing.request import Request
 class Ending(Enum):
     ANSWERED = "answered"
     REFUSED = "refused"
-    """The worker answered that the request is wrong (4xx): this is no evidence about the worker's health."""
+    """The worker rejected the request with a 4xx status, which says nothing about the worker's health."""
     FAILED = "failed"
     ABORTED = "aborted"
-    """The caller went away."""
+    """The caller closed the connection before the end of the answer."""
 
 
 class Outcome(Value):
-    """Outcome of a request, with the engine's token counts if it reported them."""
+    """Outcome of a request, with the engine's token counts if the engine reported them."""
 
     __match_args__ = ("ending", "prompt_tokens", "cached_tokens", "completion_tokens")
     __slots__ = __match_args__
@@ -38,9 +38,10 @@ class Outcome(Value):
 
 
 class Booking:
-    """A request that a worker has been given. Times are monotonic seconds.
+    """A request assigned to a worker. All times are monotonic seconds.
 
-    It is not a dataclass: once compiled, Python's byte code would fill it in, at ten times the cost.
+    The class is not a dataclass because the compiled package would run a dataclass's generated constructor as Python
+    byte code, which takes ten times as long.
     """
 
     __slots__ = (
@@ -80,30 +81,33 @@ class Booking:
         self.worker = worker
         self.request = request
         self.new_blocks = new_blocks
-        """Blocks of the prompt that the worker did not hold before."""
+        """Blocks of the prompt that were not in the worker's cache before the booking."""
         self.uncached_tokens = uncached_tokens
         self.work_s = work_s
-        """Predicted seconds of prefill."""
+        """Predicted prefill time in seconds."""
         self.booked_at = booked_at
         self.wait_s = 0.0
-        """Predicted seconds from its booking until its prefill begins."""
+        """Predicted seconds between the booking and the start of its prefill."""
         self.incarnation = 0
-        """Incarnation of the worker at the time of booking."""
+        """The worker's incarnation number at the time of booking."""
         self.service_s: float | None = None
-        """Measured seconds of prefill, known for streams only."""
+        """Measured prefill time in seconds, or None if unknown. Only streamed answers are measured."""
         self.first_byte_at: float | None = None
         self.plain_tokens = plain_tokens
-        """Predicted cached tokens of the prompt, before the correction."""
+        """Predicted cached tokens of the prompt, before the accuracy correction."""
         self.reported_tokens = reported_tokens
-        """Predicted cached tokens by the engine's reports. None: there were no reports."""
+        """Cached tokens of the prompt according to the engine's cache events, or None if the engine reports no events.
+        """
         self.source: Source = source
         self.is_elsewhere = is_elsewhere
-        """Whether another gateway or fleet made it, and reports its end."""
+        """Whether another gateway replica or another fleet made the booking and reports its end."""
         self.is_remote = is_remote
-        """Whether a prefill worker computes its prompt: it is load here, but does not wait for a prefill."""
+        """Whether a prefill worker computes the prompt, so that the booking adds load but waits for no prefill."""
         self.decodes_beside = 0
-        """Requests that were generating when this one began to generate."""
+        """Number of other requests that were generating on the worker when this request began to generate."""
 
     def is_uncomputed(self, *, failed: bool) -> bool:
-        """Return whether its prefill was not done. If the worker *failed*, a predicted first byte is no proof."""
+        """Return whether the prompt was never computed. A first byte that was only predicted does not count after a
+        failure.
+        """
         return (self.service_s if failed else self.first_byte_at) is None

@@ -1,4 +1,4 @@
-"""The seam for observers of a fleet's bookings: replicas of the gateway that should know of them too."""
+"""Interface for observers of a fleet's bookings, such as other gateway replicas that must know about them."""
 
 from typing import Protocol
 
@@ -6,16 +6,16 @@ from routing.booking import Booking, Outcome
 
 
 class BookingObserver(Protocol):
-    """Is notified of the bookings that this gateway makes. Calls must be quick and never fail."""
+    """Receives the bookings that this gateway makes. Its methods must return quickly and never raise."""
 
     def booked(self, booking: Booking) -> None:
-        """Note that *booking* counts as load from this moment."""
+        """Record that *booking* counts as load from now on."""
         ...
 
     def first_byte(self, booking: Booking) -> None:
-        """Note the end of the prefill of *booking*. Called once, for streams only."""
+        """Record the end of the prefill of *booking*. This method is called once per booking, and only for streams."""
         ...
 
     def released(self, booking: Booking, outcome: Outcome) -> None:
-        """Note the end of *booking*. Called twice if it counted as lost and was released all the same."""
+        """Record the end of *booking*. It may be reported twice, if the booking's lease expired before its release."""
         ...

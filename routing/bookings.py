@@ -1,4 +1,4 @@
-"""The bookings of one fleet: what its workers have been given to do, and what each outcome teaches."""
+"""Bookings of one fleet: the requests assigned to its workers, and the statistics learned from their outcomes."""
 
 from collections.abc import Mapping
 
@@ -16,10 +16,11 @@ from routing.worker import Worker
 
 
 class Bookings:
-    """Books requests on *workers* and releases them.
+    """Assigns requests to *workers* and releases them.
 
-    *observer* is notified of every booking made by `book`. Bookings of other gateways come in by `book_elsewhere`, and
-    those of other fleets on a shared worker by `book_beside`: both count as load and teach nothing.
+    *observer* is notified of every booking made by `book`. `book_elsewhere` adds bookings of other gateway replicas,
+    and `book_beside` adds bookings of other fleets on a shared worker. Bookings of both kinds count as load, but
+    nothing is learned from them.
     """
 
     def __init__(
@@ -41,29 +42,29 @@ class Bookings:
         self._shared_load: SharedWorkerLoad | None = None
 
     def set_shared_load(self, shared_load: SharedWorkerLoad | None) -> None:
-        """Set who passes bookings on to other fleets with the same workers. None: there are no such fleets."""
+        """Set the object that passes bookings on to other fleets with the same workers, or None without such fleets."""
         self._shared_load = shared_load
 
     def own_in_flight(self, worker: WorkerId) -> int:
-        """Return the requests of this model on *worker*, from all gateways. Those of other models do not count."""
+        """Return the number of this model's requests on *worker*, from all gateway replicas."""
         state = self._workers.get(worker)
         if state is None:
             return 0
         return state.in_flight - (0 if self._shared_load is None else self._shared_load.beside(self, worker))
 
     def first_byte_in_s(self, booking: Booking, now: float) -> float | None:
-        """Return the seconds until the predicted first byte of *booking*: 0 if it is overdue.
+        """Return the seconds until the predicted first byte of *booking*, or 0 if the first byte is overdue.
 
-        None if there is no prediction: the answer does not stream, or the fleet has not measured its speed yet.
+        The result is None if the answer does not stream, or if the fleet has not measured its speed yet.
         """
         if not booking.request.streams or not self._rates.are_learned:
             return None
         return max(0.0, booking.booked_at + booking.wait_s + booking.work_s - now)
 
     def book(self, request: Request, candidate: Candidate, now: float) -> Booking | None:
-        """Give *request* to the candidate: from this moment it counts as load, and its blocks as present.
+        """Assign *request* to the candidate worker. The request counts as load, and its blocks as cached, from now on.
 
-        None if the worker has left, or has stopped being ready since it was ranked.
+        Returns None if the worker has left the fleet, or is no longer ready.
         """
         worker = self._workers.get(candidate.worker)
         if worker is None or not worker.is_ready:
@@ -90,7 +91,7 @@ class Bookings:
         return booking
 
     def first_byte(self, booking: Booking, now: float) -> None:
-        """Note the first byte of a stream. Other answers report nothing before their release."""
+        """Record the first byte of a streamed answer. Answers that do not stream are recorded at their release only."""
         worker = self._workers.get(booking.worker)
         if worker is not None and booking.request.streams:
             was_pending = worker.first_byte(booking, now)
@@ -101,7 +102,7 @@ class Bookings:
                 self._shared_load.began(booking, now)
 
     def release(self, booking: Booking, outcome: Outcome, now: float) -> None:
-        """End *booking* and learn from *outcome*. Must be called exactly once for every booking."""
+        """End *booking* and learn from *outcome*. Call this method exactly once for every booking."""
         worker = self._current(booking)
         if worker is not None:
             worker.release(booking, now)
@@ -119,7 +120,7 @@ class Bookings:
             self._caches.take_back(booking)
 
     def report_lost(self, lost: list[Booking], now: float) -> None:
-        """Report the release of bookings whose lease has ended: their callers never released them."""
+        """Report bookings whose leases have expired to the observer, because their callers never released them."""
         if self._observer is not None:
             for booking in lost:
                 self._observer.released(booking, Outcome(Ending.ABORTED))
@@ -138,10 +139,11 @@ class Bookings:
         streams: bool,
         now: float,
     ) -> Booking | None:
-        """Note a request that another gateway gave to *worker*. None if the worker is absent.
+        """Record a request that another gateway replica sent to *worker*. Returns None if this fleet does not have the
+        worker.
 
-        *prefix* and *exact* are as in `Request`, hashed with the same key as here; without blocks where the worker
-        will not hold them afterwards.
+        *prefix* and *exact* are as in `Request` and use this gateway's hash key. Both are empty if the worker will not
+        cache the prompt.
         """
         state = self._workers.get(worker)
         if state is None:
@@ -159,7 +161,7 @@ class Bookings:
         return booking
 
     def book_beside(self, booking: Booking, now: float) -> Booking | None:
-        """Note a booking that another fleet made on a shared worker. None if the worker is absent here."""
+        """Record another fleet's booking on a shared worker. Returns None if this fleet does not have the worker."""
         state = self._workers.get(booking.worker)
         if state is None:
             return None
@@ -173,7 +175,7 @@ class Bookings:
         return copy
 
     def first_byte_elsewhere(self, booking: Booking, now: float) -> None:
-        """Note the first byte of a booking made by `book_elsewhere` or `book_beside`."""
+        """Record the first byte of a booking made by `book_elsewhere` or `book_beside`."""
         if self._shared_load is not None:
             self._shared_load.began(booking, now)
         worker = self._current(booking)
@@ -182,9 +184,9 @@ class Bookings:
             self._caches.expect_report(worker.id, booking.request, now)
 
     def release_elsewhere(self, booking: Booking, *, keep: bool, now: float, completion_tokens: int = 0) -> None:
-        """End a booking made by `book_elsewhere` or `book_beside`. A second call changes nothing.
+        """End a booking made by `book_elsewhere` or `book_beside`. A second call for the same booking has no effect.
 
-        *keep*: its prompt is in the worker's cache, with an answer of *completion_tokens* behind it.
+        If *keep* is true, the worker's cache now holds the prompt and an answer of *completion_tokens* tokens.
         """
         if self._shared_load is not None:
             self._shared_load.ended(booking, now)
@@ -198,7 +200,7 @@ class Bookings:
             self._caches.take_back(booking)
 
     def _current(self, booking: Booking) -> Worker | None:
-        """The worker of *booking*. None if it has left, even if it joined again later."""
+        """Return the worker of *booking*, or None if the worker has left the fleet since, even if it joined again."""
         worker = self._workers.get(booking.worker)
         return None if worker is None or booking.booked_at < worker.joined_at else worker
 

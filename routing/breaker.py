@@ -1,10 +1,12 @@
-"""The circuit breaker of a worker that keeps failing, or fails too often.
+"""Circuit breaker for a worker that keeps failing or fails too often.
 
-1. Only the worker's own failures count, not answers of 4xx or callers that went away.
-2. After some time, an open breaker lets one request through, the probe. Its outcome closes the breaker, or opens it
-   again for twice as long. If the outcome shows nothing, the next request is the probe.
-3. A request that was sent before the breaker opened is not a probe: its answer proves nothing, its failure prolongs.
-4. A breaker never excludes the last worker: see `Fleet.candidates`.
+1. Only failures of the worker count. Answers with a 4xx status and closed caller connections do not count.
+2. After some time, an open breaker lets one request through, which is called the probe. A successful probe closes the
+   breaker, and a failed probe opens the breaker again for twice as long. If the probe shows nothing about the worker,
+   the next request becomes the probe.
+3. A request that was sent before the breaker opened is not a probe. Its success does not close the breaker, but its
+   failure keeps the breaker open for longer.
+4. An open breaker never excludes the last available worker (see `Fleet.candidates`).
 """
 
 from collections import deque
@@ -12,14 +14,15 @@ from collections import deque
 from routing.learning.window import Window
 
 MAX_BACKOFF = 8.0
-"""Limit of the factor on *open_s* after failed probes, so that a recovered worker is found in time."""
+"""Upper limit of the backoff factor on *open_s*. It keeps probes frequent enough to detect a recovered worker soon."""
 
 
 class Breaker:
-    """Opens after *failures* failures in a row within *window_s* seconds, or if at least *error_share* of the outcomes
-    in the last *window_s* seconds are failures and there are at least *min_requests* of them.
+    """Circuit breaker with two opening rules: consecutive failures, and failure rate.
 
-    The second rule finds a worker that fails every other request, and so never fails five times in a row.
+    The breaker opens after *failures* consecutive failures within *window_s* seconds. It also opens if at least
+    *error_share* of the outcomes in the last *window_s* seconds are failures, given at least *min_requests* outcomes.
+    The second rule catches a worker that fails every other request, which never reaches five consecutive failures.
     """
 
     def __init__(
@@ -37,18 +40,18 @@ class Breaker:
         self._error_share = error_share
         self._min_requests = min_requests
         self._failed_at: deque[float] = deque(maxlen=failures)
-        """Times of the failures since the last answer."""
+        """Times of the failures since the last successful answer."""
         self._all, self._failed = Window(window_s), Window(window_s)
-        """Outcomes since the breaker closed, and the failures among them."""
+        """Outcomes since the breaker closed, and the failures among these outcomes."""
         self._opened_at: float | None = None
-        """Time at which it opened, or opened again after a failed probe."""
+        """Time at which the breaker last opened, which may be after a failed probe."""
         self._times = 1.0
         self._closed_until = 0.0
-        """Earliest time of a probe."""
+        """Earliest time at which a probe may be sent."""
         self._probe_at: float | None = None
 
     def allows(self, now: float) -> bool:
-        """Return whether a request may go to the worker. A probe without outcome is forgotten after *open_s*."""
+        """Return whether a request may be sent to the worker. An unanswered probe expires after *open_s* seconds."""
         if self._opened_at is None:
             return True
         if now < self._closed_until:
@@ -57,16 +60,16 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has opened and no probe has succeeded since."""
+        """Whether the breaker has opened and no probe has succeeded since."""
         return self._opened_at is not None
 
     def sent(self, now: float) -> None:
-        """Note that a request goes to the worker; while the breaker is open, it is the probe."""
+        """Record that a request is sent to the worker. If the breaker is open, the request becomes the probe."""
         if self._opened_at is not None:
             self._probe_at = now
 
     def succeeded(self, now: float, *, sent_at: float) -> None:
-        """Note that the request sent at *sent_at* was answered."""
+        """Record that the worker answered the request sent at *sent_at*."""
         if self._opened_at is None:
             self._failed_at.clear()
             self._all.note(now)
@@ -74,7 +77,7 @@ class Breaker:
             self.reset()
 
     def failed(self, now: float, *, sent_at: float) -> None:
-        """Note that the worker failed the request sent at *sent_at*."""
+        """Record that the worker failed the request sent at *sent_at*."""
         if self._opened_at is None:
             self._failed_at.append(now)
             self._all.note(now)
@@ -88,12 +91,14 @@ class Breaker:
             self._closed_until = max(self._closed_until, now + self._open_s * self._times)
 
     def showed_nothing(self, *, sent_at: float) -> None:
-        """Note that the request sent at *sent_at* is no evidence. If it was the probe, the next request is."""
+        """Record that the request sent at *sent_at* shows nothing. If it was the probe, the next request becomes the
+        probe.
+        """
         if sent_at == self._probe_at:
             self._probe_at = None
 
     def reset(self) -> None:
-        """Close the breaker and forget all failures: a probe was answered, or the worker restarted."""
+        """Close the breaker and forget all failures, because a probe succeeded or the worker restarted."""
         self._failed_at.clear()
         self._all, self._failed = Window(self._window_s), Window(self._window_s)
         self._opened_at = self._probe_at = None

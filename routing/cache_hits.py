@@ -1,4 +1,4 @@
-"""The hits of one prompt in the caches of all workers, and the candidates that follow from them."""
+"""Cache hits of one prompt on all workers, and the routing candidates built from these hits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,11 @@ from routing.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class TierPrices:
-    """Time to load a cached block that is not on the GPU, as a share of the time to compute it, 0 to 1.
+    """Cost of loading a cached block from outside GPU memory, as a share of the cost of computing the block, from 0 to
+    1.
 
-    The defaults match the credits of NVIDIA Dynamo's router: 0.75 for host memory, 0.25 for disks, 0.5 for shared ones.
+    The defaults are 1 minus the credits in NVIDIA Dynamo's router: 0.75 for host memory, 0.25 for disk, 0.5 for shared
+    storage.
     """
 
     cpu: float = 0.25
@@ -24,12 +26,12 @@ class TierPrices:
     shared: float = 0.5
 
     def blocks(self, hit: Hit) -> float:
-        """Return the number of blocks that could be computed in the time that loading *hit* takes."""
+        """Return the number of blocks that the engine could compute in the time it takes to load *hit*."""
         return hit.cpu * self.cpu + hit.disk * self.disk + hit.shared * self.shared
 
 
 class ReportedHit(Value):
-    """Cached blocks by an engine's reports, including those expected for requests that were just sent."""
+    """Cached blocks according to an engine's cache events, with blocks expected from recently sent requests."""
 
     __match_args__ = ("hit", "block_tokens")
     __slots__ = __match_args__
@@ -47,10 +49,11 @@ _NOTHING: Final = ReportedHit(Hit(0), 1)
 
 
 class CacheHits:
-    """Hits that were looked up once for a request, to make a candidate of each worker.
+    """Cache hits of one request on all workers, looked up once. The candidate for each worker is made from them.
 
-    *reported* is None where reports cannot be used because the request's exact tokens are unknown. *predicted* counts
-    blocks of text that were sent to each worker, from *index*, which also knows how full the caches are.
+    *reported* maps workers to hits in the contents that engines report. It is None if the exact tokens of the request
+    are unknown, because the reported contents then cannot be searched. *predicted* maps workers to the number of text
+    blocks of the prompt that *index* predicts in their caches. *index* also predicts how full each cache is.
     """
 
     def __init__(
@@ -118,7 +121,7 @@ class CacheHits:
         )
 
     def _evicts_s(self, worker: WorkerId, hit_tokens: float, load: Load) -> float:
-        """Expected seconds to compute evicted blocks again: new tokens without room evict as many others."""
+        """Return the expected seconds to recompute cached blocks that the request would evict."""
         chance = self._index.oldest_chance(worker)
         if chance <= 0.0:
             return 0.0

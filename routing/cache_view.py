@@ -1,4 +1,4 @@
-"""The caches of a fleet's workers, by prediction and by the reports of their engines."""
+"""Predicted and reported cache contents of a fleet's workers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,10 +12,11 @@ from routing.worker import Worker
 
 
 class CacheView:
-    """Records what requests add to the caches of *workers*, and looks prompts up in them.
+    """Records what requests add to the caches of *workers*, and looks up prompts in these caches.
 
-    *index* predicts from what was sent to each worker. *confirmed* holds what engines report; it counts for workers
-    that are trusted and for requests whose exact tokens are known. *block_bytes* is the text in one block of *index*.
+    *index* predicts cache contents from the prompts sent to each worker. *confirmed* holds the contents that engines
+    report in cache events. The reported contents are used for trusted workers, and for requests whose exact tokens are
+    known. *block_bytes* is the number of bytes of text in one block of *index*.
     """
 
     def __init__(
@@ -29,9 +30,9 @@ class CacheView:
         bytes_per_token: BytesPerToken,
     ) -> None:
         self.block_sizes: Sequence[int] = ()
-        """Tokens per block of the caches that engines report, each size once, the smallest first.
+        """Block sizes of the engines' reported caches in tokens, without duplicates, in ascending order.
 
-        Updated by `note_block_sizes`: every request reads it, and it hardly ever changes.
+        `note_block_sizes` updates this list. Every request reads the list, and it rarely changes.
         """
         self._workers = workers
         self._index = index
@@ -41,7 +42,7 @@ class CacheView:
         self._bytes_per_token = bytes_per_token
 
     def hits(self, request: Request, workers: list[Worker], now: float) -> CacheHits:
-        """Look the prompt of *request* up in the caches of *workers*, once for all of them."""
+        """Look up the prompt of *request* in the caches of all *workers* at once."""
         reported: dict[WorkerId, ReportedHit] | None = None
         predicted: Mapping[WorkerId, int] = {}
         if request.reads_cache:
@@ -56,31 +57,31 @@ class CacheView:
         return CacheHits(request, reported, predicted, tokens_per_block, self._tier_prices, index=self._index)
 
     def record_prompt(self, worker: WorkerId, request: Request, now: float) -> int:
-        """Record that *worker* will hold the prompt of *request*. Returns the number of blocks that are new there."""
+        """Record that *worker* will cache the prompt of *request*. Returns the number of newly cached blocks."""
         new_blocks = self._index.record(worker, request.prefix) if request.writes_cache else 0
         self.expect_report(worker, request, now)
         return new_blocks
 
     def answer_blocks(self, completion_tokens: int) -> int:
-        """Return the number of index blocks that an answer of *completion_tokens* fills."""
+        """Return the number of index blocks that an answer of *completion_tokens* tokens fills."""
         return int(completion_tokens * self._bytes_per_token.ratio) // self._block_bytes
 
     def record_answer(self, worker: WorkerId, request: Request, answer_blocks: int) -> None:
-        """Record the use of the prompt at the end of *request*, followed by an answer of *answer_blocks*.
+        """Record the last use of the prompt of *request* and add *answer_blocks* blocks of its answer.
 
-        An engine frees the blocks of a request when it ends, so that is the time of their last use.
+        The time of last use is the end of the request, because an engine frees the request's blocks at its end.
         """
         if request.writes_cache:
             self._index.record(worker, request.prefix, output_blocks=answer_blocks)
 
     def expect_report(self, worker: WorkerId, request: Request, now: float) -> None:
-        """Expect that the engine of *worker* will report the prompt of *request* soon."""
+        """Expect a cache event for the prompt of *request* from the engine of *worker* soon."""
         if self._confirmed is not None and request.writes_cache:
             for prefix in self._exact(worker, request):
                 self._confirmed.predict(worker, prefix, now)
 
     def take_back(self, booking: Booking) -> None:
-        """Undo what `record_prompt` recorded for *booking*: its prompt was not computed."""
+        """Undo what `record_prompt` recorded for *booking*, because the prompt was not computed."""
         request = booking.request
         self._index.trim(booking.worker, request.prefix, request.prefix.blocks - booking.new_blocks)
         if self._confirmed is not None and request.writes_cache:
@@ -89,23 +90,23 @@ class CacheView:
                 self._confirmed.retract(booking.worker, prefix, kept)
 
     def clear(self, worker: WorkerId) -> None:
-        """Empty the predicted cache of *worker*. Engines report by themselves that their cache was cleared."""
+        """Clear the predicted cache contents of *worker*. Engines report themselves that their cache was cleared."""
         self._index.drop(worker)
         self.fit_capacity(worker)
 
     def clear_all(self) -> None:
-        """Empty all predicted caches. Prompts will be hashed with another key, so old entries cannot be found."""
+        """Clear all predicted cache contents. The hash key changes, so lookups could no longer find the old entries."""
         for worker in self._workers:
             self.clear(worker)
 
     def forget(self, worker: WorkerId) -> None:
-        """Forget *worker*, which has left."""
+        """Remove the cache contents of *worker*, which has left the fleet."""
         self._index.drop(worker)
         if self._confirmed is not None:
             self._confirmed.drop(worker)
 
     def fit_capacity(self, worker: WorkerId) -> None:
-        """Convert the size of the engine's cache, in blocks of tokens, to the index's blocks of text."""
+        """Set the index capacity of *worker* by converting the engine's token blocks to the index's text blocks."""
         state = self._workers.get(worker)
         if state is not None and state.engine_capacity is not None:
             blocks, block_size = state.engine_capacity
@@ -115,7 +116,8 @@ class CacheView:
     def note_block_sizes(self) -> None:
         """Update `block_sizes`.
 
-        Workers that are not trusted count if they report blocks: only correct predictions show that they can be.
+        Untrusted workers that report cache events are included, because correct predictions are the only way for a
+        worker to become trusted.
         """
         sizes = {
             self._block_size(worker) if state.is_trusted else self._reported_block_size(worker)
@@ -124,12 +126,12 @@ class CacheView:
         self.block_sizes = sorted(size for size in sizes if size is not None)
 
     def _exact(self, worker: WorkerId, request: Request) -> list[Prefix]:
-        """The exact prompt of *request* in blocks of the size that *worker* has; empty while the size is unknown."""
+        """Return the exact prompt of *request* in blocks of the size that *worker* uses, or [] if that is unknown."""
         size = self._block_size(worker) if request.exact else None
         return [prefix for prefix in request.exact if prefix.block_tokens == size]
 
     def _block_size(self, worker: WorkerId) -> int | None:
-        """The size in the engine's reports of blocks or, before the first of them, in its metrics."""
+        """Return the block size from the engine's cache events or, before the first event, from its metrics."""
         reported = self._reported_block_size(worker)
         if reported is not None:
             return reported

@@ -1,4 +1,4 @@
-"""A worker with its load and its hit, for one request: all that a strategy may look at."""
+"""A worker with its load and its cache hit for one request. Strategies may use no other data about workers."""
 
 from typing import Final, Literal
 
@@ -9,7 +9,7 @@ from cache_index.value import Value
 
 
 class Load(Value):
-    """The load of a worker at one moment, from our own accounting. One is made per worker and request."""
+    """Load of a worker at one moment, according to the gateway's own accounting."""
 
     __match_args__ = (
         "backlog_s",
@@ -33,17 +33,17 @@ class Load(Value):
         decode_s_per_token: float,
     ) -> None:
         self.backlog_s: Final = backlog_s
-        """Seconds of prefill before a request that is sent at this moment."""
+        """Seconds of prefill that the worker must finish before a request sent now."""
         self.pending: Final = pending
-        """Requests without a first token."""
+        """Number of requests that have no first token yet."""
         self.decodes: Final = decodes
-        """Requests that are generating."""
+        """Number of requests that are generating tokens."""
         self.busy_share: Final = busy_share
-        """Smoothed share of time with prefill to do, 0 to 1."""
+        """Smoothed share of time during which the worker has prefills to compute, from 0 to 1."""
         self.prefill_overhead_s: Final = prefill_overhead_s
         self.prefill_s_per_token: Final = prefill_s_per_token
         self.decode_s_per_token: Final = decode_s_per_token
-        """Time that one more running request adds to each output token."""
+        """Seconds that one more running request adds to each output token."""
 
     @property
     def in_flight(self) -> int:
@@ -51,11 +51,12 @@ class Load(Value):
 
 
 Source = Literal["reported", "predicted"]
-"""Source of a hit: the engine's reports of its cache, or a prediction from what was sent to the worker."""
+"""Source of a cache hit: "reported" by the engine's cache events, or "predicted" from the requests sent to the worker.
+"""
 
 
 class Candidate(Value):
-    """A worker that could answer."""
+    """A worker that could answer a request."""
 
     __match_args__ = (
         "worker",
@@ -95,33 +96,36 @@ class Candidate(Value):
         self.hit_tokens: Final = hit_tokens
         self.load: Final = load
         self.admits: Final = admits
-        """False while the worker warms up and has enough requests: it comes after the others."""
+        """False if the worker is warming up and already has enough requests. Other workers are then tried first."""
         self.load_s: Final = load_s
-        """Seconds to load the blocks of the hit that are not on the GPU."""
+        """Seconds to load the hit's blocks that are not in GPU memory."""
         self.source: Final = source
         self.plain_tokens: Final = plain_tokens
-        """`hit_tokens` before the correction by the accuracy of such predictions."""
+        """Predicted cached tokens before the accuracy correction, which turns them into `hit_tokens`."""
         self.reported_tokens: Final = reported_tokens
-        """Hit by the engine's reports, trusted or not. None: there are no reports."""
+        """Cached tokens according to the engine's cache events, trusted or not, or None without events."""
         self.zone_penalty_s: Final = zone_penalty_s
-        """Extra cost in seconds, compared with a near worker."""
+        """Extra cost in seconds, compared with a worker in the gateway's zone."""
         self.fetches: Final = fetches
-        """Whether it can decode what a prefill worker has computed."""
+        """Whether the worker can generate answers to prompts that a prefill worker has computed."""
         self.remote_tokens: Final = remote_tokens
-        """Tokens of the prompt that a prefill worker computes and it fetches; 0: it computes missing tokens itself."""
+        """Prompt tokens that a prefill worker computes for this worker, or 0 if this worker computes the prompt itself.
+        """
         self.evicts_s: Final = evicts_s
-        """Expected seconds to compute blocks again that have to leave its cache for the request."""
+        """Expected seconds to recompute the cached blocks that the request evicts."""
 
 
 Role = Literal["both", "prefill", "decode"]
-"""A worker's part of a request: both; prompts only, for others; or answers only, to prompts that others computed."""
+"""Role of a worker: "both" for whole requests, "prefill" to compute prompts for other workers, "decode" to generate
+answers to prompts computed elsewhere.
+"""
 
 WhyNotReady = Literal["down", "asleep", "draining"]
 WhyNot = WhyNotReady | Literal["breaker open", "not the worker that keeps the response", "a prefill worker"]
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """A worker that is not a candidate for a request, as the candidate that it would be."""
+    """A worker that is not a candidate for a request, with its candidate data and the reason for its exclusion."""
 
     candidate: Candidate
     why_not: WhyNot

@@ -1,9 +1,9 @@
-"""Prompts computed on some workers and answers generated on others: which worker generates, and whether that pays.
+"""Disaggregated serving: prefill workers compute prompts, and decode workers generate the answers.
 
-The decode worker is chosen first, by the cost of the request there. If it lacks much of the prompt, a prefill worker
-computes that part, and the decode worker fetches the blocks (the hop). If it lacks little, it computes that itself.
-Blocks that it holds are neither computed nor fetched. The model's strategy chooses among the prefill workers, because
-there the prefix matters.
+The decode worker is chosen first, by the cost of the request there. If much of the prompt is missing from its cache, a
+prefill worker computes the missing part, and the decode worker fetches the blocks. This transfer is called a hop. If
+little is missing, the decode worker computes that part itself. Cached blocks are neither computed nor fetched. The
+model's strategy chooses among the prefill workers, because their prefix caches matter.
 """
 
 import copy
@@ -20,14 +20,17 @@ from routing.request import Request
 from routing.strategy import Ranking
 
 HOP_S = 0.02
-"""Fixed cost of a hop before any is measured: one more request over HTTP, and a step of each engine."""
+"""Initial estimate of a hop's fixed cost in seconds: one more HTTP request, and one step of each engine."""
 FETCH_S_PER_TOKEN = 5e-6
-"""Time per fetched token before any is measured: 128 KiB of KV, as for an 8B model with grouped queries (32 layers,
-8 heads of 128, 16 bits), over a link of 200 Gbit/s."""
+"""Initial estimate of the transfer time per fetched token, in seconds. A token has 128 KiB of KV cache, as in an 8B
+model with grouped-query attention (32 layers, 8 KV heads of 128, 16 bits), and the link has 200 Gbit/s.
+"""
 
 
 class Handover:
-    """Cost of a hop besides the prefill: seconds over fetched tokens, learned from all workers of a model."""
+    """Learned cost of a hop without its prefill, in seconds as a function of fetched tokens. All workers of a model
+    share the estimate.
+    """
 
     def __init__(self) -> None:
         at_4096_s = HOP_S + 4096.0 * FETCH_S_PER_TOKEN
@@ -42,28 +45,31 @@ class Handover:
         return self._line.slope
 
     def seconds(self, tokens: float) -> float:
-        """Return the seconds from the end of a prefill to the first token elsewhere, with *tokens* to fetch."""
+        """Return the seconds from the end of a prefill to the first token on the decode worker that fetches *tokens*
+        tokens.
+        """
         return self._line.predict(tokens)
 
     def learn(self, tokens: float, measured_s: float) -> None:
-        """Learn from a hop. One that took much longer than expected waited for something other than the link."""
+        """Learn from the measured time of a hop. Outliers are capped, because they have other causes than the link."""
         self._line.learn(tokens, min(measured_s, 4.0 * self._line.predict(tokens) + 1.0))
 
 
 class HopRule(msgspec.Struct, frozen=True):
-    """Conditions for the use of a prefill worker."""
+    """Conditions under which a prefill worker is used."""
 
     min_uncached_tokens: int | None = None
-    """Missing tokens on the decode worker from which a hop is used. None: as many as make the hop pay."""
+    """Minimum number of tokens missing on the decode worker for a hop. If it is None, the predicted cost decides."""
     always: bool = False
-    """Whether decode workers cannot compute prompts at all."""
+    """Whether every prompt needs a hop because decode workers cannot compute prompts."""
 
 
 class ByDecodeLoad:
-    """A `Strategy` over the workers that answer: lowest cost in seconds first, ties at random or by *ties*.
+    """A `Strategy` that ranks the answering workers by cost in seconds. Ties are broken at random, or by *ties* if
+    given.
 
-    The cost is the backlog, the prefill or the hop, and the slowdown by the answers that run there. Its candidates have
-    the tokens to fetch in `remote_tokens`.
+    The cost is the sum of the backlog, the prefill or the hop, and the slowdown of the answers that the worker
+    generates. The ranked candidates have the number of tokens to fetch in `remote_tokens`.
     """
 
     is_late_bound: ClassVar[bool] = False
@@ -95,7 +101,7 @@ class ByDecodeLoad:
         return Ranking(order, "load_alone" if len(set(costs_s.values())) > 1 else "random", costs_s)
 
     def cost_s(self, request: Request, candidate: Candidate) -> float:
-        """Return the cost of *request* on *candidate* in seconds: with a hop if it has `remote_tokens`."""
+        """Return the cost of *request* on *candidate* in seconds, with a hop if `remote_tokens` is above 0."""
         load = candidate.load
         if candidate.remote_tokens > 0.0:
             first_s = self._handover.seconds(candidate.remote_tokens)
@@ -105,7 +111,7 @@ class ByDecodeLoad:
         return load.backlog_s + first_s + slower_s + candidate.zone_penalty_s
 
     def min_tokens(self, candidate: Candidate) -> float:
-        """Return the missing tokens from which a hop pays, wherever the prompt is computed; inf: never."""
+        """Return the number of missing tokens from which a hop pays off, or infinity if a hop never pays off."""
         if self._rule.min_uncached_tokens is not None:
             return float(self._rule.min_uncached_tokens)
         load = candidate.load
@@ -115,7 +121,7 @@ class ByDecodeLoad:
         return self._handover.overhead_s / saved_s if saved_s > 0.0 else float("inf")
 
     def pays(self, request: Request, decode: Candidate, prefill: Candidate) -> bool:
-        """Return whether *prefill* should compute for *decode*, given its present load."""
+        """Return whether the *prefill* worker should compute the prompt for the *decode* worker at this moment."""
         if self._rule.always or self._rule.min_uncached_tokens is not None:
             return True
         load = prefill.load
@@ -125,11 +131,11 @@ class ByDecodeLoad:
         return there_s < decode.load.backlog_s + here_s(request, decode) + decode.load_s
 
     def _is_stuck(self, request: Request, candidate: Candidate) -> bool:
-        """Whether it needs a prefill worker, and the request cannot be divided."""
+        """Return whether the candidate needs a prefill worker but the request cannot be split between two workers."""
         return self._rule.always and candidate.fetches and not request.divides
 
     def _hopping(self, request: Request, candidate: Candidate) -> Candidate:
-        """*candidate* with the tokens of *request* that it would fetch."""
+        """Return *candidate* with the number of tokens that it would fetch for *request*."""
         if not request.divides or not candidate.fetches:
             return candidate
         missing = max(1.0, request.prompt_tokens - candidate.hit_tokens)
@@ -139,17 +145,17 @@ class ByDecodeLoad:
 
 
 def plain(candidate: Candidate) -> Candidate:
-    """Return *candidate* as one that computes missing tokens itself."""
+    """Return a copy of *candidate* that computes all missing tokens itself."""
     return candidate.changed(remote_tokens=0.0) if candidate.remote_tokens else candidate
 
 
 def here_s(request: Request, candidate: Candidate) -> float:
-    """Return the cost of a prefill on *candidate*: meanwhile, the answers that it generates stand still as well."""
+    """Return the cost of a prefill on *candidate* in seconds, with the delay of the answers generated there."""
     load = candidate.load
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
     return load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token * _standing(candidate)
 
 
 def _standing(candidate: Candidate) -> float:
-    """Requests that wait while *candidate* computes a prompt: its own, the running ones, and one that may come."""
+    """Return the number of requests that wait while *candidate* computes a prompt."""
     return 2.0 + candidate.load.decodes if candidate.fetches else 1.0 + candidate.load.decodes

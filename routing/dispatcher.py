@@ -1,4 +1,4 @@
-"""The seam that decides when a request is sent, and with which order of candidates."""
+"""Interface that decides when a request is sent and in which order its candidates are tried."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, Protocol
@@ -15,7 +15,7 @@ from routing.strategies.by_name import StrategiesByName
 
 
 class Dispatch(Value):
-    """A released request with its candidates, best first. It is already booked on the first of them."""
+    """A released request with its candidates, best first. The request is already booked on the first candidate."""
 
     __match_args__ = ("request", "order", "booking", "reason", "strategy")
     __slots__ = __match_args__
@@ -31,30 +31,32 @@ class Dispatch(Value):
         self.request: Final = request
         self.order: Final = order
         self.booking: Final = booking
-        """Booking of the request; None if there is no candidate."""
+        """Booking of the request, or None if it has no candidates."""
         self.reason: Final = reason
         self.strategy: Final = strategy
-        """Name of the strategy that made the order."""
+        """Name of the strategy that ordered the candidates."""
 
 
 MIN_RETRY_S = 1.0
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A request that will not be released, because its wait would be too long."""
+    """A request that will not be released because its wait would be too long."""
 
     request: Request
     why: Literal["queue full", "too late", "spill"]
-    """queue full: its team has the maximum of waiting requests. too late: its caller will not wait that long.
-    spill: so late that it may go elsewhere (`Request.spill_in_s`); submitted again without that, it waits."""
+    """Reason for the refusal. "queue full": the team already has the maximum number of waiting requests. "too late":
+    the predicted wait exceeds the caller's deadline. "spill": the wait exceeds `Request.spill_in_s`, so a fallback may
+    answer the request; resubmitted without `spill_in_s`, the request waits.
+    """
     wait_s: float
-    """Predicted wait."""
+    """Predicted wait in seconds."""
     retry_after_s: float
-    """Predicted time until such a request would be held, if no others come."""
+    """Predicted seconds until the queue would accept the request, if no other requests arrive."""
 
 
 class Dispatcher(Protocol):
-    """Holds requests until they should be sent. Strategies rank at release, when most is known."""
+    """Holds requests until they should be sent. Candidates are ranked at release, with the latest data."""
 
     @property
     def waiting(self) -> int:
@@ -63,15 +65,15 @@ class Dispatcher(Protocol):
 
     @property
     def waiting_by_team(self) -> Mapping[str, int]:
-        """Number of held requests by team; without teams, all are under ""."""
+        """Number of held requests by team. If teams are not used, all requests count under the empty string."""
         ...
 
     def oldest_wait_s(self, now: float) -> float:
-        """Return the longest wait of a held request; 0 without held requests."""
+        """Return the longest wait in seconds of all held requests, or 0 if no request is held."""
         ...
 
     def submit(self, request: Request, now: float) -> None:
-        """Accept *request*, which arrived at *now* or has been waiting since then."""
+        """Accept *request*, which arrived at *now* or has been waiting since that time."""
         ...
 
     def poll(self, now: float) -> list[Dispatch]:
@@ -79,30 +81,30 @@ class Dispatcher(Protocol):
         ...
 
     def refused(self) -> list[Refusal]:
-        """Return the requests that are no longer held and will not be released, each once. Call it after every poll."""
+        """Return the requests that were refused since the last call, each once. Call this method after every poll."""
         ...
 
     def at_once(self, request: Request, now: float) -> Dispatch:
-        """Release *request* without waiting: it continues an answer that began elsewhere.
+        """Release *request* without waiting, because it continues an answer that began elsewhere.
 
-        It must not have been submitted.
+        The request must not have been submitted.
         """
         ...
 
     def next_poll_at(self, now: float) -> float | None:
-        """Return when to call `poll` if no event occurs. None: only after an event."""
+        """Return the time of the next `poll` if no event occurs, or None if only an event requires a `poll`."""
         ...
 
     def cancel(self, request: Request) -> None:
-        """Drop *request*: the caller went away. No effect on a request that has been released."""
+        """Drop *request* because its caller closed the connection. Released requests are unaffected."""
         ...
 
     def hand_over(self) -> list[tuple[Request, float]]:
-        """Remove all held requests and return them with their arrival times: another dispatcher takes over."""
+        """Remove all held requests and return them with their arrival times, for another dispatcher."""
         ...
 
     def explain(self, request: Request, now: float) -> Explanation:
-        """Explain the release of *request* at *now*. Changes nothing: it is neither held nor booked."""
+        """Explain the release of *request* at *now* without changing any state. The request is not held or booked."""
         ...
 
 
@@ -110,7 +112,7 @@ Arrange = Callable[[list[Candidate]], list[Candidate]]
 
 
 class Immediate:
-    """Releases every request at once, to the best candidate."""
+    """Releases every request at once to the best candidate."""
 
     def __init__(self, fleet: Fleet, strategies: StrategiesByName) -> None:
         self._fleet = fleet
@@ -160,7 +162,7 @@ class Immediate:
         self._submitted = [submitted for submitted in self._submitted if submitted[0] is not request]
 
     def explain(self, request: Request, now: float, arrange: Arrange | None = None) -> Explanation:
-        """Explain a release. *arrange* turns the strategy's order into the one in which candidates are tried."""
+        """Explain a release. *arrange* converts the strategy's order into the order in which candidates are tried."""
         name = request.strategy or self._strategies.default
         reach = self._fleet.reach(request, self._fleet.candidates(request, now))
         ranking = self._strategies.named(name).explain(request, reach.near)
@@ -175,7 +177,7 @@ class Immediate:
         )
 
     def _release(self, request: Request, since: float, now: float) -> Dispatch | None:
-        """Release the request. None: it is refused."""
+        """Release the request. Returns None if the request is refused."""
         candidates = self._fleet.candidates(request, now)
         if request.spill_in_s is not None and candidates:
             refusal = self._late_refusal(request, request.spill_in_s, candidates, now - since)
@@ -187,9 +189,9 @@ class Immediate:
     def _late_refusal(
         self, request: Request, spill_in_s: float, candidates: list[Candidate], waited_s: float
     ) -> Refusal | None:
-        """A refusal of a request that should go elsewhere.
+        """Return the refusal of a request that should go to a fallback.
 
-        None if any of *candidates* may answer in time, or the request is pinned and cannot go elsewhere.
+        Returns None if one of *candidates* may answer in time, or if the request is pinned to a worker.
         """
         if request.pinned is not None or not self._fleet.has_learned:
             return None
@@ -211,5 +213,5 @@ class Immediate:
 
 
 def admitting_first(ranked: list[Candidate]) -> list[Candidate]:
-    """Return the order with the candidates behind the others that warm up and have enough requests."""
+    """Return *ranked* with warming-up workers that have enough requests moved to the end."""
     return [c for c in ranked if c.admits] + [c for c in ranked if not c.admits]

@@ -1,4 +1,4 @@
-"""The worker that a request would go to at this moment, and why. Making an explanation changes nothing."""
+"""Explanation of a routing decision: the worker that a request would go to at this moment, and the reason."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -11,38 +11,39 @@ from routing.request import Request
 from routing.strategy import Ranking
 
 Reason = Literal["hit", "spread", "cold", "none"]
-"""hit: no candidate holds more; spread: one holds more, but costs more; cold: no candidate holds any block; none: there
-are no candidates."""
+"""Reason for the first choice. "hit": no candidate has a longer cache hit. "spread": another candidate has a longer hit
+but costs more. "cold": no candidate has cached any block of the prompt. "none": there are no candidates.
+"""
 SPARE_SHARE = 0.2
-"""Share of the caller's time limit that is left when a request becomes urgent."""
+"""Share of the caller's time limit that remains when a request becomes urgent."""
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A candidate's place in the order."""
+    """Rank of one candidate in the order in which candidates are tried."""
 
     rank: int
-    """Number from 1, which is tried first."""
+    """Rank of the candidate, starting at 1 for the candidate that is tried first."""
     candidate: Candidate
     predicted_ttft_s: float
     cost_s: float | None
-    """Cost that the strategy ranked by. None: it does not rank by cost."""
+    """Cost by which the strategy ranked the candidate, in seconds, or None if the strategy does not rank by cost."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """The decision of a `Dispatcher` about a request."""
+    """Explanation of a dispatcher's decision about a request."""
 
     request: Request
     strategy: str
-    """Name of the strategy that ranks: the model's, or the one that the request asks for."""
+    """Name of the ranking strategy: the model's strategy, or the one that the request selects."""
     effective: str
     reason: Reason
     places: list[Place]
-    """Candidates in the order in which to try them."""
+    """Candidates in the order in which they are tried."""
     excluded: list[Excluded]
 
 
 def reason_of(order: list[Candidate]) -> Reason:
-    """Return the reason why the first of *order* is first."""
+    """Return the reason why the first candidate of *order* was chosen."""
     if not order:
         return "none"
     longest = max([candidate.hit_blocks for candidate in order])
@@ -52,7 +53,7 @@ def reason_of(order: list[Candidate]) -> Reason:
 
 
 def effective_of(ranking: Ranking) -> str:
-    """Return what decides the order: no strategy does if there is nothing to choose from."""
+    """Return what determined the order: a strategy's name, or a marker if there were fewer than two candidates."""
     if len(ranking.order) > 1:
         return ranking.effective
     return "only_candidate" if ranking.order else "none"
@@ -66,7 +67,7 @@ def places_of(request: Request, order: list[Candidate], costs_s: Mapping[WorkerI
 
 
 def predicted_ttft_s(request: Request, candidate: Candidate) -> float:
-    """Return the seconds to the first token of *request* on *candidate*: backlog and prefill, both on the slow side."""
+    """Return the predicted seconds to the first token of *request* on *candidate*, erring on the high side."""
     return candidate.load.backlog_s + prefill_s(request, candidate)
 
 
@@ -78,9 +79,10 @@ def prefill_s(request: Request, candidate: Candidate) -> float:
 
 
 def longest_wait_s(within_s: float, prefill_s: float) -> float:
-    """Return how long a request may wait that needs its first token *within_s*, with a prefill of *prefill_s*.
+    """Return the longest time in seconds that a request may wait if its first token is due *within_s* seconds after
+    arrival.
 
-    A prefill time is only a prediction. So some time to wait always remains, and no request is turned away from an idle
-    worker, which alone can show that the prediction is wrong.
+    A prefill takes *prefill_s* seconds, but this is only a prediction. Some waiting time is therefore always allowed.
+    Otherwise an idle worker would refuse every request, and no measurement could correct a wrong prediction.
     """
     return max(within_s - prefill_s, within_s * SPARE_SHARE)

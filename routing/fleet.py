@@ -1,4 +1,4 @@
-"""The workers of one model: which of them may answer a request, what they are doing, and what their caches hold."""
+"""Workers of one model: their availability for requests, their load, and their cache contents."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
@@ -23,9 +23,10 @@ from routing.worker import Worker
 class Fleet:
     """Workers that serve one model.
 
-    *index*, *confirmed*, *tier_prices* and *block_bytes* are for the `CacheView`, *observer* is for the `Bookings`.
-    *lease_s* is how long a booking may last before it counts as lost. Where the workers are in several pools, requests
-    may use the next pool while each worker of those before it has more than *spill_backlog_s* seconds of prefill.
+    *index*, *confirmed*, *tier_prices* and *block_bytes* are passed to `CacheView`, and *observer* is passed to
+    `Bookings`. *lease_s* is the number of seconds after which an unreleased booking counts as lost. If the workers form
+    several pools, a request may use the next pool only while every worker of the earlier pools has more than
+    *spill_backlog_s* seconds of prefill backlog.
     """
 
     def __init__(
@@ -69,13 +70,14 @@ class Fleet:
         return iter(self._workers.values())
 
     def worker(self, worker: WorkerId) -> Worker:
-        """Raises ``KeyError`` if the worker is absent."""
+        """Return the state of *worker*. Raises ``KeyError`` if the fleet does not have the worker."""
         return self._workers[worker]
 
     def set_workers(self, workers: Iterable[WorkerId], now: float, *, elsewhere: Container[WorkerId] = ()) -> None:
-        """Set the workers. Those that left are forgotten; their requests may still be released.
+        """Set the workers. Workers that left are forgotten, but their requests may still be released.
 
-        The index keeps its entries of workers that are in *elsewhere*: another fleet with the same index has them.
+        The index keeps the entries of departed workers in *elsewhere*, because another fleet that shares the index
+        still has these workers.
         """
         for worker in self.members.replace(workers, now):
             if worker not in elsewhere:
@@ -84,7 +86,7 @@ class Fleet:
     # ---- reports about one worker; those about absent workers are ignored
 
     def set_up(self, worker: WorkerId, *, up: bool) -> None:
-        """Apply the result of active health checks. A worker that comes back warms up like a new one."""
+        """Apply the result of an active health check. A recovered worker warms up like a new one."""
         state = self._workers.get(worker)
         if state is None or state.is_up == up:
             return
@@ -93,7 +95,7 @@ class Fleet:
             state.begin_incarnation()
 
     def set_asleep(self, worker: WorkerId, *, asleep: bool) -> None:
-        """Apply the engine's report of its sleep. It drops its cache to fall asleep, and warms up when it wakes."""
+        """Apply the engine's sleep state. A sleeping engine drops its cache, and a waking engine warms up again."""
         state = self._workers.get(worker)
         if state is None or state.is_asleep == asleep:
             return
@@ -104,13 +106,13 @@ class Fleet:
             state.begin_incarnation()
 
     def set_draining(self, worker: WorkerId, *, draining: bool) -> None:
-        """Apply an operator's decision: a worker that drains gets no requests and completes those that it has."""
+        """Apply an operator's drain request. A draining worker gets no new requests but completes its running ones."""
         state = self._workers.get(worker)
         if state is not None:
             state.is_draining = draining
 
     def engine_restarted(self, worker: WorkerId) -> None:
-        """Begin again with an engine whose cache is empty. Its reports of its cache begin again by themselves."""
+        """Reset the state of *worker*, whose engine restarted with an empty cache."""
         self.caches.clear(worker)
         state = self._workers.get(worker)
         if state is not None:
@@ -118,7 +120,7 @@ class Fleet:
             state.hit_accuracy.forget()
 
     def set_trusted(self, worker: WorkerId, *, trusted: bool) -> None:
-        """Set whether the engine's reports of its cache are complete. Until then, predictions are used."""
+        """Set whether the engine's cache events are complete. Predictions are used for workers that are not trusted."""
         state = self._workers.get(worker)
         if state is not None:
             state.is_trusted = trusted
@@ -131,7 +133,7 @@ class Fleet:
             state.engine_queue_reported(waiting, now)
 
     def set_capacity(self, worker: WorkerId, *, blocks: int, block_size: int) -> None:
-        """Set the size of the engine's cache: *blocks* blocks of *block_size* tokens."""
+        """Set the engine's cache size: *blocks* blocks of *block_size* tokens."""
         state = self._workers.get(worker)
         if state is not None:
             state.engine_capacity = (blocks, block_size)
@@ -140,9 +142,9 @@ class Fleet:
     # ---- learned times
 
     def token_times(self) -> tuple[float, float]:
-        """Return the seconds of a worker's time for one computed prompt token, and for one generated token.
+        """Return the worker seconds per computed prompt token, and the worker seconds per generated token.
 
-        Tokens that are generated in the same step share its time.
+        Tokens that are generated in the same step share the time of that step.
         """
         busy = [worker.in_flight for worker in self if worker.in_flight]
         streams = sum(busy) / len(busy) if busy else 1.0
@@ -150,18 +152,18 @@ class Fleet:
 
     @property
     def has_learned(self) -> bool:
-        """Whether any prefill was measured; until then, predicted times come from the settings alone."""
+        """Whether any prefill has been measured. Until then, predicted times come from the settings alone."""
         return self._rates.are_learned
 
     def usual_gap_s(self, worker: WorkerId) -> float | None:
-        """Return the recent seconds between two tokens of a stream of *worker*. None if unknown, or it has left."""
+        """Return the recent seconds between two tokens of a stream of *worker*, or None if unknown."""
         state = self._workers.get(worker)
         return None if state is None else state.usual_gap_s
 
     def tick(self, now: float) -> list[Booking]:
-        """Expire lost bookings and return them, and fit cache sizes to the learned bytes per token.
+        """Expire and return lost bookings, and adapt the index capacities to the learned bytes per token.
 
-        To be called every few seconds.
+        Call this method every few seconds.
         """
         lost: list[Booking] = []
         self.caches.note_block_sizes()
@@ -176,9 +178,9 @@ class Fleet:
     # ---- which workers a request may choose
 
     def candidates(self, request: Request, now: float) -> list[Candidate]:
-        """Return the ready workers whose breaker is closed; all ready workers if that leaves none.
+        """Return the ready workers whose circuit breaker is closed, or all ready workers if no breaker is closed.
 
-        For a pinned request: its worker, if that is ready.
+        A pinned request has at most one candidate, the worker to which it is pinned.
         """
         ready = [worker for worker in self._workers.values() if worker.is_ready]
         if self.members.has_roles:
@@ -189,24 +191,25 @@ class Fleet:
         return self._as_candidates(workers, request, now)
 
     def prefill_candidates(self, request: Request, now: float) -> list[Candidate]:
-        """Return the prefill workers that could compute the prompt of *request*, chosen as in `candidates`."""
+        """Return the prefill workers that could compute the prompt of *request*, selected as in `candidates`."""
         ready = [worker for worker in self._workers.values() if worker.is_ready and worker.role == "prefill"]
         workers = [worker for worker in ready if worker.breaker.allows(now)] or ready
         return self._as_candidates(workers, request, now)
 
     def cut_off(self, request: Request, now: float) -> list[Candidate]:
-        """Return the workers that only an open breaker excludes, the least loaded first.
+        """Return the workers that only an open circuit breaker excludes, least loaded first.
 
-        They are the last resort when all other workers have failed *request*.
+        These workers are the last resort after all other workers have failed *request*.
         """
         ready = [w for w in self._workers.values() if w.is_answering and request.pinned in (None, w.id)]
         behind = [worker for worker in ready if not worker.breaker.allows(now)]
         return sorted(self._as_candidates(behind, request, now), key=lambda each: each.load.backlog_s)
 
     def reach(self, request: Request, candidates: list[Candidate], waits_s: Sequence[float] | None = None) -> Reach:
-        """Divide *candidates* into those that *request* may choose and its reserves, pool by pool.
+        """Divide *candidates* into those that *request* may choose from now, and reserves in later pools.
 
-        *waits_s* is the request's predicted wait for each candidate. None: the candidate's backlog.
+        *waits_s* is the predicted wait of the request for each candidate. If it is None, each candidate's backlog is
+        used.
         """
         if not self.members.has_pools:
             return Reach(candidates, [])

@@ -1,4 +1,4 @@
-"""The workers of one fleet, with the pool, role and penalties that the settings give each of them."""
+"""Workers of one fleet, with the pool, role and penalties that the settings assign to each worker."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -10,17 +10,17 @@ from routing.worker import Worker
 
 
 class Membership:
-    """Decides which workers belong to a fleet.
+    """Keeps the list of workers that belong to a fleet.
 
-    Pools, roles and penalties are kept by the worker's name, so they also apply to workers that join later.
+    Pools, roles and penalties are stored by worker name, so they also apply to workers that join later.
     """
 
     def __init__(self, *, breaker: Callable[[], Breaker], rates: Rates) -> None:
         self.workers: dict[WorkerId, Worker] = {}
         self.has_roles = False
-        """Whether any worker does only a part of each request."""
+        """Whether any worker handles only one part of each request, prefill or decode."""
         self.has_pools = False
-        """Whether there are workers of more than one tier."""
+        """Whether the workers belong to more than one pool."""
         self._breaker = breaker
         self._rates = rates
         self._tiers: Mapping[WorkerId, int] = {}
@@ -28,10 +28,11 @@ class Membership:
         self._adapter_penalties_s: dict[WorkerId, float] = {}
         self._roles: Mapping[WorkerId, Role] = {}
         self._next_incarnation = 0
-        """First incarnation of a worker that joins: higher than the incarnation of every worker that has left."""
+        """First incarnation number of a worker that joins. It is higher than the number of every worker that has left.
+        """
 
     def replace(self, workers: Iterable[WorkerId], now: float) -> list[WorkerId]:
-        """Make *workers* the members and return those that left. Workers that stay keep their state."""
+        """Replace the members with *workers*, and return the workers that left. Workers that stay keep their state."""
         wanted = dict.fromkeys(workers)
         left = [worker for worker in self.workers if worker not in wanted]
         for worker in left:
@@ -47,37 +48,37 @@ class Membership:
         return left
 
     def set_tiers(self, tiers: Mapping[WorkerId, int]) -> None:
-        """Set the pool of each worker. Workers that are not named are in the first pool, 0."""
+        """Set the pool number of each worker. Workers without an entry are in pool 0, which is tried first."""
         self._tiers = tiers
         for worker in self.workers.values():
             worker.tier = tiers.get(worker.id, 0)
         self.has_pools = len({worker.tier for worker in self.workers.values()}) > 1
 
     def set_zone_penalties(self, penalties_s: Mapping[WorkerId, float]) -> None:
-        """Set how much more a request costs on each worker than on a near one. Workers that are not named: 0."""
+        """Set the extra cost of a request on each worker in seconds, compared with a worker in the gateway's zone."""
         self._zone_penalties_s = penalties_s
         for worker in self.workers.values():
             worker.zone_penalty_s = penalties_s.get(worker.id, 0.0) + self._adapter_penalties_s.get(worker.id, 0.0)
 
     def set_adapter_penalty(self, worker: WorkerId, seconds: float) -> None:
-        """Set how much more a request costs on *worker* because it must load the LoRA adapter first."""
+        """Set the extra cost in seconds of a request on *worker*, which must load the LoRA adapter first."""
         self._adapter_penalties_s[worker] = seconds
         state = self.workers.get(worker)
         if state is not None:
             state.zone_penalty_s = self._zone_penalties_s.get(worker, 0.0) + seconds
 
     def adapter_penalty_s(self, worker: WorkerId) -> float:
-        """Return the penalty that `set_adapter_penalty` set last."""
+        """Return the last penalty in seconds that `set_adapter_penalty` set for *worker*."""
         return self._adapter_penalties_s.get(worker, 0.0)
 
     def set_roles(self, roles: Mapping[WorkerId, Role]) -> None:
-        """Set what each worker does. Workers that are not named do whole requests."""
+        """Set the role of each worker. Workers without an entry handle whole requests."""
         self._roles = roles
         for worker in self.workers.values():
             worker.role = roles.get(worker.id, "both")
         self.has_roles = any(worker.role != "both" for worker in self.workers.values())
 
     def incarnation(self, worker: WorkerId) -> int:
-        """Return a number that changes each time *worker* restarts or joins again; -1 while it is absent."""
+        """Return the incarnation number of *worker*, which changes with each restart or rejoin, or -1 if absent."""
         state = self.workers.get(worker)
         return -1 if state is None else state.incarnation

@@ -1,7 +1,7 @@
-"""Pools of workers: a request may use the next pool only if all pools before it are too busy.
+"""Worker pools: a request may use the next pool only if all earlier pools are too busy.
 
-Each pool has a number, its tier; the lowest goes first. The reasons for the order (own machines before rented ones,
-near before far) are not known here.
+Each pool has a number, called its tier, and the lowest tier is used first. This module does not know the reason for the
+order, for example owned machines before rented ones.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from routing.candidate import Candidate
 
 
 class Reach(Value):
-    """The candidates of one request: those that it may choose, and the others."""
+    """Candidates of one request, divided into those it may choose from now and its reserves."""
 
     __match_args__ = ("near", "far")
     __slots__ = __match_args__
@@ -24,14 +24,15 @@ class Reach(Value):
     ) -> None:
         self.near: Final = near
         self.far: Final = far
-        """Reserves, in the order in which to try them when all near candidates have failed."""
+        """Reserve candidates, in the order in which they are tried after all near candidates have failed."""
 
 
 def reach(candidates: Sequence[Candidate], tiers: Sequence[int], waits_s: Sequence[float], longest_s: float) -> Reach:
-    """Divide *candidates*: near are the lowest tier, and each further one if the wait in all before it is too long.
+    """Divide *candidates* into near candidates and reserves. A tier is near if it is the lowest, or if the wait in all
+    lower tiers is too long.
 
-    *tiers* and *waits_s* are the pool of each candidate and the wait there. A wait up to *longest_s* is not too long.
-    Reserves are in the order of their tiers and, within a tier, of their backlogs.
+    *tiers* and *waits_s* give the tier and the predicted wait for each candidate. A wait is too long if it exceeds
+    *longest_s* seconds. Reserves are sorted by tier and, within a tier, by backlog.
     """
     last = 0
     for tier in sorted(set(tiers)):

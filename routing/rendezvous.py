@@ -1,9 +1,9 @@
-"""The choice among workers that cost the same, so that replicas agree without asking each other.
+"""Deterministic choice among workers of equal cost, so that gateway replicas agree without communication.
 
-A random choice spreads prompts over equal workers. But two gateways that see the same new prompt at one moment would
-compute it twice. Rendezvous hashing spreads prompts as evenly, and makes the same choice everywhere. The hash covers
-the first block of the prompt that none of the equal workers holds. Prompts that share only blocks that all of them hold
-go different ways, and prompts that share more meet on one worker.
+A random choice would also spread prompts evenly, but two gateways that see the same new prompt at the same time would
+compute it twice. Rendezvous hashing spreads prompts evenly and makes the same choice on every replica. The hash covers
+the first block of the prompt that none of the tied workers has cached. Prompts that share only cached blocks go to
+different workers, and prompts that share more blocks meet on one worker.
 """
 
 import hashlib
@@ -15,22 +15,23 @@ from routing.candidate import Candidate
 from routing.request import Request
 
 TIE_S = 0.02
-"""Difference in cost that is ignored: the loads that two replicas see differ by the events of some milliseconds."""
+"""Cost difference in seconds that is ignored, because replicas see each other's events some milliseconds late."""
 
 _BITS_64 = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Rendezvous:
-    """Orders candidates that cost the same. Costs within *tie_s* seconds of the lowest count as equal."""
+    """Orders candidates of equal cost. Costs within *tie_s* seconds of the lowest cost count as equal."""
 
     def __init__(self, tie_s: float = TIE_S) -> None:
         self.tie_s = tie_s
         self._seeds: dict[WorkerId, int] = {}
 
     def order(self, request: Request, tied: Sequence[Candidate]) -> list[Candidate] | None:
-        """Return *tied* in the same order in every process, the longest hits first.
+        """Return *tied* in an order that is the same in every process, longest hits first.
 
-        None if the prompt has no full block, and so no hash that replicas share. O(tied).
+        Returns None if the prompt has no full block, because replicas then share no hash. The cost is linear in the
+        number of candidates.
         """
         most = max([candidate.hit_tokens for candidate in tied])
         block = _parting_block(request, next(candidate for candidate in tied if candidate.hit_tokens == most))
@@ -47,7 +48,7 @@ class Rendezvous:
 
 
 def _parting_block(request: Request, longest: Candidate) -> int | None:
-    """The hash of the first block after the hit of *longest*, or of the last block if it holds all of them."""
+    """Return the hash of the first block that the hit of *longest* lacks, or of the last block if it lacks none."""
     if request.exact and longest.source == "reported":
         prefix = request.exact[0]
         held = int(longest.plain_tokens) // prefix.block_tokens
@@ -62,7 +63,7 @@ def _hash_at(prefix: Prefix, block: int) -> int | None:
 
 
 def _mixed(word: int) -> int:
-    """Mix *word* so that each bit affects all others (Steele, Lea and Flood 2014, the finalizer of SplitMix64)."""
+    """Mix all bits of *word* with the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
     word = (word ^ word >> 30) * 0xBF58_476D_1CE4_E5B9 & _BITS_64
     word = (word ^ word >> 27) * 0x94D0_49BB_1331_11EB & _BITS_64
     return word ^ word >> 31

@@ -1,4 +1,4 @@
-"""A request as routing knows it: values only, nothing of HTTP."""
+"""Request as the routing code sees it. It contains plain values and nothing that is specific to HTTP."""
 
 from typing import Final
 
@@ -6,11 +6,11 @@ from cache_index import Prefix, WorkerId
 from cache_index.value import Value
 
 LOW, NORMAL, HIGH = 0, 1, 2
-"""Priority classes: on a saturated fleet, a higher one goes first."""
+"""Priority classes. On a saturated fleet, requests of a higher class go first."""
 
 
 class Request(Value):
-    """One request as the strategies see it."""
+    """Request as the strategies see it."""
 
     __match_args__ = (
         "prefix",
@@ -57,36 +57,35 @@ class Request(Value):
     ) -> None:
         self.prefix: Final = prefix
         self.prompt_bytes: Final = prompt_bytes
-        """Length of the text that `prefix` was cut from."""
+        """Length in bytes of the text from which `prefix` was made."""
         self.prompt_tokens: Final = prompt_tokens
-        """Estimate, unless `exact` is known; the engine reports the actual number afterwards."""
+        """Number of prompt tokens, estimated unless `exact` is known."""
         self.output_tokens: Final = output_tokens
-        """Expected tokens of the answer."""
+        """Expected number of tokens in the answer."""
         self.session: Final = session
-        """Name that the caller gives to requests that belong together."""
+        """Session name that the caller gives to requests that belong together."""
         self.streams: Final = streams
-        """Whether the first byte marks the end of the prefill; otherwise it marks the end of the answer."""
+        """Whether the answer streams, so that its first byte marks the end of the prefill."""
         self.reads_cache: Final = reads_cache
-        """False if the engine computes the whole prompt in any case (prompt logprobs)."""
+        """False if the engine computes the whole prompt even if it is cached, as for prompt logprobs."""
         self.writes_cache: Final = writes_cache
-        """False if the engine will not hold `prefix` afterwards: it pools, or not all of the prompt was read."""
+        """False if the engine will not cache `prefix`, for example because the model only computes embeddings."""
         self.pinned: Final = pinned
-        """The only worker that can answer: it keeps the response that the request continues."""
+        """The only worker that can answer, because it stores the response that the request continues."""
         self.exact: Final = exact
-        """The prompt by its exact tokens, once for each block size of the workers; empty if unknown."""
+        """The prompt hashed from its exact tokens, once per block size of the workers. Empty if unknown."""
         self.wanted_in_s: Final = wanted_in_s
-        """Seconds after its arrival at which the caller wants the first token. None: not specified."""
+        """Seconds after arrival at which the caller wants the first token, or None if not specified."""
         self.strategy: Final = strategy
-        """Name of the strategy that it asks for. None: the model's."""
+        """Name of the routing strategy that the request selects, or None for the model's strategy."""
         self.team: Final = team
-        """Team that is charged for it on a saturated fleet."""
+        """Team that is charged for the request on a saturated fleet."""
         self.weight: Final = weight
-        """Weight of its team: its cost is divided by it."""
+        """Weight of the request's team. The cost of the request is divided by this weight."""
         self.priority: Final = priority
         self.deadline_s: Final = deadline_s
-        """Seconds after its arrival at which the caller stops waiting for a first token. None: not specified."""
+        """Seconds after arrival at which the caller stops waiting for a first token, or None if not specified."""
         self.spill_in_s: Final = spill_in_s
-        """Seconds after its arrival from which a first token is so late that it may be refused, because a fallback can
-        answer it. None: it waits."""
+        """Seconds after arrival from which a fallback should answer the request, or None to wait for this fleet."""
         self.divides: Final = divides
-        """Whether one worker may compute its prompt and another generate its answer."""
+        """Whether one worker may compute the prompt and another worker may generate the answer."""

@@ -1,17 +1,17 @@
-"""The limit on retries: a share of all requests, so that retries never multiply an overload.
+"""Retry budget: retries are limited to a share of all requests, so that they never multiply an overload.
 
-If a whole fleet fails, every request would be tried on every worker, and the remaining workers would get several times
-the traffic that was already too much. A share limits that for any size of fleet. A floor allows the retries of the few
-requests of a quiet hour. Envoy's and Finagle's retry budgets have the same two parts.
+If a whole fleet fails, every request would otherwise be tried on every worker, and the remaining workers would get
+several times the traffic. A share limits retries for a fleet of any size, and a floor still allows retries in a quiet
+hour with few requests. Envoy's and Finagle's retry budgets have the same two parts.
 """
 
 from routing.learning.window import Window
 
 
 class RetryBudget:
-    """Allows *floor_per_s* retries per second plus *share* of the requests, over the last *window_s* seconds.
+    """Allows *floor_per_s* retries per second plus *share* of the requests, measured over the last *window_s* seconds.
 
-    O(1) per call.
+    Each call takes constant time.
     """
 
     def __init__(self, share: float = 0.5, floor_per_s: float = 10.0, window_s: float = 10.0) -> None:
@@ -21,15 +21,15 @@ class RetryBudget:
         self._retries = Window(window_s)
 
     def note(self, now: float) -> None:
-        """Count a request. Call it once for each, not for its retries."""
+        """Count a request. Call this method once per request, not for its retries."""
         self._requests.note(now)
 
     def has_room(self, now: float) -> bool:
-        """Return whether `spend` would allow a retry."""
+        """Return whether `spend` would allow a retry now."""
         return self._retries.count(now) + 1 <= self._floor + self._share * self._requests.count(now)
 
     def spend(self, now: float) -> bool:
-        """Return whether a request may be sent again, and count the retry if so."""
+        """Return whether a request may be retried, and count the retry if so."""
         if not self.has_room(now):
             return False
         self._retries.note(now)

@@ -1,7 +1,7 @@
-"""Load on workers that several fleets share: a booking of one fleet is load for the others as well.
+"""Load on workers that several fleets share: a booking made by one fleet counts as load for the other fleets.
 
-A worker serves several models if it has LoRA adapters, or if it is a frontend of several engines. Every model has a
-fleet of its own, with its own learned times and lengths. Only the load of the worker is the same for all.
+A worker serves several models if it has LoRA adapters, or if it is a frontend of several engines. Each model has a
+separate fleet that learns its own times and lengths. Only the load of the worker is the same for all fleets.
 """
 
 from collections import Counter
@@ -13,10 +13,10 @@ from routing.booking import Booking
 
 
 class SharingFleet(Protocol):
-    """The bookings of a fleet, as other fleets with the same workers see them."""
+    """Booking methods of a fleet that shares workers with other fleets."""
 
     def book_beside(self, booking: Booking, now: float) -> Booking | None:
-        """Count *booking* of another fleet as load. Returns its copy here. None: the worker is absent."""
+        """Count another fleet's *booking* as load. Returns its copy, or None if this fleet does not have the worker."""
         ...
 
     def first_byte_elsewhere(self, booking: Booking, now: float) -> None: ...
@@ -25,7 +25,7 @@ class SharingFleet(Protocol):
 
 
 class SharedWorkerLoad:
-    """Passes each booking, including those of other gateways, on to the other fleets that have its worker."""
+    """Passes each booking, of this gateway or a replica, on to the other fleets that have its worker."""
 
     def __init__(self) -> None:
         self._fleets: Mapping[WorkerId, Sequence[SharingFleet]] = {}
@@ -38,20 +38,21 @@ class SharedWorkerLoad:
         fleets: Mapping[WorkerId, Sequence[SharingFleet]],
         eased: Callable[[SharingFleet], None] | None = None,
     ) -> None:
-        """Set the fleets of every worker that more than one fleet has. Existing bookings stay as they are.
+        """Set the fleets of each shared worker. Existing bookings are unchanged.
 
-        *eased* is called for each fleet whose worker has less to do because of another fleet: requests may wait there.
+        *eased* is called for each fleet whose worker's load falls because of another fleet, so that the fleet can send
+        waiting requests.
         """
         self._fleets = fleets
         self._eased = eased
 
     def beside(self, fleet: SharingFleet, worker: WorkerId) -> int:
-        """Return the number of requests on *worker* that *fleet* counts as load and that belong to other fleets."""
+        """Return the number of requests of other fleets on *worker* that *fleet* counts as load."""
         counts = self._beside.get(fleet)
         return 0 if counts is None else counts[worker]
 
     def booked(self, fleet: SharingFleet, booking: Booking, now: float) -> None:
-        """Note that *fleet* made *booking*. O(fleets that have the worker)."""
+        """Record that *fleet* made *booking*. The cost is linear in the number of fleets that share the worker."""
         fleets = self._fleets.get(booking.worker)
         if fleets is None:
             return
@@ -65,14 +66,14 @@ class SharedWorkerLoad:
             self._copies[booking] = copies
 
     def began(self, booking: Booking, now: float) -> None:
-        """Note the end of the prefill of *booking*. A second call changes nothing."""
+        """Record the end of the prefill of *booking*. A second call has no effect."""
         for fleet, copy in self._copies.get(booking, ()):
             fleet.first_byte_elsewhere(copy, now)
             if self._eased is not None:
                 self._eased(fleet)
 
     def ended(self, booking: Booking, now: float) -> None:
-        """Note the end of *booking*. A second call changes nothing."""
+        """Record the end of *booking*. A second call has no effect."""
         for fleet, copy in self._copies.pop(booking, ()):
             fleet.release_elsewhere(copy, keep=True, now=now)
             self._count(fleet, booking.worker, -1)

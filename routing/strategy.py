@@ -1,4 +1,4 @@
-"""The seam for routing strategies."""
+"""Interface of routing strategies."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, Protocol
@@ -10,42 +10,43 @@ from routing.candidate import Candidate
 from routing.request import Request
 
 LoadOnly = Literal["load_alone", "random", "only_candidate", "none"]
-"""Reason for an order that no strategy decides.
+"""Reason for an order that was not determined by a strategy.
 
-load_alone: all hits are equally long, so costs differ by load alone; random: the candidates are equal to the strategy;
-only_candidate, none: there is nothing to choose from.
+"load_alone": all cache hits are equally long, so costs differ only by load. "random": the strategy sees no difference
+between the candidates. "only_candidate" and "none": there are fewer than two candidates.
 """
 
 
 class Ranking(msgspec.Struct, frozen=True):
-    """The order that `Strategy.rank` would return, and what decides it."""
+    """Order that `Strategy.rank` would return, and what determines it."""
 
     order: list[Candidate]
     effective: str
-    """Name of the strategy whose order it is, the strategy itself or a simpler one; or one of `LoadOnly`."""
+    """Name of the strategy that determined the order, or a value of `LoadOnly` if none did."""
     costs_s: Mapping[WorkerId, float] = {}
-    """Cost of the request on each worker, in seconds; empty where the strategy does not rank by cost."""
+    """Cost of the request on each worker in seconds. It is empty if the strategy does not rank by cost."""
 
 
 class Strategy(Protocol):
-    """Ranks candidates. Feedback goes to the fleet and the index, never to a strategy."""
+    """Ranks candidates. Outcomes are reported to the fleet and the index, never to a strategy."""
 
     is_late_bound: ClassVar[bool]
-    """Whether its requests are held until a worker is about to be free, even if no teams share the fleet."""
+    """Whether requests are held until a worker is about to be free, even if no teams share the fleet."""
     ranks_by_cost: ClassVar[bool]
-    """Whether it ranks by cost in seconds. Its held requests wait for the worker on which they cost least."""
+    """Whether the strategy ranks by cost in seconds. A held request then waits for the worker on which it costs least.
+    """
     accepts_any_worker: ClassVar[bool]
-    """Whether every free worker is as good as its first choice."""
+    """Whether any free worker is as good as the strategy's first choice."""
     needs_events: ClassVar[bool]
-    """Whether it uses the engines' reports of their caches."""
+    """Whether the strategy uses the engines' cache events."""
 
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return all of *candidates*, best first: failover takes the next one without asking again."""
+        """Return all of *candidates*, best first. Failover takes the next candidate without another call."""
         ...
 
     def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
-        """Return the order that `rank` would return at this moment, ties included, and change nothing.
+        """Return the order that `rank` would return now, including its tie-breaking, without changing any state.
 
-        It may take longer than `rank`: requests do not wait for it.
+        This method may be slower than `rank`, because no request waits for it.
         """
         ...

@@ -1,10 +1,11 @@
-"""The choice among weighted variants: always the same for one caller, or one by one.
+"""Choice among weighted model variants, either fixed per caller or dealt in sequence.
 
-1. A caller's variant is found by weighted rendezvous hashing (Schindelhauer and Schomaker 2005): every variant draws
-   -ln(u) / weight, where u is a keyed hash of variant and caller, and the lowest draw wins. Nothing is stored, so
-   replicas and restarted gateways agree. A changed weight moves only the callers that must move.
-2. Requests without a caller are dealt by a sequence that adds the golden ratio. After n requests each variant is within
-   a few requests of its share, and no rhythm of requests always meets the same variant.
+1. The variant of a caller is chosen by weighted rendezvous hashing (Schindelhauer and Schomaker 2005). Each variant
+   draws -ln(u) / weight, where u is a keyed hash of the variant and the caller, and the variant with the lowest draw
+   wins. Nothing is stored, so replicas and restarted gateways agree. A changed weight reassigns as few callers as
+   possible.
+2. Requests without a caller are dealt by a sequence whose step is the golden ratio. After n requests, each variant is
+   within a few requests of its share, and periodic requests do not always get the same variant.
 """
 
 import hashlib
@@ -13,26 +14,26 @@ from bisect import bisect_right
 from collections.abc import Mapping
 
 STEP = (math.sqrt(5.0) - 1.0) / 2.0
-"""The golden ratio's fractional part: those of its multiples, and of every n-th multiple, spread evenly (Weyl 1916)."""
+"""Fractional part of the golden ratio, whose multiples are spread evenly (Weyl 1916)."""
 _HASH_BYTES = 8
 _SPAN = 2.0**64
 
 
 class Variants:
-    """Names with their weights. A name of weight 0 is never chosen."""
+    """Variant names with their weights. A name of weight 0 is never chosen."""
 
     def __init__(self, weights: Mapping[str, float], *, key: str, start: float = 0.0) -> None:
-        """A change of *key* reassigns all callers. *start*, 0 to 1, is where dealing begins.
+        """A change of *key* reassigns all callers. *start*, from 0 to 1, is the first position of the sequence.
 
         Raises:
-            ValueError: no weight is above 0.
+            ValueError: if no weight is above 0.
         """
         self._weights = {name: weight for name, weight in weights.items() if weight > 0.0}
         total = sum(self._weights.values())
         if total <= 0.0:
             raise ValueError("at least one weight must be above 0")
         self.shares: Mapping[str, float] = {name: weight / total for name, weight in self._weights.items()}
-        """Share of each name in all requests."""
+        """Share of each variant in all requests."""
         self._key = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=32).digest()
         self._names = list(self._weights)
         self._ends: list[float] = []
@@ -43,21 +44,22 @@ class Variants:
         self._at = start % 1.0
 
     def order(self, caller: str) -> list[str]:
-        """Return all variants: the one for *caller* first, then those it would get without the preceding ones.
+        """Return all variants, starting with the one for *caller*. Each next variant is the one that *caller* would get
+        without the preceding ones.
 
-        O(variants), 2 us each.
+        The cost is about 2 microseconds per variant.
         """
         who = caller.encode("utf-8", "surrogatepass")
         return sorted(self._names, key=lambda name: self._draw(name, who))
 
     def peek(self) -> list[str]:
-        """Return the next result of `deal` without consuming it."""
+        """Return the next result of `deal` without advancing the sequence."""
         first = self._names[min(bisect_right(self._ends, self._at), len(self._names) - 1)]
         others = [name for name in self._names if name != first]
         return [first, *sorted(others, key=lambda name: -self._weights[name])]
 
     def deal(self) -> list[str]:
-        """Return all variants: the next one in the sequence first, and then by weight."""
+        """Return all variants: the next variant of the sequence, and then the others by descending weight."""
         order = self.peek()
         self._at = (self._at + STEP) % 1.0
         return order

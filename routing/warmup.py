@@ -1,11 +1,12 @@
-"""Slow start for new workers: a few requests first, and more with each answer, as in TCP."""
+"""Slow start for new workers: a worker gets a few requests at first, and more after each answer, as in TCP."""
 
 
 class WarmUp:
-    """A limit on the requests in flight that grows from *first* to *last* with each answer, and then ends.
+    """Limit on the requests in flight on a new worker. It grows from *first* to *last* with each answer, and then no
+    longer applies.
 
-    A fresh engine compiles, captures graphs and fills its cache. A fleet that sends every miss to the emptiest worker
-    would overload it.
+    A fresh engine must compile, capture graphs and fill its cache. Without this limit, a fleet that sends every cache
+    miss to the emptiest worker would overload it.
     """
 
     def __init__(self, *, first: int = 4, last: int = 32) -> None:

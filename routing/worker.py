@@ -1,11 +1,12 @@
-"""The state of one worker: what it has been given to do, how fast it is, and whether it can be trusted.
+"""State of one worker: the requests assigned to it, its speed, and whether its cache events can be trusted.
 
-1. A booking counts from the moment of selection, so a burst sees itself before anything else is known.
-2. The backlog shrinks as time passes, but never by more than the work of the booking that is first.
-   The engine's report of its queue corrects the backlog where no first byte can: for answers that do not stream, and
-   for requests that did not come through the gateway.
-3. Rates are learned from what was observed and err on the slow side. Over real traces, a rate that was twice too high
-   cost 26 % of mean TTFT, one that was twice too low 3 %.
+1. A booking counts as load from the moment of selection, so the requests of a burst are spread before any of them
+   has been answered.
+2. The backlog shrinks as time passes, but never by more than the work of the first pending booking. The engine's queue
+   reports correct the backlog for requests without a visible first byte: answers that do not stream, and requests that
+   did not come through the gateway.
+3. Rates are learned from measurements and err on the slow side. In replays of real traces, rates that were twice too
+   high increased the mean time to first token by 26 %, and rates that were half as high as the real ones by 3 %.
 """
 
 from collections.abc import Iterator
@@ -24,12 +25,12 @@ from routing.learning.worker_speed import WorkerSpeed
 from routing.warmup import WarmUp
 
 USUAL_SHARE: Final = 0.1
-"""Weight of one booking in the usual work of a booking."""
+"""Weight of one new booking in the running average of work per booking."""
 LATE = 1.5
-"""A prefill that takes longer than this many times the prediction, plus `LATE_SLACK_S`, counts as queued."""
+"""A prefill counts as queued if it takes longer than this multiple of the prediction plus `LATE_SLACK_S`."""
 LATE_SLACK_S = 0.05
 REPORT_DELAY_S = 1.0
-"""Requests younger than this may be missing in an engine's report of its queue: asking and answering takes time."""
+"""Age in seconds below which a request may be missing from an engine's queue report."""
 
 
 class Worker:
@@ -41,34 +42,34 @@ class Worker:
         self.id = worker_id
         self.joined_at = now
         self.incarnation = incarnation
-        """Changes with each restart: what an earlier incarnation failed at is no evidence about this one."""
+        """Number that changes with each restart, so that old failures are not held against a new engine."""
         self.tier = tier
-        """Number of its pool: the lowest is tried first."""
+        """Number of the worker's pool. The pool with the lowest number is tried first."""
         self.zone_penalty_s = 0.0
-        """Extra cost of a request compared with a near worker, with the penalty for loading an adapter."""
+        """Extra cost of a request in seconds, for a worker in another zone or without the LoRA adapter."""
         self.role: Role = "both"
         self.is_up = True
         self.is_asleep = False
         self.is_draining = False
-        """Whether an operator has drained it."""
+        """Whether an operator has drained the worker."""
         self.is_trusted = False
-        """Whether the engine's reports of its cache are complete, as far as their stream can show."""
+        """Whether the engine's cache events are complete, as far as the event stream can show."""
         self.hit_accuracy = HitAccuracy()
         self.breaker = breaker
         self.warmup = WarmUp()
         self.engine_capacity: tuple[int, int] | None = None
-        """Blocks and tokens per block, once the engine has reported them."""
+        """Number of cache blocks and tokens per block, or None until the engine has reported them."""
         self._speed = WorkerSpeed(rates)
         self._busy = BusyShare(now)
         self._pending: dict[Booking, None] = {}
         self._decoding: dict[Booking, None] = {}
         self._pending_s = 0.0
         self._first_since = now
-        """Time since which the first of the pending is computed."""
+        """Time since which the first pending prefill is being computed."""
         self._usual_s = 0.0
-        """Usual work of recent bookings."""
+        """Average seconds of prefill work of recent bookings."""
         self._unseen_s = 0.0
-        """Work in the engine's queue that was not pending here, at its last report."""
+        """Seconds of work that the engine's last queue report showed beyond the pending bookings."""
         self._reported_at = now
         self._step_timer = StepTimer()
         self._concurrency = ConcurrencyLimit()
@@ -77,17 +78,17 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests may be sent to it."""
+        """Whether requests may be sent to the worker."""
         return self.is_up and not self.is_asleep and not self.is_draining
 
     @property
     def is_answering(self) -> bool:
-        """Whether it is ready and generates answers; a prefill worker computes prompts for others."""
+        """Whether the worker is ready and generates answers. Prefill workers only compute prompts for other workers."""
         return self.role != "prefill" and self.is_up and not self.is_asleep and not self.is_draining
 
     @property
     def why_not_ready(self) -> WhyNotReady | None:
-        """The reason why it is not ready; of several, the one to fix first."""
+        """Most important reason why the worker is not ready, or None if it is ready."""
         if not self.is_up:
             return "down"
         if self.is_asleep:
@@ -95,7 +96,7 @@ class Worker:
         return "draining" if self.is_draining else None
 
     def begin_incarnation(self) -> None:
-        """Treat the worker, which is up again, like a new one."""
+        """Treat the recovered worker like a new one."""
         self.incarnation += 1
         self.warmup.restart()
         self.breaker.reset()
@@ -104,7 +105,7 @@ class Worker:
 
     @property
     def pending(self) -> Iterator[Booking]:
-        """Bookings without a first token."""
+        """Bookings that have no first token yet."""
         return iter(self._pending)
 
     @property
@@ -112,7 +113,7 @@ class Worker:
         return len(self._pending) + len(self._decoding)
 
     def load(self, now: float) -> Load:
-        """Return the load at *now*. O(1), plus the prefills that are over since the last call."""
+        """Return the load at *now*. The cost is O(1) plus the prefills that have ended since the last call."""
         self._complete_unseen_prefills(now)
         speed, rates = self._speed, self._speed.rates
         return Load(
@@ -126,9 +127,10 @@ class Worker:
         )
 
     def room(self, backlog_s: float, depth_s: float, now: float) -> float:
-        """Return how many requests the engine would begin almost at once; 0: it is saturated.
+        """Return the number of requests that the engine would begin almost at once, or 0 if it is saturated.
 
-        *backlog_s* is that of its `load` at *now*. A worker with at most *depth_s* of backlog is about to be free.
+        *backlog_s* is the backlog of the worker's `load` at *now*. A worker with a backlog of at most *depth_s* seconds
+        is about to be free.
         """
         in_flight = len(self._pending) + len(self._decoding)
         left = self._concurrency.limit - in_flight
@@ -143,14 +145,14 @@ class Worker:
         return 0.0 if first is None else max(0.0, min(left, self._concurrency.unseen(now) - in_flight))
 
     def begins_next(self, now: float) -> bool:
-        """Whether the engine begins a request as soon as it has computed the one prompt that it has."""
+        """Return whether the engine would begin a new request right after its only pending prompt."""
         if len(self._pending) > 1 or self._unseen_left_s(now) > 0.0 or self._concurrency.limit < self.in_flight + 1.0:
             return False
         first = next(iter(self._pending), None)
         return first is None or not first.request.streams or not self._is_late(first, now)
 
     def backlog_falls_to(self, backlog_s: float, now: float) -> float | None:
-        """Return when the backlog will be *backlog_s*. None: it depends on a first token."""
+        """Return when the backlog will have fallen to *backlog_s* seconds, or None if that depends on a first token."""
         if not self._pending:
             return now + max(0.0, self._unseen_left_s(now) - backlog_s)
         first = next(iter(self._pending))
@@ -168,11 +170,11 @@ class Worker:
         self.breaker.sent(now)
 
     def book_elsewhere(self, booking: Booking, now: float) -> None:
-        """Book what another gateway has sent: it is load, but no evidence about the worker's health."""
+        """Add a booking of another gateway replica. It counts as load, but is no evidence about the worker's health."""
         self._enqueue(booking, now)
 
     def first_byte(self, booking: Booking, now: float) -> bool:
-        """Note the end of the prefill of *booking*. Returns whether it was pending. A second call changes nothing."""
+        """Record the end of the prefill of *booking*. Returns true unless it was recorded before."""
         self._complete_unseen_prefills(now)
         if booking not in self._pending:
             return booking.is_remote and self._begin_remote_decode(booking, now)
@@ -183,9 +185,10 @@ class Worker:
         return True
 
     def first_byte_elsewhere(self, booking: Booking, now: float) -> None:
-        """Note the end of the prefill of another gateway's booking, whose report is too late to learn from.
+        """Record the end of the prefill of another gateway's booking. The report arrives too late to learn from.
 
-        Our own bookings with a first byte in the same step share the step's time with it.
+        Bookings of this gateway with a first byte in the same step share the step's time with the other gateway's
+        booking.
         """
         self._complete_unseen_prefills(now)
         if booking in self._pending:
@@ -193,25 +196,25 @@ class Worker:
             self._begin_decode(booking, now)
 
     def release(self, booking: Booking, now: float) -> None:
-        """End *booking*. A second call changes nothing."""
+        """End *booking*. A second call has no effect."""
         self._complete_unseen_prefills(now)
         if booking in self._pending:
             self._leave_queue(booking, now)
         self._decoding.pop(booking, None)
 
     def expire(self, before: float, now: float) -> list[Booking]:
-        """Release the bookings made before *before*. Returns those of this gateway."""
+        """Release the bookings made before *before*. Returns those that this gateway made."""
         lost = [b for b in (*self._pending, *self._decoding) if b.booked_at < before]
         for booking in lost:
             self.release(booking, now)
         return [booking for booking in lost if not booking.is_elsewhere]
 
     def engine_queue_reported(self, waiting: float, now: float) -> None:
-        """Correct the load: the engine reports *waiting* requests in its queue.
+        """Correct the load, because the engine reports *waiting* requests in its queue.
 
-        The engine computes at most one prompt outside its queue, so earlier prefills are over even if no first byte was
-        seen. Requests in its queue beyond those pending here did not come through the gateway, or their prefill was
-        taken as over too early.
+        The engine computes at most one prompt outside its queue, so earlier prefills have ended even if no first byte
+        was seen. Queued requests beyond the pending bookings either did not come through the gateway, or their prefill
+        was considered complete too early.
         """
         self._complete_unseen_prefills(now)
         known = [booking for booking in self._pending if booking.booked_at <= now - REPORT_DELAY_S]
@@ -228,26 +231,26 @@ class Worker:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether predictions use the engine's reports: they must be complete and prove accurate."""
+        """Whether routing uses the engine's cache events, which must be complete and accurate."""
         return self.is_trusted and not self.hit_accuracy.reported.is_unreliable
 
     @property
     def accuracy(self) -> Accuracy:
-        """Accuracy of the predictions in use."""
+        """Accuracy of the cache predictions in use."""
         return self.hit_accuracy.reported if self.is_trusted else self.hit_accuracy.predicted
 
     @property
     def prefill_tokens_per_s(self) -> float:
-        """The rate that predictions use."""
+        """Prefill speed that predictions use, in tokens per second."""
         return 1.0 / self._speed.prefill_s_per_token
 
     @property
     def usual_gap_s(self) -> float | None:
-        """Recent seconds between two tokens of a stream, of this worker or else of the fleet. None: not measured."""
+        """Recent seconds between two tokens of a stream on this worker or else its fleet, or None if not measured."""
         return self._speed.usual_gap_s
 
     def learn(self, booking: Booking, now: float, *, uncached_tokens: float, completion_tokens: int | None) -> None:
-        """Learn from the measured times of an answered *booking*."""
+        """Learn from the measured times of *booking*, which was answered."""
         if booking.first_byte_at is None:
             self._concurrency.answered_early()
         if booking.first_byte_at is None or (booking.service_s is None and not booking.is_remote):
@@ -276,7 +279,7 @@ class Worker:
         self._usual_s += (booking.work_s - self._usual_s) * (USUAL_SHARE if self._usual_s else 1.0)
 
     def _begin_remote_decode(self, booking: Booking, now: float) -> bool:
-        """Note the first token after a prefill on another worker. Returns whether it is the first note of it."""
+        """Record the first token after a prefill on another worker. Returns whether it was not recorded before."""
         if booking.first_byte_at is not None or booking not in self._decoding:
             return False
         booking.first_byte_at = now
@@ -284,11 +287,11 @@ class Worker:
         return True
 
     def _is_late(self, booking: Booking, now: float) -> bool:
-        """Whether the prefill, if it is first, takes so long that it cannot have begun."""
+        """Return whether the first pending prefill has taken so long that it must have waited in the engine's queue."""
         return now - max(booking.booked_at, self._first_since) > LATE * booking.work_s + LATE_SLACK_S
 
     def _concurrency_wait_s(self, booking: Booking) -> float:
-        """Seconds until enough answers have ended for the engine to run one more request."""
+        """Return the seconds until enough answers have ended for the engine to run one more request."""
         over = len(self._pending) + len(self._decoding) + 1.0 - self._concurrency.limit
         if over <= 0.0:
             return 0.0
@@ -303,11 +306,11 @@ class Worker:
         return max(0.0, self._pending_s - min(now - self._first_since, first.work_s)) + unseen_s
 
     def _unseen_left_s(self, now: float) -> float:
-        """Unseen work that is left if the engine did nothing else since its report: an error on the low side."""
+        """Return a lower bound of the remaining seconds of work that the gateway did not send."""
         return max(0.0, self._unseen_s - (now - self._reported_at))
 
     def _complete_unseen_prefills(self, now: float) -> None:
-        """End prefills of answers that do not stream at their predicted times: they show no first byte."""
+        """End prefills at their predicted times if their answers do not stream and thus show no first byte."""
         while self._pending:
             first = next(iter(self._pending))
             over_at = self._first_since + first.work_s

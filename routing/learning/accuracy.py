@@ -1,7 +1,7 @@
-"""The accuracy of predictions of a worker's cache, compared with the cached tokens that its engine reports.
+"""Accuracy of predicted cache hits on a worker, measured against the cached tokens that its engine reports.
 
-An index whose predictions are wrong (another template, another block size, lost events) routes to caches that are not
-there, and nothing but slowness shows it.
+Cache predictions can be wrong because of another chat template, another block size or lost events. Requests are then
+routed to caches that do not exist, and without this measurement only slow answers would show it.
 """
 
 from typing import Final, Literal
@@ -9,17 +9,17 @@ from typing import Final, Literal
 from routing.booking import Booking
 
 ENOUGH_TOKENS: Final = 4096.0
-"""Evidence below which nothing is concluded."""
+"""Tokens of evidence below which no conclusion is drawn."""
 BAND: Final = 0.9
-"""A correction nearer to 1 is noise: it would only break ties between workers that hold the same."""
+"""Agreement above which no correction is applied, because small deviations are noise."""
 UNRELIABLE_BELOW = 0.5
 RELIABLE_ABOVE = 0.8
 
 
 class Accuracy:
-    """Predicted cached tokens against reported ones. Older requests count less.
+    """Agreement of predicted and reported cached tokens. Older requests have less weight.
 
-    *memory* is the share of its weight that a request keeps with each that follows.
+    Each new request multiplies the weight of all earlier requests by *memory*.
     """
 
     def __init__(self, *, memory: float = 0.98) -> None:
@@ -42,12 +42,12 @@ class Accuracy:
 
     @property
     def value(self) -> float:
-        """The share of tokens on which prediction and report agree, 0 to 1; 1 without evidence."""
+        """Share of cached tokens on which predictions and engine reports agree, from 0 to 1, or 1 without evidence."""
         return self._agreed / self._larger if self._larger else 1.0
 
     @property
     def correction(self) -> float:
-        """Factor for predictions, at most 1: where an engine has more than predicted, it is unknown which blocks."""
+        """Factor for predicted cached tokens, at most 1. Underestimates are not corrected."""
         if self._larger < ENOUGH_TOKENS or not self._predicted:
             return 1.0
         ratio = self._reported / self._predicted
@@ -55,31 +55,32 @@ class Accuracy:
 
     @property
     def is_unreliable(self) -> bool:
-        """Whether predictions are too wrong to be used. Once true, it needs better evidence to become false."""
+        """Whether predictions are too inaccurate to be used. Once true, it takes clearly better evidence to reset."""
         return self._is_unreliable
 
     @property
     def is_proven(self) -> bool:
-        """Whether there is enough evidence that predictions are right."""
+        """Whether there is enough evidence that predictions are accurate."""
         return self._larger >= ENOUGH_TOKENS and self.value > BAND
 
     def forget(self) -> None:
-        """Forget all evidence: the engine was replaced, or its cache was rebuilt."""
+        """Discard all evidence, because the engine was replaced or its cache index was rebuilt."""
         self._predicted = self._reported = self._agreed = self._larger = 0.0
         self._is_unreliable = False
 
 
 AGREEMENTS: Final = 10
-"""Right predictions after which a wrong one is taken for something else."""
+"""Number of consecutive correct predictions after which one wrong prediction is ignored."""
 MISSED_BELOW: Final = 0.1
-"""Share of the predicted tokens below which an engine had none of them."""
+"""Share of the predicted tokens below which the engine is considered to have cached none of them."""
 
 
 class Clearings:
-    """Distinguishes cleared caches from wrong predictions: an engine may drop its cache without a report.
+    """Distinguishes cleared caches from wrong predictions, because an engine may drop its cache without reporting it.
 
-    One missing prompt after ten right predictions is no evidence: it or the whole cache was dropped. When the next one
-    is missing as well, the cache was cleared, and what is sent from then on is there. Then it needs ten again.
+    After ten correct predictions, one missing prompt proves nothing: the engine may have dropped that prompt or the
+    whole cache. If the next predicted prompt is missing too, the cache counts as cleared. Ten more correct predictions
+    are needed before a missing prompt is ignored again.
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class Clearings:
         self._is_suspected = False
 
     def judge(self, *, predicted: float, reported: float) -> Literal["learn", "forgive", "cleared"]:
-        """Return what a request with *predicted* and *reported* cached tokens shows."""
+        """Return what a request with *predicted* and *reported* cached tokens shows about the predictions."""
         if predicted <= 0.0 or reported >= MISSED_BELOW * predicted:
             if reported >= UNRELIABLE_BELOW * predicted > 0.0:
                 self._agreements = min(AGREEMENTS, self._agreements + 1)
@@ -104,17 +105,17 @@ class Clearings:
 
 
 class HitAccuracy:
-    """Accuracy of both kinds of predictions for one worker."""
+    """Accuracy of predicted and of reported cache contents for one worker."""
 
     def __init__(self) -> None:
         self.reported = Accuracy()
-        """Accuracy of predictions from the engine's reports of its cache."""
+        """Accuracy of hits that come from the engine's cache events."""
         self.predicted = Accuracy()
-        """Accuracy of predictions from what was sent to the worker."""
+        """Accuracy of hits that are predicted from the requests sent to the worker."""
         self._clearings = Clearings()
 
     def learn(self, booking: Booking, cached_tokens: float) -> bool:
-        """Learn that the engine had *cached_tokens* of the prompt. Returns whether its cache was cleared."""
+        """Learn that the engine had cached *cached_tokens* prompt tokens. Returns whether its cache was cleared."""
         if booking.reported_tokens is not None:
             self.reported.learn(predicted=booking.reported_tokens, reported=cached_tokens)
         if booking.source != "predicted":
@@ -127,6 +128,6 @@ class HitAccuracy:
         return judgement == "cleared"
 
     def forget(self) -> None:
-        """Forget all evidence: the engine restarted."""
+        """Discard all evidence, because the engine restarted."""
         self.reported.forget()
         self.predicted.forget()

@@ -1,10 +1,10 @@
-"""The smoothed share of time in which something was busy."""
+"""Smoothed share of time during which a worker was busy."""
 
 import math
 
 
 class BusyShare:
-    """Exponentially smoothed share of time, 0 to 1, with a memory of *memory_s* seconds."""
+    """Exponentially smoothed busy share, from 0 to 1, with a time constant of *memory_s* seconds."""
 
     def __init__(self, now: float, *, memory_s: float = 30.0) -> None:
         self._memory_s = memory_s
@@ -12,7 +12,7 @@ class BusyShare:
         self._since = now
 
     def observe(self, now: float, *, busy: bool) -> float:
-        """Return the share at *now*. *busy*: whether it was busy since the last call."""
+        """Return the busy share at *now*. *busy* is the state since the last call."""
         if now == self._since:
             return self._share
         keep = math.exp((self._since - now) / self._memory_s)

@@ -1,52 +1,57 @@
-"""The number of requests that an engine runs at one time. Engines do not report it; they queue all further requests."""
+"""Number of requests that an engine runs concurrently. Engines queue further requests and do not report this limit."""
 
 import math
 
 ROOM_AT_FIRST = 8.0
-"""Requests with an invisible prefill that are sent before there is evidence that the engine runs them."""
+"""Number of requests without a visible prefill that are sent before there is evidence that the engine runs them."""
 MIN_KEPT = 0.75
-"""Share of the requests in flight that an engine with a queue still gets: other gateways may have filled it."""
+"""Share of its requests in flight that an engine with a queue keeps, because other gateways may have filled the queue.
+"""
 GROWTH = 1.25
-"""Growth of the limit after each report of an empty queue."""
+"""Growth factor of the limit after each report of an empty queue."""
 FRESH_S = 15.0
-"""Age beyond which a report is ignored: three readings of an engine's metrics at their usual interval."""
+"""Age in seconds beyond which a report is ignored: three metrics readings at the default interval."""
 
 
 class ConcurrencyLimit:
-    """Two limits on the requests in flight on one engine, each learned from its behavior.
+    """Two limits on the requests in flight on one engine, both learned from its behavior.
 
-    An engine limits the running sequences (vLLM's ``max_num_seqs``) and the memory that they take. Neither is known,
-    and the second changes with every request. So the limit is what ran when requests began to queue.
+    An engine limits the number of running sequences (vLLM's ``max_num_seqs``) and the memory that they use. Neither
+    limit is known, and the memory per sequence varies. The learned limit is therefore the number of requests that ran
+    when requests began to queue.
     """
 
     def __init__(self) -> None:
         self.limit = math.inf
-        """Requests in flight beyond which the next one waits in the engine's queue."""
+        """Number of requests in flight beyond which the next request waits in the engine's queue."""
         self._unseen = ROOM_AT_FIRST
         self._reported_at: float | None = None
 
     def unseen(self, now: float) -> float:
-        """Return the limit where predictions say that requests wait and no first byte can show otherwise.
+        """Return the limit for requests whose prefill end cannot be observed, because their answers do not stream.
 
-        Infinite while the engine reports nothing: a prediction alone is no reason to hold requests.
+        The limit is infinite while the engine reports nothing, because a prediction alone does not justify holding
+        requests.
         """
         return math.inf if self._reported_at is None or now - self._reported_at > FRESH_S else self._unseen
 
     def began(self, decoding: int, *, late: bool) -> None:
-        """Learn from the end of a prefill, after which *decoding* requests generate.
+        """Learn from the end of a prefill, after which *decoding* requests are generating.
 
-        A *late* one waited in the engine's queue: no more requests fit. One more is sent, to see when there is room.
+        If the prefill was *late*, it waited in the engine's queue, so the engine is full. The limit still allows one
+        more request, to detect when the engine has room again.
         """
         self.limit = decoding + 1.0 if late else self.limit + 1.0
 
     def answered_early(self) -> None:
-        """Learn from a whole answer before the predicted end of its prefill: the engine is faster than predicted."""
+        """Raise the limit, because an answer was complete before the predicted end of its prefill."""
         self._unseen += 1.0
 
     def engine_queue_reported(self, waiting: float, unseen: float, in_flight: int, now: float) -> None:
-        """Learn from the engine's queue of *waiting* requests, *unseen* of them unexpected; *in_flight* are ours.
+        """Learn from the engine's report of *waiting* queued requests, of which *unseen* were not expected. *in_flight*
+        counts this gateway's requests.
 
-        Requests that did not come through the gateway may be among them.
+        The engine's queue may include requests that did not come through the gateway.
         """
         self._reported_at = now
         if unseen >= 1.0:

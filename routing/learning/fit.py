@@ -1,4 +1,4 @@
-"""A straight line through recent samples: seconds over tokens, or over running requests."""
+"""Linear fit of recent samples, such as seconds over tokens or seconds over running requests."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,15 @@ class Sample:
 
 
 RESIDUE = 0.001
-"""Share of the prior that never fades: it decides the slope if all samples have the same x."""
+"""Share of the prior that never fades. It determines the slope if all samples have the same x."""
 
 
 class LinearFit:
-    """Least squares for y = intercept + slope * x. The weight of a sample is multiplied by *memory* with each new one.
+    """Least-squares fit of y = intercept + slope * x. Each new sample multiplies the weight of older samples by
+    *memory*.
 
-    *prior* is the initial samples; they fade like others. Neither coefficient is ever negative. O(1) per call.
+    *prior* holds the initial samples, which fade like other samples. The slope and the intercept are never negative.
+    Each call takes constant time.
     """
 
     def __init__(self, *prior: Sample, memory: float = 0.97) -> None:
@@ -57,7 +59,7 @@ class LinearFit:
             self._add(sample.x, sample.y, share * sample.weight)
 
     def _solve(self) -> None:
-        """Find the best line that neither falls nor begins below zero."""
+        """Find the best line whose slope and intercept are not negative."""
         self.slope = max(0.0, (self._n * self._xy - self._x * self._y) / (self._n * self._xx - self._x * self._x))
         self.intercept = (self._y - self.slope * self._x) / self._n
         if self.intercept < 0.0:

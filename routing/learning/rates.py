@@ -1,20 +1,20 @@
-"""Speed of workers: linear fits shared by a fleet, and the pace of one worker relative to them.
+"""Speed of workers: linear fits shared by a fleet, and the relative pace of each worker.
 
-Measurements of one worker count for all at once. If each worker had rates of its own, the first one measured would look
-faster than the rest and get all requests.
+A measurement on one worker improves the predictions for all workers at once. If each worker had separate rates, the
+first measured worker could look faster than the others and get all requests.
 """
 
 from routing.learning.fit import LinearFit, Sample
 
 PREFILL_OVERHEAD_S = 0.01
-"""Fixed cost of a request before any is measured."""
+"""Initial estimate of the fixed prefill cost per request, in seconds."""
 
 
 class Ratio:
-    """Recent measured seconds over predicted seconds; 1 until something has been measured."""
+    """Ratio of recent measured seconds to predicted seconds. It is 1 until the first measurement."""
 
     def __init__(self, *, memory: float, prior_s: float) -> None:
-        """*prior_s* seconds of work count as having gone as predicted, so that little evidence changes little."""
+        """Start with *prior_s* seconds of work that took as long as predicted, so that few samples change little."""
         self._memory = memory
         self._measured_s = self._predicted_s = prior_s
 
@@ -28,27 +28,27 @@ class Ratio:
 
 
 class Gap:
-    """Recent seconds between two tokens of a stream: time over tokens, so that long streams count most."""
+    """Average recent seconds between two tokens of a stream, weighted by the length of the streams."""
 
     def __init__(self, *, memory: float = 0.95) -> None:
-        """The weight of a stream is multiplied by *memory* with each new one."""
+        """Each new stream multiplies the weight of earlier streams by *memory*."""
         self._memory = memory
         self._elapsed_s = 0.0
         self._gaps = 0.0
 
     @property
     def usual_s(self) -> float | None:
-        """The usual gap. None: no stream was measured."""
+        """Typical seconds between two tokens, or None if no stream was measured."""
         return self._elapsed_s / self._gaps if self._gaps else None
 
     def learn(self, elapsed_s: float, gaps: int) -> None:
-        """Learn from a stream with *gaps* gaps in *elapsed_s* seconds."""
+        """Learn from a stream whose *gaps* gaps between tokens took *elapsed_s* seconds in total."""
         self._elapsed_s = self._elapsed_s * self._memory + elapsed_s
         self._gaps = self._gaps * self._memory + gaps
 
 
 class Rates:
-    """Rates of a fleet: seconds of prefill over uncached tokens, and seconds per output token over running requests."""
+    """Speed of a fleet: prefill seconds over uncached tokens, and seconds per output token over running requests."""
 
     def __init__(self, *, prefill_tokens_per_s: float) -> None:
         at_4096_s = PREFILL_OVERHEAD_S + 4096.0 / prefill_tokens_per_s
@@ -59,12 +59,12 @@ class Rates:
         self.decode = LinearFit(Sample(0.0, 0.02), Sample(32.0, 0.036, 0.2))
         self.gap = Gap()
         self.are_learned = False
-        """Whether a prefill was measured; until then, the rates come from the settings alone."""
+        """Whether a prefill has been measured. Until then, the rates come from the settings alone."""
         self.prefill_overhead_s = self._line.intercept
         self.prefill_s_per_token = self._line.slope
 
     def prefill_s(self, uncached_tokens: float) -> float:
-        """Return the seconds of a prefill that begins at once."""
+        """Return the seconds of a prefill that starts at once."""
         return self.prefill_overhead_s + self.prefill_s_per_token * uncached_tokens
 
     def learn_prefill(self, uncached_tokens: float, measured_s: float) -> None:
@@ -76,10 +76,11 @@ class Rates:
 
 
 class RelativePace:
-    """Time of one worker divided by the time of its fleet.
+    """Prefill time of one worker relative to its fleet's prefill time.
 
-    It is exactly 1 within *band*: workers of one kind then cost exactly the same, and ties between them are broken at
-    random. Otherwise noise would decide, and send all requests to the luckiest worker.
+    The factor is exactly 1 while the measured ratio is within *band*. Workers of one kind then have exactly equal
+    costs, and ties between them are broken at random. Otherwise noise would decide, and the worker with the luckiest
+    measurements would get all requests.
     """
 
     def __init__(self, *, band: float = 1.2) -> None:
@@ -88,7 +89,7 @@ class RelativePace:
         self.factor = 1.0
 
     def learn(self, *, measured_s: float, fleet_s: float) -> None:
-        """Learn from a prefill of *measured_s* that takes the fleet *fleet_s*."""
+        """Learn from a prefill that took *measured_s* seconds, where the fleet's rates predict *fleet_s* seconds."""
         self._ratio.learn(measured_s=measured_s, predicted_s=fleet_s)
         ratio = self._ratio.value
         self.factor = 1.0 if 1.0 / self._band <= ratio <= self._band else ratio

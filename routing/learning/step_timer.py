@@ -1,23 +1,24 @@
-"""The measured time of prefills, some of which an engine computes together."""
+"""Measured prefill times, including prefills that an engine computes together in one step."""
 
 from routing.booking import Booking
 
 SAME_STEP_S = 0.005
-"""First bytes that are closer than this left the engine in one step and share its time."""
+"""Maximum seconds between two first bytes that left the engine in the same step. Prefills in one step share its time.
+"""
 
 
 class StepTimer:
-    """Sets `Booking.service_s`: the time since a prefill began, divided among all prefills of the same step."""
+    """Sets `Booking.service_s` to the time since the prefill began, divided among all prefills of the same step."""
 
     def __init__(self) -> None:
         self._same_step: list[Booking] = []
 
     def begin_step(self) -> None:
-        """Separate later first bytes from earlier ones."""
+        """Start a new step, so that later first bytes are measured separately from earlier ones."""
         self._same_step = []
 
     def measure(self, booking: Booking, began_at: float, now: float) -> None:
-        """Measure *booking*, whose prefill is over. *began_at* is when the worker began the first pending prefill."""
+        """Measure the ended prefill of *booking*. *began_at* is when the worker began its first pending prefill."""
         since = max(booking.booked_at, began_at)
         if now - began_at > SAME_STEP_S:
             self._same_step = []

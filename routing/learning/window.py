@@ -1,22 +1,22 @@
-"""A count of recent events."""
+"""Sliding-window counter of events."""
 
 from collections import deque
 from typing import Final
 
 PARTS: Final = 10
-"""Parts of the window: counts leave it a tenth at a time."""
+"""Number of parts in the window. Counts expire one part at a time."""
 
 
 class Window:
-    """Counts the events of the last *window_s* seconds, to a tenth of that.
+    """Counts the events of the last *window_s* seconds, with a resolution of a tenth of the window.
 
-    O(1) per call; `now` never goes back.
+    Each call takes constant time. `now` must never decrease.
     """
 
     def __init__(self, window_s: float) -> None:
         self._part_s = window_s / PARTS
         self._parts: deque[tuple[int, int]] = deque()
-        """Number of each part and its count, the oldest first, without empty parts."""
+        """Number and event count of each non-empty part of the window, oldest first."""
         self._count = 0
 
     def note(self, now: float) -> None:

@@ -1,21 +1,23 @@
-"""The speed of one worker: the rates of its fleet, times its own relative pace."""
+"""Speed of one worker: the rates of its fleet multiplied by the worker's relative pace."""
 
 from typing import Final
 
 from routing.learning.rates import Gap, Rates, RelativePace
 
 CAUTION: Final = 1.15
-"""Factor on learned seconds per token."""
+"""Safety factor on the learned seconds per token."""
 S_PER_TOKEN_MIN: Final = 1e-6
-"""A million tokens per second: no engine is faster, but samples may say so where short prompts waited for long ones."""
+"""Lower limit of the learned seconds per token, or a million tokens per second. No engine is faster, but skewed samples
+may suggest it.
+"""
 OUTLIER = 4.0
-"""A sample longer than this many times the prediction, plus some slack, counts as that long."""
+"""Samples are capped at this multiple of the prediction plus a fixed slack."""
 PREFILL_SLACK_S = 1.0
 TPOT_SLACK_S = 0.02
 
 
 class WorkerSpeed:
-    """Predicts the times of one worker. What it learns, it also teaches the *rates* of the fleet."""
+    """Predicts the times of one worker. Measurements of the worker also update the *rates* of its fleet."""
 
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
@@ -27,12 +29,12 @@ class WorkerSpeed:
         return max(S_PER_TOKEN_MIN, self.rates.prefill_s_per_token * self.pace.factor) * CAUTION
 
     def prefill_s(self, uncached_tokens: float) -> float:
-        """Return the seconds of a prefill that begins at once."""
+        """Return the seconds of a prefill that starts at once."""
         return self.rates.prefill_overhead_s * self.pace.factor + self.prefill_s_per_token * uncached_tokens
 
     @property
     def usual_gap_s(self) -> float | None:
-        """Recent seconds between two tokens of a stream, of this worker or else of the fleet. None: not measured."""
+        """Recent seconds between two tokens of a stream on this worker or else its fleet, or None if not measured."""
         here_s = self._gap.usual_s
         return self.rates.gap.usual_s if here_s is None else here_s
 
@@ -43,7 +45,7 @@ class WorkerSpeed:
         self.pace.learn(measured_s=measured_s, fleet_s=rates.prefill_s(uncached_tokens))
 
     def learn_decode(self, elapsed_s: float, gaps: int, beside: float) -> None:
-        """Learn from a stream with *gaps* gaps in *elapsed_s*, with *beside* other requests running on average."""
+        """Learn from a stream: *gaps* gaps in *elapsed_s* seconds, with *beside* other running requests on average."""
         self._gap.learn(elapsed_s, gaps)
         self.rates.gap.learn(elapsed_s, gaps)
         decode = self.rates.decode

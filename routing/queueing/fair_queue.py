@@ -1,11 +1,11 @@
-"""The order of held requests: by priority class, then by team, then by rank within the team.
+"""Order of held requests: by priority class, then by team, then by rank within the team.
 
-1. The highest class goes first, except for a share that all lower classes have together. When nothing of a team was
-   served for long, its oldest request counts as one class higher. Its own wait does not count, because a flood
-   of requests produces long waits.
-2. Teams of one class share by weight, counted in the cost of their requests (`ShareAccounts`). How many requests a team
-   has waiting makes no difference to the others.
-3. The caller decides the order among the requests of one team.
+1. The highest priority class goes first, except for a share that all lower classes have together. If a team has not
+   been served for a long time, its oldest request moves up one class. The wait of the request itself does not matter,
+   because a team that floods the queue also waits long.
+2. Teams of one class share the fleet by weight, measured by the cost of their requests (see `ShareAccounts`). The
+   number of waiting requests of one team has no effect on other teams.
+3. The rank function of the caller decides the order of the requests within a team.
 """
 
 import heapq
@@ -20,30 +20,30 @@ from routing.queueing.waiting import Waiting
 from routing.request import HIGH, Request
 
 Rank = Callable[[Waiting], tuple[bool, float]]
-"""Returns the rank of a request: the lowest goes first."""
+"""Function that returns the rank of a request. The request with the lowest rank goes first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """Rules by which teams share a fleet."""
+    """Rules for sharing a fleet among teams."""
 
     max_waiting_per_team: int = 1024
-    """Waiting requests of one team; more are refused."""
+    """Maximum number of waiting requests per team. Further requests are refused."""
     low_share: float = 0.1
-    """Share of all classes together that are below the highest one with waiting requests."""
+    """Share of the throughput for all priority classes below the highest class that has waiting requests."""
     starvation_s: float = 30.0
-    """Time without service after which a team's oldest request moves up one class."""
+    """Seconds without service after which a team's oldest request moves up one priority class."""
 
 
 class _TeamQueue:
-    """Waiting requests of one team in one class, in the order of their arrival."""
+    """Waiting requests of one team in one priority class, in order of arrival."""
 
     __slots__ = ("served_at", "waiting")
 
     def __init__(self, now: float) -> None:
         self.waiting: dict[int, Waiting] = {}
         self.served_at = now
-        """Time of the last service, or of the first arrival."""
+        """Time of the team's last service, or of its first arrival."""
 
     @property
     def cost_s(self) -> float:
@@ -54,13 +54,13 @@ class _TeamQueue:
         return next(iter(self.waiting.values()))
 
     def ahead_s(self, each: Waiting, rank: Rank) -> float:
-        """Return the work of the requests before *each*, which need not be in the queue."""
+        """Return the seconds of the team's work that goes before *each*, which need not be in the queue."""
         place = rank(each)
         return sum(other.cost_s for other in self.waiting.values() if other is not each and rank(other) <= place)
 
 
 class _PriorityClass:
-    """Teams with waiting requests of one priority, in the order in which they began to wait."""
+    """Teams with waiting requests of one priority class, in the order in which the teams began to wait."""
 
     def __init__(self) -> None:
         self.teams: dict[str, _TeamQueue] = {}
@@ -79,14 +79,14 @@ class _PriorityClass:
             del self.teams[each.team]
 
     def starved(self, starvation_s: float, now: float) -> list[Waiting]:
-        """Return the oldest request of every starved team, whose starvation time begins again."""
+        """Return the oldest request of each starved team, and restart the starvation timers of these teams."""
         teams = [team for team in self.teams.values() if now - team.served_at >= starvation_s]
         for team in teams:
             team.served_at = now
         return [team.oldest for team in teams]
 
     def in_order(self, rank: Rank) -> Iterator[Waiting]:
-        """Yield all requests, as if each were served when it is yielded."""
+        """Yield all requests of the class in service order, as if each request were served when it is yielded."""
         opened: dict[str, Iterator[Waiting]] = {}
         heap = [(self.accounts.account(team), place, team) for place, team in enumerate(self.teams)]
         heapq.heapify(heap)
@@ -103,9 +103,10 @@ class _PriorityClass:
 
 
 class FairQueue:
-    """Waiting requests. It decides their order and which of them to refuse; it does not know the workers.
+    """Queue of held requests. It determines their order and which requests to refuse, without knowing the workers.
 
-    `in_order` sorts the requests of the teams that come up, and costs some microseconds for each request it yields.
+    `in_order` sorts the requests of each team when the team's first request is due. It costs a few microseconds per
+    yielded request.
     """
 
     def __init__(self, rules: Fairness = Fairness()) -> None:
@@ -116,15 +117,15 @@ class FairQueue:
         self._throughput = Throughput()
         self._gives_up_at = float("inf")
         self._may_spill: dict[int, Waiting] = {}
-        """Requests that may go elsewhere."""
+        """Waiting requests that a fallback could answer."""
         self.by_team: dict[str, int] = {}
-        """Number of waiting requests by team, without teams that have none."""
+        """Number of waiting requests by team. Teams without waiting requests are absent."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def __iter__(self) -> Iterator[Waiting]:
-        """Iterate in the order of arrival."""
+        """Iterate over the waiting requests in order of arrival."""
         return iter(self._waiting.values())
 
     def add(self, each: Waiting, now: float) -> None:
@@ -136,7 +137,7 @@ class FairQueue:
             self._may_spill[id(each.request)] = each
 
     def remove(self, request: Request) -> Waiting | None:
-        """Remove *request* and return it. None if it is not in the queue."""
+        """Remove *request* and return its queue entry, or None if it is not in the queue."""
         each = self._waiting.pop(id(request), None)
         if each is None:
             return None
@@ -151,7 +152,7 @@ class FairQueue:
         return each
 
     def served(self, team: str, level: int, weight: float, cost_s: float, now: float) -> None:
-        """Charge a request that is sent, whether it was waiting or not. To be called before it is removed."""
+        """Charge the cost of a request that is being sent, held or not, before it is removed."""
         served = self._classes[level]
         served.accounts.charge(team, cost_s / weight)
         if self._waiting:
@@ -161,16 +162,16 @@ class FairQueue:
             self._throughput.sent(cost_s, now)
 
     def passed(self, *, is_saturated: bool) -> None:
-        """Note the end of a pass over the queue. *is_saturated*: no worker is free."""
+        """Record the end of a pass over the queue. *is_saturated* is true if no worker is free."""
         if is_saturated and self._waiting:
             self._throughput.begin()
         else:
             self._throughput.end()
 
     def in_order(self, now: float, rank: Rank) -> Iterator[Waiting]:
-        """Yield all requests in the order in which to send them, as if each were served when it is yielded.
+        """Yield all requests in the order in which to send them, as if each request were served when it is yielded.
 
-        The caller may remove the request that was yielded last.
+        The caller may remove the most recently yielded request during the iteration.
         """
         self._promote(now)
         shares = self._shares()
@@ -189,9 +190,10 @@ class FairQueue:
                 accounts[level] += each.cost_s / shares[level]
 
     def owed(self, rank: Rank) -> list[Waiting]:
-        """Return the requests that no later arrival would go before: the first of each team that has had the least.
+        """Return the requests that no later arrival could precede: the first request of each team with the lowest
+        account.
 
-        Only the highest class that was ever served has such requests.
+        Only the highest priority class that has ever been served has such requests.
         """
         for level in range(HIGH, -1, -1):
             served = self._classes[level]
@@ -201,7 +203,7 @@ class FairQueue:
         return []
 
     def given_up(self, now: float) -> list[Refusal]:
-        """Remove the requests whose callers have gone by *now*, as they announced."""
+        """Remove and return the requests whose callers' deadlines have passed at *now*."""
         if now < self._gives_up_at:
             return []
         gone = [each for each in self._waiting.values() if each.gives_up_at <= now]
@@ -211,10 +213,10 @@ class FairQueue:
         return [Refusal(each.request, "too late", now - each.since, MIN_RETRY_S) for each in gone]
 
     def refusal(self, each: Waiting, rank: Rank, *, servers: int) -> Refusal | None:
-        """Return why *each*, which is not in the queue yet, should not be held. None: it may be.
+        """Return the refusal of *each*, which is not in the queue yet, or None if it may be held.
 
-        Until throughput is measured, each of *servers* workers is assumed to compute one prompt at a time, and no
-        request counts as too late. O(requests of its team) if it has a deadline.
+        Until the throughput is measured, each of *servers* workers counts as computing one prompt at a time, and no
+        request counts as too late. The cost is linear in the requests of the team if *each* has a deadline.
         """
         team = self._classes[each.level].teams.get(each.team, _TeamQueue(0.0))
         if self.by_team.get(each.team, 0) >= self._rules.max_waiting_per_team:
@@ -233,14 +235,15 @@ class FairQueue:
 
     @property
     def may_spill(self) -> bool:
-        """Whether any waiting request may go elsewhere."""
+        """Whether a fallback could answer any of the waiting requests."""
         return bool(self._may_spill)
 
     def spill(self, each: Waiting, now: float, rank: Rank, *, servers: int) -> Refusal | None:
-        """Remove *each* if it may go elsewhere and would get its first token too late.
+        """Remove *each* if a fallback can answer it and its first token would come too late. Returns the refusal, or
+        None.
 
-        *servers* is as in `refusal`. Until throughput is measured, only the time already waited counts.
-        O(waiting requests).
+        *servers* is as in `refusal`. Until the throughput is measured, only the time already waited counts. The cost is
+        linear in the number of waiting requests.
         """
         if id(each.request) not in self._may_spill:
             return None
@@ -253,7 +256,7 @@ class FairQueue:
         return refusal
 
     def spill_all(self, now: float, rank: Rank, *, servers: int) -> list[Refusal]:
-        """Do the same as `spill` for all requests. O(n log n) in the waiting requests."""
+        """Apply `spill` to all waiting requests. The cost is O(n log n) in the number of waiting requests."""
         refusals: list[Refusal] = []
         for level, team in dict.fromkeys((each.level, each.team) for each in self._may_spill.values()):
             refusals += self._spill_team(self._classes[level].teams[team], now, rank, servers)
@@ -272,7 +275,7 @@ class FairQueue:
                 yield refusal
 
     def _spill_refusal(self, each: Waiting, left_s: float, now: float) -> Refusal | None:
-        """*left_s* is the predicted wait from now on."""
+        """Return a refusal if the request's wait so far and *left_s* more seconds are too long for its first token."""
         if each.spill_in_s is None:
             return None
         wait_s = now - each.since + (left_s if self._throughput.evidence >= 1.0 else 0.0)
@@ -282,23 +285,23 @@ class FairQueue:
         return Refusal(each.request, "spill", wait_s, max(MIN_RETRY_S, wait_s - allowed_s))
 
     def _per_s(self, each: Waiting, servers: int) -> float:
-        """Seconds of work per second that the team of *each* gets, beside all teams that wait at this moment."""
+        """Return the seconds of work per second that the team of *each* gets, in competition with all waiting teams."""
         teams = self._classes[each.level].teams
         others = sum(team.oldest.weight for name, team in teams.items() if name != each.team)
         share = each.weight / (each.weight + others)
         return self._throughput.per_s(float(max(1, servers))) * share * self._shares(and_level=each.level)[each.level]
 
     def _wait_s(self, ahead_s: float, per_s: float, servers: int) -> float:
-        """Time until *ahead_s* of a team's work is sent. Teams with less waiting leave it their shares in the end."""
+        """Return the seconds until *ahead_s* seconds of a team's work are sent. It is at most the time for all work."""
         return min(ahead_s / per_s, self._everything_s(servers))
 
     def _everything_s(self, servers: int) -> float:
-        """Time until all waiting requests are sent."""
+        """Return the seconds until all waiting requests are sent."""
         work_s = sum(each.cost_s for each in self._waiting.values())
         return work_s / self._throughput.per_s(float(max(1, servers)))
 
     def _shares(self, and_level: int | None = None) -> Mapping[int, float]:
-        """Share of each class with waiting requests, and of *and_level*, the highest first."""
+        """Return the share of each priority class with waiting requests and of *and_level*, highest class first."""
         shares: dict[int, float] = {}
         left = 1.0
         for level in range(HIGH, -1, -1):
@@ -310,7 +313,7 @@ class FairQueue:
         return shares
 
     def _promote(self, now: float) -> None:
-        """Move the oldest request of each starved team up one class."""
+        """Move the oldest request of each starved team up one priority class."""
         for level in range(HIGH):
             for each in self._classes[level].starved(self._rules.starvation_s, now):
                 self._classes[level].remove(each)

@@ -1,4 +1,4 @@
-"""The workers at one moment as arrays, for sums over all of them at once."""
+"""Snapshot of the workers as arrays, for vectorized computations over all workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,34 +13,34 @@ from routing.strategies.prefix_aware import DECODE_PRICE, externality
 from routing.worker import Worker
 
 ROUNDING_S = 1e-9
-"""Tolerance: when a backlog should have fallen to the depth, it may be slightly above it."""
+"""Tolerance in seconds for rounding errors when a backlog is compared with the depth."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """Arrays by place, in the order of the fleet. Work that is expected to be sent may be added to `backlog_s`."""
+    """Arrays with one element per worker, in fleet order. Expected work may be added to `backlog_s`."""
 
     backlog_s: Seconds
-    """Seconds of prefill; infinite where nothing can be sent."""
+    """Seconds of prefill backlog per worker. It is infinite for workers that cannot get requests."""
     slower_s: Seconds
-    """Cost of each output token of one more request to the other requests there."""
+    """Cost in seconds of each output token of one more request to the other requests on the worker."""
     zone_penalty_s: Seconds
-    """Extra cost of a request there, compared with a near worker."""
+    """Extra cost in seconds of a request on each worker, compared with a worker in the gateway's zone."""
     room: Seconds
-    """Requests that can still be sent there; infinite where that is unknown."""
+    """Number of requests that can still be sent to each worker. It is infinite if unknown."""
     is_open: npt.NDArray[np.bool_]
-    """Whether it has room even if its predicted backlog is long."""
+    """Whether each worker has room for a request in spite of a long predicted backlog."""
     depth_s: float
     price: float
-    """Price, in seconds of waiting, of a second of prefill."""
+    """Price of a second of prefill, in seconds of waiting."""
 
     def is_free(self) -> npt.NDArray[np.bool_]:
-        """Return whether each worker would begin a request without delay."""
+        """Return an array that is true for each worker that would begin a request without delay."""
         return ((self.backlog_s <= self.depth_s) | self.is_open) & (self.room >= 1.0)
 
     @classmethod
     def at(cls, workers: Sequence[Worker], policy: ReleasePolicy, now: float, *, counts_room: bool) -> Self:
-        """Return the view of *workers* at *now*. Without *counts_room*, only backlogs decide which of them are free."""
+        """Return a snapshot of *workers* at *now*. Free slots per worker are counted only if *counts_room* is true."""
         depth_s = policy.depth_s + ROUNDING_S
         backlog_s, slower_s = np.full(len(workers), np.inf), np.zeros(len(workers))
         room, is_open = np.full(len(workers), np.inf), np.zeros(len(workers), np.bool_)

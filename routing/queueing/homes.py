@@ -1,8 +1,9 @@
-"""The home of a held request: the worker on which it would cost least, behind the requests that stand before it.
+"""Home of a held request: the worker with the lowest cost, given the requests that are ahead of it.
 
-A hot prefix spreads as soon as its queue costs more than computing it a second time: soon on an idle fleet, late on a
-busy one. Cached blocks that must make room, and are likely to be needed again, count as work too. Where workers are in
-pools, the next pool counts once the wait in all pools before it is too long.
+A hot prefix spreads to a second worker once queueing costs more than computing the prefix again. This happens early on
+an idle fleet and late on a busy one. The cost includes recomputing cached blocks that the request evicts and that are
+likely to be needed again. With several pools, a later pool is considered once the wait in all earlier pools is too
+long.
 """
 
 import random
@@ -22,13 +23,14 @@ from routing.strategies.by_name import StrategiesByName
 from routing.worker import Worker
 
 Places = npt.NDArray[np.bool_]
-"""A set of workers, by place."""
+"""Set of workers, as a Boolean array over their positions in the fleet."""
 
 
 class Homes:
-    """Decides to which worker a held request belongs. A worker's place is its number in the order of the fleet.
+    """Finds the home of each held request. Workers are numbered by their position in the fleet, called their place.
 
-    *ties* is how replicas of the gateway choose alike among homes that cost the same. None: at random.
+    *ties* makes replicas of the gateway choose the same home among homes of equal cost. If *ties* is None, the choice
+    is random.
     """
 
     def __init__(
@@ -48,11 +50,11 @@ class Homes:
         self._places: dict[WorkerId, int] = {}
 
     def view(self, queue: Iterable[Waiting], now: float, *, counts_room: bool) -> FleetView:
-        """Return the workers at *now*."""
+        """Return a snapshot of the workers at *now*."""
         return FleetView.at(self.note_workers(queue), self._policy, now, counts_room=counts_room)
 
     def note_workers(self, queue: Iterable[Waiting]) -> list[Worker]:
-        """Return the workers. If they have changed, all of *queue* must be looked up again."""
+        """Return the current workers. If the list has changed, mark all requests of *queue* for a new cache lookup."""
         workers = list(self._fleet)
         if [worker.id for worker in workers] != self._workers:
             self._workers = [worker.id for worker in workers]
@@ -62,11 +64,11 @@ class Homes:
         return workers
 
     def look_up(self, each: Waiting, now: float) -> None:
-        """Look the prompt up in the caches again."""
+        """Look up the request's prompt in the caches again."""
         self.set_candidates(each, self._fleet.candidates(each.request, now), now)
 
     def set_candidates(self, each: Waiting, candidates: list[Candidate], now: float) -> None:
-        """Set the cost on each of *candidates* that the request may choose."""
+        """Set the cost of the request on each of *candidates* that it may choose."""
         each.found, each.seen_at = candidates, now
         if self._fleet.members.has_pools:
             each.order = []
@@ -75,9 +77,10 @@ class Homes:
             self._set_costs(each, candidates, [])
 
     def extend_reach(self, each: Waiting, backlog_s: Seconds | None, now: float) -> None:
-        """Let the request choose from further pools if it has waited, and would wait, too long for the nearer ones.
+        """Extend the request's choice to later pools if its wait so far and its predicted wait in the earlier pools are
+        too long.
 
-        *backlog_s* includes the requests that stand before it. None: the workers' own backlog.
+        *backlog_s* includes the requests ahead of this request. If it is None, the backlog of each worker is used.
         """
         waited_s = now - each.since
         if backlog_s is None:
@@ -89,11 +92,11 @@ class Homes:
             self._set_costs(each, reach.near, reach.far)
 
     def can_begin(self, each: Waiting, place: int, free: Places) -> bool:
-        """Return whether *place* is among the *free* ones and could answer the request."""
+        """Return whether the worker at *place* is among the *free* ones and could answer the request."""
         return bool(free[place] and np.isfinite(each.prefill_s[place]))
 
     def find(self, each: Waiting, view: FleetView, free: Places) -> int:
-        """Return the home of the request, behind the requests that stand before it."""
+        """Return the place of the request's home, given the requests ahead of it."""
         request = each.request
         if request.pinned is not None:
             return self._places[request.pinned]
@@ -107,9 +110,9 @@ class Homes:
         return self._places[strategy.rank(request, each.order)[0].worker]
 
     def choose(self, each: Waiting, home: int, free: Places) -> tuple[int, list[Candidate]]:
-        """Return the worker to send the request to, and all candidates in the order in which to try them.
+        """Return the place of the worker to send the request to, and all candidates in the order in which to try them.
 
-        The strategy's own choice goes before *home* if it is free as well.
+        The strategy's first choice takes precedence over *home* if that worker is free as well.
         """
         strategy = self._strategies.chosen_by(each.request)
         ranked = strategy.rank(each.request, each.order)

@@ -1,19 +1,20 @@
-"""Holds requests until a worker is about to be free, and then sends the one that gains most.
+"""Holds requests until a worker is about to be free, and then sends the request that gains most.
 
-A request that is sent early waits in an engine's queue, in the order of arrival, for the worker that was right when it
-was sent. A held request can still go elsewhere, and short ones need not wait behind long ones.
+A request that is sent early waits in an engine's queue, in order of arrival, on the worker that was best when the
+request was sent. A held request can still go to another worker, and a short request need not wait behind a long one.
 
-1. Order: seconds of prefill on the worker that holds most of the prompt, over the time waited plus a head start. So
-   short and warm requests go first, and those that have waited long move up, but slowly. Where caches are contended,
-   cold prompts that overtake warm ones cost them their caches, and they come back cold. Queues that age faster collapse
-   this way under agents with more context than the fleet has room for (benchmarks/results/replay.md).
-2. Each request, in that order, has a home: see `Homes`.
-3. It is sent if its home is about to be free, unless an idle worker is the home of another request.
+1. Requests are ordered by a quotient: prefill seconds on the worker with the longest cache hit, divided by the time
+   waited plus a head start. Short requests and requests with cached prefixes therefore go first, and requests that have
+   waited long move up slowly. On a fleet with contended caches, a cold prompt that overtakes a warm one evicts the warm
+   prompt's blocks, and the warm prompt becomes cold. Queues that age faster collapse in this way under agents whose
+   contexts exceed the fleet's cache size (see benchmarks/results/replay.md).
+2. In this order, each request gets a home, the worker on which it costs least (see `Homes`).
+3. A request is sent if its home is about to be free.
 
-Where teams share the fleet, requests of all strategies are held once no worker is about to be free. The order above
-holds inside a team, and `FairQueue` decides between teams. Homes are sought in the resulting order.
-The first request of a team that is next in any case is bound a little earlier. No later request would go before it, so
-waiting gains nothing, and costs the error of the predicted times and the way to the engine and back.
+If teams share the fleet, requests of all strategies are held while no worker is about to be free. The order above then
+applies within a team, and `FairQueue` decides between teams. Homes are found in the resulting order. If no later
+request could precede a team's first request, that request is bound a little earlier. Holding it longer would gain
+nothing and would cost the error of the predicted times plus the round trip to the engine.
 """
 
 import random
@@ -38,27 +39,29 @@ from routing.request import Request
 from routing.strategies.by_name import StrategiesByName
 
 SINGLE_TEAM = Fairness(starvation_s=float("inf"))
-"""Rules for one team and one class."""
+"""Fairness rules for a single team and a single priority class."""
 SPILL_EVERY_S = 0.25
-"""Time between two checks of all waiting requests for lateness; new ones are checked when they come."""
+"""Seconds between two checks of all waiting requests for lateness. New requests are also checked on arrival."""
 OWED_DEPTH = 5.0
-"""Factor on the depth for a request that no later one would go before.
+"""Factor on the maximum backlog of a worker for a request that no later request could precede.
 
-It covers the error of the predicted times and the way to an engine and back, and does not bind a request long before
-its worker is free.
+The factor allows for errors in predicted times and for the round trip to the engine. It is small enough that a request
+is not bound long before its worker is free.
 """
 HEARTBEAT_S = 0.5
-"""Time between two passes over the queue while no event occurs."""
+"""Seconds between two passes over the queue if no event occurs."""
 NO_RESERVES: Final[list[Candidate]] = []
 
 
 class LateBinding:
-    """A `Dispatcher`. Requests that are pinned, or whose strategy is not late bound, are sent at once.
+    """Dispatcher that holds requests until a worker is about to be free. Pinned requests, and requests whose strategy
+    is not late-bound, are sent at once.
 
-    With *fairness*, all requests are held while no worker is about to be free, and refused if their wait cannot fit.
+    If *fairness* is given, all requests are held while no worker is about to be free, and requests that would wait too
+    long are refused.
 
-    A pass over the queue costs some microseconds per waiting request, and a lookup of the index for those that are
-    sent. With *fairness*, a request that finds the queue empty and its worker free costs a microsecond more.
+    A pass over the queue costs a few microseconds per waiting request, plus an index lookup per sent request. With
+    *fairness*, a request that finds an empty queue and a free worker costs one more microsecond.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class LateBinding:
         *,
         ties: Rendezvous | None = None,
     ) -> None:
-        """*ties* is how replicas of the gateway choose alike among homes that cost the same. None: at random."""
+        """Break cost ties by *ties*, so that gateway replicas choose the same home, or at random if it is None."""
         self._fleet = fleet
         self._strategies = strategies
         self._immediate = Immediate(fleet, strategies)
@@ -83,10 +86,10 @@ class LateBinding:
         self._arrived: list[tuple[Request, float]] = []
         self._refused: list[Refusal] = []
         self._new_spillable: list[Waiting] = []
-        """Requests that may go elsewhere and came since the last pass over the queue."""
+        """Requests that a fallback could answer and that arrived since the last pass over the queue."""
         self._spill_at = float("-inf")
         self._is_owed = False
-        """Whether a request that is next in any case was still waiting after the last pass."""
+        """Whether the last pass over the queue left a request waiting that no later request could precede."""
 
     @property
     def waiting(self) -> int:
@@ -166,7 +169,7 @@ class LateBinding:
         return dispatches
 
     def _send_or_hold(self, request: Request, since: float, now: float) -> Dispatch | None:
-        """Send the request if the queue is empty and its worker free. Otherwise hold or refuse it."""
+        """Send the request if the queue is empty and the best worker is free. Otherwise hold or refuse the request."""
         candidates = self._fleet.candidates(request, now)
         name = request.strategy or self._strategies.default
         if not candidates:
@@ -227,7 +230,7 @@ class LateBinding:
             self._spill_late(new, now)
 
     def _spill_late(self, new: list[Waiting], now: float) -> None:
-        """Refuse requests that may go elsewhere and would be late, while no worker of any pool has room for them."""
+        """Refuse late requests that a fallback could answer, because no worker of any pool has room for them."""
         servers = sum(worker.is_ready for worker in self._fleet)
         if now >= self._spill_at:
             self._spill_at = now + SPILL_EVERY_S
@@ -263,7 +266,7 @@ class LateBinding:
             view.backlog_s[place] += each.prefill_s[place]
 
     def _send_owed_early(self, now: float) -> Iterator[Dispatch]:
-        """Send requests that are next in any case to workers that would begin them next."""
+        """Send requests that no later request could precede to workers that would begin them next."""
         owed = self._queue.owed(lambda each: self._policy.rank(each, now))
         self._is_owed = bool(owed)
         if not owed:
@@ -287,7 +290,7 @@ class LateBinding:
                 yield self._send(each, order, now)
 
     def _send_all(self, now: float) -> Iterator[Dispatch]:
-        """Send all held requests: no worker is ready that they could wait for."""
+        """Send all held requests at once, because no worker is ready."""
         for request, since in self.hand_over():
             self._immediate.submit(request, since)
         yield from self._immediate.poll(now)
@@ -298,7 +301,7 @@ class LateBinding:
         return dispatch
 
     def _without_worker(self, each: Waiting) -> Dispatch:
-        """Release a request whose only worker has left."""
+        """Release a request whose only possible worker has left."""
         self._queue.remove(each.request)
         return Dispatch(each.request, [], None, "none", each.request.strategy or self._strategies.default)
 

@@ -1,4 +1,4 @@
-"""The rules for holding requests: how long, and in which order they leave."""
+"""Rules for holding requests: how long they are held and in which order they are released."""
 
 from dataclasses import dataclass
 
@@ -7,34 +7,36 @@ from routing.queueing.waiting import Waiting
 
 @dataclass(frozen=True, slots=True)
 class ReleasePolicy:
-    """Limits on holding requests. The defaults did best in replays of real traces; none of them is critical."""
+    """Limits for holding requests. The defaults did best in replays of real traces, and no value is critical."""
 
     depth_s: float = 0.05
-    """Backlog at which a worker is about to be free: what is sent to it then begins as soon as it is."""
+    """Backlog in seconds at which a worker counts as about to be free. A request sent then begins without a pause."""
     max_wait_s: float = 120.0
-    """Wait after which the first request of a session goes before all others; so does a request that would miss the
-    time at which its caller wants the first token.
+    """Wait in seconds after which the first request of a session goes before all others. A request that would miss its
+    caller's time limit for the first token also goes first.
 
-    Later requests of a session do not. Those that wait so long are cold. Where there are many, they would cost the warm
-    ones their caches, until all requests are cold and served in the order of their arrival. Their rank still improves.
+    Later requests of a session are never moved to the front. Requests that wait this long have lost their cached
+    prefixes. On a crowded fleet, moving them up would evict the caches of other requests until every request is cold
+    and served in order of arrival. The rank of later requests still improves while they wait.
     """
     head_start_s: float = 30.0
-    """Time added to each wait, so that short waits count little beside the cost of a prompt."""
+    """Seconds added to each wait, so that short waits matter little compared with the cost of a prompt."""
     price: float = 3.0
-    """Highest price, in seconds of waiting, of a second of prefill: prefill delays the requests that come after.
+    """Maximum price of a second of prefill, in seconds of waiting. Prefill has a price because it delays later
+    requests.
 
-    As in `PrefixAware`, the price is 2 where the fleet is idle half of the time, and 1 where it is idle. So below
-    saturation no request waits long for a hot prefix, and the prefix spreads.
+    As in `PrefixAware`, the price is 2 if the fleet is idle half of the time, and 1 if it is always idle. Below
+    saturation, no request therefore waits long for a hot prefix, and the prefix spreads to other workers.
     """
     max_waiting: int = 4096
-    """Queue length beyond which requests are sent at once."""
+    """Queue length beyond which new requests are sent at once."""
     fresh_s: float = 0.5
-    """Age after which a prompt is looked up in the caches again. It always is before its release."""
+    """Age in seconds after which a cache lookup is repeated. It is always repeated before the request is released."""
     max_lookups: int = 32
-    """Repeated lookups in one pass over the queue; further requests keep their results."""
+    """Maximum number of repeated cache lookups in one pass over the queue. Further requests keep their old results."""
 
     def rank(self, each: Waiting, now: float) -> tuple[bool, float]:
-        """Return the rank of *each* at *now*: the lowest goes first."""
+        """Return the rank of *each* at *now*. The request with the lowest rank goes first."""
         waited_s = now - each.since
         is_overdue = each.begins_session and waited_s >= self.max_wait_s
         if is_overdue or waited_s + each.min_s >= each.due_in_s:

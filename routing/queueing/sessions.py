@@ -1,19 +1,20 @@
-"""The sessions that requests begin or continue."""
+"""Detects whether a request begins a session or continues one."""
 
 import numpy as np
 
 from routing.request import Request
 
 MAX_SESSIONS = 65_536
-"""Sessions that are kept, at some 100 bytes each. Beyond it, the least recently used are dropped."""
+"""Maximum number of remembered sessions, at about 100 bytes each. The least recently used sessions are dropped first.
+"""
 OPEN_BLOCKS = 2
-"""Blocks at the end of a prompt that may differ in its continuation, because an answer was to begin there."""
+"""Number of blocks at the end of a prompt that may differ in the continuation, because the answer starts in them."""
 
 
 class Sessions:
-    """Recognizes a session by the name that callers give it, or by a prompt that another one continues.
+    """Recognizes a session by the name that its caller gives, or by a prompt that extends an earlier prompt.
 
-    Looks at every block of a prompt whose session has no name.
+    A request without a session name is recognized by all blocks of its prompt.
     """
 
     def __init__(self, max_sessions: int = MAX_SESSIONS) -> None:
@@ -21,10 +22,10 @@ class Sessions:
         # Names may be long, so hashes are kept. Python's hash has a random key: callers cannot make collisions.
         self._named: dict[int, None] = {}
         self._ends: dict[int, None] = {}
-        """The last block that a continuation must share, of each prompt without a continuation so far."""
+        """Last block that a continuation must share, for each prompt without a continuation so far."""
 
     def begins(self, request: Request) -> bool:
-        """Return whether *request* is the first of its session, and note the session."""
+        """Return whether *request* is the first of its session, and record the session."""
         if request.session is not None:
             return self._begins_named(hash(request.session))
         return self._begins_unnamed(request.prefix.hashes)

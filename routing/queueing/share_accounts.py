@@ -1,20 +1,21 @@
-"""Fair-share scheduling: whose request is served next, among owners that share something by weight."""
+"""Fair-share scheduling: selects whose request is served next among owners that share a resource by weight."""
 
 from typing import Final, Generic, TypeVar
 
 Name = TypeVar("Name", str, int)
 
 MAX_NAMES: Final = 4096
-"""Accounts that are kept before those are dropped that have no balance."""
+"""Number of accounts above which accounts without a balance are dropped."""
 
 
 class ShareAccounts(Generic[Name]):
-    """Start-time fair queueing: work is charged to its owner's account, and the lowest account is served first.
+    """Start-time fair queueing: work is charged to its owner's account, and the owner with the lowest account is served
+    first.
 
-    An account is in seconds of work over weight. An unused account stands level with the others, never below: an owner
-    that was idle has saved nothing, and goes before all that were served meanwhile. So its first request waits for the
-    running one and for nothing else, however many others wait. Goyal, Vin and Cheng, "Start-time Fair Queuing" (1996):
-    two owners that both always wait get shares that differ from their weights by at most one request each.
+    An account is in seconds of work divided by the owner's weight. An unused account is raised to the current minimum,
+    so an idle owner saves up nothing but goes before all owners served meanwhile. Its first request waits only for the
+    running request, however many others wait. Goyal, Vin and Cheng, "Start-time Fair Queuing" (1996), prove that two
+    owners that always wait get shares that differ from their weights by at most one request each.
     """
 
     def __init__(self) -> None:
@@ -22,20 +23,20 @@ class ShareAccounts(Generic[Name]):
         self._accounts: dict[Name, float] = {}
 
     def account(self, name: Name) -> float:
-        """Return where the next request of *name* begins."""
+        """Return the account level at which the next request of *name* starts."""
         return max(self._now, self._accounts.get(name, 0.0))
 
     @property
     def is_used(self) -> bool:
-        """Whether anything was ever charged."""
+        """Whether any work has been charged."""
         return bool(self._accounts)
 
     def stands_first(self, name: Name) -> bool:
-        """Return whether the account of *name* is the lowest possible: no later owner will be below it."""
+        """Return whether the account of *name* is at the minimum, so that no later owner can precede it."""
         return self._accounts.get(name, 0.0) <= self._now
 
     def charge(self, name: Name, cost: float) -> None:
-        """Charge a served request. *cost* is its work over the weight of *name*."""
+        """Charge a served request to *name*. *cost* is the request's work divided by the owner's weight."""
         account = self._accounts.get(name, 0.0)
         self._now = max(self._now, account)
         self._accounts[name] = self._now + cost

@@ -1,4 +1,4 @@
-"""The strategies by name. A new one is a module beside these and a line in the table."""
+"""Table of routing strategies by name. To add a strategy, add a module to this package and a line to the table."""
 
 import random
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from routing.strategy import Strategy
 
 
 class Make(Protocol):
-    """A class of strategies. *ties* is how replicas of the gateway choose alike among equals. None: at random."""
+    """Constructor of a strategy. Ties are broken by *ties*, or at random if it is None."""
 
     is_late_bound: bool
     needs_events: bool
@@ -31,4 +31,4 @@ STRATEGIES: Mapping[str, Make] = {
 }
 NAMES = tuple(STRATEGIES)
 WITHOUT_EVENTS = "prefix_aware"
-"""Name of the strategy whose order a strategy that needs events has while no engine reports its cache."""
+"""Name of the strategy whose order is used instead if a strategy needs cache events but no engine reports them."""

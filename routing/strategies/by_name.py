@@ -1,4 +1,4 @@
-"""The strategies that requests of one model may choose from."""
+"""Routing strategies from which the requests of one model may choose."""
 
 from collections.abc import Callable
 
@@ -7,9 +7,9 @@ from routing.strategy import Strategy
 
 
 class StrategiesByName:
-    """Makes each strategy at its first use and keeps it, because strategies have state.
+    """Creates each strategy on first use and keeps it, because strategies have state.
 
-    *default* names the strategy of requests that do not choose one.
+    *default* is the name of the strategy for requests that do not select one.
     """
 
     def __init__(self, default: str, make: Callable[[str], Strategy]) -> None:
@@ -24,5 +24,5 @@ class StrategiesByName:
         return strategy
 
     def chosen_by(self, request: Request) -> Strategy:
-        """Return the strategy that *request* names, or else the default."""
+        """Return the strategy that *request* selects, or the default strategy."""
         return self.named(request.strategy or self.default)

@@ -1,4 +1,4 @@
-"""The cost of prefix_aware with hits that engines report; its requests are bound late."""
+"""Strategy kv_aware: the cost model of prefix_aware with cache hits that engines report, and with late binding."""
 
 import random
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from routing.strategy import Ranking
 
 
 class KvAware:
-    """Lowest cost first, computed as in `PrefixAware`.
+    """Ranks workers by lowest cost first, with the cost model of `PrefixAware`.
 
-    The difference is the source of the hits and the time of release: see `CacheView` and `LateBinding`. Where no engine
-    reports its cache, the order is that of prefix_aware, and `explain` says so.
+    It differs from `PrefixAware` in the source of the cache hits (see `CacheView`) and in the time of release (see
+    `LateBinding`). If no engine reports its cache, the order is that of prefix_aware, and `explain` reports this.
     """
 
     is_late_bound: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""The worker with the fewest requests in flight."""
+"""Strategy least_loaded: the worker with the fewest requests in flight goes first."""
 
 import copy
 import random
@@ -12,7 +12,7 @@ from routing.strategy import Ranking
 
 
 class LeastLoaded:
-    """Fewest requests in flight first. Ties are broken at random or, among the fewest, by *ties*."""
+    """Ranks workers by fewest requests in flight. Ties for the first place are broken by *ties* or at random."""
 
     is_late_bound: ClassVar[bool] = False
     ranks_by_cost: ClassVar[bool] = False

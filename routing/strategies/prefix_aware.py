@@ -1,6 +1,7 @@
-"""The worker with the lowest cost in seconds: its backlog, the prompt left to compute, the decodes it would slow.
+"""Strategy prefix_aware: the worker with the lowest cost goes first. The cost, in seconds, is the backlog, the uncached
+part of the prompt, and the slowdown of running decodes.
 
-Blocks that have to leave its cache for the prompt, and will be computed again, count as well.
+The cost also includes recomputing the cached blocks that the prompt evicts.
 """
 
 import copy
@@ -14,22 +15,23 @@ from routing.request import Request
 from routing.strategy import Ranking
 
 EXTERNALITY_LIMIT: Final = 4.0
-"""Highest price, in seconds, of a second of prefill for the requests that come after."""
+"""Maximum extra price of a second of prefill, in seconds of delay for later requests."""
 DECODE_PRICE: Final = 0.02
-"""Seconds of time to first token that a second of slower generation is worth.
+"""Seconds of time to first token that are worth one second of slower generation.
 
-With 0.4 ms per token and running request, and 250 tokens of answer, it is 2 ms per running request. That value did best
+At 0.4 ms per token and running request, and 250 tokens per answer, each running request costs 2 ms. This value did best
 in replays of real traces.
 """
 
 
 class PrefixAware:
-    """Lowest cost first. Ties are broken at random, or by *ties* so that replicas of the gateway choose alike.
+    """Ranks workers by lowest cost first. Ties are broken at random, or by *ties* so that gateway replicas choose the
+    same worker.
 
-    Uncached work costs more on a busy fleet, because it delays the requests that come after. At a busy share rho of the
-    prefill servers, each second of it costs rho / (1 - rho) seconds more. On an idle fleet it costs nothing more, and a
-    hot prefix spreads; on a busy one the cache decides. Blocks that leave a cache and will be needed again are uncached
-    work too, only later. So a session begins where there is room, or where the blocks that leave are no longer used.
+    Uncached work costs more on a busy fleet, because it delays later requests. If the workers are busy with prefill for
+    a share rho of the time, each second of prefill costs rho / (1 - rho) extra seconds. On an idle fleet the extra cost
+    is zero, so a hot prefix spreads. On a busy fleet the cache decides. Evicted blocks that will be needed again count
+    as uncached work too, so a new session begins where the cache has room or holds blocks that are no longer used.
     """
 
     is_late_bound: ClassVar[bool] = False
@@ -69,13 +71,13 @@ class PrefixAware:
 
 
 def externality(busy_shares: Sequence[float]) -> float:
-    """Return the seconds that a second of prefill costs the requests that come after."""
+    """Return the seconds of delay that one second of prefill causes for later requests."""
     busy = sum(busy_shares) / max(1, len(busy_shares))
     return min(EXTERNALITY_LIMIT, busy / max(1e-9, 1.0 - busy))
 
 
 def cost_s(request: Request, candidate: Candidate, price: float) -> float:
-    """Return the cost of *request* on *candidate* in seconds. A second of prefill counts *price* times."""
+    """Return the cost of *request* on *candidate* in seconds. Each second of prefill counts as *price* seconds."""
     load = candidate.load
     # An engine computes the last token of a prompt even if it has cached all of it.
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)

@@ -1,4 +1,4 @@
-"""Each worker in turn."""
+"""Strategy round_robin: each worker gets a request in turn."""
 
 import random
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from routing.strategy import Ranking
 
 
 class RoundRobin:
-    """The first choice moves on by one with each request; the others follow in the same circle."""
+    """Ranks workers in a fixed circular order. The starting point advances by one worker with each request."""
 
     is_late_bound: ClassVar[bool] = False
     ranks_by_cost: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Requests of one session go to the same worker, whatever its load."""
+"""Strategy session: all requests of one session go to the same worker, whatever its load."""
 
 import hashlib
 import random
@@ -14,7 +14,7 @@ from routing.strategy import Ranking
 
 
 class Session:
-    """Rendezvous hashing of the session over the workers: a worker that leaves moves only its own sessions.
+    """Ranks workers by rendezvous hashing of the session name. If a worker leaves, only its own sessions move.
 
     A request without a session goes to the least loaded worker.
     """
@@ -40,5 +40,5 @@ class Session:
 
 
 def _weight(session: str, worker: WorkerId) -> bytes:
-    """A hash that is the same in every process, so that replicas of the gateway agree."""
+    """Return a hash that is the same in every process, so that gateway replicas agree."""
     return hashlib.blake2b(f"{session}\0{worker}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
