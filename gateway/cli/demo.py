@@ -1,7 +1,7 @@
-"""`warmgate demo`: simulated workers as child processes, and the gateway before them in this one.
+"""`warmgate demo`: start simulated workers as child processes, and a gateway that routes to them.
 
-The children never outlive the demo: each watches its standard input, which ends with this process however it dies.
-There is one team with one key, and one administrator; both secrets are made again at every start, and printed once.
+Each child stops when its standard input closes, so no child outlives the demo. The demo has one team with one key, and
+one administrator. Both secrets are generated at every start and printed once.
 """
 
 import contextlib
@@ -37,11 +37,11 @@ KEY_ID = "demo"
 ADMIN_ID = "admin"
 PROGRAM = "warmgate"
 BELOW = "THE_ADDRESS_BELOW"
-"""Placeholder for a port that is not known before it is open."""
+"""Placeholder for the URL of a port whose number is not known before the port is open."""
 YOURS = "YOUR_KEY"
-"""Placeholder for a secret that variables replaced: it is not shown."""
+"""Placeholder for a secret that an environment variable sets and the demo does not print."""
 PRICE = {"input_usd": 0.5, "cached_input_usd": 0.05, "output_usd": 1.5}
-"""Made up, so that budgets and the ledger have something to count."""
+"""Invented prices, so that budgets and the ledger show amounts."""
 QUESTION = (  # long enough to fill some blocks: a hit needs a whole one
     "You answer the questions of curious children. Keep to short sentences, use no formula, give one example from "
     "daily life, and end with a small experiment that needs nothing but a glass of water. Why is the sky blue?"
@@ -51,7 +51,7 @@ SIMULATE = (
     *(sys.executable, "-m", "gateway", "simulate", "--port", "0", "--model", MODEL, "--exit-with-parent"),
     *("--kv-events-port", "0", "--replay-port", "0", "--enable-scale-out"),
 )
-"""One worker, which publishes KV events and answers with the tokens of a prompt."""
+"""Command that starts a simulated worker, which publishes KV events and returns the tokens of prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,16 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class DemoStart:
-    """Values that are new at every start."""
+    """Secrets and files that the demo generates at every start."""
 
     key: str = field(repr=False)
-    """Secret of the demo's one key."""
+    """Secret of the demo team's key."""
     admin: str = field(repr=False)
-    """Secret of its administrator."""
+    """Secret of the demo's administrator."""
     store: Path
-    """File for keys that are made, and for the ledger."""
+    """SQLite file for created keys and the ledger."""
     tokenizer: Path | None = None
-    """Folder with the workers' tokenizer; without it, the workers are asked."""
+    """Folder with the workers' tokenizer, or None if the gateway requests tokens from the workers."""
 
 
 def run_demo(
@@ -84,11 +84,11 @@ def run_demo(
     simulate: Sequence[str] = SIMULATE,
     linger_s: float = LINGER_S,
 ) -> None:
-    """Start the workers (each by the command *simulate*) and the gateway; end them all on SIGINT or SIGTERM.
+    """Start each worker with the command *simulate*, then the gateway. Stop all of them on SIGINT or SIGTERM.
 
     Raises:
-        ServerError: the port is taken (nothing has been started), or a worker did not start.
-        SettingsError: a `WARMGATE_*` variable is wrong.
+        ServerError: if the port is in use (then nothing was started), or a worker did not start.
+        SettingsError: if a `WARMGATE_*` variable is invalid.
     """
     listener = bind(options.host, options.port)
     with (
@@ -107,7 +107,7 @@ def run_demo(
 
 
 def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[str, str], start: DemoStart) -> Settings:
-    """The settings of the demo. `WARMGATE_*` variables count here too, but for the address, which is *options*' own."""
+    """Return the settings of the demo. `WARMGATE_*` variables override all of them except the listening address."""
     workers = [{"id": f"worker-{number}", "url": url} for number, url in enumerate(urls, 1)]
     model: dict[str, Any] = {
         "name": MODEL,
@@ -132,9 +132,9 @@ def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[st
 
 
 def introduction(address: str, workers: Sequence[tuple[int, str]], settings: Settings, start: DemoStart) -> str:
-    """Return commands to try, for the terminal; *workers* are process ids and URLs, in the order of the settings.
+    """Return example commands to print in the terminal. *workers* has process IDs and URLs, in settings order.
 
-    It shows the secrets of *start* that are in force, and none that the operator has set.
+    The text shows secrets generated for the demo, but never a secret that the operator has set.
     """
     listed = "\n".join(
         f"    worker-{number}: {url}   (stop it: kill {pid})" for number, (pid, url) in enumerate(workers, 1)
@@ -146,38 +146,38 @@ def introduction(address: str, workers: Sequence[tuple[int, str]], settings: Set
 Warmgate with {len(workers)} simulated workers of the model {MODEL!r} (also called {", ".join(ALIASES)}):
 {listed}
 
-The key of this start, shown this once; requests without one are answered 401:
+The key for this demo, shown only once. Requests without a key get status 401:
     {key}
 
-A request; send it twice and read x-warmgate-worker and x-warmgate-hit-blocks:
+Send this request twice and compare x-warmgate-worker and x-warmgate-hit-blocks:
     curl -i {address}/v1/chat/completions -H 'authorization: Bearer {key}' \\
       -H 'content-type: application/json' \\
       -d '{{"model": "{MODEL}", "max_tokens": 32, "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'
 
-The OpenAI SDK:
+Use the OpenAI SDK:
     from openai import OpenAI
     client = OpenAI(base_url="{address}/v1", api_key="{key}")
     print(client.chat.completions.create(model="gpt-4o", messages=[{{"role": "user", "content": "hello"}}]))
 
-A stream that no dead worker ends: kill the one that the header names, and see it go on at another:
+Start a stream, kill the worker named in its header, and watch another worker continue it:
     curl -iN {address}/v1/chat/completions -H 'authorization: Bearer {key}' -H 'content-type: application/json' \\
       -d '{{"model": "{MODEL}", "stream": true, "max_tokens": 4000, "ignore_eos": true,
           "messages": [{{"role": "user", "content": "go on"}}]}}'
 
-What it has used: curl {address}/v1/usage -H 'authorization: Bearer {key}'
+Show the key's usage: curl {address}/v1/usage -H 'authorization: Bearer {key}'
 
-Teams, keys and limits, with the admin key of this start (kept {_kept_in(settings, start)}):
+Manage teams, keys and limits with the admin key of this demo (data {_kept_in(settings, start)}):
     export WARMGATE_ADMIN_URL={_admin_address(address, settings)} WARMGATE_ADMIN_KEY={admin}
     {program} team create blue --limit requests_per_minute=6
     {program} key create --team blue
     {program} usage --by team,key
     {program} workers list
 
-Where a request would go, with the same key:
+Show where a request would be routed, with the admin key:
     curl {address}/warmgate/explain -H 'authorization: Bearer {admin}' -H 'content-type: application/json' \\
       -d '{{"model": "{MODEL}", "messages": [{{"role": "user", "content": "hello"}}]}}'
 
-Metrics: {address}/metrics   Readiness: {address}/readyz   End: Ctrl-C
+Metrics: {address}/metrics   Readiness: {address}/readyz   Stop: Ctrl-C
 
 """
 
@@ -189,8 +189,8 @@ def _shown_secret(secret: str, in_force: Iterable[SecretStr | None]) -> str:
 
 def _kept_in(settings: Settings, start: DemoStart) -> str:
     if settings.store.url == _url_of(start.store):
-        return "in a temporary file until the end; WARMGATE_STORE__URL=sqlite:///warmgate.db keeps them"
-    return "in the store that you chose"
+        return "in a temporary file, deleted on exit; to keep it, set WARMGATE_STORE__URL=sqlite:///warmgate.db"
+    return "in the configured store"
 
 
 def _url_of(store: Path) -> str:
@@ -206,7 +206,7 @@ def _admin_address(address: str, settings: Settings) -> str:
 
 
 class _Child:
-    """A simulated worker in a process of its own."""
+    """Child process that runs a simulated worker."""
 
     def __init__(self, command: Sequence[str]) -> None:
         # A process group of its own keeps Ctrl-C from it: the gateway ends first, and its running requests with it.
@@ -221,7 +221,7 @@ class _Child:
         return self._process.pid
 
     def url(self, timeout_s: float) -> str:
-        """Return its address as soon as it accepts requests."""
+        """Return the URL of the simulated worker as soon as it accepts requests."""
         try:
             return self._url.result(timeout_s)
         except NotInTime:
@@ -231,7 +231,7 @@ class _Child:
         self._process.terminate()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the end; what lingers is killed."""
+        """Wait up to *timeout_s* seconds for the process to exit, then kill it."""
         with self._process:
             try:
                 self._process.wait(max(0.0, timeout_s))
@@ -243,7 +243,9 @@ class _Child:
             if line.startswith("ready: ") and not self._url.done():
                 self._url.set_result(line.removeprefix("ready: ").strip())
         if not self._url.done():
-            self._url.set_exception(ServerError("A simulated worker ended while it started; its error is above."))
+            self._url.set_exception(
+                ServerError("A simulated worker exited while starting. Its error message is above.")
+            )
 
 
 @contextlib.contextmanager
@@ -270,7 +272,10 @@ def _start(folder: Path, strategy: str) -> DemoStart:
 
 
 def _tokenizer(folder: Path) -> Path | None:
-    """*folder*, with the tokenizer of the workers, if the packages for it are installed."""
+    """Write the simulated workers' tokenizer to *folder*.
+
+    Return the folder, or None if required packages are missing.
+    """
     if not all(map(importlib.util.find_spec, ("jinja2", "tokenizers"))):
         return None
     write_tokenizer(folder)
@@ -279,7 +284,7 @@ def _tokenizer(folder: Path) -> Path | None:
 
 @contextlib.contextmanager
 def _stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block like Ctrl-C does; while the gateway serves, its own handling is in force."""
+    """Treat SIGTERM like Ctrl-C inside the block. While the gateway serves, its own signal handlers apply."""
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,7 @@
-"""The command `warmgate`. Exit codes: 0 fine, 1 failed while running, 2 bad configuration or usage."""
+"""The command `warmgate`.
+
+Exit codes are 0 for success, 1 for a failure while running, and 2 for wrong settings or usage.
+"""
 
 import argparse
 import importlib.metadata
@@ -17,10 +20,10 @@ from routing.strategies import NAMES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line *argv* (default: this process's) and return its exit code.
+    """Run the command line *argv* (default: the arguments of this process) and return the exit code.
 
     Raises:
-        SystemExit: from argparse, with 2 for bad usage and 0 after ``--help``.
+        SystemExit: by argparse, with code 2 for wrong usage and code 0 after ``--help``.
     """
     arguments = _parser().parse_args(argv)
     try:
@@ -82,7 +85,7 @@ def _version(_: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="warmgate",
-        description="OpenAI-compatible gateway that routes each request to the worker with the warm KV cache.",
+        description="OpenAI-compatible gateway that routes each request to a worker with a warm KV cache.",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     config = argparse.ArgumentParser(add_help=False)
@@ -96,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_check)
     command = commands.add_parser("version", help="print the version")
     command.set_defaults(run=_version)
-    _add_demo(commands.add_parser("demo", help="run the gateway over simulated workers"))
+    _add_demo(commands.add_parser("demo", help="run the gateway with simulated workers"))
     add_simulate(commands.add_parser("simulate", help="run one simulated worker"))
     add_admin_commands(commands)
     return parser
@@ -104,8 +107,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_demo(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_demo)
-    command.add_argument("--workers", type=whole_number, default=3, help="simulated workers (default %(default)s)")
-    command.add_argument("--strategy", choices=NAMES, default="prefix_aware", help="default %(default)s")
     command.add_argument(
-        "--port", type=port, default=8080, help="port to listen on; 0: any free port (default %(default)s)"
+        "--workers", type=whole_number, default=3, help="number of simulated workers (default %(default)s)"
+    )
+    command.add_argument(
+        "--strategy", choices=NAMES, default="prefix_aware", help="routing strategy (default %(default)s)"
+    )
+    command.add_argument(
+        "--port", type=port, default=8080, help="port to listen on, or 0 for any free port (default %(default)s)"
     )

@@ -1,4 +1,7 @@
-"""The command `warmgate simulate`: one simulated worker. The package `simulator` is imported only when it runs."""
+"""The command `warmgate simulate`, which runs one simulated worker.
+
+Imports the package `simulator` only when it runs.
+"""
 
 import argparse
 import dataclasses
@@ -18,18 +21,18 @@ if TYPE_CHECKING:
     from simulator.options import SimulatorOptions
 
 LINGER_S = 5.0
-"""Time between asking a worker to stop and killing it."""
+"""Seconds between asking a simulated worker to stop and killing it."""
 
 
 def check_simulator() -> None:
     """Check that the package `simulator` is installed.
 
     Raises:
-        ServerError: it is not; the container image leaves it out.
+        ServerError: if the package is not installed. The container image does not include it.
     """
     if importlib.util.find_spec("simulator") is None:
         raise ServerError(
-            "The simulator is not installed: the container image leaves it out. "
+            "The simulator is not installed. The container image does not include it. "
             "Install the warmgate wheel, or run from the source tree."
         )
 
@@ -38,21 +41,36 @@ def add_simulate(command: argparse.ArgumentParser) -> None:
     """Add the options of `warmgate simulate` to *command*."""
     command.set_defaults(run=_simulate)
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
-    command.add_argument("--port", type=port, default=18101, help="port; 0: any free port (default %(default)s)")
-    command.add_argument("--model", default="tiny", help="name of the model (default %(default)s)")
-    command.add_argument("--blocks", type=whole_number, default=2048, help="KV cache, in blocks (default %(default)s)")
-    command.add_argument("--block-size", type=whole_number, default=16, help="tokens in a block (default %(default)s)")
     command.add_argument(
-        "--prefill-tokens-per-s", type=positive_number, default=10000, help="prefill speed (default %(default)s)"
+        "--port", type=port, default=18101, help="port to listen on, or 0 for any free port (default %(default)s)"
+    )
+    command.add_argument("--model", default="tiny", help="name of the served model (default %(default)s)")
+    command.add_argument(
+        "--blocks", type=whole_number, default=2048, help="KV cache size in blocks (default %(default)s)"
     )
     command.add_argument(
-        "--tpot-ms", type=positive_number, default=12, help="time per output token (default %(default)s)"
+        "--block-size", type=whole_number, default=16, help="tokens per KV block (default %(default)s)"
     )
     command.add_argument(
-        "--speed", type=float, default=1, help="2: twice real time, 0: as fast as possible (default %(default)s)"
+        "--prefill-tokens-per-s",
+        type=positive_number,
+        default=10000,
+        help="prefill speed in tokens per second (default %(default)s)",
     )
     command.add_argument(
-        "--timing", choices=("chunked", "fifo"), default="chunked", help="timing model (default %(default)s)"
+        "--tpot-ms", type=positive_number, default=12, help="milliseconds per output token (default %(default)s)"
+    )
+    command.add_argument(
+        "--speed",
+        type=float,
+        default=1,
+        help="speed relative to real time, or 0 for as fast as possible (default %(default)s)",
+    )
+    command.add_argument(
+        "--timing",
+        choices=("chunked", "fifo"),
+        default="chunked",
+        help="model of the engine's scheduling and timing (default %(default)s)",
     )
     command.add_argument(
         "--stream-interval",
@@ -65,7 +83,7 @@ def add_simulate(command: argparse.ArgumentParser) -> None:
         "--dialect",
         choices=("vllm", "sglang", "dynamo"),
         default="vllm",
-        help="engine to simulate (default %(default)s)",
+        help="inference engine to simulate (default %(default)s)",
     )
     command.add_argument("--old-metrics", action="store_true", help="use the metric names of vLLM up to 0.10.2")
     command.add_argument(
@@ -74,25 +92,39 @@ def add_simulate(command: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=0,
-        help="seconds for running requests to finish after SIGTERM (default %(default)s: they are cut)",
+        help="seconds that running requests may take to finish after SIGTERM (default %(default)s)",
     )
     command.add_argument(
-        "--lora-module", dest="lora_modules", metavar="NAME", action="append", help="additional LoRA adapter to serve"
+        "--lora-module",
+        dest="lora_modules",
+        metavar="NAME",
+        action="append",
+        help="LoRA adapter to serve in addition to the model; repeatable",
     )
     command.add_argument(
-        "--lora-load-ms", metavar="MS", type=float, help="allow loading adapters at run time, each in this many ms"
+        "--lora-load-ms",
+        metavar="MS",
+        type=float,
+        help="allow loading LoRA adapters at run time; each load takes MS milliseconds",
     )
     command.add_argument(
-        "--ranks", metavar="N", type=whole_number, default=1, help="data-parallel ranks (default %(default)s)"
+        "--ranks", metavar="N", type=whole_number, default=1, help="number of data-parallel ranks (default %(default)s)"
     )
-    command.add_argument("--enable-scale-out", action="store_true", help="serve vLLM's render routes")
-    command.add_argument("--exit-with-parent", action="store_true", help="stop when standard input ends")
     command.add_argument(
-        "--write-tokenizer", metavar="DIR", type=Path, help="write the tokenizer and its chat template there and exit"
+        "--enable-scale-out", action="store_true", help="serve vLLM's routes that render prompts to tokens"
     )
-    _add_halves(command.add_argument_group("halves of requests", "with --role prefill or decode"))
-    _add_defects(command.add_argument_group("defects", "for tests of what notices them"))
-    _add_kv_events(command.add_argument_group("KV events", "published once there is a port, or an address to dial"))
+    command.add_argument("--exit-with-parent", action="store_true", help="stop when standard input is closed")
+    command.add_argument(
+        "--write-tokenizer",
+        metavar="DIR",
+        type=Path,
+        help="write the tokenizer and its chat template to this folder and exit",
+    )
+    _add_halves(command.add_argument_group("prefill and decode", "options for --role prefill or decode"))
+    _add_defects(command.add_argument_group("defects", "simulated faults, for testing how a gateway detects them"))
+    _add_kv_events(
+        command.add_argument_group("KV events", "published if --kv-events-port or --kv-events-dial is given")
+    )
 
 
 def _add_halves(group: "argparse._ArgumentGroup") -> None:
@@ -100,19 +132,21 @@ def _add_halves(group: "argparse._ArgumentGroup") -> None:
         "--role",
         choices=("both", "prefill", "decode"),
         default="both",
-        help="part of a request that it computes (default both)",
+        help="part of each request that the worker computes (default both)",
     )
     group.add_argument(
-        "--side-channel-port", type=port, help="prefill: port for fetching its blocks (default 0: any free port)"
+        "--side-channel-port",
+        type=port,
+        help="for prefill, port from which KV blocks are fetched (default 0 for any free port)",
     )
     group.add_argument(
-        "--side-channel-host", metavar="HOST", help="prefill: the host that it reports (default localhost)"
+        "--side-channel-host", metavar="HOST", help="for prefill, host name that the worker reports (default localhost)"
     )
     group.add_argument(
         "--transfer-us-per-token",
         metavar="US",
         type=float,
-        help="decode: microseconds to fetch the KV cache of a token (default 5)",
+        help="for decode, microseconds to fetch the KV cache of one token (default 5)",
     )
     group.add_argument(
         "--lease-s", metavar="S", type=float, help="seconds that prefill and decode wait for each other (default 480)"
@@ -125,62 +159,77 @@ def _add_defects(group: "argparse._ArgumentGroup") -> None:
         dest="enable_prefix_caching",
         action="store_false",
         default=None,
-        help="cache no blocks, as with vLLM's option of this name",
+        help="disable prefix caching, like the vLLM option of this name",
     )
     group.add_argument(
         "--hash-seed", metavar="N", type=int, help="seed of block hashes, like PYTHONHASHSEED in vLLM (default 0)"
     )
     group.add_argument(
-        "--cached-tokens-factor", metavar="F", type=float, help="report F times the cached tokens (default 1)"
+        "--cached-tokens-factor",
+        metavar="F",
+        type=float,
+        help="report F times the actual number of cached tokens (default 1)",
     )
-    group.add_argument("--reported-blocks", metavar="N", type=whole_number, help="KV cache size that metrics report")
-    group.add_argument("--reported-block-size", metavar="N", type=whole_number, help="block size that metrics report")
-    group.add_argument("--clock-skew-s", metavar="S", type=float, help="seconds by which its clock is ahead")
     group.add_argument(
-        "--buffer-streams", action="store_true", default=None, help="send a stream at its end, like a buffering proxy"
+        "--reported-blocks", metavar="N", type=whole_number, help="KV cache size in blocks that the metrics report"
+    )
+    group.add_argument(
+        "--reported-block-size", metavar="N", type=whole_number, help="block size in tokens that the metrics report"
+    )
+    group.add_argument("--clock-skew-s", metavar="S", type=float, help="seconds by which the worker's clock is ahead")
+    group.add_argument(
+        "--buffer-streams",
+        action="store_true",
+        default=None,
+        help="send each stream only after its last event, like a buffering proxy",
     )
 
 
 def _add_kv_events(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument("--kv-events-port", type=port, help="publish KV events on this port; 0: any free port")
+    group.add_argument(
+        "--kv-events-port", type=port, help="publish KV events on this port, or on any free port if it is 0"
+    )
     group.add_argument(
         "--kv-events-dial", metavar="ADDRESS", help="publish KV events to a subscriber at tcp://host:port"
     )
     group.add_argument(
         "--replay-port", dest="kv_events_replay_port", type=port, help="serve replays of past KV events on this port"
     )
-    group.add_argument("--kv-events-topic", metavar="TOPIC", help="default: empty")
+    group.add_argument("--kv-events-topic", metavar="TOPIC", help="topic of published KV events (default: empty)")
     group.add_argument(
         "--kv-events-format",
         choices=("map", "array"),
-        help="encoding of KV events: map, or array as in older engines (default map)",
+        help="encoding of KV events, map or, as in older engines, array (default map)",
     )
     group.add_argument(
         "--kv-events-hashes",
         choices=("int", "bytes", "signed"),
-        help="type of block hashes (default: signed for sglang, else int)",
+        help="type of block hashes in KV events (default: signed for sglang, int otherwise)",
     )
     group.add_argument(
         "--kv-events-replay-frames",
         type=int,
         choices=(4, 3),
-        help="frames per replay reply; 3 as in vLLM up to 0.25 (default 4)",
+        help="frames per replay reply; vLLM up to 0.25 sends 3 (default 4)",
     )
     group.add_argument(
         "--kv-events-first-seq",
         dest="kv_events_first_sequence",
         type=int,
         choices=(0, 1),
-        help="first sequence number; 1 as in llm-d's simulator (default 0)",
+        help="first sequence number of KV events; llm-d's simulator starts at 1 (default 0)",
     )
     group.add_argument(
         "--kv-events-batch-s",
         metavar="S",
         type=float,
-        help="seconds of events per batch (default 0: one batch per step)",
+        help="seconds of KV events per batch, or 0 for one batch per step (default 0)",
     )
     group.add_argument(
-        "--kv-events-buffer-steps", metavar="N", type=whole_number, help="batches to keep for replay (default 10000)"
+        "--kv-events-buffer-steps",
+        metavar="N",
+        type=whole_number,
+        help="number of KV event batches kept for replay (default 10000)",
     )
 
 
@@ -208,10 +257,10 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def _simulator_options(arguments: argparse.Namespace) -> "SimulatorOptions":
-    """Return the options of the worker.
+    """Return the simulator options given on the command line.
 
     Raises:
-        ValueError: an option is wrong; the message names it.
+        ValueError: if an option is invalid. The message names the option.
     """
     from simulator.defects import Defects  # noqa: PLC0415
     from simulator.event_options import EventOptions  # noqa: PLC0415
@@ -230,7 +279,7 @@ def _simulator_options(arguments: argparse.Namespace) -> "SimulatorOptions":
 
 
 def _given(arguments: argparse.Namespace, options: type[Any], *, prefix: str = "") -> dict[str, Any]:
-    """Return the fields of *options* that the command line has values for."""
+    """Return the fields of *options* that are set on the command line."""
     given = {field.name: getattr(arguments, prefix + field.name, None) for field in dataclasses.fields(options)}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -246,7 +295,7 @@ def _write_tokenizer(folder: Path) -> int:
 
 
 def end_with_stdin(linger_s: float = LINGER_S) -> None:
-    """End this process when its standard input does: by SIGTERM, and after *linger_s* without asking."""
+    """End this process with SIGTERM when its standard input closes, and kill it *linger_s* seconds later."""
 
     def watch() -> None:
         # Not through sys.stdin: a thread that waits inside its buffer breaks the interpreter's shutdown.

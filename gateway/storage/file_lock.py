@@ -1,4 +1,4 @@
-"""A lock that lets one process at a time use a file."""
+"""A lock file that allows only one process at a time to use a data file."""
 
 import fcntl
 import os
@@ -6,15 +6,15 @@ from pathlib import Path
 
 
 class FileTaken(Exception):
-    """Another process holds the lock."""
+    """Another process already holds the lock on the file."""
 
 
 class FileLock:
-    """A lock file beside *path*, locked while the object exists; the kernel releases it when the process ends.
+    """Lock file next to *path*, held until `release`. The kernel also releases the lock when the process ends.
 
     Raises:
-        FileTaken: another process holds it.
-        OSError: the lock file cannot be created.
+        FileTaken: if another process holds the lock.
+        OSError: if the lock file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,5 +26,5 @@ class FileLock:
             raise FileTaken(path.name) from None
 
     def release(self) -> None:
-        """Release the lock. Call it once."""
+        """Release the file lock. Call this method only once."""
         os.close(self._descriptor)

@@ -1,6 +1,6 @@
-"""Reasons why Redis failed, from a closed set of texts.
+"""Short descriptions of Redis failures, taken from a closed set of texts.
 
-The texts of its own errors are not used, because they may contain addresses, passwords or arguments of commands.
+Error texts of Redis are never copied, because they may contain addresses, passwords or command arguments.
 """
 
 import errno
@@ -22,18 +22,18 @@ from redis.exceptions import TimeoutError as RedisTimeout
 
 _UNAVAILABLE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     ((AuthenticationError, AuthorizationError), "wrong user or password"),
-    (BusyLoadingError, "it is still loading its data"),
+    (BusyLoadingError, "the server is still loading its data"),
 )
 _REFUSALS: tuple[tuple[type[ResponseError], str], ...] = (
-    (ReadOnlyError, "it is a read-only replica"),
-    (OutOfMemoryError, "its memory is full"),
-    (NoPermissionError, "its user may not run this command"),
+    (ReadOnlyError, "the server is a read-only replica"),
+    (OutOfMemoryError, "the server is out of memory"),
+    (NoPermissionError, "the user in store.url may not run this command"),
 )
-_CODES = {"MISCONF": "it cannot write to its disk"}
+_CODES = {"MISCONF": "the server cannot write to its disk"}
 
 
 def reason_of(fault: BaseException, timeout_s: float) -> str:
-    """Return the reason why no answer arrived within *timeout_s*."""
+    """Return why Redis did not reply, as the end of a sentence. *timeout_s* is the query timeout in seconds."""
     if isinstance(fault, (TimeoutError, RedisTimeout)):
         return f"no answer within {timeout_s:g} s (store.timeout_s)"
     for kind, words in _UNAVAILABLE:
@@ -44,7 +44,7 @@ def reason_of(fault: BaseException, timeout_s: float) -> str:
 
 
 def refusal_of(fault: ResponseError) -> str:
-    """Return the reason for the error *fault* that Redis answered."""
+    """Return why Redis rejected a command, as the end of a sentence. *fault* is the error reply."""
     for kind, words in _REFUSALS:
         if isinstance(fault, kind):
             return words
@@ -54,22 +54,22 @@ def refusal_of(fault: ResponseError) -> str:
 
 def _system_reason(fault: BaseException) -> str | None:
     if isinstance(fault, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted, {fault.verify_message}"
+        return f"the server's certificate is not accepted, {fault.verify_message}"
     if isinstance(fault, ssl.SSLError):
-        return "TLS failed"
+        return "the TLS handshake failed"
     if isinstance(fault, socket.gaierror):
-        return "its host name cannot be resolved"
+        return "the host name cannot be resolved"
     if isinstance(fault, OSError) and fault.errno is not None and fault.errno in errno.errorcode:
         return os.strerror(fault.errno).lower()
     return None
 
 
 def _text_reason(fault: BaseException) -> str | None:
-    return "it closed the connection" if "closed" in str(fault).lower() else None
+    return "the server closed the connection" if "closed" in str(fault).lower() else None
 
 
 def _chain(fault: BaseException) -> Iterator[BaseException]:
-    """Return *fault* and its causes."""
+    """Yield *fault*, then the exceptions that caused it, outermost first."""
     each: BaseException | None = fault
     while each is not None:
         yield each

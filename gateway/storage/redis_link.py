@@ -1,8 +1,8 @@
-"""The connection to Redis or Valkey. A timeout and a circuit breaker keep a store that hangs from blocking requests.
+"""Connection to Redis or Valkey. A timeout and a circuit breaker prevent a store that hangs from blocking requests.
 
 1. A query takes at most `store.timeout_s` (0.5 s), including the connection and the handshake.
 2. A query is sent once. The caller decides whether to repeat it.
-3. After `FAILURES` failures in a row the breaker is open: queries fail at once, except one at a time that probes.
+3. After `FAILURES` consecutive failures the breaker opens. Queries then fail at once, except one probe at a time.
 """
 
 import asyncio
@@ -25,23 +25,26 @@ from gateway.storage.reasons import reason_of, refusal_of
 T = TypeVar("T")
 
 TIMEOUT_S = 0.5
-"""Timeout of one query; a store in the same network answers in a millisecond, the first query takes six round trips."""
+"""Seconds until a Redis query times out. A nearby store replies in 1 ms; the first query takes six round trips."""
 FAILURES = 3
-"""Failures in a row that open the breaker."""
+"""Consecutive failed queries after which the circuit breaker opens."""
 OPEN_S = 1.0
-"""Longest time between two probes of an unavailable store."""
+"""Maximum seconds between two probes of an unavailable store."""
 FIRST_PROBE_S = 0.05
-"""Time to the first probe, after which most failures are over; doubled up to `OPEN_S`."""
+"""Seconds until the first probe of an unavailable store. The interval doubles after each probe, up to `OPEN_S`."""
 CONNECTIONS = 64
-"""Connections to one server; more queries wait. A round trip takes about 0.2 ms, so this is plenty."""
+"""Maximum connections to one Redis server; further queries wait.
+
+This is ample, because a round trip takes about 0.2 ms.
+"""
 
 
 class StoreRefuses(StoreUnavailable):
-    """The store answered with an error: read-only, out of memory, no permission."""
+    """The store replied with an error, such as read-only, out of memory or no permission."""
 
 
 class RedisLink:
-    """Runs queries while the store seems to be available."""
+    """Runs Redis queries with a timeout, and fails them at once while the circuit breaker is open."""
 
     def __init__(
         self,
@@ -51,7 +54,10 @@ class RedisLink:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """*timeout_s* is for one query, *clock* and *sleep* are for the breaker. *client* is closed with the link."""
+        """Wrap *client*, which `aclose` closes.
+
+        Each query may take *timeout_s* seconds; the breaker uses *clock* and *sleep*.
+        """
         self._client = client
         self._timeout_s = timeout_s
         self._clock = clock
@@ -61,11 +67,11 @@ class RedisLink:
         self._is_probing = False
         self._is_lost = asyncio.Event()
         self._message = ""
-        """The reason of the last failure."""
+        """Error message of the last failed query."""
 
     @property
     def timeout_s(self) -> float:
-        """Timeout of one query."""
+        """Seconds until a query times out."""
         return self._timeout_s
 
     @property
@@ -74,11 +80,11 @@ class RedisLink:
         return self._failures > 0
 
     async def ask(self, query: Callable[["Redis"], Awaitable[T]]) -> T:
-        """Return the result of *query*.
+        """Run *query* with the Redis client and return its result.
 
         Raises:
-            StoreUnavailable: the store did not answer in time. It may have executed the query.
-            StoreRefuses: the store answered with an error; this does not count as a failure.
+            StoreUnavailable: if the store did not reply in time. It may still have executed the query.
+            StoreRefuses: if the store replied with an error. The circuit breaker does not count it as a failure.
         """
         if self._failures < FAILURES:
             return await self._attempt(query)
@@ -91,13 +97,16 @@ class RedisLink:
             self._is_probing = False
 
     async def probe(self) -> bool:
-        """Return whether the store is available; ask it now, unless another probe is running."""
+        """Return whether the store is available. Send a ping first, unless another probe is running."""
         with suppress(StoreUnavailable):
             await self.ask(_ping)
         return not self.is_unavailable
 
     async def run(self) -> None:
-        """Probe the store while it is unavailable, to notice its return without traffic. Runs until cancelled."""
+        """Probe the store while it is unavailable, so that recovery is detected without traffic.
+
+        Runs until cancelled.
+        """
         while True:
             await self._is_lost.wait()
             pause_s = FIRST_PROBE_S
@@ -137,24 +146,24 @@ class RedisLink:
 
 
 def store_unavailable(fault: Exception, timeout_s: float = TIMEOUT_S) -> StoreUnavailable:
-    """Return the error for a store that did not answer because of *fault*, with the reason."""
+    """Return an error which says that the store does not answer, with the reason derived from *fault*."""
     return StoreUnavailable(f"The store does not answer: {reason_of(fault, timeout_s)}", retry_after_s=OPEN_S)
 
 
 def redis_link(url: str, *, timeout_s: float = TIMEOUT_S) -> RedisLink:
-    """Return a link to the store at *url*, see `redis_client`. The store may be unavailable."""
+    """Return a link to the Redis server at *url*, which may be unavailable. `redis_client` describes the URL format."""
     return RedisLink(redis_client(url, timeout_s=timeout_s), timeout_s=timeout_s)
 
 
 def redis_client(url: str, *, timeout_s: float = TIMEOUT_S) -> "Redis":
-    """Return a client for a link. It connects at its first query.
+    """Return a Redis client for *url*. The client connects when it sends its first query.
 
-    *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://`` for TLS, or ``unix://PATH``. Its query string
-    has options of redis-py, such as ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile`` (paths), ``max_connections``,
-    and ``cluster=true`` for a cluster, where the host is any node.
+    The format of *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://`` for TLS, or ``unix://PATH``.
+    The query string accepts options of redis-py, such as ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile`` (paths)
+    and ``max_connections``. With ``cluster=true``, the host is any node of a Redis cluster.
 
     Raises:
-        ValueError: an option is unknown or wrong. The message contains nothing of *url*.
+        ValueError: if *url* has an unknown or invalid option. The message does not repeat any part of *url*.
     """
     options: dict[str, Any] = {
         # `ask` has its own. That of redis-py is an `asyncio.wait_for`, which on Python 3.11 may swallow a cancellation.

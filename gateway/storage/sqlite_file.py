@@ -1,7 +1,7 @@
-"""One SQLite file in WAL mode, used by its own thread, so the event loop never waits for a disk.
+"""One SQLite file in WAL mode with a dedicated thread, so that disk access never blocks the event loop.
 
-Its schema version is ``PRAGMA user_version`` (https://www.sqlite.org/pragma.html#pragma_user_version), written in the
-same transaction as the tables. 0 is a new file, or a file of a release without versions.
+The schema version is stored as ``PRAGMA user_version`` (https://www.sqlite.org/pragma.html#pragma_user_version), in the
+same transaction as the tables. Version 0 means a new file, or a file from a release without schema versions.
 """
 
 import asyncio
@@ -21,29 +21,33 @@ T = TypeVar("T")
 MEMORY = Path(":memory:")
 
 Migration = Callable[[sqlite3.Connection], None]
-"""Brings a file from one schema version to the next, inside the open transaction."""
+"""Function that upgrades a file to the next schema version, inside the open transaction."""
 
 BUSY_S = 5.0
-"""Time for which another process may lock the file, such as a command that creates a key."""
+"""Seconds to wait for another process, such as a command that creates a key, to unlock the file."""
 ATTEMPTS = 100
-"""Attempts in that time for operations for which SQLite itself does not wait."""
+"""Attempts within `BUSY_S` at an operation for which SQLite does not wait."""
 FREE_SHARE = 0.25
-"""Share of the pages of a file that may be free: the next days fill them again."""
+"""Fraction of free pages above which a file is compacted. Fewer free pages are kept for the data of the next days."""
 KEPT_PAGES = 1000
-"""Pages that may be free in any case, 4 MB."""
+"""Number of free pages (4 MB) that a file may always keep."""
 
 
 _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
-"""Errors of the file: locked, full, read-only, not a database, malformed. Their subclasses are errors of the caller."""
+"""Errors caused by the file: locked, full, read-only, malformed or not a database.
+
+Subclasses are programming errors.
+"""
 
 
 class SqliteFile:
-    """Runs functions with a connection one after the other. Commits survive a kill of the process.
+    """Runs functions one at a time with a connection to the file. Committed data survives if the process is killed.
 
-    A new file is readable by its owner only, because it contains digests of keys. `MEMORY` is lost with the object.
+    A new file is readable only by its owner, because it contains key digests. With the path `MEMORY`, the data is lost
+    when the object is closed.
 
-    ``synchronous=NORMAL``: after a power failure the last commits may be missing, but the file is consistent
-    (https://www.sqlite.org/pragma.html#pragma_synchronous).
+    The file uses ``synchronous=NORMAL``. After a power failure the last commits may be missing, but the file is
+    consistent (https://www.sqlite.org/pragma.html#pragma_synchronous).
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,37 +55,37 @@ class SqliteFile:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite")
         self._connection: sqlite3.Connection | None = None
         self._place: tuple[int, int] | None = None
-        """Device and inode of the open file."""
+        """Device and inode of the open file, or None for a database in memory."""
 
     @property
     def path(self) -> Path:
         return self._path
 
     async def run(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of *act*, which runs in its own transaction; if it raises, nothing is written.
+        """Run *act* in a transaction and return its result. If *act* raises, the transaction is rolled back.
 
-        A cancelled caller gets no result, but *act* may still be executed.
+        If the caller is cancelled, *act* may still run, and its result is discarded.
 
         Raises:
-            StoreUnavailable: the file cannot be used.
+            StoreUnavailable: if the file cannot be used.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._act, act)
 
     async def compact(self) -> bool:
-        """Rewrite the file if much of it is free and it cannot release pages in steps; return whether it was rewritten.
+        """Rewrite a file that is mostly free and cannot release pages in steps. Return whether it was rewritten.
 
-        The file is locked meanwhile, some seconds for each GB, so call this before requests are served.
+        Call this before requests are served, because the file is locked for some seconds per GB.
 
         Raises:
-            StoreUnavailable: the file cannot be used, or its disk has no space for a copy.
+            StoreUnavailable: if the file cannot be used, or the disk has no space for a copy.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._compact)
 
     def check_place(self) -> None:
-        """Check that the open file is still the one at its path; for functions that `run` executes.
+        """Check that the path still leads to the open file. Call this only from a function that `run` executes.
 
         Raises:
-            StoreUnfit: the file was removed or replaced.
+            StoreUnfit: if the file was removed or replaced.
         """
         if self._place is not None and self._place != (found := _place_of(self._path)):
             raise lost() if found is None else replaced()
@@ -103,7 +107,7 @@ class SqliteFile:
         except sqlite3.DatabaseError as fault:
             if type(fault) not in _FILE_ERRORS:
                 raise
-            raise StoreUnavailable(f"The file {self._path.name} cannot be used: {fault}") from None
+            raise StoreUnavailable(f"The SQLite file {self._path.name} cannot be used: {fault}") from None
         return result
 
     def _compact(self) -> bool:
@@ -115,7 +119,7 @@ class SqliteFile:
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             connection.execute("VACUUM")
         except _FILE_ERRORS as fault:
-            raise StoreUnavailable(f"The file {self._path.name} cannot be used: {fault}") from None
+            raise StoreUnavailable(f"The SQLite file {self._path.name} cannot be used: {fault}") from None
         return True
 
     def _connected(self) -> sqlite3.Connection:
@@ -145,9 +149,9 @@ class SqliteFile:
 
 
 def release_pages(connection: sqlite3.Connection, *, limit: int) -> bool:
-    """Release up to *limit* free pages to the disk; return whether enough are left to continue.
+    """Release up to *limit* free pages to the disk. Return whether enough free pages remain for another call.
 
-    Files of earlier releases cannot do this, see `SqliteFile.compact`.
+    Files created by early releases cannot release pages in steps. `SqliteFile.compact` converts them.
     """
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     if mode == 0 or not _is_mostly_free(connection):
@@ -166,14 +170,17 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> int:
-    """Run the *migrations* that the file has not seen, and return its former version.
+    """Run the *migrations* that have not been applied to the file, and return its previous schema version.
 
     Raises:
-        StoreUnfit: the file was written by a later release of Warmgate. Nothing is changed.
+        StoreUnfit: if a later release of Warmgate wrote the file, which then stays unchanged.
     """
     former, known = schema_version(connection), len(migrations)
     if former > known:
-        text = f"The file has schema {former}, and this version of Warmgate knows only {known}. Use a later version"
+        text = (
+            f"The file has schema version {former}, but this Warmgate supports versions up to {known}. "
+            "Use a later Warmgate"
+        )
         raise StoreUnfit(text, state="newer")
     for migration in migrations[former:]:
         migration(connection)
@@ -197,7 +204,7 @@ def _place_of(path: Path) -> tuple[int, int] | None:
 
 
 def _into_wal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL mode, once for each file. SQLite does not wait while another process does the same."""
+    """Switch the file to WAL mode. Retry while another process does the same, because SQLite does not wait for it."""
     for attempt in range(ATTEMPTS):
         try:
             connection.execute("PRAGMA journal_mode=WAL")

@@ -1,19 +1,19 @@
-"""Errors of a store that answers but must not be used."""
+"""Errors for a store that replies but cannot be used safely."""
 
 from typing import Literal
 
 from gateway.protocol.errors import StoreUnavailable
 
 UnfitState = Literal["uninitialized", "lost", "replaced", "pepper_missing", "pepper_differs", "newer"]
-"""State of a store that must not be used."""
+"""Reason why a store that replies cannot be used."""
 
 
 WITHOUT_DATA: frozenset[UnfitState] = frozenset({"uninitialized", "lost"})
-"""States without counts: the limits that the store enforces would start at zero."""
+"""States in which the store has no usage data, so the limits it enforces would start from zero."""
 
 
 class StoreUnfit(StoreUnavailable):
-    """The store answers but must not be used until an operator acts; waiting does not help."""
+    """The store replies but cannot be used until an operator fixes it. Retrying does not help."""
 
     def __init__(self, message: str, *, state: UnfitState) -> None:
         super().__init__(message, retry_after_s=5.0)
@@ -21,14 +21,15 @@ class StoreUnfit(StoreUnavailable):
 
 
 def lost() -> StoreUnfit:
-    """Return the error of a store that was in use and has lost its identity."""
-    text = "The store lost its data. Restore a backup, or run 'warmgate store init' and restart all gateways"
+    """Return the error for a store that was in use before and no longer has its identity record."""
+    text = "The store has lost its data. Restore a backup, or run 'warmgate store init' and restart all gateways"
     return StoreUnfit(text, state="lost")
 
 
 def replaced() -> StoreUnfit:
-    """Return the error of a store whose identity has changed since it was first used."""
+    """Return the error for a store whose identity changed while the gateway was running."""
     text = (
-        "The store is not the one that this gateway started with. Restart it, or restore a backup of the former store"
+        "The store was replaced after this gateway started. "
+        "Restart the gateway, or restore a backup of the previous store"
     )
     return StoreUnfit(text, state="replaced")

@@ -1,14 +1,14 @@
-"""A file that other programs change."""
+"""Change detection for a file that other programs write."""
 
 import hashlib
 from pathlib import Path
 
 
 class WatchedFile:
-    """Detects changes of the content of a file, by reading its path.
+    """Detects when the content at a file path changes.
 
-    That covers every kind of change: writing in place, renaming over it, or swapping a link on the path, as Kubernetes
-    does with a ConfigMap. A new modification time alone is not a change.
+    Every kind of change is detected: writing in place, replacing the file by a rename, or switching a symbolic link in
+    its path, as Kubernetes does for a ConfigMap. A new modification time with the same content is not a change.
     """
 
     def __init__(self, path: Path) -> None:
@@ -17,13 +17,14 @@ class WatchedFile:
         self._seen: bytes | None = None
 
     def note(self) -> None:
-        """Treat the present content as known; call this before reading the file."""
+        """Mark the present content of the file as known. Call this before reading the file."""
         self._known = self._seen = _fingerprint(self.path)
 
     def has_changed(self) -> bool:
-        """Return True once for each change, at the second call that finds the same content.
+        """Return True once per change, at the second call in a row that finds the same new content.
 
-        Before that, a program may still be writing. The removal of the file is a change. O(file size).
+        The first call is ignored because another program may still be writing. Removing the file counts as a change.
+        O(file size).
         """
         fingerprint = _fingerprint(self.path)
         is_stable = fingerprint == self._seen
@@ -35,7 +36,10 @@ class WatchedFile:
 
 
 def _fingerprint(path: Path) -> bytes | None:
-    """Return a digest of the content; None if there is no regular file. Reading a pipe would consume its content."""
+    """Return a digest of the content, or None if *path* is not a regular file.
+
+    Reading a pipe would consume its content.
+    """
     try:
         return hashlib.blake2b(path.read_bytes()).digest() if path.is_file() else None
     except OSError:

@@ -92,9 +92,9 @@ async def test_a_redis_that_lost_its_data_is_noticed_by_all(redis_server: RedisS
     assert "warmgate store init" in refused.stderr
     assert [] == left
     assert (0, "") == (initialized.returncode, initialized.stderr)
-    assert "The store is initialized now: identity " in initialized.stdout
+    assert "The store is now initialized: identity " in initialized.stdout
     assert (200, 200) == (after[0], former[0])
-    assert 1 == logged.count("The store lost its data")
+    assert 1 == logged.count("The store has lost its data")
 
 
 @pytest.mark.redis
@@ -208,5 +208,7 @@ def test_a_corrupt_file_is_one_sentence_at_the_start(tmp_path: Path, content: by
     ended = command(tmp_path, settings, "serve")
 
     assert 1 == ended.returncode
-    assert f"Warmgate cannot start: The file warmgate.db cannot be used: {said}." == ended.stderr.splitlines()[-1]
+    assert (
+        f"Warmgate cannot start: The SQLite file warmgate.db cannot be used: {said}." == ended.stderr.splitlines()[-1]
+    )
     assert "Traceback" not in ended.stderr

@@ -1,8 +1,8 @@
-"""The file of a backup of Redis: a header and records, in MessagePack, with a digest of everything at the end.
+"""File format of a Redis backup: a header and records in MessagePack, followed by a digest of the whole file.
 
 WGSTORE1            8 bytes
-length, record      4 bytes, big-endian, and so many bytes; the first record is the header
-0, SHA-256          4 bytes, and 32 bytes: the digest of all before the 0
+length, record      length in 4 bytes, big-endian, then the record; the first record is the header
+0, SHA-256          4 bytes of zeros, then 32 bytes with the digest of everything before the zeros
 """
 
 import hashlib
@@ -18,14 +18,14 @@ _END = (0).to_bytes(4, "big")
 
 
 class BackupBroken(Exception):
-    """The file is not a backup, or not all of it."""
+    """The file is not a backup, or it is damaged or incomplete."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """First record of a backup."""
+    """First record of a backup file. It describes the store that was backed up."""
 
     store: str
-    """Identity of the store."""
+    """Identifier of the store that was backed up."""
     fingerprint: str
     schema: int
     has_pepper: bool
@@ -33,10 +33,10 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class BackupWriter:
-    """Writes a new file at *path*, which its owner alone may read. Without `finish` nothing of it stays.
+    """Writes a new backup file at *path*, readable only by its owner. The file is deleted unless `finish` is called.
 
     Raises:
-        OSError: the file is there, or cannot be made.
+        OSError: if the file exists already or cannot be created.
     """
 
     def __init__(self, path: Path, header: Header) -> None:
@@ -60,7 +60,7 @@ class BackupWriter:
         self._put(len(data).to_bytes(4, "big") + data)
 
     def finish(self) -> None:
-        """Write the digest, and wait until all of it is on the disk."""
+        """Write the digest and flush the backup file to disk."""
         self._file.write(_END + self._digest.digest())
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -72,16 +72,16 @@ class BackupWriter:
 
 
 def read_header(path: Path) -> Header:
-    """Return the header of the backup at *path*, of which every byte was checked.
+    """Check the digest of the backup at *path* and return its header.
 
     Raises:
-        BackupBroken: the file is not a backup, or not all of it.
-        OSError: it cannot be read.
+        BackupBroken: if the file is not a backup, or is damaged or incomplete.
+        OSError: if the file cannot be read.
     """
     with path.open("rb") as file:
         digest = hashlib.sha256(magic := file.read(len(MAGIC)))
         if magic != MAGIC:
-            raise BackupBroken(f"{path.name} is not a backup of a store in Redis")
+            raise BackupBroken(f"{path.name} is not a backup of a Redis store")
         while (length := _length(path, file)) > 0:
             data = file.read(length)
             digest.update(length.to_bytes(4, "big") + data)
@@ -91,7 +91,7 @@ def read_header(path: Path) -> Header:
 
 
 def read_records(path: Path) -> Iterator[bytes]:
-    """Return the records behind the header, encoded; call `read_header` before."""
+    """Return the encoded records after the header of the backup. Call `read_header` first to verify the file."""
     records = _raw(path)
     next(records)
     return records

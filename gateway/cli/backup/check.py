@@ -1,4 +1,4 @@
-"""Check of a store: that all of it is there, can be read, and belongs together."""
+"""Consistency check of a store: completeness, readability and references between entries."""
 
 import sqlite3
 from collections import Counter
@@ -14,32 +14,32 @@ from gateway.tenancy.teams.redis_teams import KEYS, TEAMS, WORKERS
 from gateway.tenancy.teams.team_store import Snapshot
 
 MOST = 20
-"""Faults of one kind that are named."""
+"""Maximum number of reported problems of one kind."""
 
 _LEDGER = (
     (
         "SELECT DISTINCT team FROM usage_sums EXCEPT SELECT team FROM usage_teams",
-        "the ledger has sums of the team {!r}, which is not on its list",
+        "the ledger has usage sums for the team {!r}, which is missing from its list of teams",
     ),
     (
         "SELECT DISTINCT chunk FROM usage_chunk_teams WHERE chunk NOT IN (SELECT id FROM usage_chunks)",
-        "the ledger lacks the records of chunk {!r}",
+        "the request records of ledger chunk {!r} are missing",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of teams, keys and workers in a store, readable or not."""
+    """Number of team, key and worker entries in a store, including unreadable ones."""
 
     teams: int
     keys: int
     workers: int = 0
-    """Workers that the admin API added."""
+    """Number of workers that were added with the admin API."""
 
 
 def faults_of(snapshot: Snapshot, rows: Rows, declared: Collection[str]) -> list[str]:
-    """Return what is wrong with teams, keys and workers; *declared* are the teams of the settings."""
+    """Return the problems found in teams, keys and workers. *declared* holds the names of the teams in the settings."""
     faults = []
     for what, read, there in (
         ("teams", len(snapshot.teams), rows.teams),
@@ -49,19 +49,21 @@ def faults_of(snapshot: Snapshot, rows: Rows, declared: Collection[str]) -> list
         if read != there:
             faults.append(f"{there - read} of {there} {what} cannot be read")
     orphans = [
-        f"the key {key.id!r} belongs to the team {key.team!r}, which there is not"
+        f"the key {key.id!r} belongs to the team {key.team!r}, which does not exist"
         for key in snapshot.keys.values()
         if key.team not in snapshot.teams and key.team not in declared
     ]
     digests = Counter(key.digest for key in snapshot.keys.values())
     twice = [
-        f"the key {key.id!r} has the secret of another" for key in snapshot.keys.values() if digests[key.digest] > 1
+        f"the key {key.id!r} has the same secret as another key"
+        for key in snapshot.keys.values()
+        if digests[key.digest] > 1
     ]
     return [*faults, *_shortened(orphans), *_shortened(twice)]
 
 
 async def sqlite_faults(file: SqliteFile) -> tuple[Rows, list[str]]:
-    """Return how many rows there are in *file*, and what is wrong with it and with its ledger."""
+    """Return the number of entries in the SQLite file, and the problems found in the file and in its ledger."""
 
     def act(connection: sqlite3.Connection) -> tuple[Rows, list[str]]:
         faults = integrity_faults(connection)
@@ -76,7 +78,7 @@ async def sqlite_faults(file: SqliteFile) -> tuple[Rows, list[str]]:
 
 
 async def redis_faults(link: RedisLink, backup: RedisBackup) -> tuple[Rows, list[str]]:
-    """Return how many rows there are at the end of *link*, and what is wrong with the ledger."""
+    """Return the number of entries in Redis, and the problems found in its ledger."""
     teams = await link.ask(lambda client: client.hlen(TEAMS))
     keys = await link.ask(lambda client: client.hlen(KEYS))
     workers = await link.ask(lambda client: client.hlen(WORKERS))
@@ -84,12 +86,15 @@ async def redis_faults(link: RedisLink, backup: RedisBackup) -> tuple[Rows, list
     booked = {name.decode() for name in listed}
     names = [name.decode() for name in await backup.names()]
     ledgers = {team for team, rest in map(_team_and_rest, names) if rest.startswith("ledger:")}
-    unlisted = [f"the ledger has usage of the team {team!r}, which is not on its list" for team in ledgers - booked]
+    unlisted = [
+        f"the ledger has usage of the team {team!r}, which is missing from its list of teams"
+        for team in ledgers - booked
+    ]
     return Rows(teams, keys, workers), _shortened(unlisted)
 
 
 def _team_and_rest(name: str) -> tuple[str, str]:
-    """Return the team of ``warmgate:{TEAM}:REST``; empty where the key belongs to no team."""
+    """Split the Redis key ``warmgate:{TEAM}:REST`` into team and rest. Both are empty for a key without a team."""
     _, _, tagged = name.partition(":{")
     team, end, rest = tagged.partition("}:")
     return (team, rest) if end else ("", "")
@@ -97,4 +102,4 @@ def _team_and_rest(name: str) -> tuple[str, str]:
 
 def _shortened(faults: Iterable[str]) -> list[str]:
     found = sorted(faults)
-    return found if len(found) <= MOST else [*found[:MOST], f"and {len(found) - MOST} more of that kind"]
+    return found if len(found) <= MOST else [*found[:MOST], f"{len(found) - MOST} more problems of this kind"]

@@ -1,7 +1,8 @@
-"""Backup and restore of what Warmgate keeps in Redis, by commands that need no right beyond a gateway's.
+"""Backup and restore of Warmgate's data in Redis, with the permissions of a gateway.
 
-Teams, keys and added workers are read at one moment. All else is read key by key while gateways go on writing:
-a request that ends meanwhile may be in the sums and not in the records, or the other way round.
+Teams, keys and added workers are read at one point in time. All other data is read key by key while gateways keep
+writing. A request that finishes during the backup may therefore be in the usage sums but not in the records, or in the
+records but not in the sums.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -20,13 +21,13 @@ from gateway.tenancy.teams.redis_teams import CHANGES, IDENTITY, KEYS, PEPPER, R
 
 PREFIX = b"warmgate:"
 _PASSING = (b"warmgate:replicas:", b"warmgate:quota:check")
-"""Keys that gateways make again by themselves."""
+"""Prefixes of Redis keys that gateways recreate automatically, so backups omit them."""
 BATCH: Final = 200
-"""Keys that are asked about, or written, at once."""
+"""Number of Redis keys that are read or written in one pipeline."""
 PAGE: Final = 1000
-"""Entries of one stream, or fields of one hash, at once."""
+"""Number of stream entries or hash fields in one backup record."""
 VALUES: Final = 20_000
-"""Values that are written at once, some MB."""
+"""Number of values written in one pipeline, which amounts to a few MB."""
 _DIRECTORY = """
 return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]) or '', redis.call('GET', KEYS[3]) or '',
     redis.call('HGETALL', KEYS[4]), redis.call('HGETALL', KEYS[5]), redis.call('HGETALL', KEYS[6])}
@@ -34,36 +35,39 @@ return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]) or '', redis.call
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """A key of Redis, or a piece of it."""
+    """Content of one Redis key, or part of a large one."""
 
     name: bytes
     kind: str
-    """string, hash, set, zset or stream, as ``TYPE`` says."""
+    """Redis type of the key: string, hash, set, zset or stream."""
     values: list[bytes]
-    """Flat: fields and values, members and scores; of a stream id, number of fields, fields and values."""
+    """Flat list of fields and values, or members and scores.
+
+    A stream entry has its ID, field count, fields and values.
+    """
     expires_at_ms: int | None = None
-    """Milliseconds since 1970; None: never."""
+    """Expiry of the key in milliseconds since 1970, or None if it never expires."""
 
 
 class RedisBackup:
-    """Works on the store at the other end of *link*. *wall_clock* gives seconds since 1970."""
+    """Backs up and restores the store behind *link*. *wall_clock* returns seconds since 1970."""
 
     def __init__(self, link: RedisLink, *, wall_clock: Callable[[], float]) -> None:
         self._link = link
         self._wall_clock = wall_clock
 
     async def write(self, path: Path, *, written_at: str, with_pepper: bool) -> int:
-        """Write a backup to the new file *path*, and return how many keys of Redis are in it.
+        """Write a backup to the new file *path*, and return the number of Redis keys in it.
 
         Raises:
-            StoreUnfit: the store is not initialized.
-            StoreUnavailable: it cannot be reached.
-            OSError: the file is there, or cannot be written.
+            StoreUnfit: if the store is not initialized.
+            StoreUnavailable: if the store cannot be reached.
+            OSError: if the backup file exists already or cannot be written.
         """
         names = (IDENTITY, PEPPER, REVISION, TEAMS, KEYS, WORKERS)
         raw, pepper, revision, *hashes = await self._ask(lambda client: client.eval(_DIRECTORY, len(names), *names))
         if raw is None:
-            raise StoreUnfit("The store is not initialized: there is nothing to back up", state="uninitialized")
+            raise StoreUnfit("The store is not initialized, so there is nothing to back up", state="uninitialized")
         identity = msgspec.json.decode(raw, type=Identity)
         has_pepper = with_pepper and bool(pepper)
         header = Header(identity.id, identity.fingerprint, identity.schema, has_pepper, written_at)
@@ -86,7 +90,7 @@ class RedisBackup:
         return count + len(kept)
 
     async def is_empty(self) -> bool:
-        """Whether there are no teams, keys, added workers or usage."""
+        """Return whether the store has no teams, keys, added workers and usage."""
         revision, usage = await self._ask(_revision), await self._ask(_has_usage)
         return revision is None and not usage
 
@@ -94,7 +98,7 @@ class RedisBackup:
         return cast("bytes | None", await self._ask(lambda client: client.get(PEPPER)))
 
     async def clear(self) -> None:
-        """Remove everything of Warmgate, the identity first: gateways write nothing from then on."""
+        """Delete all data of Warmgate. The identity is deleted first, so that gateways stop writing."""
         await self._ask(lambda client: client.delete(IDENTITY))
         names = sorted(await self.names())
         for begin in range(0, len(names), BATCH):
@@ -102,7 +106,7 @@ class RedisBackup:
             await self._piped(lambda pipe, batch=batch: [pipe.execute_command("UNLINK", name) for name in batch])  # type: ignore[misc]
 
     async def restore(self, path: Path, *, pepper: bytes | None) -> int:
-        """Write all of the backup at *path*, with *pepper* if there is one to keep; return how many records it had."""
+        """Restore the backup at *path* and return the number of its records. Also store *pepper* if it is not None."""
         batch: list[Record] = []
         count = values = 0
         now_ms = self._wall_clock() * 1000
@@ -122,7 +126,7 @@ class RedisBackup:
         return count
 
     async def names(self) -> set[bytes]:
-        """All keys of Warmgate except those that gateways recreate themselves."""
+        """Return all Redis keys of Warmgate, except those that gateways recreate automatically."""
 
         async def scan(client: "Redis") -> set[bytes]:
             return {name async for name in client.scan_iter(match=PREFIX + b"*", count=PAGE)}

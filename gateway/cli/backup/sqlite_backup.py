@@ -1,4 +1,4 @@
-"""Backup and restore of the SQLite file: by SQLite's online backup, so a gateway may use the file meanwhile."""
+"""Backup and restore of the SQLite file. SQLite's online backup works while a gateway uses the file."""
 
 import os
 import sqlite3
@@ -12,18 +12,18 @@ from gateway.storage.unfit import StoreUnfit
 from gateway.tenancy.teams.identity import Identity
 
 _CONTENT = ("directory_teams", "directory_keys", "directory_workers", "usage_teams")
-"""Tables of which one row makes a store that is not empty."""
+"""Tables that are empty in an empty store."""
 
 
 def back_up(source: Path, target: Path, *, with_pepper: bool) -> None:
-    """Write a backup of *source* to the new file *target*, which its owner alone may read.
+    """Write a backup of the SQLite file *source* to the new file *target*, which only its owner can read.
 
     Raises:
-        StoreUnavailable: *source* cannot be read, or is damaged.
-        OSError: *target* is there, or cannot be written.
+        StoreUnavailable: if *source* cannot be read or is damaged.
+        OSError: if *target* exists already or cannot be written.
     """
     if not source.is_file():
-        raise StoreUnavailable(f"There is no file {source.name}")
+        raise StoreUnavailable(f"The file {source.name} does not exist")
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with closing(sqlite3.connect(source, timeout=BUSY_S)) as old, closing(sqlite3.connect(target)) as new:
@@ -37,18 +37,18 @@ def back_up(source: Path, target: Path, *, with_pepper: bool) -> None:
         identity_in(target)
     except sqlite3.DatabaseError as fault:
         target.unlink()
-        raise StoreUnavailable(f"The file {source.name} cannot be used: {fault}") from None
+        raise StoreUnavailable(f"The SQLite file {source.name} cannot be used: {fault}") from None
     except BaseException:
         target.unlink()
         raise
 
 
 def identity_in(path: Path) -> tuple[Identity, bytes | None]:
-    """Return identity and pepper of the file at *path*, every page of which was checked.
+    """Check the integrity of the SQLite file at *path*, and return the identity and the pepper it contains.
 
     Raises:
-        StoreUnavailable: it is damaged, or not a store.
-        StoreUnfit: it is of a later version.
+        StoreUnavailable: if the file is damaged or is not a store.
+        StoreUnfit: if a later version of Warmgate wrote the file, or no gateway has used it.
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
@@ -58,26 +58,29 @@ def identity_in(path: Path) -> tuple[Identity, bytes | None]:
             version = schema_version(connection)
             if version > len(MIGRATIONS):
                 text = (
-                    f"The file {path.name} has schema {version}, and this version of Warmgate knows {len(MIGRATIONS)}"
+                    f"The file {path.name} has schema version {version}, but this Warmgate supports versions up to "
+                    f"{len(MIGRATIONS)}"
                 )
-                raise StoreUnfit(f"{text}: use a later one", state="newer")
+                raise StoreUnfit(f"{text}. Use a later Warmgate", state="newer")
             row = connection.execute("SELECT id, fingerprint FROM store_identity").fetchone()
             (pepper,) = connection.execute("SELECT pepper FROM directory").fetchone()
     except sqlite3.DatabaseError as fault:
         raise StoreUnavailable(f"The file {path.name} is not a backup of a SQLite store: {fault}") from None
     if row is None:
-        raise StoreUnfit(f"The file {path.name} has no identity: no gateway has used it", state="uninitialized")
+        raise StoreUnfit(
+            f"The file {path.name} is not initialized, because no gateway has used it", state="uninitialized"
+        )
     return Identity(*row), pepper
 
 
 def integrity_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return what SQLite finds wrong with the pages and indexes of a file."""
+    """Return the problems that SQLite's integrity check finds in the file."""
     found = [str(text) for (text,) in connection.execute("PRAGMA integrity_check(10)")]
     return [] if found == ["ok"] else found
 
 
 def is_empty(path: Path) -> bool:
-    """Return whether there is no file at *path*, or one without teams, keys, added workers and usage."""
+    """Return whether *path* has no file, or a file without teams, keys, added workers and usage."""
     if not path.exists():
         return True
     try:
@@ -86,15 +89,17 @@ def is_empty(path: Path) -> bool:
             tables = [name for name in _CONTENT if name in known]
             return not any(connection.execute(f"SELECT 1 FROM {name}").fetchone() for name in tables)  # noqa: S608
     except sqlite3.DatabaseError:
-        return False  # whatever it holds
+        return False  # a file that SQLite cannot read is treated as data
 
 
 def restore(backup: Path, target: Path, *, pepper: bytes | None) -> None:
-    """Replace *target* with *backup*, with *pepper* if one is stored. No gateway may use *target*.
+    """Replace the file *target* with *backup*, and store *pepper* if it is not None.
+
+    No gateway may be using *target*.
 
     Raises:
-        StoreUnavailable: the disk has no room for it.
-        OSError: it cannot be written.
+        StoreUnavailable: if *target* cannot be written, for example because the disk is full.
+        OSError: if *target* cannot be replaced.
     """
     made = target.with_name(f"{target.name}.restored")
     made.unlink(missing_ok=True)

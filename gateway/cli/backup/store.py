@@ -1,4 +1,7 @@
-"""Backup, restore and check of the store that settings name. Refusals are `StoreUnavailable`, with a sentence."""
+"""Backup, restore and check of the store in the settings.
+
+Failures are raised as `StoreUnavailable` with a readable message.
+"""
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
@@ -21,12 +24,12 @@ from gateway.tenancy.teams.identity import SCHEMA
 from gateway.tenancy.teams.secret import fingerprint
 
 QUESTION_S = 60.0
-"""Seconds for one request of a command: a list of all keys of a large Redis takes seconds."""
+"""Seconds until a store query of a command times out. Listing all keys of a large Redis takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Outcome of a check."""
+    """Result of a store check."""
 
     identity: str
     fingerprint: str
@@ -37,11 +40,11 @@ class Checked:
 
 
 async def back_up(rules: StoreRules, path: Path, *, with_pepper: bool, wall_clock: Callable[[], float]) -> None:
-    """Write a backup of the store to the new file *path*, also while gateways use it.
+    """Write a backup of the store to the new file *path*. Gateways may keep using the store.
 
     Raises:
-        StoreUnavailable: the store cannot be used.
-        OSError: the file is there, or cannot be written.
+        StoreUnavailable: if the store cannot be used.
+        OSError: if the backup file exists already or cannot be written.
     """
     file = rules.file
     if file is not None:
@@ -53,11 +56,13 @@ async def back_up(rules: StoreRules, path: Path, *, with_pepper: bool, wall_cloc
 
 
 async def restore(rules: StoreRules, path: Path, *, force: bool, wall_clock: Callable[[], float]) -> None:
-    """Restore the backup at *path* into the store; with *force*, replace its contents.
+    """Restore the backup at *path* into the store.
+
+    If *force* is true, replace the contents of a store that is not empty.
 
     Raises:
-        StoreUnavailable: the store cannot be used or is not empty, the backup is damaged, or no pepper fits it.
-        OSError: the backup cannot be read.
+        StoreUnavailable: if the store cannot be used or is not empty, the backup is damaged, or no pepper matches it.
+        OSError: if the backup cannot be read.
     """
     file = rules.file
     if file is not None:
@@ -68,7 +73,10 @@ async def restore(rules: StoreRules, path: Path, *, force: bool, wall_clock: Cal
     except BackupBroken as fault:
         raise StoreUnavailable(str(fault)) from None
     if header.schema > SCHEMA:
-        text = f"The backup has schema {header.schema}, and this version of Warmgate knows {SCHEMA}: use a later one"
+        text = (
+            f"The backup has schema version {header.schema}, but this Warmgate supports versions up to {SCHEMA}. "
+            "Use a later Warmgate"
+        )
         raise StoreUnfit(text, state="newer")
     async with _linked(rules) as link:
         backup = RedisBackup(link, wall_clock=wall_clock)
@@ -81,14 +89,16 @@ async def restore(rules: StoreRules, path: Path, *, force: bool, wall_clock: Cal
 
 
 async def check(rules: StoreRules, teams: Collection[str], *, wall_clock: Callable[[], float]) -> Checked:
-    """Check identity, pepper, schema, and that everything in the store belongs together. *teams* are declared.
+    """Check the identity, pepper, schema and consistency of the store.
+
+    *teams* are the teams declared in the settings.
 
     Raises:
-        StoreUnavailable: the store cannot be used.
+        StoreUnavailable: if the store cannot be used.
     """
     path = rules.file
     if path is not None and not path.exists():
-        raise StoreUnavailable(f"There is no file {path.name}")
+        raise StoreUnavailable(f"The file {path.name} does not exist")
     stores = stores_of(rules, wall_clock=wall_clock)
     try:
         await stores.identify()
@@ -114,7 +124,7 @@ def _restore_file(rules: StoreRules, path: Path, file: Path, *, force: bool) -> 
     try:
         lock = FileLock(file)
     except FileTaken:
-        raise StoreUnavailable(f"The file {file.name} is in use by a gateway: stop it first") from None
+        raise StoreUnavailable(f"A gateway is using the file {file.name}. Stop the gateway first") from None
     try:
         if not force and not sqlite_backup.is_empty(file):
             raise _not_empty()
@@ -132,27 +142,30 @@ def _restore_file(rules: StoreRules, path: Path, file: Path, *, force: bool) -> 
 
 
 def _pepper_for(expected: str, rules: StoreRules, *, kept: bytes | None, has_own: bool) -> bytes | None:
-    """Return the pepper that has to be put into the store; None: the settings give it, or the backup has it.
+    """Return the pepper to write to the store, or None if the settings or the backup provide it.
 
     Raises:
-        StoreUnfit: no pepper at hand has the fingerprint that is *expected*.
+        StoreUnfit: if no available pepper has the fingerprint *expected*.
     """
     given = rules.pepper
     if given is not None:
         if fingerprint(given) != expected:
-            text = f"store.pepper has the fingerprint {fingerprint(given)}, and the backup is of keys under {expected}"
+            text = (
+                f"store.pepper has the fingerprint {fingerprint(given)}, but the backup was made with the pepper "
+                f"of fingerprint {expected}"
+            )
             raise StoreUnfit(text, state="pepper_differs")
         return None
     if has_own:
         return None
     if kept is not None and fingerprint(kept) == expected:
         return kept
-    text = f"The backup has no pepper: set store.pepper to the one of fingerprint {expected}"
+    text = f"The backup has no pepper. Set store.pepper to the pepper with the fingerprint {expected}"
     raise StoreUnfit(text, state="pepper_missing")
 
 
 def _not_empty() -> StoreUnavailable:
-    return StoreUnavailable("The store is not empty: --force puts the backup in the place of what it has")
+    return StoreUnavailable("The store is not empty. Use --force to replace its contents with the backup")
 
 
 @asynccontextmanager

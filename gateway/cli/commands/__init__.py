@@ -1,1 +1,1 @@
-"""`warmgate team`, `key`, `workers`, `usage` and `audit`: the admin API for people at a terminal, and for scripts."""
+"""`warmgate team`, `key`, `workers`, `usage` and `audit`: the admin API as shell commands."""

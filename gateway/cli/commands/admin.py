@@ -1,4 +1,4 @@
-"""The commands for administrators, all of them."""
+"""Registration of all administration commands on the command line."""
 
 import argparse
 

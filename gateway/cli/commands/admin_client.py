@@ -1,4 +1,4 @@
-"""A client of `/admin/v1`, wherever that is: behind an address, or in this process."""
+"""Client of `/admin/v1`, served by a running gateway or by an application inside the command's process."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Query = Mapping[str, str | int | list[str] | None]
-"""None: not said."""
+"""Query parameters of a request. A parameter whose value is None is not sent."""
 
 PREFIX = "/admin/v1"
 PAGE = 500
-"""Entries of a list that are asked for at once."""
+"""Number of list entries to request per page."""
 MOST_SHOWN = 300
-"""Characters of an answer that is not ours."""
+"""Number of characters to show of a response that did not come from Warmgate."""
 
 
 class AdminClient:
-    """Asks by *http*, which knows the base URL and the key. Every method raises `CommandFailed`."""
+    """Sends admin requests with *http*, which has the base URL and the key. Failed requests raise `CommandFailed`."""
 
     def __init__(self, http: "httpx.AsyncClient") -> None:
         self._http = http
@@ -43,7 +43,7 @@ class AdminClient:
         await self._ask("DELETE", path, query=query)
 
     async def listed(self, *path: str, query: Query | None = None, most: int | None = None) -> list[Json]:
-        """All entries of a list, page by page, or the first *most*."""
+        """Return all entries of a list, or only the first *most*. Fetches as many pages as needed."""
         entries: list[Json] = []
         after: str | None = None
         while most is None or len(entries) < most:
@@ -56,7 +56,7 @@ class AdminClient:
         return entries
 
     async def pieces(self, *path: str, query: Query) -> AsyncIterator[bytes]:
-        """The answer as it comes."""
+        """Yield the response body in chunks as they arrive."""
         with_values = {name: value for name, value in query.items() if value is not None}
         async with self._telling(), self._http.stream("GET", _url(path), params=with_values) as response:
             if not response.is_success:
@@ -81,7 +81,7 @@ class AdminClient:
 
     @asynccontextmanager
     async def _telling(self) -> AsyncIterator[None]:
-        """Return why a request got no answer, as a sentence."""
+        """Convert transport errors of the block into `CommandFailed` with a readable message."""
         # Every command comes by here while the parser is made, and most have no use for a client.
         import httpx  # noqa: PLC0415
 
@@ -91,7 +91,7 @@ class AdminClient:
         except httpx.TimeoutException:
             raise CommandFailed(f"{place} did not answer in time.") from None
         except httpx.RequestError as fault:
-            raise CommandFailed(f"{place} cannot be asked: {str(fault) or type(fault).__name__}.") from None
+            raise CommandFailed(f"{place} cannot be reached: {str(fault) or type(fault).__name__}.") from None
 
 
 def _url(path: tuple[str, ...]) -> str:
@@ -99,7 +99,10 @@ def _url(path: tuple[str, ...]) -> str:
 
 
 def _refusal(status: int, content: bytes) -> CommandFailed:
-    """The message of an error in OpenAI's shape. What the caller asked for wrongly has the exit code of bad usage."""
+    """Return an exception with the message of an OpenAI-style error response.
+
+    Its exit code is 2 for status 400, else 1.
+    """
     try:
         message = msgspec.json.decode(content)["error"]["message"]
     except (msgspec.MsgspecError, KeyError, TypeError):
@@ -110,7 +113,7 @@ def _refusal(status: int, content: bytes) -> CommandFailed:
 def _foreign(status: int, content: bytes) -> CommandFailed:
     text = content[:MOST_SHOWN].decode(errors="replace").strip()
     shown = "".join(char if char.isprintable() else " " for char in text)
-    return CommandFailed(f"The answer is not that of a Warmgate: {status} {shown}".rstrip(" .") + ".")
+    return CommandFailed(f"The server that answered is not Warmgate: status {status} {shown}".rstrip(" .") + ".")
 
 
 def _sentence(message: str) -> str:

@@ -1,4 +1,4 @@
-"""`warmgate audit`: who changed what."""
+"""`warmgate audit`: list administrative changes and who made them."""
 
 import argparse
 from typing import Any
@@ -15,9 +15,13 @@ _COLUMNS = ("time", "who", "role", "action", "kind", "id", "changed")
 
 
 def add_audit(commands: Subcommands) -> None:
-    command = commands.command("audit", _audit, help="list who changed what, latest first")
+    command = commands.command("audit", _audit, help="list administrative changes, latest first")
     command.add_argument(
-        "--most", metavar="N", type=values.at_least_one, default=MOST, help="entries (default %(default)s)"
+        "--most",
+        metavar="N",
+        type=values.at_least_one,
+        default=MOST,
+        help="maximum number of entries (default %(default)s)",
     )
 
 
@@ -29,7 +33,7 @@ async def _audit(client: AdminClient, arguments: argparse.Namespace, output: Out
 
 
 def _changed(entry: Json) -> Json | None:
-    """The fields that are another than before, with their new values; None where all of it came or went."""
+    """Return the new values of changed fields, or None if the whole object was created or deleted."""
     before, after = entry["before"], entry["after"]
     if before is None or after is None:
         return None

@@ -1,4 +1,4 @@
-"""The fields of teams and keys as options: the words of the settings and of the admin API, with hyphens."""
+"""Command-line options for the fields of teams and keys. Option names are the admin API's field names with hyphens."""
 
 import argparse
 from typing import Any, get_args
@@ -18,56 +18,61 @@ KEY_FIELDS = (*_SHARED, "project", "networks", "expires_at")
 
 
 def add_team_fields(command: argparse.ArgumentParser, *, to_change: bool) -> None:
-    """The options of `team create`, or, *to_change*, of `team update`."""
+    """Add the options of `team create`, or of `team update` if *to_change* is true."""
     group = _add_shared(command, TEAM_FIELDS, to_change=to_change)
     group.add_argument(
         "--ttft-s",
         metavar="S",
         type=values.positive,
-        help="target seconds to first token; if missed, a fallback may answer",
+        help="target time to first token in seconds; a fallback may answer if it is missed",
     )
     group.add_argument(
-        "--isolated-cache", action=_ON_OFF, default=None, help="keep cached prefixes separate from other teams"
+        "--isolated-cache",
+        action=_ON_OFF,
+        default=None,
+        help="keep the team's cached prefixes separate from those of other teams",
     )
     group.add_argument(
         "--project",
         dest="projects",
         metavar="TAG",
         action="append",
-        help="tag for reporting usage separately; repeatable",
+        help="project tag for separate usage reports; repeatable",
     )
     group.add_argument(
         "--guardrail",
         dest="guardrails",
         metavar="NAME",
         action="append",
-        help="guardrail that checks its requests and answers; repeatable",
+        help="guardrail that checks the team's requests and answers; repeatable",
     )
 
 
 def add_key_fields(command: argparse.ArgumentParser, *, to_change: bool) -> None:
-    """The options of `key create`, or, *to_change*, of `key update`."""
+    """Add the options of `key create`, or of `key update` if *to_change* is true."""
     group = _add_shared(command, KEY_FIELDS, to_change=to_change)
-    group.add_argument("--project", metavar="TAG", help="tag that separates its usage")
+    group.add_argument("--project", metavar="TAG", help="project tag for separate usage reports")
     group.add_argument(
         "--network",
         dest="networks",
         metavar="CIDR",
         action="append",
-        help="network that the key may be used from; repeatable",
+        help="network from which the key may be used; repeatable",
     )
     group.add_argument(
-        "--expires", metavar="WHEN", type=values.expiry, help="expiry: e.g. 30d, 2026-12-31, or never (the default)"
+        "--expires", metavar="WHEN", type=values.expiry, help="expiry, e.g. 30d or 2026-12-31 (default: never)"
     )
 
 
 def said_of(arguments: argparse.Namespace, fields: tuple[str, ...], *, now: float) -> Json:
-    """Return *fields* from the options, as the API takes them; null where a default is to come back.
+    """Return the given options among *fields* as a request body of the admin API.
 
-    *now*, in seconds since 1970, is what an expiry counts from.
+    A field to reset has the value null.
+
+    An expiry such as 30d is relative to *now*, in seconds since 1970.
 
     Raises:
-        CommandFailed: they contradict each other.
+        CommandFailed: if two options contradict each other.
     """
     body = {name: getattr(arguments, name, None) for name in fields}
     if arguments.no_models:
@@ -98,8 +103,8 @@ def _add_shared(
         metavar="MEASURE=N",
         type=values.limit,
         action="append",
-        help=f"limit, repeatable; MEASURE is one of {', '.join(values.MEASURES)}"
-        + ("; N may be none" if to_change else ""),
+        help=f"usage limit; repeatable; MEASURE is one of {', '.join(values.MEASURES)}"
+        + ("; N may be none, which removes the limit" if to_change else ""),
     )
     group.add_argument(
         "--model-limit",
@@ -107,34 +112,34 @@ def _add_shared(
         metavar="MODEL:MEASURE=N",
         type=values.model_limit,
         action="append",
-        help="like --limit, for one model",
+        help="limit for one model, in the form of --limit; repeatable",
     )
     group.add_argument(
         "--model",
         dest="models",
         metavar="NAME",
         action="append",
-        help="allowed model; repeatable; NAME may end in *",
+        help="allowed model; repeatable; NAME may end in * to match a prefix",
     )
-    group.add_argument("--no-models", action="store_true", help="allow no models")
+    group.add_argument("--no-models", action="store_true", help="deny access to all models")
     group.add_argument(
         "--strategy", dest="strategies", choices=NAMES, action="append", help="allowed strategy; repeatable"
     )
-    group.add_argument("--fallback", action=_ON_OFF, default=None, help="allow fallbacks to answer")
+    group.add_argument("--fallback", action=_ON_OFF, default=None, help="allow fallbacks to answer requests")
     group.add_argument(
-        "--priority", choices=get_args(Priority), help="priority of its requests; higher is served first"
+        "--priority", choices=get_args(Priority), help="priority of requests; higher priorities are served first"
     )
     group.add_argument(
-        "--weight", metavar="W", type=values.positive, help="share of a saturated fleet, relative to others"
+        "--weight", metavar="W", type=values.positive, help="relative share of capacity while all workers are busy"
     )
-    group.add_argument("--blocked", action=_ON_OFF, default=None, help="refuse its requests")
+    group.add_argument("--blocked", action=_ON_OFF, default=None, help="reject all requests")
     if to_change:
         group.add_argument(
             "--reset",
             metavar="FIELD",
             choices=fields,
             action="append",
-            help=f"restore the default of {', '.join(fields)}",
+            help=f"reset a field to its default; FIELD is one of {', '.join(fields)}",
         )
     return group
 

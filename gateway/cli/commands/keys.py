@@ -1,4 +1,4 @@
-"""`warmgate key`."""
+"""`warmgate key`: manage keys."""
 
 import argparse
 from typing import Any
@@ -19,13 +19,13 @@ def add_key(commands: Subcommands) -> None:
 
     command = key.command("create", _create, help="create a key; its secret is shown once")
     command.add_argument("--team", metavar="NAME", required=True, help="team that the key belongs to")
-    command.add_argument("--id", metavar="ID", help="public name, in logs and the ledger; default: generated")
+    command.add_argument("--id", metavar="ID", help="ID of the key in logs and the ledger (default: generated)")
     _add_quiet(command)
     add_key_fields(command, to_change=False)
 
-    command = key.command("list", _list, help="every key")
-    command.add_argument("--team", metavar="NAME", help="only its keys")
-    command = key.command("show", _show, help="one key, without its secret, which is not kept")
+    command = key.command("list", _list, help="list all keys")
+    command.add_argument("--team", metavar="NAME", help="list only keys of this team")
+    command = key.command("show", _show, help="show a key without its secret, which is not stored")
     command.add_argument("id", metavar="ID")
 
     command = key.command("update", _update, help="change some fields of a key; lists are replaced as a whole")
@@ -40,14 +40,14 @@ def add_key(commands: Subcommands) -> None:
         metavar="TIME",
         type=values.duration_s,
         default=0,
-        help="how long the previous secret stays valid, e.g. 24h (default: not at all)",
+        help="time for which the previous secret stays valid, e.g. 24h (default: 0)",
     )
     command.add_argument(
-        "--end-graces", action="store_true", help="revoke previous secrets still in their grace period at once"
+        "--end-graces", action="store_true", help="immediately revoke previous secrets that are in their grace period"
     )
     _add_quiet(command)
 
-    command = key.command("revoke", _revoke, help="delete a key: every gateway refuses it within a second")
+    command = key.command("revoke", _revoke, help="delete a key; all gateways reject it within a second")
     command.add_argument("id", metavar="ID")
 
 
@@ -93,4 +93,4 @@ def _state(key: Json) -> str:
         return "blocked"
     if key["expired"]:
         return "expired"
-    return "good" if key["former_until"] is None else f"rotated, former until {key['former_until']}"
+    return "good" if key["former_until"] is None else f"rotated, previous until {key['former_until']}"

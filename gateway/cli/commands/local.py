@@ -1,6 +1,6 @@
-"""`/admin/v1` in this process, over the store that the settings name: it works while no gateway runs.
+"""Local version of `/admin/v1` that works on the configured store inside the command's process, without a gateway.
 
-One that runs on the same store notices within a second what was changed.
+A running gateway that uses the same store applies the changes within a second.
 """
 
 import secrets
@@ -22,21 +22,23 @@ from gateway.tenancy.teams.secret import Digester
 from gateway.workers.added_workers import KnownWorkers
 
 WHO = "local"
-"""Name in the audit log of an operator who can read the settings and write to the store."""
+"""Name in the audit log for changes made by an operator with direct access to the store."""
 BASE_URL = "http://local"
 
 
 @asynccontextmanager
 async def local_admin(settings: Settings, *, wall_clock: Callable[[], float]) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the admin application over the store of *settings*, as an owner. *wall_clock*: seconds since 1970.
+    """Yield an HTTP client of a local admin application with the owner role.
+
+    *wall_clock* returns seconds since 1970.
 
     Raises:
-        CommandFailed: they name no store, or it cannot be reached.
-        SettingsError: two declared keys have the same secret.
+        CommandFailed: if *settings* name no store, or the store cannot be reached.
+        SettingsError: if two declared keys have the same secret.
     """
     if settings.store.url is None:
-        text = "The settings name no store (store.url), so only a running gateway knows its teams and keys: say where"
-        raise CommandFailed(f"{text} it is, with --url or WARMGATE_ADMIN_URL.", code=2)
+        text = "store.url is not set, so teams and keys exist only in a running gateway. Give the gateway's address"
+        raise CommandFailed(f"{text} with --url or WARMGATE_ADMIN_URL.", code=2)
     stores = stores_of(store_rules(settings), wall_clock=wall_clock)
     try:
         async with await _client(settings, stores, wall_clock) as client:

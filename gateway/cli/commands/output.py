@@ -1,4 +1,4 @@
-"""Output of commands: columns for people, or JSON for programs."""
+"""Output of commands, as columns for people or as JSON for programs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
@@ -10,11 +10,11 @@ from gateway.cli.commands.table import card, table
 Json = dict[str, Any]
 
 _OBJECT = "object"
-"""A field that says what kind of answer it is: of no interest at a terminal."""
+"""Response field with the object type, which the terminal output omits."""
 
 
 class CommandFailed(Exception):
-    """A command failed; the text is a sentence. *code* is the exit code: 1 failed, 2 bad usage."""
+    """A command failed; the text is a full sentence. The exit code *code* is 1 for a failure and 2 for wrong usage."""
 
     def __init__(self, message: str, *, code: int = 1) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class CommandFailed(Exception):
 
 
 class Output:
-    """Writes UTF-8 to *sink*. *now*, in seconds since 1970, is when the command began."""
+    """Writes command output to *sink* in UTF-8. *now* is the start time of the command in seconds since 1970."""
 
     def __init__(self, sink: BinaryIO, *, is_json: bool, now: float) -> None:
         self._sink = sink
@@ -42,16 +42,19 @@ class Output:
             self.text(table(entities, columns))
 
     def secret(self, key: Mapping[str, Any], *, is_quiet: bool) -> None:
-        """*key* with its new secret, which cannot be shown again; *is_quiet*: the secret and nothing else."""
+        """Print *key* with its new secret, which cannot be shown again.
+
+        If *is_quiet* is true, print only the secret.
+        """
         if is_quiet:
             self.text(f"{key['secret']}\n")
             return
         self.entity(key)
         if not self.is_json:
-            self.text("\nThe secret is shown this once, and is not kept: who loses it rotates the key.\n")
+            self.text("\nThe secret is shown only once and is not stored. If you lose it, rotate the key.\n")
 
     def done(self, sentence: str) -> None:
-        """Print a line for people; programs use the exit code."""
+        """Print *sentence* unless the output is JSON. Programs check the exit code instead."""
         if not self.is_json:
             self.text(f"{sentence}\n")
 

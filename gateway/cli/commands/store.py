@@ -1,4 +1,4 @@
-"""`warmgate store`: commands on the store itself. They need its settings and write access to it."""
+"""`warmgate store`: initialize, back up, restore and check the store directly. Requires settings with write access."""
 
 import argparse
 import asyncio
@@ -13,24 +13,25 @@ from gateway.cli.commands.output import CommandFailed
 from gateway.protocol.errors import GatewayError
 
 Act = Callable[[StoreRules, argparse.Namespace], Awaitable[str]]
-"""Does it, and returns what to print. The arguments have the names of declared teams in ``teams``."""
+"""Function that runs a store command and returns the text to print.
+
+``arguments.teams`` holds the declared team names.
+"""
 
 
 def add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser("store", help="initialize, back up, restore and check the store")
     added = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add(added, "init", _init, help="prepare a new Redis store for gateways; needed once, safe to repeat")
-    command = _add(added, "backup", _backup, help="write the whole store to a new file; gateways may keep running")
-    command.add_argument(
-        "file", metavar="FILE", type=Path, help="new file, readable only by its owner; it must not exist"
-    )
+    _add(added, "init", _init, help="initialize a new Redis store; required once, safe to repeat")
+    command = _add(added, "backup", _backup, help="back up the whole store to a new file; gateways may keep running")
+    command.add_argument("file", metavar="FILE", type=Path, help="backup file to create, readable only by its owner")
     command.add_argument(
         "--with-pepper", action="store_true", help="include the store's pepper; protect the file like the pepper itself"
     )
-    command = _add(added, "restore", _restore, help="put a backup into an empty store")
+    command = _add(added, "restore", _restore, help="restore a backup into an empty store")
     command.add_argument("file", metavar="FILE", type=Path)
-    command.add_argument("--force", action="store_true", help="replace the contents of the store")
-    _add(added, "check", _check, help="check schema, identity, pepper and consistency")
+    command.add_argument("--force", action="store_true", help="replace the contents of a store that is not empty")
+    _add(added, "check", _check, help="check the schema, identity, pepper and consistency of the store")
 
 
 def _add(
@@ -66,7 +67,7 @@ async def _act(arguments: argparse.Namespace) -> str:
 
     settings = load_settings(arguments.config)
     if settings.store.url is None:
-        raise CommandFailed("The settings name no store (store.url).", code=2)
+        raise CommandFailed("store.url is not set. Set it to the store that the command should use.", code=2)
     act: Act = arguments.act
     arguments.teams = {team.name for team in settings.teams}
     try:
@@ -81,7 +82,7 @@ async def _init(rules: StoreRules, arguments: argparse.Namespace) -> str:  # noq
     from gateway.app.stores import initialize  # noqa: PLC0415
 
     made = await initialize(rules, wall_clock=time.time)  # noqa: TID251
-    how = "is initialized now" if made.is_new else "was initialized before"
+    how = "is now initialized" if made.is_new else "was already initialized"
     return f"The store {how}: identity {made.identity.id}, pepper {made.identity.fingerprint}.\n"
 
 
@@ -98,7 +99,7 @@ async def _restore(rules: StoreRules, arguments: argparse.Namespace) -> str:
     from gateway.cli.backup.store import restore  # noqa: PLC0415
 
     await restore(rules, arguments.file, force=arguments.force, wall_clock=time.time)  # noqa: TID251
-    return f"The store has what {arguments.file} had.\n"
+    return f"The store was restored from {arguments.file}.\n"
 
 
 async def _check(rules: StoreRules, arguments: argparse.Namespace) -> str:
@@ -108,4 +109,6 @@ async def _check(rules: StoreRules, arguments: argparse.Namespace) -> str:
     if checked.faults:
         raise CommandFailed("".join(f"{fault}.\n" for fault in checked.faults).rstrip("\n"))
     of = f"identity {checked.identity}, pepper {checked.fingerprint}"
-    return f"The store is sound: {of}, {checked.teams} teams, {checked.keys} keys, {checked.workers} added workers.\n"
+    return (
+        f"The store is consistent: {of}, {checked.teams} teams, {checked.keys} keys, {checked.workers} added workers.\n"
+    )

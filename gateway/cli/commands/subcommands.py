@@ -1,4 +1,4 @@
-"""Commands of `warmgate` that ask the admin API: how they are added, and how they are run."""
+"""Registration and execution of the `warmgate` commands that call the admin API."""
 
 import argparse
 import asyncio
@@ -17,7 +17,7 @@ Ask = Callable[[AdminClient, argparse.Namespace, Output], Awaitable[None]]
 
 
 class Subcommands:
-    """Adds commands to *added*, which argparse's `add_subparsers` gave."""
+    """Adds commands to *added*, the object that argparse's `add_subparsers` returns."""
 
     def __init__(self, added: "argparse._SubParsersAction[Any]") -> None:
         self._added = added
@@ -27,7 +27,7 @@ class Subcommands:
         return Subcommands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
 
     def command(self, name: str, ask: Ask, *, help: str) -> argparse.ArgumentParser:  # noqa: A002
-        """Add a command that *ask* carries out, with the options that all commands share."""
+        """Add a command that runs *ask*, with the options that all admin commands share."""
         parser: argparse.ArgumentParser = self._added.add_parser(name, help=help)
         parser.set_defaults(run=run, ask=ask)
         parser.add_argument("--json", dest="is_json", action="store_true", help="print JSON")
@@ -36,10 +36,10 @@ class Subcommands:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry out *arguments*, of a command that was added here; the exit code.
+    """Run the admin command in *arguments* and return its exit code.
 
     Raises:
-        SettingsError: the settings are wrong.
+        SettingsError: if the settings are invalid.
     """
     now = time.time()  # noqa: TID251
     output = Output(sys.stdout.buffer, is_json=arguments.is_json, now=now)

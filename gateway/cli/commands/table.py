@@ -1,4 +1,4 @@
-"""Rows as text in columns."""
+"""Formatting of rows as text columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,10 @@ _NONE = "-"
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """A line of names, and a line for each of *rows*; numbers stand at the right. Ends with the last line's end."""
+    """Return *rows* as aligned text with a header line.
+
+    Numeric columns are right-aligned, and every line ends in a newline.
+    """
     cells = [[text_of(row.get(column)) for column in columns] for row in rows]
     at_right = [_is_of_numbers([row.get(column) for row in rows]) for column in columns]
     lines = [[column.replace("_", " ").upper() for column in columns], *cells]
@@ -16,14 +19,14 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
 
 
 def card(entity: Mapping[str, Any]) -> str:
-    """A line for each field of *entity* that says something."""
+    """Return one line per field of *entity*, without fields that are None or empty."""
     said = {name: text_of(value) for name, value in entity.items() if value not in (None, [], {})}
     width = max(map(len, said), default=0)
     return "".join(f"{name.replace('_', ' '):{width}}  {value}\n" for name, value in said.items())
 
 
 def text_of(value: Any) -> str:
-    """One cell. Nothing that would move a terminal's cursor."""
+    """Return *value* as the text of a table cell, with unprintable characters replaced by a question mark."""
     if value is None or value in ([], {}):
         return _NONE
     if isinstance(value, bool):
@@ -40,7 +43,7 @@ def text_of(value: Any) -> str:
 
 
 def _is_of_numbers(values: Sequence[Any]) -> bool:
-    """Gaps are possible, but not gaps alone."""
+    """Return whether all values except None are numbers, and at least one is."""
     there = [value for value in values if value is not None]
     return bool(there) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in there)
 

@@ -1,4 +1,4 @@
-"""Target of a command: the gateway at an address, or the store of a configuration."""
+"""Selection of the gateway or store on which an admin command works."""
 
 import argparse
 import time
@@ -14,32 +14,35 @@ from gateway.settings import Settings, SettingsError, load
 KEY = "WARMGATE_ADMIN_KEY"
 URL = "WARMGATE_ADMIN_URL"
 TIMEOUT_S = 30.0
-"""Seconds for an answer to begin, or to go on: sums of years take a second."""
+"""Seconds to wait for the next data of a response. Summing the usage of several years takes a second."""
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """The options that say where, of which one is enough."""
-    where = parser.add_argument_group("where").add_mutually_exclusive_group()
+    """Add the options that select a gateway by URL or a store by its settings."""
+    where = parser.add_argument_group("target").add_mutually_exclusive_group()
     where.add_argument(
         "--url",
         metavar="URL",
         type=admin_url,
-        help=f"URL of a running gateway; default: {URL}. {KEY} holds the admin key",
+        help=f"URL of a running gateway (default: {URL}); the admin key is read from {KEY}",
     )
     where.add_argument(
-        "--config", metavar="F", type=Path, help="settings that name a store: the command works on it directly"
+        "--config",
+        metavar="F",
+        type=Path,
+        help="settings file whose store the command uses directly, without a gateway",
     )
 
 
 @asynccontextmanager
 async def connected(arguments: argparse.Namespace, environ: Mapping[str, str]) -> AsyncIterator[AdminClient]:
-    """A client for the gateway that *arguments* and *environ* mean: --url, --config, WARMGATE_ADMIN_URL, in that order.
+    """Yield a client for the gateway or store selected by --url, --config or WARMGATE_ADMIN_URL, in that order.
 
-    With none of them the settings come from variables alone.
+    If none of them is given, the settings are read from environment variables.
 
     Raises:
-        CommandFailed: no key is given, or the store cannot be used.
-        SettingsError: the settings are wrong.
+        CommandFailed: if no key is given, or the store cannot be used.
+        SettingsError: if the settings are wrong.
     """
     url = arguments.url or (_of_variable(environ) if arguments.config is None else None)
     if url is None:
@@ -52,9 +55,9 @@ async def connected(arguments: argparse.Namespace, environ: Mapping[str, str]) -
         return
     key = environ.get(KEY)
     if not key:
-        raise CommandFailed(f"{KEY} is not set: it holds the admin key that {url} knows you by.", code=2)
+        raise CommandFailed(f"{KEY} is not set. Set it to your admin key for {url}.", code=2)
     if not (key.isascii() and key.isprintable()):
-        raise CommandFailed(f"{KEY} does not contain a valid key.", code=2)
+        raise CommandFailed(f"{KEY} must contain only printable ASCII characters.", code=2)
     # Most commands have no use for this one either.
     from gateway.backends.http_client import HttpClient  # noqa: PLC0415
 
@@ -63,14 +66,14 @@ async def connected(arguments: argparse.Namespace, environ: Mapping[str, str]) -
 
 
 def admin_url(text: str) -> str:
-    """*text*, if it is the address of a gateway."""
+    """Return *text* without a trailing slash if it is a gateway URL. Raise an argparse error otherwise."""
     try:
         url = urlsplit(text)
         is_one = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
     except ValueError:
         is_one = False
     if not is_one or not text.isascii() or any(char in text for char in " @?#"):
-        raise argparse.ArgumentTypeError("it must be an address such as http://127.0.0.1:8081")
+        raise argparse.ArgumentTypeError("the value must be a URL such as http://127.0.0.1:8081")
     return text.rstrip("/")
 
 
@@ -88,5 +91,5 @@ def _settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
     except SettingsError as fault:
         if path is not None:
             raise
-        hint = f"Or say which gateway is meant: --url, {URL}, or --config."
+        hint = f"Or select a gateway with --url or {URL}, or a settings file with --config."
         raise SettingsError([*fault.sentences, hint]) from None

@@ -1,4 +1,4 @@
-"""`warmgate team`."""
+"""`warmgate team`: manage teams."""
 
 import argparse
 from typing import get_args
@@ -16,11 +16,11 @@ def add_team(commands: Subcommands) -> None:
     team = commands.group("team", help="create, show, change and delete teams")
 
     command = team.command("create", _create, help="create a team")
-    command.add_argument("name", metavar="NAME", nargs="?", help="team name, in the ledger and in metrics")
-    command.add_argument("--name", dest="named", metavar="NAME", help="team name, as an option")
+    command.add_argument("name", metavar="NAME", nargs="?", help="team name, as shown in the ledger and in metrics")
+    command.add_argument("--name", dest="named", metavar="NAME", help="team name, instead of the positional argument")
     add_team_fields(command, to_change=False)
 
-    team.command("list", _list, help="every team")
+    team.command("list", _list, help="list all teams")
     command = team.command("show", _show, help="show a team with its keys")
     command.add_argument("name", metavar="NAME")
 
@@ -30,24 +30,24 @@ def add_team(commands: Subcommands) -> None:
 
     command = team.command("delete", _delete, help="delete a team; its ledger records are kept")
     command.add_argument("name", metavar="NAME")
-    command.add_argument("--cascade", action="store_true", help="delete its keys as well")
+    command.add_argument("--cascade", action="store_true", help="also delete the team's keys")
 
-    command = team.command("credit", _credit, help="give back part of a used budget, at a running gateway")
+    command = team.command("credit", _credit, help="reduce the recorded usage of a budget; requires a running gateway")
     command.add_argument("name", metavar="NAME")
     command.add_argument(
-        "--measure", required=True, choices=get_args(BudgetMeasure), help="limit whose usage is reduced"
+        "--measure", required=True, choices=get_args(BudgetMeasure), help="limit whose recorded usage to reduce"
     )
     command.add_argument("--amount", metavar="NUMBER", required=True, type=float, help="amount in US dollars or tokens")
-    command.add_argument("--key", metavar="ID", help="key of the team to credit; default: the team itself")
+    command.add_argument("--key", metavar="ID", help="key whose usage to reduce (default: the whole team)")
     command.add_argument(
-        "--model", metavar="NAME", help="model whose limit to credit; default: the limit for all models"
+        "--model", metavar="NAME", help="model whose limit to credit (default: the limit for all models)"
     )
 
 
 async def _create(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
     names = [name for name in (arguments.name, arguments.named) if name is not None]
     if len(names) != 1:
-        raise CommandFailed("team create takes one name.", code=2)
+        raise CommandFailed("team create needs exactly one team name, as an argument or with --name.", code=2)
     body = {"name": names[0], **said_of(arguments, TEAM_FIELDS, now=output.now)}
     output.entity(await client.post("teams", body=body))
 

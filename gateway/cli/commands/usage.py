@@ -1,4 +1,4 @@
-"""`warmgate usage`: what was used, and what it cost."""
+"""`warmgate usage`: report usage and cost."""
 
 import argparse
 from collections.abc import Sequence
@@ -22,25 +22,27 @@ def add_usage(commands: Subcommands) -> None:
     command = commands.command("usage", _usage, help="show usage and cost of teams and keys")
     command.add_argument("--month", metavar="YYYY-MM", type=values.month, help="month to report (default: this month)")
     command.add_argument(
-        "--from", dest="first_day", metavar="DAY", type=values.day, help="first day, instead of a month"
+        "--from", dest="first_day", metavar="DAY", type=values.day, help="first day to report, instead of a month"
     )
     command.add_argument(
-        "--to", dest="last_day", metavar="DAY", type=values.day, help="last day, inclusive; default: today"
+        "--to", dest="last_day", metavar="DAY", type=values.day, help="last day to report, inclusive (default: today)"
     )
     for name in ("team", "key", "project", "model", "backend"):
-        command.add_argument(f"--{name}", metavar="NAME", help=f"only usage of this {name}")
+        command.add_argument(f"--{name}", metavar="NAME", help=f"report only usage of this {name}")
     command.add_argument(
         "--by",
         metavar="WHAT",
         type=_dimensions,
         action="extend",
         default=[],
-        help=f"dimensions to group by, separated by commas: {', '.join(_DIMENSIONS)}",
+        help=f"dimensions to group by, separated by commas; available: {', '.join(_DIMENSIONS)}",
     )
     command.add_argument(
-        "--records", action="store_true", help="individual requests, latest first, as CSV or, with --json, one per line"
+        "--records",
+        action="store_true",
+        help="print individual requests, latest first, as CSV, or as JSON lines with --json",
     )
-    command.add_argument("--csv", action="store_true", help="print CSV for a spreadsheet")
+    command.add_argument("--csv", action="store_true", help="print CSV for spreadsheets")
 
 
 async def _usage(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:
@@ -76,7 +78,7 @@ def _check(arguments: argparse.Namespace, *, is_json: bool) -> None:
     if arguments.month is not None and (arguments.first_day or arguments.last_day):
         raise CommandFailed("--month cannot be combined with --from or --to.", code=2)
     if arguments.last_day is not None and arguments.first_day is None:
-        raise CommandFailed("--to needs --from.", code=2)
+        raise CommandFailed("--to requires --from.", code=2)
 
 
 def _sum(row: Json, by: Sequence[str]) -> UsageSum:

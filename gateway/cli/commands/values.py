@@ -1,6 +1,7 @@
-"""Values of options, from how people write them to how the admin API takes them.
+"""Parsers that convert option values to the form that the admin API expects.
 
-Each function raises `argparse.ArgumentTypeError` for what it does not know; argparse puts the option's name before it.
+Each parser raises `argparse.ArgumentTypeError` for an invalid value, and argparse adds the option's name to the
+message.
 """
 
 import re
@@ -12,7 +13,7 @@ from gateway.tenancy.teams.limits import Measure, SoftMeasure
 
 MEASURES: tuple[str, ...] = (*get_args(Measure), *get_args(SoftMeasure))
 NONE = "none"
-"""Options that can remove a value."""
+"""Option value that removes a limit or an expiry."""
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _LONGEST_S = 100 * 366 * 86400
@@ -20,48 +21,48 @@ _LONGEST_S = 100 * 366 * 86400
 
 class LimitValue(NamedTuple):
     model: str | None
-    """None: of all models together."""
+    """Model to which the limit applies, or None for the limit on all models together."""
     measure: str
     amount: int | float | None
-    """None: the value is removed."""
+    """Value of the limit, or None to remove the limit."""
 
 
 def limit(text: str) -> LimitValue:
-    """``requests_per_minute=600``, ``usd_per_day=2.5``, or ``concurrent=none``."""
+    """Parse a limit such as ``requests_per_minute=600``, ``usd_per_day=2.5`` or ``concurrent=none``."""
     measure, separator, amount = text.partition("=")
     if not separator:
-        raise ArgumentTypeError(f"{text!r} is not like requests_per_minute=600")
+        raise ArgumentTypeError(f"{text!r} is not a limit such as requests_per_minute=600")
     if measure not in MEASURES:
         raise ArgumentTypeError(f"{measure!r} is not one of {', '.join(MEASURES)}")
     return LimitValue(None, measure, None if amount == NONE else _amount(measure, amount))
 
 
 def model_limit(text: str) -> LimitValue:
-    """Parse ``tiny:tokens_per_minute=10000``. Model names may have colons, measure names have none."""
+    """Parse a model limit such as ``tiny:tokens_per_minute=10000``. Only the model name may contain further colons."""
     name, equals, amount = text.partition("=")
     model, separator, measure = name.rpartition(":")
     if not (equals and separator and model):
-        raise ArgumentTypeError(f"{text!r} is not like MODEL:tokens_per_minute=10000")
+        raise ArgumentTypeError(f"{text!r} is not a model limit such as MODEL:tokens_per_minute=10000")
     return limit(f"{measure}={amount}")._replace(model=model)
 
 
 def duration_s(text: str) -> float:
-    """``90s``, ``15m``, ``12h``, ``30d``, ``2w``, or seconds; in seconds."""
+    """Parse a duration such as ``90s``, ``15m``, ``12h``, ``30d``, ``2w`` or ``90`` and return it in seconds."""
     found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([smhdw]?)", text, re.ASCII)
     seconds = float(found[1]) * _UNITS_S[found[2] or "s"] if found else -1.0
     if not 0 <= seconds <= _LONGEST_S:
-        raise ArgumentTypeError(f"{text!r} is not a time such as 90s, 15m, 12h or 30d")
+        raise ArgumentTypeError(f"{text!r} is not a duration such as 90s, 15m, 12h or 30d")
     return seconds
 
 
 class Expiry(NamedTuple):
-    """End of a key: at most one of *after_s* and *at* is set; neither: never."""
+    """Expiry of a key, as either a duration or a point in time. A key without either never expires."""
 
     after_s: float | None = None
     at: str | None = None
 
     def at_time(self, now: float) -> str | None:
-        """RFC 3339, *now* being seconds since 1970; None: never."""
+        """Return the expiry in RFC 3339, or None for a key that never expires. *now* is in seconds since 1970."""
         if self.after_s is None:
             return self.at
         ends = datetime.fromtimestamp(now, UTC) + timedelta(seconds=self.after_s)
@@ -69,7 +70,7 @@ class Expiry(NamedTuple):
 
 
 def expiry(text: str) -> Expiry:
-    """``30d`` from now, ``2026-12-31`` (its beginning in UTC), ``2026-12-31T12:00:00+01:00``, or ``never``."""
+    """Parse an expiry: ``30d`` from now, the UTC day ``2026-12-31``, ``2026-12-31T12:00:00+01:00`` or ``never``."""
     if text in ("never", NONE):
         return Expiry()
     try:
@@ -79,20 +80,22 @@ def expiry(text: str) -> Expiry:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not like 30d, 2026-12-31, 2026-12-31T12:00:00Z or never") from None
+        raise ArgumentTypeError(
+            f"{text!r} is not an expiry such as 30d, 2026-12-31, 2026-12-31T12:00:00Z or never"
+        ) from None
     aware = time.replace(tzinfo=UTC) if time.tzinfo is None else time
     return Expiry(at=aware.isoformat().replace("+00:00", "Z"))
 
 
 def month(text: str) -> str:
-    """``2026-11``."""
+    """Return *text* if it is a month in the form ``2026-11``."""
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text, re.ASCII):
         raise ArgumentTypeError(f"{text!r} is not a month such as 2026-11")
     return text
 
 
 def day(text: str) -> str:
-    """``2026-11-21``."""
+    """Return *text* if it is a date in the form ``2026-11-21``."""
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
             datetime.fromisoformat(text)

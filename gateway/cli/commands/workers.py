@@ -1,4 +1,4 @@
-"""`warmgate workers`."""
+"""`warmgate workers`: list, add and remove workers."""
 
 import argparse
 
@@ -12,15 +12,21 @@ _COLUMNS = ("model", "worker", "url", "source", "state", "in_flight", "reason")
 def add_workers(commands: Subcommands) -> None:
     workers = commands.group("workers", help="list, add and remove workers")
 
-    command = workers.command("list", _list, help="list workers with their origin and state")
-    command.add_argument("--model", metavar="NAME", help="only its workers")
+    command = workers.command("list", _list, help="list all workers with their source and state")
+    command.add_argument("--model", metavar="NAME", help="list only workers of this model")
 
-    command = workers.command("add", _add, help="add a worker to a model, at every gateway that shares the store")
+    command = workers.command("add", _add, help="add a worker to a model, on all gateways that share the store")
     command.add_argument("address", metavar="ADDRESS", help="address of the model server, e.g. http://10.0.0.7:8000")
-    command.add_argument("--model", metavar="NAME", required=True, help="configured name of the model to serve")
-    command.add_argument("--id", metavar="ID", help="name in headers, logs and metrics; default: derived from its URL")
+    command.add_argument(
+        "--model", metavar="NAME", required=True, help="configured name of the model that the worker serves"
+    )
+    command.add_argument(
+        "--id", metavar="ID", help="worker ID in headers, logs and metrics (default: derived from the URL)"
+    )
 
-    command = workers.command("remove", _remove, help="remove an added worker; its running requests continue")
+    command = workers.command(
+        "remove", _remove, help="remove a worker that was added with this command; its running requests continue"
+    )
     command.add_argument("id", metavar="ID")
     command.add_argument("--model", metavar="NAME", required=True, help="model that the worker was added to")
 

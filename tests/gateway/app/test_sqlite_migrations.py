@@ -86,7 +86,7 @@ async def test_a_file_of_a_later_version_is_refused_and_not_touched(tmp_path: Pa
     stores = stores_at(path)
     for question in (stores.open, stores.identify):
         with pytest.raises(
-            StoreUnfit, match="The file has schema 9, and this version of Warmgate knows only 1"
+            StoreUnfit, match="The file has schema version 9, but this Warmgate supports versions up to 1"
         ) as refused:
             await question()
         assert "newer" == refused.value.state

@@ -187,10 +187,10 @@ def test_what_is_kept_is_kept_in_a_file() -> None:
 
     assert "sqlite:////tmp/x/warmgate.db" == the_settings().store.url
     assert "sqlite:///mine.db" == kept.store.url
-    assert "(kept in a temporary file until the end; WARMGATE_STORE__URL=" in introduction(
+    assert "(data in a temporary file, deleted on exit; to keep it, set WARMGATE_STORE__URL=" in introduction(
         "http://127.0.0.1:8080", [], the_settings(), START
     )
-    assert "(kept in the store that you chose)" in introduction("http://127.0.0.1:8080", [], kept, START)
+    assert "(data in the configured store)" in introduction("http://127.0.0.1:8080", [], kept, START)
 
 
 def test_a_wrong_variable_is_reported() -> None:

@@ -24,12 +24,12 @@ def led_to(cause: BaseException) -> NotConnected:
         (TimeoutError(), "no answer within 0.5 s (store.timeout_s)"),
         (RedisTimeout("secret"), "no answer within 0.5 s (store.timeout_s)"),
         (AuthenticationError("WRONGPASS secret"), "wrong user or password"),
-        (BusyLoadingError("LOADING secret"), "it is still loading its data"),
+        (BusyLoadingError("LOADING secret"), "the server is still loading its data"),
         (ConnectionRefusedError(111, "secret"), "connection refused"),
         (led_to(ConnectionRefusedError(111, "secret")), "connection refused"),
-        (led_to(socket.gaierror(-2, "secret")), "its host name cannot be resolved"),
-        (led_to(ssl.SSLError("secret")), "TLS failed"),
-        (NotConnected("Connection closed by server."), "it closed the connection"),
+        (led_to(socket.gaierror(-2, "secret")), "the host name cannot be resolved"),
+        (led_to(ssl.SSLError("secret")), "the TLS handshake failed"),
+        (NotConnected("Connection closed by server."), "the server closed the connection"),
         (NotConnected("secret"), "ConnectionError"),
     ],
 )
@@ -42,15 +42,15 @@ def test_a_refused_certificate_has_a_reason() -> None:
     fault = ssl.SSLCertVerificationError("secret")
     fault.verify_message = "self-signed certificate"
 
-    assert "its certificate is not accepted, self-signed certificate" == reason_of(led_to(fault), 0.5)
+    assert "the server's certificate is not accepted, self-signed certificate" == reason_of(led_to(fault), 0.5)
 
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (OutOfMemoryError("command not allowed when secret"), "its memory is full"),
-        (NoPermissionError("this user has no permissions to secret"), "its user may not run this command"),
-        (ResponseError("MISCONF Redis is configured to save"), "it cannot write to its disk"),
+        (OutOfMemoryError("command not allowed when secret"), "the server is out of memory"),
+        (NoPermissionError("this user has no permissions to secret"), "the user in store.url may not run this command"),
+        (ResponseError("MISCONF Redis is configured to save"), "the server cannot write to its disk"),
         (ResponseError("CROSSSLOT Keys secret"), "ResponseError CROSSSLOT"),
     ],
 )

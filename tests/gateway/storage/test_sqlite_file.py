@@ -94,7 +94,7 @@ async def test_a_file_that_cannot_be_used_is_unavailable(tmp_path: Path, content
         path.write_bytes(content)
     file = SqliteFile(path)
 
-    with pytest.raises(StoreUnavailable, match="The file db cannot be used: "):
+    with pytest.raises(StoreUnavailable, match="The SQLite file db cannot be used: "):
         await file.run(create)
     await file.aclose()
 

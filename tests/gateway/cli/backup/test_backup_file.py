@@ -38,7 +38,7 @@ def test_every_byte_counts(tmp_path: Path) -> None:
     damaged += [whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :] for place in range(len(whole))]
     for content in (*damaged, whole + b"x"):
         path.write_bytes(content)
-        with pytest.raises(BackupBroken, match=r"b is (damaged or incomplete|not a backup of a store in Redis)"):
+        with pytest.raises(BackupBroken, match=r"b is (damaged or incomplete|not a backup of a Redis store)"):
             read_header(path)
 
 

@@ -21,7 +21,7 @@ def test_teams_of_the_settings_are_there() -> None:
     snapshot = Snapshot(1, {"blue": Team("blue")}, {"a": Key("a", "blue", "x"), "b": Key("b", "declared", "y")})
 
     assert [] == faults_of(snapshot, Rows(1, 2), {"declared"})
-    assert ["the key 'b' belongs to the team 'declared', which there is not"] == faults_of(snapshot, Rows(1, 2), ())
+    assert ["the key 'b' belongs to the team 'declared', which does not exist"] == faults_of(snapshot, Rows(1, 2), ())
 
 
 def test_rows_that_cannot_be_read_are_counted() -> None:
@@ -34,7 +34,7 @@ def test_many_faults_of_a_kind_are_cut_short() -> None:
     snapshot = Snapshot(1, {}, {f"k{n}": Key(f"k{n}", "gone", str(n)) for n in range(MOST + 5)})
     faults = faults_of(snapshot, Rows(0, MOST + 5), ())
 
-    assert (MOST + 1, "and 5 more of that kind") == (len(faults), faults[-1])
+    assert (MOST + 1, "5 more problems of this kind") == (len(faults), faults[-1])
 
 
 async def test_a_ledger_in_a_file_that_does_not_fit_together_is_reported(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ async def test_a_ledger_in_a_file_that_does_not_fit_together_is_reported(tmp_pat
 
     assert Rows(0, 0) == rows
     assert [
-        "the ledger has sums of the team 'red', which is not on its list",
-        "the ledger lacks the records of chunk 7",
+        "the ledger has usage sums for the team 'red', which is missing from its list of teams",
+        "the request records of ledger chunk 7 are missing",
     ] == faults
 
 
@@ -69,4 +69,7 @@ async def test_a_ledger_in_redis_that_does_not_fit_together_is_reported(redis_se
     rows, faults = await redis_faults(link, RedisBackup(link, wall_clock=lambda: 0.0))
     await link.aclose()
 
-    assert (Rows(0, 0), ["the ledger has usage of the team 'red', which is not on its list"]) == (rows, faults)
+    assert (Rows(0, 0), ["the ledger has usage of the team 'red', which is missing from its list of teams"]) == (
+        rows,
+        faults,
+    )

@@ -28,8 +28,8 @@ STORE = (
 def test_what_is_no_store_is_reported(tmp_path: Path) -> None:
     """A later version, one without an identity, another database, a damaged one."""
     cases = {
-        made(tmp_path / "newer", "PRAGMA user_version = 9"): "newer has schema 9, and this version of Warmgate knows",
-        made(tmp_path / "unused", *STORE): "unused has no identity",
+        made(tmp_path / "newer", "PRAGMA user_version = 9"): "newer has schema version 9, but this Warmgate supports",
+        made(tmp_path / "unused", *STORE): "unused is not initialized",
         made(tmp_path / "other", "CREATE TABLE x (y)"): "other is not a backup of a SQLite store: no such table",
     }
     for path, said in cases.items():

@@ -165,7 +165,7 @@ async def test_a_backup_has_the_pepper_only_if_it_is_asked_for(place: Place, tmp
     await back_up(first, backup, with_pepper=False, wall_clock=CLOCK)
     assert pepper not in backup.read_bytes()
     with pytest.raises(
-        StoreUnavailable, match=r"The backup has no pepper: set store\.pepper to the one of fingerprint "
+        StoreUnavailable, match=r"The backup has no pepper\. Set store\.pepper to the pepper with the fingerprint "
     ):
         await restore(place("second"), backup, force=False, wall_clock=CLOCK)
     await restore(first, backup, force=True, wall_clock=CLOCK)  # it has the pepper itself
@@ -178,7 +178,8 @@ async def test_a_given_pepper_has_to_fit(place: Place, tmp_path: Path) -> None:
     await at_work(place("first", pepper="given"), fill)
     await back_up(place("first", pepper="given"), backup, with_pepper=True, wall_clock=CLOCK)
     with pytest.raises(
-        StoreUnavailable, match=r"store\.pepper has the fingerprint [0-9a-f]{16}, and the backup is of keys"
+        StoreUnavailable,
+        match=r"store\.pepper has the fingerprint [0-9a-f]{16}, but the backup was made with the pepper",
     ):
         await restore(place("second", pepper="another"), backup, force=False, wall_clock=CLOCK)
     await restore(place("second", pepper="given"), backup, force=False, wall_clock=CLOCK)
@@ -195,7 +196,7 @@ async def test_what_a_store_has_is_replaced_by_force_only(place: Place, tmp_path
 
     await at_work(second, other)
     await back_up(first, backup, with_pepper=True, wall_clock=CLOCK)
-    with pytest.raises(StoreUnavailable, match="The store is not empty: --force"):
+    with pytest.raises(StoreUnavailable, match=r"The store is not empty\. Use --force"):
         await restore(second, backup, force=False, wall_clock=CLOCK)
     await restore(second, backup, force=True, wall_clock=CLOCK)
 
@@ -228,7 +229,7 @@ async def test_a_backup_never_goes_over_a_file(place: Place, tmp_path: Path) -> 
 
 async def test_a_store_that_is_not_there_is_reported(place: Place, tmp_path: Path) -> None:
     for act in (partial(back_up, path=tmp_path / "backup", with_pepper=False), partial(check, teams=())):
-        with pytest.raises(StoreUnavailable, match=r"There is no file first\.db|The store is not initialized"):
+        with pytest.raises(StoreUnavailable, match=r"The file first\.db does not exist|The store is not initialized"):
             await act(place("first"), wall_clock=CLOCK)
 
     assert [] == files_in(tmp_path)
@@ -256,9 +257,9 @@ async def test_what_does_not_belong_together_is_reported(place: Place) -> None:
     checked = await check(place("first"), (), wall_clock=CLOCK)
 
     assert [
-        "the key 'c' belongs to the team 'gone', which there is not",
-        "the key 'a' has the secret of another",
-        "the key 'b' has the secret of another",
+        "the key 'c' belongs to the team 'gone', which does not exist",
+        "the key 'a' has the same secret as another key",
+        "the key 'b' has the same secret as another key",
     ] == checked.faults
 
 
@@ -266,7 +267,7 @@ async def test_a_file_that_a_gateway_uses_is_not_replaced(sqlite: Place, tmp_pat
     await at_work(sqlite("first"), fill)
     await back_up(sqlite("first"), tmp_path / "backup", with_pepper=True, wall_clock=CLOCK)
     lock = FileLock(tmp_path / "first.db")
-    with pytest.raises(StoreUnavailable, match=r"The file first\.db is in use by a gateway: stop it first"):
+    with pytest.raises(StoreUnavailable, match=r"A gateway is using the file first\.db\. Stop the gateway first"):
         await restore(sqlite("first"), tmp_path / "backup", force=True, wall_clock=CLOCK)
     lock.release()
 
@@ -282,7 +283,7 @@ async def test_gateways_that_run_find_what_was_restored(
         await fill(stores)
         await back_up(settings, backup, with_pepper=True, wall_clock=CLOCK)
         await flush(settings)
-        with pytest.raises(StoreUnavailable, match="lost its data"):
+        with pytest.raises(StoreUnavailable, match="has lost its data"):
             await stores.teams.load()
         await restore(settings, backup, force=True, wall_clock=CLOCK)
         return set((await stores.teams.load()).keys)

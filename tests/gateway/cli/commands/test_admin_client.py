@@ -89,7 +89,9 @@ async def test_a_refusal_is_its_message(status: int, code: int) -> None:
 )
 async def test_an_answer_of_something_else_is_shown(status: int, content: bytes, said: str) -> None:
     """The beginning of it, and nothing that moves the cursor."""
-    with pytest.raises(CommandFailed, match=f"^{re.escape(f'The answer is not that of a Warmgate: {said}')}$"):
+    with pytest.raises(
+        CommandFailed, match=f"^{re.escape(f'The server that answered is not Warmgate: status {said}')}$"
+    ):
         await refusing(status, content).get("teams")
 
 
@@ -101,8 +103,8 @@ async def test_what_is_deleted_has_no_answer() -> None:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (httpx.ConnectError("refused"), "http://gateway:8081 cannot be asked: refused."),
-        (httpx.RemoteProtocolError(""), "http://gateway:8081 cannot be asked: RemoteProtocolError."),
+        (httpx.ConnectError("refused"), "http://gateway:8081 cannot be reached: refused."),
+        (httpx.RemoteProtocolError(""), "http://gateway:8081 cannot be reached: RemoteProtocolError."),
         (httpx.ReadTimeout("late"), "http://gateway:8081 did not answer in time."),
     ],
 )

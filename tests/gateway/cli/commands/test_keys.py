@@ -26,7 +26,7 @@ def test_a_new_key_is_shown_with_its_secret_once(blue: Terminal) -> None:
     printed = blue.there("key", "create", "--team", "blue", "--id", "ci")
     (secret,) = re.findall(SECRET, printed.out)
 
-    assert "\nThe secret is shown this once" in printed.out
+    assert "\nThe secret is shown only once" in printed.out
     later = (("key", "show", "ci"), ("key", "list"), ("team", "show", "blue"), ("audit",))
     for arguments in later:
         assert "wg-ci" not in blue.there(*arguments).out
@@ -100,7 +100,7 @@ def test_keys_are_listed_with_their_state(blue: Terminal) -> None:
     assert [
         ["ID", "TEAM", "PROJECT", "STATE", "EXPIRES", "AT", "LIMITS", "DECLARED"],
         ["bad", "blue", "-", "blocked", "-", "-", "no"],
-        ["ci", "blue", "-", "rotated,", "former", "until", listed.rows[2][6], "-", "-", "no"],
+        ["ci", "blue", "-", "rotated,", "previous", "until", listed.rows[2][6], "-", "-", "no"],
         ["of-the-file", "declared", "-", "good", "-", "-", "yes"],
     ] == listed.rows
     assert ["bad", "ci"] == [key["id"] for key in blue.there("key", "list", "--team", "blue", "--json").json]
@@ -148,10 +148,14 @@ def test_a_revoked_key_is_gone(blue: Terminal) -> None:
             2,
             "'expires_at' must be in the future.\n",
         ),
-        (("key", "create", "--team", "declared", "--expires", "soon"), 2, "argument --expires: 'soon' is not like 30d"),
+        (
+            ("key", "create", "--team", "declared", "--expires", "soon"),
+            2,
+            "argument --expires: 'soon' is not an expiry such as 30d",
+        ),
         (("key", "create", "--team", "declared", "--network", "here"), 2, "'networks[0]' is not valid"),
         (("key", "rotate", "of-the-file"), 1, "The key 'of-the-file' is declared in the configuration"),
-        (("key", "rotate", "of-the-file", "--grace", "long"), 2, "argument --grace: 'long' is not a time such as"),
+        (("key", "rotate", "of-the-file", "--grace", "long"), 2, "argument --grace: 'long' is not a duration such as"),
         (("key", "update", "nobody", "--blocked"), 1, "There is no key 'nobody'.\n"),
     ],
 )

@@ -31,8 +31,8 @@ def test_settings_without_a_store_are_of_no_use(terminal: Terminal) -> None:
     assert (
         2,
         (
-            "The settings name no store (store.url), so only a running gateway knows its teams and keys: "
-            "say where it is, with --url or WARMGATE_ADMIN_URL.\n"
+            "store.url is not set, so teams and keys exist only in a running gateway. "
+            "Give the gateway's address with --url or WARMGATE_ADMIN_URL.\n"
         ),
     ) == terminal.fails("team", "list")
 

@@ -15,7 +15,7 @@ def printed(*, is_json: bool = False, is_quiet: bool = False) -> str:
 def test_a_secret_is_reported_with_what_there_is_to_know_of_it() -> None:
     assert (
         "id      ci\nteam    blue\nsecret  wg-ci-s\n\n"
-        "The secret is shown this once, and is not kept: who loses it rotates the key.\n"
+        "The secret is shown only once and is not stored. If you lose it, rotate the key.\n"
     ) == printed()
 
 

@@ -29,10 +29,10 @@ def test_a_new_redis_is_initialized_once(terminal: Terminal, redis_server: Redis
     first, second = (terminal.there("store", "init").out for _ in range(2))
 
     found = re.fullmatch(
-        r"The store is initialized now: identity ([0-9a-f]{32}), pepper ([0-9a-f]{16})\.\n", first, re.ASCII
+        r"The store is now initialized: identity ([0-9a-f]{32}), pepper ([0-9a-f]{16})\.\n", first, re.ASCII
     )
     assert found is not None
-    assert f"The store was initialized before: identity {found[1]}, pepper {found[2]}.\n" == second
+    assert f"The store was already initialized: identity {found[1]}, pepper {found[2]}.\n" == second
     assert "blue" in terminal.there("team", "create", "blue").out
 
 
@@ -51,13 +51,15 @@ def test_a_file_is_initialized_by_itself(terminal: Terminal) -> None:
     """The first command that uses it makes it; `init` is never needed, and does no harm."""
     terminal.there("team", "list")
 
-    assert terminal.there("store", "init").out.startswith("The store was initialized before: identity ")
+    assert terminal.there("store", "init").out.startswith("The store was already initialized: identity ")
 
 
 def test_without_a_store_there_is_nothing_to_initialize(terminal: Terminal) -> None:
     terminal.config.write_text(SETTINGS)
 
-    assert (2, "The settings name no store (store.url).\n") == terminal.fails("store", "init")
+    assert (2, "store.url is not set. Set it to the store that the command should use.\n") == terminal.fails(
+        "store", "init"
+    )
 
 
 def test_a_redis_that_is_away_is_reported(terminal: Terminal) -> None:
@@ -75,13 +77,13 @@ def test_a_store_is_backed_up_restored_and_checked(terminal: Terminal, tmp_path:
         == terminal.there("store", "backup", str(backup), "--with-pepper").out
     )
     assert (1, f"{backup}: File exists.\n") == terminal.fails("store", "backup", str(backup))
-    assert (1, "The store is not empty: --force puts the backup in the place of what it has.\n") == terminal.fails(
+    assert (1, "The store is not empty. Use --force to replace its contents with the backup.\n") == terminal.fails(
         "store", "restore", str(backup)
     )
     terminal.there("team", "create", "crimson")
-    assert f"The store has what {backup} had.\n" == terminal.there("store", "restore", str(backup), "--force").out
+    assert f"The store was restored from {backup}.\n" == terminal.there("store", "restore", str(backup), "--force").out
     assert "crimson" not in terminal.there("team", "list").out
-    assert terminal.there("store", "check").out.startswith("The store is sound: identity ")
+    assert terminal.there("store", "check").out.startswith("The store is consistent: identity ")
 
 
 def test_faults_of_a_store_are_sentences_and_an_exit_code(terminal: Terminal) -> None:

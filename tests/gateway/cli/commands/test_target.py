@@ -30,15 +30,15 @@ class TestAnAddress:
         with pytest.raises(argparse.ArgumentTypeError) as raised:
             admin_url(text)
 
-        assert "it must be an address such as http://127.0.0.1:8081" == str(raised.value)
+        assert "the value must be a URL such as http://127.0.0.1:8081" == str(raised.value)
 
 
 def test_the_option_comes_before_the_variable(terminal: Terminal) -> None:
     terminal.monkeypatch.setenv("WARMGATE_ADMIN_KEY", "some-admin-key")
     terminal.monkeypatch.setenv("WARMGATE_ADMIN_URL", f"{NOWHERE}/variable")
 
-    assert "127.0.0.1:1/variable cannot be asked" in terminal.run("team", "list").err
-    assert "127.0.0.1:1/option cannot be asked" in terminal.run("team", "list", "--url", f"{NOWHERE}/option").err
+    assert "127.0.0.1:1/variable cannot be reached" in terminal.run("team", "list").err
+    assert "127.0.0.1:1/option cannot be reached" in terminal.run("team", "list", "--url", f"{NOWHERE}/option").err
 
 
 def test_settings_come_before_the_variable(terminal: Terminal) -> None:
@@ -60,7 +60,7 @@ def test_an_address_needs_a_key(terminal: Terminal) -> None:
     code, out, err = terminal.run("team", "list", "--url", NOWHERE)
 
     assert (2, "") == (code, out)
-    assert f"WARMGATE_ADMIN_KEY is not set: it holds the admin key that {NOWHERE} knows you by.\n" == err
+    assert f"WARMGATE_ADMIN_KEY is not set. Set it to your admin key for {NOWHERE}.\n" == err
 
 
 @pytest.mark.parametrize("key", ["two\nlines", "schlüssel"])
@@ -68,7 +68,7 @@ def test_a_key_that_no_header_can_hold_is_not_shown(terminal: Terminal, key: str
     """It may be a good one with a slip of the pen."""
     terminal.monkeypatch.setenv("WARMGATE_ADMIN_KEY", key)
 
-    assert (2, "", "WARMGATE_ADMIN_KEY does not contain a valid key.\n") == terminal.run(
+    assert (2, "", "WARMGATE_ADMIN_KEY must contain only printable ASCII characters.\n") == terminal.run(
         "team", "list", "--url", NOWHERE
     )
 
@@ -76,7 +76,7 @@ def test_a_key_that_no_header_can_hold_is_not_shown(terminal: Terminal, key: str
 def test_a_wrong_variable_is_named(terminal: Terminal) -> None:
     terminal.monkeypatch.setenv("WARMGATE_ADMIN_URL", "gateway:8081")
 
-    text = "WARMGATE_ADMIN_URL: it must be an address such as http://127.0.0.1:8081.\n"
+    text = "WARMGATE_ADMIN_URL: the value must be a URL such as http://127.0.0.1:8081.\n"
     assert (2, "", text) == terminal.run("team", "list")
 
 
@@ -85,7 +85,7 @@ def test_nothing_that_says_where_is_reported(terminal: Terminal) -> None:
     code, out, err = terminal.run("team", "list")
 
     assert (2, "") == (code, out)
-    assert err.endswith("Or say which gateway is meant: --url, WARMGATE_ADMIN_URL, or --config.\n")
+    assert err.endswith("Or select a gateway with --url or WARMGATE_ADMIN_URL, or a settings file with --config.\n")
 
 
 def test_settings_may_be_those_of_variables(terminal: Terminal) -> None:

@@ -37,8 +37,12 @@ def test_a_team_is_made_with_all_that_can_be_said_of_it(terminal: Terminal) -> N
 
 def test_its_name_may_be_an_option(terminal: Terminal) -> None:
     assert "green" == terminal.there("team", "create", "--name", "green", "--json").json["name"]
-    assert (2, "team create takes one name.\n") == terminal.fails("team", "create")
-    assert (2, "team create takes one name.\n") == terminal.fails("team", "create", "a", "--name", "a")
+    assert (2, "team create needs exactly one team name, as an argument or with --name.\n") == terminal.fails(
+        "team", "create"
+    )
+    assert (2, "team create needs exactly one team name, as an argument or with --name.\n") == terminal.fails(
+        "team", "create", "a", "--name", "a"
+    )
 
 
 def test_teams_are_listed_by_name(terminal: Terminal) -> None:

@@ -120,7 +120,7 @@ def test_a_name_that_no_one_knows_is_said(booked: Terminal, name: str, said: str
         (("--csv", "--json"), "--csv cannot be combined with --json"),
         (("--records", "--by", "team"), "--by cannot be combined with --records"),
         (("--month", "2026-11", "--from", "2026-11-01"), "--month cannot be combined with --from or --to"),
-        (("--to", "2026-11-01"), "--to needs --from.\n"),
+        (("--to", "2026-11-01"), "--to requires --from.\n"),
         (("--from", "2026-11-02", "--to", "2026-11-01"), "'to' is before 'from'.\n"),
     ],
 )

@@ -149,7 +149,7 @@ async def test_a_store_that_was_initialized_again_is_another_one(link: RedisLink
         client.flushall()
     await RedisTeamStore(link).initialize(None)
 
-    with pytest.raises(StoreUnfit, match="not the one that this gateway started with") as refused:
+    with pytest.raises(StoreUnfit, match="The store was replaced after this gateway started") as refused:
         await store.load()
     assert "replaced" == refused.value.state
 
