@@ -51,6 +51,26 @@ def add_simulate(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--block-size", type=whole_number, default=16, help="tokens per KV block (default %(default)s)"
     )
+    _add_timing(command)
+    _add_engine(command)
+    command.add_argument(
+        "--enable-scale-out", action="store_true", help="serve vLLM's routes that render prompts to tokens"
+    )
+    command.add_argument("--exit-with-parent", action="store_true", help="stop when standard input is closed")
+    command.add_argument(
+        "--write-tokenizer",
+        metavar="DIR",
+        type=Path,
+        help="write the tokenizer and its chat template to this folder and exit",
+    )
+    _add_halves(command.add_argument_group("prefill and decode", "options for --role prefill or decode"))
+    _add_defects(command.add_argument_group("defects", "simulated faults, for testing how a gateway detects them"))
+    _add_kv_events(
+        command.add_argument_group("KV events", "published if --kv-events-port or --kv-events-dial is given")
+    )
+
+
+def _add_timing(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--prefill-tokens-per-s",
         type=positive_number,
@@ -79,6 +99,9 @@ def add_simulate(command: argparse.ArgumentParser) -> None:
         default=1,
         help="output tokens per stream event after the first (default %(default)s)",
     )
+
+
+def _add_engine(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--dialect",
         choices=("vllm", "sglang", "dynamo"),
@@ -109,21 +132,6 @@ def add_simulate(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--ranks", metavar="N", type=whole_number, default=1, help="number of data-parallel ranks (default %(default)s)"
-    )
-    command.add_argument(
-        "--enable-scale-out", action="store_true", help="serve vLLM's routes that render prompts to tokens"
-    )
-    command.add_argument("--exit-with-parent", action="store_true", help="stop when standard input is closed")
-    command.add_argument(
-        "--write-tokenizer",
-        metavar="DIR",
-        type=Path,
-        help="write the tokenizer and its chat template to this folder and exit",
-    )
-    _add_halves(command.add_argument_group("prefill and decode", "options for --role prefill or decode"))
-    _add_defects(command.add_argument_group("defects", "simulated faults, for testing how a gateway detects them"))
-    _add_kv_events(
-        command.add_argument_group("KV events", "published if --kv-events-port or --kv-events-dial is given")
     )
 
 
