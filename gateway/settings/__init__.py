@@ -1,38 +1,39 @@
-"""Settings of an operator: one YAML file, `WARMGATE_*` variables over it, and sentences about faults.
+"""Settings of the gateway, read from one YAML file and from `WARMGATE_*` environment variables.
 
-    names         what a setting is called
-    rules         what a value, and what values together, must be
-    disaggregation  the group for workers that share requests: prefill and decode
-    discovery     the groups for workers that are found in Kubernetes or by DNS
-    engine_events the group for the KV event stream of an engine
-    dynamo        the groups for the workers behind a Dynamo frontend
-    adapters      the groups for LoRA adapters
-    rollout       the groups for names that stand for several models
-    fallbacks     the groups for what answers when workers cannot
-    guardrails    the groups for what looks at requests and answers
-    tracing       the groups for traces
-    server        the groups for the process: where it listens, what it writes
-    models        the groups for models and their workers
-    routing       the groups for the choice of a worker
-    failures      the groups for workers that are slow, fail or leave
-    teams         the groups for teams, their keys and limits
-    admin         the groups for the admin routes
-    quota         the groups for how limits are counted and turns are given
-    stores        the groups for what is kept, and what gateways share
-    advanced      the group for tuning
-    schema        the settings as a whole: every group, and what must hold between them
-    fields        the types of the settings
-    table         the settings as a table
-    faults        the sentences
-    yaml_file     reading YAML
-    removed       settings that were removed
-    renamed       settings that have another name or place now
-    variables     reading variables
-    source        file and environment, merged and checked
-    workers_file  the workers of one model in a file of their own
-    change        what of changed settings can be applied at once
+    names             names of settings: places in the file, and environment variables
+    rules             rules for single values, and for values that must fit together
+    disaggregation    prefill and decode workers
+    discovery         workers that are discovered in Kubernetes or by DNS
+    engine_events     KV event stream of an engine
+    dynamo            workers behind a Dynamo frontend
+    adapters          LoRA adapters
+    rollout           routes: names that stand for several models
+    fallbacks         fallbacks, which answer if no worker can
+    guardrails        checks of requests and answers
+    tracing           traces
+    server            gateway process: addresses, limits, logs
+    models            models and their workers
+    routing           choice of a worker
+    failures          workers that are slow, fail or are drained
+    teams             teams, their keys and limits
+    admin             admin API
+    quota             counting of limits, and fair-share scheduling
+    stores            the store, and state that gateways share
+    advanced          tuning
+    schema            all settings, and rules between groups
+    fields            types of settings
+    table             settings table of the documentation
+    faults            error messages
+    yaml_file         YAML files
+    removed           removed settings
+    renamed           renamed and moved settings
+    variables         environment variables
+    secret_variables  secrets in environment variables
+    source            file and environment variables, merged and checked
+    workers_file      file with the workers of one model
+    change            changes that can be applied without a restart
 
-Each imports those above it only.
+Each module imports only modules above it.
 """
 
 from gateway.settings.adapters import AdapterSettings, AdaptersSettings

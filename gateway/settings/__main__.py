@@ -1,4 +1,4 @@
-"""`python -m gateway.settings docs/reference/settings.md`: bring the table of settings in a page up to date."""
+"""Update the table of settings in a Markdown page: `python -m gateway.settings docs/reference/settings.md`."""
 
 import sys
 from pathlib import Path

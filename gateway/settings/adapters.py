@@ -1,4 +1,4 @@
-"""The groups of settings for LoRA adapters: which model is one, and what it may take to load it."""
+"""Settings for LoRA adapters: which models are adapters, and how workers load them."""
 
 from typing import Self
 
@@ -32,9 +32,9 @@ class AdapterSettings(Group):
     def _agrees_with_itself(self) -> Self:
         found = []
         if self.load_on_demand and self.path is None:
-            found.append(Contradiction(("path",), "is needed where load_on_demand is true"))
+            found.append(Contradiction(("path",), "is required if load_on_demand is true"))
         if self.max_per_worker is not None and not self.load_on_demand:
-            found.append(Contradiction(("max_per_worker",), "counts only where load_on_demand is true"))
+            found.append(Contradiction(("max_per_worker",), "has an effect only if load_on_demand is true"))
         return unless_contradictory(self, found)
 
 

@@ -1,4 +1,4 @@
-"""The groups for the routes under ``/admin/v1``."""
+"""Settings for the admin API under ``/admin/v1``."""
 
 from typing import Annotated, Literal, Self
 
@@ -26,7 +26,7 @@ class AdminKeySettings(Group):
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.secret is None and self.secret_env is None:
-            text = "is needed: secret or secret_env"
+            text = "is required. Set secret or secret_env"
             return unless_contradictory(self, [Contradiction(("secret",), text)])
         return self
 

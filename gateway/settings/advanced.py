@@ -1,4 +1,4 @@
-"""The group for tuning: defaults that were found by replaying traces, which few deployments have to change."""
+"""Settings for tuning. The defaults were found by replaying traces, and few deployments have to change them."""
 
 from pydantic import Field
 

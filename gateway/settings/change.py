@@ -1,4 +1,4 @@
-"""Changes of settings that a running gateway can apply."""
+"""Changes of settings that a running gateway can apply without a restart."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,21 +12,19 @@ FIXED: Final = (
     *("server", "routing", "index", "kv_events", "breaker", "retry", "drain", "logging", "kubernetes"),
     *("admin", "store", "replicas", "quota", "queue", "tracing", "advanced"),
 )
-"""Groups that count from the start on; not so `models`, `routes`, `adapters`, `teams`, `guardrails`, `timeouts`,
-`health` and `bedrock`.
-"""
+"""Groups of settings that take effect only after a restart. Changes in all other groups are applied at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     settings: Settings
-    """The settings that are to be in force."""
+    """Settings to apply now."""
     needs_restart: tuple[str, ...]
-    """Names of settings that were changed and are not among them."""
+    """Names of changed settings that take effect only after a restart."""
 
 
 def applicable(running: Settings, wanted: Settings) -> Change:
-    """Return the part of *wanted* that a gateway started with *running* can apply."""
+    """Return the changes in *wanted* that a gateway started with *running* can apply without a restart."""
     settings = _keeping(wanted, running, *FIXED)
     if settings.routing.lease_s < settings.timeouts.total_s:
         # The lease that is in force would end before the answers that are to be allowed.

@@ -1,4 +1,4 @@
-"""The group of settings for workers that share requests: some compute prompts, others generate answers."""
+"""Settings for disaggregation: some workers compute prompts (prefill), others generate answers (decode)."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -31,7 +31,7 @@ class DisaggregationSettings(Group):
 
 
 class HasRole(Protocol):
-    """A worker, as the rules of roles see it."""
+    """Settings of a worker that decide which part of a request it computes."""
 
     @property
     def role(self) -> RoleName: ...
@@ -43,23 +43,23 @@ class HasRole(Protocol):
 def misplaced(
     workers: Sequence[HasRole], disaggregation: DisaggregationSettings | None, *, are_all: bool
 ) -> list[Contradiction]:
-    """Return the faults in the roles of one model's *workers*; *are_all*: no others can be found while running."""
+    """Return the contradictions between the roles of one model's *workers*. *are_all*: discovery adds none."""
     found: list[Contradiction] = []
     if disaggregation is None:
         found = roles_in_vain([(("workers", i), worker.role) for i, worker in enumerate(workers)])
     for i, worker in enumerate(workers):
         if worker.bootstrap_port is not None and (worker.role != "prefill" or not _is_sglang(disaggregation)):
-            text = "is only for prefill workers of a model whose disaggregation.flow is sglang"
+            text = "is allowed only for prefill workers of a model whose disaggregation.flow is sglang"
             found.append(Contradiction(("workers", i, "bootstrap_port"), text))
     if disaggregation is None:
         return found
     if _is_sglang(disaggregation) and disaggregation.min_uncached_tokens is not None:
-        text = "has no meaning where flow is sglang: its decode workers compute no prompts"
+        text = "has no effect if flow is sglang, because SGLang's decode workers compute no prompts"
         found.append(Contradiction(("disaggregation", "min_uncached_tokens"), text))
     roles = {worker.role for worker in workers}
     for role, other in (("prefill", "decode"), ("decode", "prefill")):
         if are_all and role not in roles:
-            text = f"needs at least one worker whose role is {role}, beside those that {other}"
+            text = f"needs at least one worker whose role is {role}, in addition to {other} workers"
             found.append(Contradiction(("disaggregation",), text))
     return found
 

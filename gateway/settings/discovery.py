@@ -1,4 +1,4 @@
-"""The groups of settings for workers that are found: in Kubernetes, or by a name in DNS."""
+"""Settings for the discovery of workers, in Kubernetes or by DNS."""
 
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from gateway.settings.rules import TEXT_OR_NUMBER, FileName, HostName, LabelSele
 
 
 def _as_text(value: Any) -> Any:
-    """A port's number may be written without quotes."""
+    """Return *value* as text if it is a port number that was written without quotes."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

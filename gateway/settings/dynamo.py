@@ -1,4 +1,4 @@
-"""The groups for a worker that is a Dynamo frontend: requests are pinned through it to the workers behind it."""
+"""Settings for a worker that is a Dynamo frontend. Requests are pinned through it to individual Dynamo workers."""
 
 import re
 from typing import Annotated, Any, Self
@@ -15,18 +15,20 @@ _MOST = 2**64
 
 
 def _as_text(value: Any) -> Any:
-    """A number may be written without quotes; as text it also passes through what knows numbers as floats, as Helm."""
+    """Return *value* as text if it is an integer. Text survives tools such as Helm, which read large integers as
+    floats.
+    """
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _check_instance(value: str) -> str:
     if not re.fullmatch(r"0|[1-9][0-9]{0,19}", value) or int(value) >= _MOST:
-        raise PydanticCustomError("rule", "{allowed}", {"allowed": "it must be a whole number below 2 to the 64"})
+        raise PydanticCustomError("rule", "{allowed}", {"allowed": "it must be an integer from 0 to 2**64 - 1"})
     return value
 
 
 InstanceId = Annotated[str, BeforeValidator(_as_text), AfterValidator(_check_instance), WithJsonSchema(TEXT_OR_NUMBER)]
-"""An unsigned number of 64 bits; decimal."""
+"""Dynamo instance id: an unsigned 64-bit integer in decimal digits."""
 
 
 class InstanceSettings(Group):
@@ -76,17 +78,17 @@ class DynamoSettings(Group):
     def _agrees_with_itself(self) -> Self:
         found = repeated([(("instances", i, "id"), each.id) for i, each in enumerate(self.instances)])
         if self.instances:
-            text = "cannot be beside dynamo.instances: these say themselves where they are"
+            text = "cannot be combined with dynamo.instances, which lists the workers itself"
             given = {name: getattr(self, name) for name in ("namespace", "component", "kv_events_port")}
             found += [Contradiction((name,), text) for name, value in given.items() if value is not None]
         if self.streams and (self.instances or self.kv_events_port is not None):
             other = "instances" if self.instances else "kv_events_port"
-            found.append(Contradiction(("streams",), "cannot be beside", (other,)))
+            found.append(Contradiction(("streams",), "cannot be combined with", (other,)))
         found += [
-            Contradiction(("streams", i, "endpoint"), "is needed: a stream has to be listened to")
+            Contradiction(("streams", i, "endpoint"), "is required, because the gateway connects to it")
             for i, stream in enumerate(self.streams)
             if stream.endpoint is None
         ]
         if self.kv_replay_port is not None and self.kv_events_port is None:
-            found.append(Contradiction(("kv_replay_port",), "needs dynamo.kv_events_port"))
+            found.append(Contradiction(("kv_replay_port",), "requires dynamo.kv_events_port"))
         return unless_contradictory(self, found)

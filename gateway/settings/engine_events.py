@@ -1,4 +1,4 @@
-"""The group of settings for the KV event stream of one engine."""
+"""Settings for the KV event stream of one engine."""
 
 from pydantic import Field
 

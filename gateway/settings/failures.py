@@ -1,4 +1,4 @@
-"""The groups for workers that are slow, fail or leave."""
+"""Settings for workers that are slow, fail or are drained: timeouts, health checks, circuit breakers, retries."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""The groups of settings for what answers when a model's own workers cannot, and what that may cost."""
+"""Settings for the fallbacks of a model: backends that answer if no worker can, and their cost limits."""
 
 from typing import Literal, Self, get_args
 
@@ -45,13 +45,13 @@ class PriceSettings(TokenPriceSettings):
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.gpu_hour_usd is not None and self.model_fields_set & {"input_usd", "cached_input_usd", "output_usd"}:
-            text = "stands beside prices of tokens; a model has the one or the others"
+            text = "cannot be combined with prices per token"
             return unless_contradictory(self, [Contradiction(("gpu_hour_usd",), text)])
         return self
 
 
 class AllowanceSettings(Group):
-    """Limits of one fallback."""
+    """Limits and price of one fallback."""
 
     context_tokens: Count | None = Field(
         default=None,
@@ -137,12 +137,12 @@ class FallbackSettings(Group):
 
     @property
     def kind(self) -> str:
-        """Name of the one group that is set."""
+        """Kind of the fallback: the name of its only group that is set."""
         return self._set[0]
 
     @property
     def group(self) -> AllowanceSettings:
-        """The one group that is set."""
+        """Settings of the fallback: its only group that is set."""
         group: AllowanceSettings = getattr(self, self.kind)
         return group
 
@@ -212,5 +212,5 @@ class BedrockSettings(Group):
     def _agrees_with_itself(self) -> Self:
         found = []
         if self.auth == "bearer" and self.bearer_token is None and self.bearer_token_file is None:
-            found.append(Contradiction(("bearer_token",), "is needed, or bearer_token_file"))
+            found.append(Contradiction(("bearer_token",), "or bearer_token_file is required if auth is bearer"))
         return unless_contradictory(self, found)

@@ -1,7 +1,7 @@
-"""Faults of a configuration, in sentences.
+"""Error messages for an invalid configuration.
 
-No sentence repeats a secret: neither a secret's value, nor the value of a key that is not known (it may be a misspelt
-secret), nor an address that holds credentials.
+No message contains a secret. Values of secrets, values of unknown keys (which may be misspelled secrets) and addresses
+with credentials are left out.
 """
 
 import difflib
@@ -22,7 +22,7 @@ LONGEST_VALUE = 80  # characters of a value that a sentence repeats: a line of a
 
 
 class SettingsError(Exception):
-    """The configuration cannot be used; *sentences* holds one sentence per fault."""
+    """The configuration is invalid. *sentences* has one error message for each fault."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         super().__init__("\n".join(sentences))
@@ -50,7 +50,7 @@ _ALLOWED: Final[dict[str, str]] = {
 
 
 def sentences_of(error: ErrorDetails, origins: Mapping[Place, str]) -> Iterator[str]:
-    """Return the sentences of *error*; *origins* holds the variable of every place that one has set."""
+    """Yield the error messages for *error*. *origins* maps each place set by an environment variable to its name."""
     place, kind = split_kind(error["loc"])
     match error["type"]:
         case "default_factory_not_called":
@@ -60,7 +60,7 @@ def sentences_of(error: ErrorDetails, origins: Mapping[Place, str]) -> Iterator[
                 end = f" {_named((*place, *found.other), origins)}" if found.other else ""
                 yield f"{_named((*place, *found.place), origins)} {found.text}{end}."
         case "extra_forbidden" if kind is not None and (others := _kinds_with(place)):
-            yield f"{_named(place, origins)} is for kind: {' or '.join(others)}, and this one is {kind}."
+            yield f"{_named(place, origins)} is allowed only for kind {' or '.join(others)}, but this kind is {kind}."
         case "extra_forbidden" | "invalid_key":
             yield f"{_named(place, origins)} is not a setting{_nearest_setting(place)}."
         case "missing":
@@ -76,12 +76,12 @@ def sentences_of(error: ErrorDetails, origins: Mapping[Place, str]) -> Iterator[
 
 
 def unknown_variable(variable: str) -> str:
-    """The sentence for a variable of ours that names no setting."""
+    """Return the error message for a ``WARMGATE_*`` variable that names no setting."""
     return f"{variable} is not a setting{_nearest_variable(variable)}."
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of *value*, without its content."""
+    """Return a description of the type of *value*, such as "a list", without its content."""
     match value:
         case None:
             return "empty"
@@ -94,7 +94,7 @@ def kind_of(value: Any) -> str:
 
 
 def _shown(error: ErrorDetails, place: Place) -> str:
-    """The value as a sentence may repeat it."""
+    """Return the invalid value as an error message may show it, or a description if the value may be secret."""
     value, annotation = error["input"], annotation_at(place)
     if isinstance(value, dict | list) or value is None:
         return kind_of(value)
@@ -108,12 +108,12 @@ def _cut(text: str) -> str:
 
 
 def _holds_groups(annotation: Any) -> bool:
-    """Whether a group or a list of groups is expected: a single value in its place may be a secret."""
+    """Return whether a group or a list of groups is expected. A single value given instead may be a secret."""
     return bool(fields_of(annotation) or fields_of(entry_of(annotation)))
 
 
 def _named(place: Place, origins: Mapping[Place, str]) -> str:
-    """The setting as the operator wrote it: the variable that set it, or its place in the file."""
+    """Return the setting as the operator wrote it: by its environment variable, or by its place in the file."""
     for depth in range(len(place), 0, -1):
         if place[:depth] in origins:
             return f"{origins[place[:depth]]} ({dotted(place)})"
@@ -121,7 +121,7 @@ def _named(place: Place, origins: Mapping[Place, str]) -> str:
 
 
 def _kinds_with(place: Place) -> list[str]:
-    """The kinds of the union at *place* whose groups have the setting."""
+    """Return the kinds of guardrails or other unions at *place* that have the setting."""
     groups = groups_by_kind(annotation_at(place[:-1]))
     return [kind for kind, group in groups.items() if place[-1] in group.model_fields]
 

@@ -1,4 +1,4 @@
-"""The types of the settings: which stands where, and what a group, a list, a text is."""
+"""Types of settings: the type at each place, and whether a type is a group, a list or text."""
 
 from copy import copy
 from types import NoneType, UnionType
@@ -11,11 +11,11 @@ from gateway.protocol.field_names import Place
 from gateway.settings.schema import Settings
 
 KIND: Final = "kind"
-"""The field by which the groups of a union differ."""
+"""Name of the field that distinguishes the groups of a union."""
 
 
 def annotation_at(place: Place) -> Any:
-    """The type of the setting at *place*, None: there is no such setting."""
+    """Return the type of the setting at *place*, or None if no such setting exists."""
     annotation: Any = Settings
     for step in place:
         if isinstance(step, int):
@@ -31,7 +31,7 @@ def annotation_at(place: Place) -> Any:
 
 
 def fields_of(annotation: Any) -> dict[str, FieldInfo] | None:
-    """The fields of a group, or of all groups of a union; None for what is neither."""
+    """Return the fields of a group, or of all groups of a union. Return None for other types."""
     groups = groups_of(annotation)
     if len(groups) == 1:
         return groups[0].model_fields
@@ -43,7 +43,7 @@ def fields_of(annotation: Any) -> dict[str, FieldInfo] | None:
 
 
 def _either(one: FieldInfo, other: FieldInfo) -> FieldInfo:
-    """*one*, with the choices of both where each is a choice."""
+    """Return *one*, with the choices of *other* added if both fields are choices."""
     if get_origin(one.annotation) is not Literal or get_origin(other.annotation) is not Literal:
         return one
     both = copy(one)
@@ -52,7 +52,7 @@ def _either(one: FieldInfo, other: FieldInfo) -> FieldInfo:
 
 
 def groups_of(annotation: Any) -> tuple[type[BaseModel], ...]:
-    """The groups that may stand there: one, several of a union, or none."""
+    """Return the groups that *annotation* allows: one for a group, several for a union, and none for other types."""
     if get_origin(annotation) is Annotated:
         return groups_of(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
@@ -61,7 +61,7 @@ def groups_of(annotation: Any) -> tuple[type[BaseModel], ...]:
 
 
 def groups_by_kind(annotation: Any) -> dict[str, type[BaseModel]]:
-    """The groups of a union that differ by the field `KIND`; empty for anything else."""
+    """Return the groups of a union by the value of their field ``kind``, or nothing for other types."""
     groups = groups_of(annotation)
     if len(groups) < 2:
         return {}
@@ -69,9 +69,9 @@ def groups_by_kind(annotation: Any) -> dict[str, type[BaseModel]]:
 
 
 def split_kind(loc: Place) -> tuple[Place, str | None]:
-    """Return the place that pydantic means by *loc*, and the kind of the union's group there.
+    """Return the place of a setting for the pydantic error location *loc*, and the kind of the union there or None.
 
-    Pydantic puts the kind into the location, after the place of the union.
+    For a union, pydantic inserts the kind of the group into the location.
     """
     annotation: Any = Settings
     for depth, step in enumerate(loc):
@@ -82,19 +82,19 @@ def split_kind(loc: Place) -> tuple[Place, str | None]:
 
 
 def entry_of(annotation: Any) -> Any:
-    """The type of a list's entries, None for what is no list."""
+    """Return the type of a list's entries, or None for a type that is not a list."""
     bare_type = bare(annotation)
     return get_args(bare_type)[0] if get_origin(bare_type) is tuple else None
 
 
 def value_of(annotation: Any) -> Any:
-    """The type of a mapping's values, whose keys are names of the operator's own; None for what is no such mapping."""
+    """Return the type of a mapping's values, or None for a type that is not a mapping. Operators choose the keys."""
     bare_type = bare(annotation)
     return get_args(bare_type)[1] if get_origin(bare_type) is dict else None
 
 
 def bare(annotation: Any) -> Any:
-    """*annotation* without ``Annotated`` and without ``| None``."""
+    """Return *annotation* without ``Annotated`` and ``| None``."""
     if get_origin(annotation) is Annotated:
         return bare(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):

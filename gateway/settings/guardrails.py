@@ -1,4 +1,4 @@
-"""The group of settings for guardrails: what looks at requests and answers, and what it does with what it finds."""
+"""Settings for guardrails: what they check in requests and answers, and what they do with matches."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ def _rule(allowed: str) -> PydanticCustomError:
 
 def _check_replacement(value: str) -> str:
     if not value.isprintable() or any(character in value for character in '"\\'):
-        raise _rule("it must be printable, without quotes and backslashes")
+        raise _rule("it must be printable, without quotes or backslashes")
     return value
 
 
@@ -45,7 +45,7 @@ def _check_term(value: str) -> str:
 
 def _check_region(value: str) -> str:
     if not re.fullmatch("[A-Z]{2}", value):
-        raise _rule("it must be a country's two letters, e.g. DE")
+        raise _rule("it must be a two-letter country code, e.g. DE")
     return value
 
 
@@ -73,7 +73,7 @@ _KIND = Field(
 
 
 class _Guardrail(Group):
-    """Settings that every kind of guardrail has."""
+    """Settings that guardrails of every kind have."""
 
     name: EntityName = Field(description="name of the guardrail in models, teams, errors and metrics")
     kind: str
@@ -98,16 +98,24 @@ class _Guardrail(Group):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        empty = [] if self.directions else [Contradiction(("directions",), "is empty; it would look at nothing")]
+        empty = (
+            []
+            if self.directions
+            else [
+                Contradiction(
+                    ("directions",), "is empty, so the guardrail would check nothing. List request, response or both"
+                )
+            ]
+        )
         return unless_contradictory(self, [*empty, *self._contradictions()])
 
     def _contradictions(self) -> Iterator[Contradiction]:
-        """Return what is wrong with the settings of this kind."""
+        """Yield the contradictions between settings that only this kind of guardrail has."""
         yield from ()
 
 
 class _Scanning(_Guardrail):
-    """Settings of the kinds that look at texts themselves."""
+    """Settings of guardrails that search texts in the gateway itself, without a service."""
 
     allow: Texts = Field(default=(), description="texts that the guardrail ignores even if they match")
     allow_patterns: Texts = Field(
@@ -151,7 +159,7 @@ class WordsGuardrail(_Scanning):
 
     def _contradictions(self) -> Iterator[Contradiction]:
         if not self.words and not self.patterns:
-            yield Contradiction(("words",), "is needed, or patterns")
+            yield Contradiction(("words",), "or patterns is required")
 
 
 class BedrockGuardrail(_Guardrail):
@@ -190,7 +198,7 @@ def _unknown_detectors(names: Sequence[str], known: Sequence[str]) -> Iterator[C
 
 
 class Guarded(Protocol):
-    """A model or a team."""
+    """Settings of a model or team that names guardrails."""
 
     @property
     def guardrails(self) -> tuple[str, ...]: ...
@@ -203,18 +211,18 @@ def unknown_guardrails(
     *,
     region: str | None,
 ) -> list[Contradiction]:
-    """Return a contradiction for each guardrail name that is unknown, duplicate or without an AWS region."""
+    """Return the contradictions between *guardrails* and the names that models and teams use."""
     found = repeated([(("guardrails", i, "name"), each.name) for i, each in enumerate(guardrails)])
     known = [each.name for each in guardrails]
     for group, guarded in (("models", models), ("teams", teams)):
         found += [
-            Contradiction((group, i, "guardrails", j), f"is {name!r}, and guardrails has none of that name")
+            Contradiction((group, i, "guardrails", j), f"is {name!r}, but guardrails has no entry with that name")
             for i, each in enumerate(guarded)
             for j, name in enumerate(each.guardrails)
             if name not in known
         ]
     if region is None:
-        text = "is needed: set it, or bedrock.region, or AWS_REGION"
+        text = "is required. Set it, or bedrock.region, or AWS_REGION"
         found += [
             Contradiction(("guardrails", i, "region"), text)
             for i, each in enumerate(guardrails)

@@ -1,4 +1,4 @@
-"""The groups for models and their workers."""
+"""Settings for models and their workers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self
@@ -89,16 +89,24 @@ class WorkerSettings(Group):
         found: list[Contradiction] = []
         event_ranks = 1 if self.kv_events is None else self.kv_events.ranks
         if self.ranks > 1 and event_ranks > 1 and self.ranks != event_ranks:
-            found.append(Contradiction(("ranks",), "is another number than", ("kv_events", "ranks")))
+            found.append(Contradiction(("ranks",), "differs from", ("kv_events", "ranks")))
         if self.dynamo is not None and self.kv_events is not None:
-            found.append(Contradiction(("kv_events",), "cannot be beside dynamo, whose instances have their own"))
+            found.append(
+                Contradiction(
+                    ("kv_events",), "cannot be combined with dynamo, whose instances have their own event streams"
+                )
+            )
         if self.dynamo is not None and self.ranks == 0:
-            found.append(Contradiction(("ranks",), "must be set beside dynamo: a frontend does not report it"))
+            found.append(
+                Contradiction(
+                    ("ranks",), "must be above 0 if dynamo is set, because a frontend does not report its ranks"
+                )
+            )
         return unless_contradictory(self, found)
 
     @property
     def is_shared(self) -> bool:
-        """Whether several workers may share its url."""
+        """Whether the url of this worker may serve several workers, such as data-parallel ranks."""
         event_ranks = 1 if self.kv_events is None else self.kv_events.ranks
         return self.dynamo is not None or self.ranks != 1 or event_ranks > 1
 
@@ -123,7 +131,7 @@ class TokenizerSettings(Group):
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.source == "local" and self.path is None:
-            return unless_contradictory(self, [Contradiction(("path",), "is needed where source is local")])
+            return unless_contradictory(self, [Contradiction(("path",), "is required if source is local")])
         return self
 
 
@@ -228,7 +236,7 @@ class ModelSettings(Group):
         # An id that was not given is the url: one sentence is enough.
         found = found or repeated([(("workers", i, "id"), worker.id) for i, worker in enumerate(self.workers)])
         shared = {worker.id: i for i, worker in enumerate(self.workers) if worker.is_shared}
-        text = "is what one may be called that stands behind"
+        text = "is reserved for one of the workers behind"
         found += [
             Contradiction(("workers", i, "id"), text, ("workers", shared[worker.id.rpartition("#")[0]], "url"))
             for i, worker in enumerate(self.workers)
@@ -236,35 +244,35 @@ class ModelSettings(Group):
         ]
         found += misplaced(self.workers, self.disaggregation, are_all=not self._is_found)
         if not self.workers and not self._is_found and not self.fallbacks:
-            text = "is empty; a model needs at least one worker, or a workers_file, or a fallback"
+            text = "is empty. A model needs at least one worker, or a workers_file, or a fallback"
             found.append(Contradiction(("workers",), text))
         return unless_contradictory(self, found)
 
     @property
     def adapter_base(self) -> str | None:
-        """Base model of the LoRA adapter; None: it is not an adapter."""
+        """Name of the base model of the LoRA adapter, or None if this model is not an adapter."""
         return None if self.adapter is None else self.adapter.of
 
     @property
     def adapter_name(self) -> str | None:
-        """Name of the adapter at its workers; None: it is a model of its own."""
+        """Name of the LoRA adapter on its workers, or None if this model is not an adapter."""
         if self.adapter is not None and self.adapter.name is not None:
             return self.adapter.name
         return None if self.adapter_base is None else self.upstream_model
 
     @property
     def has_fleet(self) -> bool:
-        """Whether workers may ever serve it; if not, only its fallbacks do."""
+        """Whether the model can have workers. If not, only its fallbacks serve it."""
         return bool(self.workers) or self._is_found
 
     @property
     def _is_found(self) -> bool:
-        """Whether unlisted workers may appear."""
+        """Whether workers that the settings do not list may be discovered."""
         return any(source is not None for source in (self.workers_file, self.service, self.pods, self.dns))
 
 
 def unpriced_fallbacks(models: Sequence[ModelSettings]) -> Iterator[str]:
-    """Return a sentence for each fallback without a price that a limit in dollars is to bound."""
+    """Yield a warning for each fallback that has a cost limit in dollars but no price."""
     for i, model in enumerate(models):
         limit = model.spill.usd_per_hour
         for j, fallback in enumerate(model.fallbacks if limit is not None else ()):

@@ -1,4 +1,4 @@
-"""The groups for the counting of limits and for fair-share scheduling."""
+"""Settings for counting limits and for fair-share scheduling."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""Settings that were removed: a value that says what is now always so is ignored with a warning, others are refused."""
+"""Removed settings. A value that no longer changes anything is ignored with a warning. Other values are rejected."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from gateway.settings.names import variable_of
 
 @dataclass(frozen=True, slots=True)
 class RemovedSetting:
-    """A setting in a group, as configurations may still have it."""
+    """A removed setting that configuration files may still contain."""
 
     group: str
     name: str
     ignored: str | None
-    """The value that changes nothing."""
+    """Value that is ignored with a warning, because it no longer changes anything."""
     reason: str
-    """Reason, as a clause."""
+    """Reason for the removal, as a clause for error messages."""
     is_secret: bool = False
-    """Whether messages omit the value."""
+    """Whether error messages omit the value."""
 
 
 REMOVED: Final = (
@@ -41,7 +41,7 @@ _FALLBACK_GPU_HOUR = "this setting was removed: a fallback is priced by its toke
 
 
 def take_removed(data: dict[str, Any], environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Take removed settings out of *data*; return a warning for each that is ignored, a sentence for each fault."""
+    """Delete removed settings from *data*. Return warnings for ignored values, and error messages for others."""
     warnings: list[str] = []
     faults: list[str] = []
     for removed in REMOVED:
@@ -71,7 +71,7 @@ def take_removed(data: dict[str, Any], environ: Mapping[str, str]) -> tuple[list
 
 
 def _fallback_prices(data: Mapping[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Yield the prices of fallbacks that name an hour of a worker, with their places."""
+    """Yield the place and price of each fallback that is priced per GPU hour."""
     models = data.get("models")
     for i, model in enumerate(models if isinstance(models, list) else ()):
         if not isinstance(model, dict):

@@ -1,4 +1,4 @@
-"""Settings that have another name or place now. The former one is accepted, with a warning that names the new one."""
+"""Renamed and moved settings. The former name is still accepted, with a warning that contains the new name."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from gateway.protocol.field_names import Place, dotted
 from gateway.settings.names import PREFIX, place_of, variable_of
 
 ANY: Final = "*"
-"""Stands for each entry of a list or mapping."""
+"""Placeholder for any entry of a list or any key of a mapping."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenamedSetting:
-    """*old* and *new* have `ANY` in the same places. *values* maps former values to those of today."""
+    """A renamed setting. *old* and *new* have the same number of `ANY`, and *values* maps former values to new ones."""
 
     old: Place
     new: Place
@@ -21,7 +21,7 @@ class RenamedSetting:
 
 
 def _renamed(old: str, new: str, **values: str) -> RenamedSetting:
-    """*new* is a name in the same group, or a whole place if it has a dot."""
+    """Return a renamed setting. *new* is a name in the same group, or a complete place if it contains a dot."""
     place = _parsed(old)
     return RenamedSetting(place, _parsed(new) if "." in new else (*place[:-1], new), values)
 
@@ -65,14 +65,14 @@ RENAMED: Final = (
     ),
 )
 MODEL_BEDROCK: Final[Place] = ("models", ANY, "bedrock")
-"""A fallback behind all others, which is an entry of `models[].fallbacks` now."""
+"""Former setting for a model's last fallback, which is now an entry of `models[].fallbacks`."""
 
 
 def take_renamed(data: dict[str, Any], environ: Mapping[str, str]) -> tuple[Mapping[str, str], list[str], list[str]]:
-    """Give former settings in *data* their new names.
+    """Replace the former names of settings in *data* by their new names.
 
-    Returns *environ* with the new names of variables, a warning for each former setting, and a sentence for each that
-    is set beside its new name.
+    Returns *environ* with the new names of variables, a warning for each former name, and an error message for each
+    former name whose new name is set too.
     """
     warnings: list[str] = []
     faults: list[str] = []
@@ -130,7 +130,9 @@ def _renamed_variables(
 def _place_of_bedrock(
     data: Mapping[str, Any], environ: Mapping[str, str], moved: Mapping[str | int, int], place: Place
 ) -> Place:
-    """Return where the setting at *place*, of `models[].bedrock`, is now: the entry *moved* there, or one more."""
+    """Return the new place of the setting of `models[].bedrock` at *place*: in the entry of *moved*, or in an added
+    entry.
+    """
     models, number = data.get("models"), int(place[1])
     if number in moved:
         return ("models", number, "fallbacks", moved[number], *place[2:])
@@ -157,7 +159,7 @@ def _translated(value: Any, renamed: RenamedSetting) -> Any:
 
 
 def _found(data: Any, pattern: Place, above: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Yield each place in *data* that *pattern* means and that is set, with the group that has it."""
+    """Yield each place in *data* that matches *pattern* and is set, with its group."""
     step, rest = pattern[0], pattern[1:]
     if step == ANY:
         entries: list[tuple[Any, Any]] = list(enumerate(data)) if isinstance(data, list) else []
@@ -173,7 +175,7 @@ def _found(data: Any, pattern: Place, above: Place = ()) -> Iterator[tuple[Place
 
 
 def _group_at(data: Any, place: Place) -> dict[str, Any] | None:
-    """Return the group at *place*, made where it is missing; None: something else is there."""
+    """Return the group at *place*, creating missing groups, or None if *place* has another kind of value."""
     node = data
     for step in place:
         if isinstance(node, dict) and node.get(str(step)) is None and not isinstance(step, int):
@@ -187,6 +189,6 @@ def _matches(pattern: Place, place: Place) -> bool:
 
 
 def _filled(renamed: RenamedSetting, place: Place) -> Place:
-    """Return the new place of the setting that is at *place*."""
+    """Return the new place of the renamed setting that *data* has at *place*."""
     entries = iter([step for pattern, step in zip(renamed.old, place, strict=True) if pattern == ANY])
     return tuple(next(entries) if step == ANY else step for step in renamed.new)

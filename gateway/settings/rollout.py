@@ -1,4 +1,4 @@
-"""The groups of settings for names that stand for several models: by weight, and by what a request is like."""
+"""Settings for routes: names that stand for several models, chosen by weight or by rules."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self
@@ -55,10 +55,10 @@ class RouteRuleSettings(Group):
         if not self.model_fields_set & {
             *("prompt_tokens_from", "prompt_tokens_below", "max_tokens_from", "requires", "teams")
         }:
-            found.append(Contradiction((), "has no condition: it would match every request"))
+            found.append(Contradiction((), "has no condition, so it would match every request"))
         least, below = self.prompt_tokens_from, self.prompt_tokens_below
         if least is not None and below is not None and below <= least:
-            found.append(Contradiction(("prompt_tokens_below",), "leaves nothing beside", ("prompt_tokens_from",)))
+            found.append(Contradiction(("prompt_tokens_below",), "must be greater than", ("prompt_tokens_from",)))
         return unless_contradictory(self, found)
 
 
@@ -105,13 +105,13 @@ class RouteSettings(Group):
     def _agrees_with_itself(self) -> Self:
         found = repeated([(("to", i, "model"), each.model) for i, each in enumerate(self.to)])
         if not any(each.weight > 0 for each in self.to):
-            found.append(Contradiction(("to",), "needs a model of a weight above 0"))
+            found.append(Contradiction(("to",), "needs at least one model with a weight above 0"))
         labels = [(("rules", i, "name"), rule.name or rule.model) for i, rule in enumerate(self.rules)]
         found += repeated(labels)
         return unless_contradictory(self, found)
 
     def places(self) -> Iterator[tuple[Place, str]]:
-        """Every model of the route, with its position."""
+        """Yield the name of every model that the route uses, with its place in the route."""
         for i, variant in enumerate(self.to):
             yield ("to", i, "model"), variant.model
         for i, rule in enumerate(self.rules):
@@ -119,9 +119,9 @@ class RouteSettings(Group):
 
 
 def unknown_models(routes: Sequence[RouteSettings], models: Sequence[str]) -> list[Contradiction]:
-    """One contradiction for each model of *routes* that is not among *models*."""
+    """Return a contradiction for each model of *routes* that is not in *models*."""
     return [
-        Contradiction(("routes", i, *place), f"is {name!r}; no model has that name{did_you_mean(name, models)}")
+        Contradiction(("routes", i, *place), f"is {name!r}, but no model has that name{did_you_mean(name, models)}")
         for i, route in enumerate(routes)
         for place, name in route.places()
         if name not in models

@@ -1,4 +1,4 @@
-"""The groups for the choice of a worker and its data."""
+"""Settings for choosing workers, and for the data that the choice uses."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""The rules for settings: for single values, as types of fields, and between values, as contradictions."""
+"""Rules for settings: field types that check single values, and contradictions between several values."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from gateway.protocol.field_types import Alias, rule
 from gateway.protocol.worker_address import is_printable_ascii
 
 SQLITE: Final = "sqlite:///"
-"""Start of the address of a store in a file."""
+"""Prefix of the URL of a store in a SQLite file."""
 
 GroupT = TypeVar("GroupT", bound=BaseModel)
 
@@ -40,7 +40,7 @@ def _check_origin(value: str) -> str:
 
 def _check_secret(value: SecretStr) -> SecretStr:
     if not is_printable_ascii(value.get_secret_value()):
-        raise rule("it must be printable ASCII without spaces or line ends", shows_value=False)
+        raise rule("it must be printable ASCII without spaces or line breaks", shows_value=False)
     return value
 
 
@@ -63,7 +63,7 @@ def _check_file(value: str) -> str:
 
 
 def _check_zmq(value: str) -> str:
-    """Check an address of ZeroMQ; ``*`` stands for every interface, where something is bound."""
+    """Check a ZeroMQ address. In an address to bind, ``*`` means every network interface."""
     found = re.fullmatch(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})|ipc://[!-~]+", value)
     if found is None or not 0 < int(found[2] or 1) < 65536:
         raise rule("it must be a ZeroMQ address such as tcp://10.0.0.5:5557")
@@ -88,7 +88,7 @@ def _check_time_zone(value: str) -> str:
     except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
         raise rule("it must be a time zone such as Europe/Berlin") from None
     except KeyError:
-        raise rule("it must be a time zone such as Europe/Berlin, and known on this machine") from None
+        raise rule("it must be a time zone that this machine knows, such as Europe/Berlin") from None
     return value
 
 
@@ -99,9 +99,9 @@ def _check_store(value: str) -> str:
 
 
 def _check_object(value: str) -> str:
-    """RFC 1123, as Kubernetes has it for names of namespaces and, without dots, of services."""
+    """Check the name of a Kubernetes namespace or Service (RFC 1123)."""
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", value):
-        raise rule("it must be a name of Kubernetes: lower-case letters, digits, dots and dashes")
+        raise rule("it must be a Kubernetes name: lower-case letters, digits, dots and dashes")
     return value
 
 
@@ -113,26 +113,26 @@ def _check_selector(value: str) -> str:
 
 def _check_host(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", value):
-        raise rule("it must be the name of a host")
+        raise rule("it must be a host name")
     return value
 
 
 def port_name(value: str) -> str:
-    """*value*, if it is the name of a port (RFC 6335) or its number.
+    """Return *value* if it is the name (RFC 6335) or the number of a port.
 
     Raises:
-        PydanticCustomError: it is neither.
+        PydanticCustomError: if *value* is neither.
     """
     if value.isdecimal():
         if len(value) > 5 or not 0 < int(value) < 65536:
             raise rule("it must be a port between 1 and 65535")
     elif not re.fullmatch(r"(?=.*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?", value):
-        raise rule("it must be the number of a port, or its name of at most 15 lower-case letters, digits and dashes")
+        raise rule("it must be a port number, or a port name of at most 15 lower-case letters, digits and dashes")
     return value
 
 
 TEXT_OR_NUMBER: Final = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
-"""JSON Schema of a text of digits that may be written without quotes."""
+"""JSON Schema of a numeric text that may be written without quotes."""
 
 Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
 EngineField = Annotated[str, AfterValidator(_check_engine_field)]
@@ -161,7 +161,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 def is_local_zmq(address: str) -> bool:
-    """Whether only this machine can reach a socket that is bound at *address*, a `ZmqAddress`."""
+    """Return whether only this machine can reach a ZeroMQ socket that is bound to *address*."""
     host = address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
     if address.startswith("ipc://") or host == "localhost":
         return True
@@ -172,10 +172,10 @@ def is_local_zmq(address: str) -> bool:
 
 
 def unless_contradictory(group: GroupT, found: Sequence[Contradiction]) -> GroupT:
-    """*group*, when nothing was *found*.
+    """Return *group* if *found* has no contradictions.
 
     Raises:
-        PydanticCustomError: of type ``contradiction``, with all that was found in its context.
+        PydanticCustomError: if *found* has contradictions. The type is ``contradiction``, and the context has them all.
     """
     if found:
         text = "; ".join(f"{dotted(each.place)} {each.text} {dotted(each.other)}".rstrip() for each in found)

@@ -1,7 +1,6 @@
-"""The settings as a whole, a group per seam.
+"""All settings of the gateway, in groups.
 
-A setting is declared once, with its unit in the name, default, bounds and description. docs/reference/settings.md is
-generated from them.
+Each setting is declared once. The settings table in the documentation shows its name, type, default and description.
 """
 
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ from gateway.settings.tracing import TracingSettings
 
 
 class Settings(Group):
-    """Everything that can be set. Built once, by `load` or in a test, and handed on."""
+    """All settings of the gateway. They are built once, by `load` or by a test, and then passed on."""
 
     server: ServerSettings = Field(
         default=ServerSettings(), description="addresses, limits and timeouts of the gateway's own HTTP server"
@@ -124,25 +123,28 @@ class Settings(Group):
         found += unknown_guardrails(self.guardrails, self.models, self.teams, region=self.bedrock.region)
         if self.bedrock.region is None:
             found.extend(
-                Contradiction((*place, "region"), "is needed: set it, or bedrock.region, or AWS_REGION")
+                Contradiction((*place, "region"), "is required. Set it, or bedrock.region, or AWS_REGION")
                 for place, bedrock in self._bedrocks()
                 if bedrock.region is None
             )
         if self.kv_events.bind is None:
-            text = "is needed: kv_events.bind is not set"
+            text = "is required, because kv_events.bind is not set"
             found.extend(
                 Contradiction((*place, "kv_events", "endpoint"), text)
                 for place, events in self._events()
                 if events.endpoint is None
             )
         elif not self.kv_events.allowed_cidrs and not is_local_zmq(self.kv_events.bind):
-            text = "is needed: other machines can reach kv_events.bind. List the addresses of engines, e.g. 10.0.0.0/8"
+            text = (
+                "is required, because other machines can reach kv_events.bind. List the networks of engines, "
+                "e.g. 10.0.0.0/8"
+            )
             found.append(Contradiction(("kv_events", "allowed_cidrs"), text))
         if self.routing.lease_s < self.timeouts.total_s:
-            text = "is shorter than timeouts.total_s: a long answer would lose its place on its worker"
+            text = "is shorter than timeouts.total_s, so a long answer would lose its reservation on its worker"
             found.append(Contradiction(("routing", "lease_s"), text))
         if not self.models:
-            found.append(Contradiction(("models",), "is empty; at least one model is needed"))
+            found.append(Contradiction(("models",), "is empty. Configure at least one model"))
         return unless_contradictory(self, found)
 
     def _events(self) -> Iterator[tuple[Place, WorkerEventsSettings]]:

@@ -1,4 +1,4 @@
-"""Secrets that stand in variables of the environment, which the settings name with ``secret_env``."""
+"""Secrets in environment variables whose names are given by ``secret_env`` settings."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,30 +8,30 @@ from gateway.protocol.field_names import Place, dotted
 from gateway.settings.names import PREFIX
 
 COMMANDS = frozenset({"WARMGATE_ADMIN_KEY", "WARMGATE_ADMIN_URL"})
-"""Variables of commands that call a gateway; they are not settings, although they begin like them."""
+"""Environment variables of client commands, which are not settings although they begin with ``WARMGATE_``."""
 _NAMING = re.compile(rf"{PREFIX}\w+__SECRET_ENV")
 _USUAL = re.compile(r"[A-Z_][A-Z0-9_]*")
-"""Names of variables, and hardly any secret."""
+"""Pattern of common variable names, which hardly any secret matches."""
 
 
 def reserved(data: Any, environ: Mapping[str, str]) -> frozenset[str]:
-    """Return names that begin like variables of settings and hold secrets, by *data* and *environ*."""
+    """Return the ``WARMGATE_*`` variables that hold secrets or command options instead of settings."""
     named = {str(group["secret_env"]) for _, group in _naming(data)}
     named |= {value for name, value in environ.items() if _NAMING.fullmatch(name)}
     return COMMANDS | named
 
 
 def resolve(data: Any, environ: Mapping[str, str]) -> tuple[dict[Place, str], list[str]]:
-    """Insert the secrets that *data* names.
+    """Insert the secrets into the groups of *data* that name an environment variable.
 
-    Returns the variable of every place that was set, and a sentence for every secret that is not there.
+    Returns the variable of each inserted secret, by its place, and an error message for each missing secret.
     """
     origins: dict[Place, str] = {}
     sentences: list[str] = []
     for place, group in _naming(data):
         variable = group["secret_env"]
         if group.get("secret") is not None or group.get("secret_sha256") is not None:
-            sentences.append(f"{dotted((*place, 'secret_env'))} stands beside another secret; a key has one.")
+            sentences.append(f"{dotted((*place, 'secret_env'))} cannot be combined with another secret of the key.")
         elif not environ.get(variable):
             sentences.append(f"{dotted((*place, 'secret_env'))} names {_shown(variable)}, which is not set.")
         else:
@@ -41,12 +41,12 @@ def resolve(data: Any, environ: Mapping[str, str]) -> tuple[dict[Place, str], li
 
 
 def _shown(variable: str) -> str:
-    """Return the name as a message may repeat it: an operator may have put the secret itself there."""
+    """Return *variable* for an error message, or a placeholder if it may be the secret itself."""
     return variable if _USUAL.fullmatch(variable) else "a variable"
 
 
 def _naming(data: Any, place: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Every group that names a variable, with its path."""
+    """Yield each group in *data* that names a secret's environment variable, with its place."""
     if isinstance(data, dict):
         if isinstance(data.get("secret_env"), str):
             yield place, data

@@ -1,4 +1,4 @@
-"""The groups for the process: its addresses, bounds and logs."""
+"""Settings for the gateway process: its addresses, limits and logs."""
 
 from typing import Annotated, Literal
 

@@ -1,6 +1,6 @@
-"""Loading of settings: one YAML file, and `WARMGATE_*` variables over it.
+"""Loading of settings from one YAML file, and from `WARMGATE_*` environment variables that override the file.
 
-Only this module reads the environment; all others get plain values.
+Only this module reads environment variables. All other modules get plain values.
 """
 
 import copy
@@ -26,17 +26,17 @@ from gateway.settings.yaml_file import read
 
 
 def environment() -> Mapping[str, str]:
-    """The variables of this process."""
+    """Return the environment variables of this process."""
     return os.environ
 
 
 def load(path: Path | None, environ: Mapping[str, str], *, warn: Callable[[str], object] | None = None) -> Settings:
-    """The settings of the file at *path* (None: no file) with the `WARMGATE_*` variables of *environ* over them.
+    """Return the settings in the file at *path*, if any, overridden by the `WARMGATE_*` variables of *environ*.
 
-    *warn* is called with a sentence for every setting that is deprecated or has no effect.
+    *warn* is called with a warning for each setting that is deprecated or has no effect.
 
     Raises:
-        SettingsError: a sentence for every fault that was found.
+        SettingsError: if the settings are invalid, with an error message for each fault.
     """
     return build({} if path is None else read(path), environ, warn=warn)
 
@@ -44,12 +44,13 @@ def load(path: Path | None, environ: Mapping[str, str], *, warn: Callable[[str],
 def build(
     data: Mapping[str, Any], environ: Mapping[str, str], *, warn: Callable[[str], object] | None = None
 ) -> Settings:
-    """The settings of *data*, laid out as the file is, with the `WARMGATE_*` variables of *environ* over them.
+    """Return the settings in *data*, the content of a settings file, overridden by the `WARMGATE_*` variables of
+    *environ*.
 
-    *warn* is called with a sentence for every setting that is deprecated or has no effect.
+    *warn* is called with a warning for each setting that is deprecated or has no effect.
 
     Raises:
-        SettingsError: a sentence for every fault that was found.
+        SettingsError: if the settings are invalid, with an error message for each fault.
     """
     merged: dict[str, Any] = copy.deepcopy(dict(data))
     origins: dict[Place, str] = {}
@@ -86,7 +87,7 @@ def build(
 
 
 def masked(settings: Settings) -> str:
-    """The effective settings as YAML, every secret as ``**********``."""
+    """Return the settings in effect as YAML, with every secret replaced by ``**********``."""
     data = settings.model_dump(mode="json")
     if data["store"]["url"] is not None:
         data["store"]["url"] = _password.sub("**********", data["store"]["url"])
@@ -95,11 +96,11 @@ def masked(settings: Settings) -> str:
 
 
 _password = re.compile(r"(?<=://)[^@/?]*(?=@)|(?<=password=)[^&]*")
-"""Password in an address of Redis: before its host, or as an option."""
+"""Pattern of the password in a Redis URL: before the host, or as an option."""
 
 
 def _put(data: dict[str, Any], place: Place, value: Any) -> str | None:
-    """Set *value* at *place*, making what is missing on the way; what stands against it, when something does."""
+    """Set *value* at *place* in *data*, creating missing groups. Return the reason if that is impossible, else None."""
     node: Any = data
     for depth, (step, following) in enumerate(pairwise(place), start=1):
         child = _child(node, step)

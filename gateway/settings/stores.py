@@ -1,4 +1,4 @@
-"""The groups for the store, and for the state that gateways share."""
+"""Settings for the store, and for state that several gateways share."""
 
 from typing import Self
 
@@ -86,5 +86,7 @@ class ReplicasSettings(Group):
     def _agrees_with_itself(self) -> Self:
         if self.dead_after_s >= 2 * self.heartbeat_s:
             return self
-        text = "is shorter than two times replicas.heartbeat_s: one late heartbeat would end a replica"
+        text = (
+            "is shorter than two times replicas.heartbeat_s, so one late heartbeat would make a gateway count as dead"
+        )
         return unless_contradictory(self, [Contradiction(("dead_after_s",), text)])

@@ -1,4 +1,4 @@
-"""The settings as a table: rows, and the section of docs/reference/settings.md that shows them."""
+"""Settings table of the documentation: its rows, and the page docs/reference/settings.md that contains it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ END: Final = "<!-- /settings -->"
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting as a table shows it. *path* has ``[]`` and *variable* a 0 where the entry of a list is meant."""
+    """One row of the settings table. An entry of a list has ``[]`` in *path* and 0 in *variable*."""
 
     path: str
     variable: str
@@ -28,27 +28,27 @@ class SettingRow:
 
 
 def describe() -> list[SettingRow]:
-    """Every setting, in the order of the file."""
+    """Return a row for every setting, in the order of the settings file."""
     return list(_rows(Settings.model_fields, ()))
 
 
 def as_markdown() -> str:
-    """The table of all settings, as docs/reference/settings.md shows it."""
+    """Return the table of all settings in Markdown, as docs/reference/settings.md shows it."""
     lines = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     lines += [f"| `{row.path}` | {row.type} | {_code(row.default)} | {row.description} |" for row in describe()]
     return "\n".join(lines)
 
 
 def with_table(page: str) -> str:
-    """*page* with the table between its two marks.
+    """Return the Markdown *page* with the current settings table between its two markers.
 
     Raises:
-        ValueError: the marks are not there, once each and in their order.
+        ValueError: if the page does not have each marker once, in the right order.
     """
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end or BEGIN in rest or END in before + after:
-        raise ValueError(f"a page with the settings needs {BEGIN} and then {END}, once each")
+        raise ValueError(f"The page must contain {BEGIN} and then {END}, each once")
     return f"{before}{BEGIN}\n{as_markdown()}\n{END}{after}"
 
 

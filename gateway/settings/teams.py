@@ -1,4 +1,4 @@
-"""The groups for teams, their keys and limits."""
+"""Settings for teams, their API keys and their limits."""
 
 from typing import Annotated, Self
 
@@ -112,7 +112,7 @@ class KeySettings(Group):
         given = [each for each in (self.secret, self.secret_sha256) if each is not None]
         if len(given) == 1 or (not given and self.secret_env is not None):  # `load` says that the variable is not set
             return self
-        text = "is needed: secret, secret_env or secret_sha256, and only one of them"
+        text = "is invalid. Set exactly one of secret, secret_env and secret_sha256"
         return unless_contradictory(self, [Contradiction(("secret",), text)])
 
 

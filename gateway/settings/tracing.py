@@ -1,4 +1,4 @@
-"""The groups of settings for traces: where they go, and which."""
+"""Settings for traces: which requests are traced, and which receivers get the traces."""
 
 import base64
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ AUTHORIZATION = "authorization"
 
 
 class DestinationSettings(Group):
-    """The group for one receiver of traces."""
+    """Settings for one receiver of traces."""
 
     endpoint: Url | None = Field(
         default=None,
@@ -46,21 +46,21 @@ class DestinationSettings(Group):
         found = []
         has_secret = self.secret is not None or self.secret_env is not None
         if self.endpoint is None and (has_secret or self.headers or self._is_needed):
-            found.append(Contradiction(("endpoint",), "is needed: no receiver is set"))
+            found.append(Contradiction(("endpoint",), "is required. Set the address of the receiver"))
         if has_secret and AUTHORIZATION in self.headers:
-            found.append(Contradiction(("headers", AUTHORIZATION), "stands beside", ("secret",)))
+            found.append(Contradiction(("headers", AUTHORIZATION), "cannot be combined with", ("secret",)))
         if self.auth == "basic" and self.secret is not None and ":" not in self.secret.get_secret_value():
-            found.append(Contradiction(("secret",), "must be USER:PASSWORD where auth is basic"))
+            found.append(Contradiction(("secret",), "must be USER:PASSWORD if auth is basic"))
         return unless_contradictory(self, found)
 
     @property
     def _is_needed(self) -> bool:
-        """Whether the group needs an address."""
+        """Whether the settings require the address of a receiver."""
         return True
 
     @property
     def sent_headers(self) -> Mapping[str, str]:
-        """Headers in addition to those of the protocol."""
+        """HTTP headers for the receiver, including the one that carries the secret."""
         headers = {name: value.get_secret_value() for name, value in self.headers.items()}
         if self.secret is None:
             return headers
@@ -70,7 +70,7 @@ class DestinationSettings(Group):
 
 
 class TracingSettings(DestinationSettings):
-    """The operator's own receiver, and the rules for all receivers."""
+    """Settings for the operator's own receiver of traces, and rules for all receivers."""
 
     ratio: Share = Field(
         default=1,

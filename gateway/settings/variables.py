@@ -1,4 +1,4 @@
-"""Settings from the variables of an environment: ours, and those of AWS as defaults."""
+"""Settings from environment variables: the gateway's own variables, and those of AWS and Kubernetes as defaults."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -27,7 +27,7 @@ _AWS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """*value* for the setting at *place*, as *variable* has it."""
+    """A value for the setting at *place*, taken from the environment variable *variable*."""
 
     place: Place
     variable: str
@@ -35,9 +35,9 @@ class Override:
 
 
 def overrides(environ: Mapping[str, str], others: Collection[str] = frozenset()) -> tuple[list[Override], list[str]]:
-    """Return the settings of our variables, outer ones and low list indexes first, and a sentence for each fault.
+    """Return the settings in ``WARMGATE_*`` variables, and an error message for each invalid variable.
 
-    *others* begin like ours and are something else.
+    The settings are sorted by place, outer groups and low list indexes first. *others* are variables to ignore.
     """
     found: list[Override] = []
     sentences: list[str] = []
@@ -57,7 +57,7 @@ def overrides(environ: Mapping[str, str], others: Collection[str] = frozenset())
 
 
 def aws_defaults(data: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
-    """Return the settings of the variables that AWS's own tools read, where *data* has none."""
+    """Return the settings in the variables of AWS's own tools that *data* does not set."""
     found = []
     for (group, name), variables in _AWS.items():
         given = data.get(group)
@@ -70,9 +70,9 @@ def aws_defaults(data: Mapping[str, Any], environ: Mapping[str, str]) -> list[Ov
 
 
 def cluster_default(data: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
-    """The address of the API server as Kubernetes puts it into every pod, where *data* leaves it open.
+    """Return the address of the API server that Kubernetes sets in every pod, if *data* does not set an address.
 
-    It needs no DNS, which the name ``kubernetes.default.svc`` does.
+    This address works without DNS, unlike the name ``kubernetes.default.svc``.
     """
     given, host = data.get("kubernetes"), environ.get("KUBERNETES_SERVICE_HOST")
     if not host or (given is not None and (not isinstance(given, dict) or given.get("api_url") is not None)):
@@ -90,7 +90,7 @@ def _is_service_link(variable: str, text: str) -> bool:
 
 
 def _value(text: str, annotation: Any) -> Any:
-    """*text* as the setting takes it: text as it stands (a key of digits stays text), everything else as YAML."""
+    """Return the value of a setting from *text*. Text settings use *text* unchanged, others parse it as YAML."""
     if not is_text(annotation):
         return parse(text)
     return None if is_optional(annotation) and text in ("", "~", "null") else text

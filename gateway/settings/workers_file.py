@@ -1,4 +1,4 @@
-"""A file with the workers of one model: a list as `models[].workers` has it, in YAML or JSON."""
+"""File with the workers of one model: a list in the format of `models[].workers`, in YAML or JSON."""
 
 import json
 from pathlib import Path
@@ -13,14 +13,15 @@ from gateway.settings.models import ModelSettings, WorkerSettings
 from gateway.settings.yaml_file import parse, where_and_why
 
 _PLACE: Place = ("models", 0)
-"""Place of such a list in the settings; a sentence about the file leaves it out."""
+"""Place of the workers in the settings. Error messages about a workers file omit it."""
 
 
 def workers_in(content: bytes, path: Path) -> tuple[WorkerSettings, ...]:
-    """The workers that *content* lists, which was read from *path*.
+    """Return the workers listed in *content*, which was read from the file *path*.
 
     Raises:
-        SettingsError: a sentence for every fault that was found. An empty file is one: it may be half written.
+        SettingsError: if the file is invalid, with an error message for each fault. An empty file is invalid,
+            because it may be half written.
     """
     data = _data(content, path)
     if not isinstance(data, list):

@@ -1,4 +1,4 @@
-"""YAML as operators write it: faults are reported with line and column, without the text of possible secrets."""
+"""YAML files with exact error positions. Error messages have line and column, but no text that may be a secret."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from gateway.settings.faults import SettingsError, kind_of
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a key given twice is an error; the format's own reader silently takes the last."""
+    """YAML loader that rejects repeated keys, for which PyYAML silently uses the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -26,10 +26,10 @@ class _KeyTwice(yaml.MarkedYAMLError):
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The mapping that the file at *path* holds; an empty file is an empty one.
+    """Return the mapping in the file at *path*, which is empty for an empty file.
 
     Raises:
-        SettingsError: it cannot be read, is not YAML, or holds something else.
+        SettingsError: if the file cannot be read, is not YAML, or does not contain a mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -53,10 +53,10 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def parse(text: str) -> Any:
-    """The value that *text* is.
+    """Return the value of the YAML *text*.
 
     Raises:
-        yaml.YAMLError: it is not YAML, or gives a key twice.
+        yaml.YAMLError: if *text* is not YAML, or contains a key twice.
     """
     loader = _Loader(text)
     try:
@@ -66,7 +66,7 @@ def parse(text: str) -> Any:
 
 
 def where_and_why(fault: yaml.YAMLError, text: str) -> str:
-    """Line, column and reason of *fault* in *text*, without what may be a secret."""
+    """Return the line, column and reason of *fault* in *text*, without any text that may be a secret."""
     if isinstance(fault, yaml.reader.ReaderError):
         before = text[: fault.position]
         return f"line {before.count(chr(10)) + 1}, column {fault.position - before.rfind(chr(10))}: control character"

@@ -36,11 +36,11 @@ def test_what_loading_takes() -> None:
     [
         (
             {"adapter": {"of": "base", "load_on_demand": True}},
-            "models[0].adapter.path is needed where load_on_demand is true.",
+            "models[0].adapter.path is required if load_on_demand is true.",
         ),
         (
             {"adapter": {"of": "base", "max_per_worker": 2}},
-            "models[0].adapter.max_per_worker counts only where load_on_demand is true.",
+            "models[0].adapter.max_per_worker has an effect only if load_on_demand is true.",
         ),
         (
             {"adapter": {"of": "base"}, "adapter_of": "other"},

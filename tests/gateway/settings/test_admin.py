@@ -18,7 +18,7 @@ from tests.gateway.settings.examples import SMALLEST, sentences
         ),
         (
             "admin: {keys: [{role: owner}]}",
-            "admin.keys[0].secret is needed: secret or secret_env.",
+            "admin.keys[0].secret is required. Set secret or secret_env.",
         ),
     ],
 )

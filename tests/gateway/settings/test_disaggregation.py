@@ -38,26 +38,26 @@ def test_sglangs_prefill_workers_are_met_at_a_port() -> None:
         ),
         (
             {"workers": [DECODE, BOTH], "disaggregation": {"flow": "nixl"}},
-            "models[0].disaggregation needs at least one worker whose role is prefill, beside those that decode.",
+            "models[0].disaggregation needs at least one worker whose role is prefill, in addition to decode workers.",
         ),
         (
             {"workers": [PREFILL, BOTH], "disaggregation": {"flow": "nixl"}},
-            "models[0].disaggregation needs at least one worker whose role is decode, beside those that prefill.",
+            "models[0].disaggregation needs at least one worker whose role is decode, in addition to prefill workers.",
         ),
         (
             {"workers": [{**PREFILL, "bootstrap_port": 9000}, DECODE], "disaggregation": {"flow": "nixl"}},
-            "models[0].workers[0].bootstrap_port is only for prefill workers of a model whose disaggregation.flow is "
-            "sglang.",
+            "models[0].workers[0].bootstrap_port is allowed only for prefill workers of a model whose "
+            "disaggregation.flow is sglang.",
         ),
         (
             {"workers": [PREFILL, {**DECODE, "bootstrap_port": 9000}], "disaggregation": {"flow": "sglang"}},
-            "models[0].workers[1].bootstrap_port is only for prefill workers of a model whose disaggregation.flow is "
-            "sglang.",
+            "models[0].workers[1].bootstrap_port is allowed only for prefill workers of a model whose "
+            "disaggregation.flow is sglang.",
         ),
         (
             {"workers": [PREFILL, DECODE], "disaggregation": {"flow": "sglang", "min_uncached_tokens": 9}},
-            "models[0].disaggregation.min_uncached_tokens has no meaning where flow is sglang: its decode workers "
-            "compute no prompts.",
+            "models[0].disaggregation.min_uncached_tokens has no effect if flow is sglang, because SGLang's "
+            "decode workers compute no prompts.",
         ),
         (
             {"workers": [PREFILL, DECODE], "disaggregation": {}},

@@ -30,7 +30,7 @@ def test_a_model_may_have_workers_that_are_found_only() -> None:
         ({"service": {}}, "models[0].service.name is missing; it must be given."),
         (
             {"service": {"name": "Vllm"}},
-            "models[0].service.name is 'Vllm'; it must be a name of Kubernetes: lower-case letters, digits, dots and "
+            "models[0].service.name is 'Vllm'; it must be a Kubernetes name: lower-case letters, digits, dots and "
             "dashes.",
         ),
         (
@@ -43,7 +43,7 @@ def test_a_model_may_have_workers_that_are_found_only() -> None:
         ),
         (
             {"pods": {"selector": "a", "port": "not_a_name"}},
-            "models[0].pods.port is 'not_a_name'; it must be the number of a port, or its name of at most 15 "
+            "models[0].pods.port is 'not_a_name'; it must be a port number, or a port name of at most 15 "
             "lower-case letters, digits and dashes.",
         ),
         (
@@ -54,7 +54,7 @@ def test_a_model_may_have_workers_that_are_found_only() -> None:
             {"pods": {"selector": " "}},
             "models[0].pods.selector is ' '; it must be a label selector such as app=vllm,model in (a, b).",
         ),
-        ({"dns": {"name": "http://a", "port": 1}}, "models[0].dns.name is 'http://a'; it must be the name of a host."),
+        ({"dns": {"name": "http://a", "port": 1}}, "models[0].dns.name is 'http://a'; it must be a host name."),
         (
             {"dns": {"name": "a", "port": 1, "interval_s": 0}},
             "models[0].dns.interval_s is 0; it must be greater than 0.",

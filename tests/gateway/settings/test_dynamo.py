@@ -29,11 +29,11 @@ def test_instances_are_numbers_of_64_bits_however_they_are_written() -> None:
     [
         (
             {"dynamo": {"instances": [{"id": 2**64}]}},
-            "dynamo.instances[0].id is 18446744073709551616; it must be a whole number below 2 to the 64.",
+            "dynamo.instances[0].id is 18446744073709551616; it must be an integer from 0 to 2**64 - 1.",
         ),
         (
             {"dynamo": {"instances": [{"id": "1e18"}]}},
-            "dynamo.instances[0].id is '1e18'; it must be a whole number below 2 to the 64.",
+            "dynamo.instances[0].id is '1e18'; it must be an integer from 0 to 2**64 - 1.",
         ),
         (
             {"dynamo": {"instances": [{"id": 7}, {"id": "7"}]}},
@@ -41,30 +41,33 @@ def test_instances_are_numbers_of_64_bits_however_they_are_written() -> None:
         ),
         (
             {"dynamo": {"instances": [{"id": 7}], "component": "backend"}},
-            "dynamo.component cannot be beside dynamo.instances: these say themselves where they are.",
+            "dynamo.component cannot be combined with dynamo.instances, which lists the workers itself.",
         ),
         (
             {"dynamo": {"instances": [{"id": 7}], "streams": [EVENTS]}},
-            "dynamo.streams cannot be beside {place}.dynamo.instances.",
+            "dynamo.streams cannot be combined with {place}.dynamo.instances.",
         ),
         (
             {"dynamo": {"kv_events_port": 5557, "streams": [EVENTS]}},
-            "dynamo.streams cannot be beside {place}.dynamo.kv_events_port.",
+            "dynamo.streams cannot be combined with {place}.dynamo.kv_events_port.",
         ),
         (
             {"dynamo": {"streams": [{"topic": "kv"}]}},
-            "dynamo.streams[0].endpoint is needed: a stream has to be listened to.",
+            "dynamo.streams[0].endpoint is required, because the gateway connects to it.",
         ),
-        ({"dynamo": {"kv_replay_port": 5558}}, "dynamo.kv_replay_port needs dynamo.kv_events_port."),
+        ({"dynamo": {"kv_replay_port": 5558}}, "dynamo.kv_replay_port requires dynamo.kv_events_port."),
         (
             {"dynamo": {}, "kv_events": EVENTS},
-            "kv_events cannot be beside dynamo, whose instances have their own.",
+            "kv_events cannot be combined with dynamo, whose instances have their own event streams.",
         ),
-        ({"dynamo": {}, "ranks": 0}, "ranks must be set beside dynamo: a frontend does not report it."),
-        ({"ranks": 4, "kv_events": {**EVENTS, "ranks": 2}}, "ranks is another number than {place}.kv_events.ranks."),
+        (
+            {"dynamo": {}, "ranks": 0},
+            "ranks must be above 0 if dynamo is set, because a frontend does not report its ranks.",
+        ),
+        ({"ranks": 4, "kv_events": {**EVENTS, "ranks": 2}}, "ranks differs from {place}.kv_events.ranks."),
         (
             {"dynamo": {"instances": [{"id": 7, "kv_events": {"topic": "kv"}}]}},
-            "dynamo.instances[0].kv_events.endpoint is needed: kv_events.bind is not set.",
+            "dynamo.instances[0].kv_events.endpoint is required, because kv_events.bind is not set.",
         ),
     ],
 )
@@ -98,7 +101,7 @@ def test_the_names_of_ranks_are_no_one_elses() -> None:
     """What stands behind an address is called by its id, a # and more; elsewhere a # is as good as any letter."""
     other = {"url": "http://b:1", "id": "gpu#1"}
 
-    assert ["models[0].workers[1].id is what one may be called that stands behind models[0].workers[0].url."] == (
+    assert ["models[0].workers[1].id is reserved for one of the workers behind models[0].workers[0].url."] == (
         sentences(with_model(workers=[{"url": "http://a:1", "id": "gpu", "ranks": 2}, other]))
     )
     assert 2 == len(parsed(with_model(workers=[{"url": "http://a:1", "id": "gpu"}, other])).models[0].workers)

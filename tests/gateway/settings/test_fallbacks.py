@@ -28,7 +28,7 @@ def test_a_fallback_is_of_one_kind(fallback: dict[str, object]) -> None:
 
 def test_bedrock_needs_a_region_from_somewhere() -> None:
     """The place of the one that lacks it is named."""
-    text = "is needed: set it, or bedrock.region, or AWS_REGION."
+    text = "is required. Set it, or bedrock.region, or AWS_REGION."
 
     assert [f"models[0].fallbacks[0].bedrock.region {text}"] == sentences(
         with_model(fallbacks=[{"bedrock": {"model_id": "m"}}])
@@ -38,7 +38,7 @@ def test_bedrock_needs_a_region_from_somewhere() -> None:
 def test_an_api_key_of_bedrock_has_to_be_somewhere() -> None:
     text = with_model() + "\nbedrock: {auth: bearer}"
 
-    assert ["bedrock.bearer_token is needed, or bearer_token_file."] == sentences(text)
+    assert ["bedrock.bearer_token or bearer_token_file is required if auth is bearer."] == sentences(text)
     assert (
         "/run/key" == parsed(text.replace("bearer}", "bearer, bearer_token_file: /run/key}")).bedrock.bearer_token_file
     )

@@ -70,13 +70,13 @@ class TestValues:
     @pytest.mark.parametrize(
         ("text", "expected"),
         [
-            ("models: []", "models is empty; at least one model is needed."),
+            ("models: []", "models is empty. Configure at least one model."),
             ("models: {}", "models is a mapping; it must be a list."),
             ("models: [tiny]", "models[0] is not valid; it must be a mapping."),
             ("models: [{workers: [{url: 'http://a'}]}]", "models[0].name is missing; it must be given."),
             (
                 "models: [{name: tiny}]",
-                "models[0].workers is empty; a model needs at least one worker, or a workers_file, or a fallback.",
+                "models[0].workers is empty. A model needs at least one worker, or a workers_file, or a fallback.",
             ),
             (
                 with_model(name="gpt-*"),

@@ -31,10 +31,10 @@ def test_every_name_in_the_settings_has_detectors() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"kind": "pii", "words": ["x"]}, "guardrails[0].words is for kind: words, and this one is pii"),
+        ({"kind": "pii", "words": ["x"]}, "guardrails[0].words is allowed only for kind words, but this kind is pii"),
         (
             {"kind": "pii", "max_at_once": 1},
-            "guardrails[0].max_at_once is for kind: bedrock or http, and this one is pii",
+            "guardrails[0].max_at_once is allowed only for kind bedrock or http, but this kind is pii",
         ),
         ({"kind": "http"}, "guardrails[0].url is missing"),
         ({"kind": "bedrock"}, "guardrails[0].guardrail_id is missing"),
@@ -42,8 +42,11 @@ def test_every_name_in_the_settings_has_detectors() -> None:
         ({"kind": "pdf"}, "guardrails[0].kind is 'pdf'; allowed are 'pii', 'secrets'"),
         ({"kind": "x" * 99}, f"guardrails[0].kind is '{'x' * 76}...; allowed are"),
         ({}, "guardrails[0].kind is missing"),
-        ({"kind": "words"}, "guardrails[0].words is needed, or patterns"),
-        ({"kind": "pii", "directions": []}, "guardrails[0].directions is empty; it would look at nothing"),
+        ({"kind": "words"}, "guardrails[0].words or patterns is required"),
+        (
+            {"kind": "pii", "directions": []},
+            "guardrails[0].directions is empty, so the guardrail would check nothing. List request, response or both",
+        ),
         ({"kind": "pii", "detect": ["jwt"]}, "guardrails[0].detect[0] is not one of email, phone"),
         ({"kind": "secrets", "detect": ["email"]}, "guardrails[0].detect[0] is not one of private_key"),
         ({"kind": "pii", "phone_regions": ["de"]}, "guardrails[0].phone_regions[0]"),
@@ -65,8 +68,8 @@ def test_a_name_that_there_is_not_learns_where_it_stands() -> None:
     )
 
     assert [
-        "models[0].guardrails[1] is 'pi', and guardrails has none of that name.",
-        "teams[0].guardrails[0] is 'other', and guardrails has none of that name.",
+        "models[0].guardrails[1] is 'pi', but guardrails has no entry with that name.",
+        "teams[0].guardrails[0] is 'other', but guardrails has no entry with that name.",
     ] == sentences(text)
 
 
@@ -80,7 +83,7 @@ def test_a_guardrail_of_bedrock_needs_a_region() -> None:
     reported = {"name": "aws", "kind": "bedrock", "guardrail_id": "g"}
     (sentence,) = sentences(written(reported))
 
-    assert sentence.startswith("guardrails[0].region is needed")
+    assert sentence.startswith("guardrails[0].region is required")
     (made,) = build(yaml.safe_load(written({**reported, "region": "us-east-1"})), {}).guardrails
     assert "us-east-1" == (made.region if made.kind == "bedrock" else None)
 

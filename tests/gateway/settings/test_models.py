@@ -31,13 +31,13 @@ def test_the_rules_hold_for_parts_too() -> None:
 
 def test_a_local_tokenizer_needs_its_folder() -> None:
     """Where the engine may be asked instead, it does not."""
-    assert ["models[0].tokenizer.path is needed where source is local."] == sentences(
+    assert ["models[0].tokenizer.path is required if source is local."] == sentences(
         with_model(tokenizer={"source": "local"})
     )
     assert "auto" == parsed(with_model(tokenizer={})).models[0].tokenizer.source
 
 
 def test_prices_are_of_tokens_or_of_hours() -> None:
-    assert ["models[0].price.gpu_hour_usd stands beside prices of tokens; a model has the one or the others."] == (
+    assert ["models[0].price.gpu_hour_usd cannot be combined with prices per token."] == (
         sentences(with_model(price={"gpu_hour_usd": 4, "input_usd": 1}))
     )

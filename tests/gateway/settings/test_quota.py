@@ -10,8 +10,7 @@ from tests.gateway.settings.examples import SMALLEST, sentences
     [
         (
             "quota: {time_zone: Mars/Olympus}",
-            "quota.time_zone is 'Mars/Olympus'; it must be a time zone such as Europe/Berlin, and known on this "
-            "machine.",
+            "quota.time_zone is 'Mars/Olympus'; it must be a time zone that this machine knows, such as Europe/Berlin.",
         ),
         ("quota: {burst: 0}", "quota.burst is 0; it must be greater than 0."),
         ("queue: {low_share: 1.5}", "queue.low_share is 1.5; it must be at most 1."),

@@ -41,23 +41,23 @@ def test_a_rule_as_it_is_reported() -> None:
 @pytest.mark.parametrize(
     ("fields", "reported"),
     [
-        ({"to": [{"model": "c"}]}, "routes[0].to[0].model is 'c'; no model has that name."),
+        ({"to": [{"model": "c"}]}, "routes[0].to[0].model is 'c', but no model has that name."),
         (
             {"rules": [{"model": "aa", "prompt_tokens_from": 1}]},
-            "routes[0].rules[0].model is 'aa'; no model has that name; did you mean 'a'.",
+            "routes[0].rules[0].model is 'aa', but no model has that name; did you mean 'a'.",
         ),
         ({"name": "a"}, "routes[0].name is 'a'; each must be its own, and this is that of models[0].name."),
         ({"aliases": ["b"]}, "routes[0].aliases[0] is 'b'; each must be its own, and this is that of models[1].name."),
-        ({"to": []}, "routes[0].to needs a model of a weight above 0."),
-        ({"to": [{"model": "a", "weight": 0}]}, "routes[0].to needs a model of a weight above 0."),
+        ({"to": []}, "routes[0].to needs at least one model with a weight above 0."),
+        ({"to": [{"model": "a", "weight": 0}]}, "routes[0].to needs at least one model with a weight above 0."),
         (
             {"to": [{"model": "a"}, {"model": "a"}]},
             "routes[0].to[1].model is 'a'; each must be its own, and this is that of routes[0].to[0].model.",
         ),
-        ({"rules": [{"model": "b"}]}, "routes[0].rules[0] has no condition: it would match every request."),
+        ({"rules": [{"model": "b"}]}, "routes[0].rules[0] has no condition, so it would match every request."),
         (
             {"rules": [{"model": "b", "prompt_tokens_from": 9, "prompt_tokens_below": 9}]},
-            "routes[0].rules[0].prompt_tokens_below leaves nothing beside routes[0].rules[0].prompt_tokens_from.",
+            "routes[0].rules[0].prompt_tokens_below must be greater than routes[0].rules[0].prompt_tokens_from.",
         ),
         (
             {"rules": [{"model": "b", "max_tokens_from": 1}, {"model": "b", "requires": ["tools"]}]},

@@ -71,9 +71,9 @@ def test_the_region_of_bedrock_must_come_from_somewhere(setting: str, environ: d
     text = "models: [{name: claude, fallbacks: [{bedrock: {model_id: m}}]}]"
 
     assert "eu-west-1" == parsed(f"{text}\n{setting}", **environ).bedrock.region
-    assert ["models[0].fallbacks[0].bedrock.region is needed: set it, or bedrock.region, or AWS_REGION."] == sentences(
-        text
-    )
+    assert [
+        "models[0].fallbacks[0].bedrock.region is required. Set it, or bedrock.region, or AWS_REGION."
+    ] == sentences(text)
 
 
 def test_settings_do_not_change() -> None:
@@ -87,7 +87,7 @@ def test_settings_do_not_change() -> None:
 def test_a_lease_is_not_shorter_than_the_longest_answer() -> None:
     """Else a stream that still runs would no longer count as load."""
     assert [
-        "routing.lease_s is shorter than timeouts.total_s: a long answer would lose its place on its worker."
+        "routing.lease_s is shorter than timeouts.total_s, so a long answer would lose its reservation on its worker."
     ] == sentences(f"{SMALLEST}\nrouting: {{lease_s: 60}}\n")
 
 
@@ -95,8 +95,8 @@ def test_a_lease_is_not_shorter_than_the_longest_answer() -> None:
 def test_an_address_that_other_machines_reach_needs_a_list_of_engines(bind: str) -> None:
     """Anybody could publish there."""
     fault = (
-        "kv_events.allowed_cidrs is needed: other machines can reach kv_events.bind. "
-        "List the addresses of engines, e.g. 10.0.0.0/8."
+        "kv_events.allowed_cidrs is required, because other machines can reach kv_events.bind. "
+        "List the networks of engines, e.g. 10.0.0.0/8."
     )
     assert [fault] == sentences(f"{SMALLEST}\nkv_events: {{bind: '{bind}'}}\n")
     settings = parsed(f"{SMALLEST}\nkv_events: {{bind: '{bind}', allowed_cidrs: [10.0.0.0/8]}}\n")
@@ -112,6 +112,6 @@ def test_an_address_of_this_machine_needs_no_list(bind: str) -> None:
 
 def test_an_engine_that_dials_needs_somebody_who_waits_for_it() -> None:
     """The address is one for all engines that do."""
-    assert ["models[0].workers[0].kv_events.endpoint is needed: kv_events.bind is not set."] == sentences(
+    assert ["models[0].workers[0].kv_events.endpoint is required, because kv_events.bind is not set."] == sentences(
         with_worker(kv_events={"topic": "kv@a"})
     )

@@ -31,12 +31,12 @@ def test_a_secret_in_the_place_of_a_name_is_not_repeated(secret: str) -> None:
 def test_a_key_has_one_secret() -> None:
     text = "teams: [{name: blue, keys: [{id: ci, secret: s-1, secret_env: BLUE_KEY}]}]"
 
-    assert ["teams[0].keys[0].secret_env stands beside another secret; a key has one."] == _sentences(text)
+    assert ["teams[0].keys[0].secret_env cannot be combined with another secret of the key."] == _sentences(text)
 
 
 def test_a_key_without_a_secret_is_refused() -> None:
     assert [
-        "teams[0].keys[0].secret is needed: secret, secret_env or secret_sha256, and only one of them."
+        "teams[0].keys[0].secret is invalid. Set exactly one of secret, secret_env and secret_sha256."
     ] == _sentences("teams: [{name: blue, keys: [{id: ci}]}]")
 
 
@@ -55,7 +55,7 @@ def test_a_bad_secret_is_reported_by_its_variable_and_not_repeated() -> None:
     found = _sentences(TEAMS, BLUE_KEY="two words")
 
     assert [
-        "BLUE_KEY (teams[0].keys[0].secret) is not valid; it must be printable ASCII without spaces or line ends."
+        "BLUE_KEY (teams[0].keys[0].secret) is not valid; it must be printable ASCII without spaces or line breaks."
     ] == found[:1]
 
 

@@ -14,8 +14,8 @@ from tests.gateway.settings.examples import SMALLEST, sentences
         ),
         (
             "replicas: {heartbeat_s: 2}",
-            "replicas.dead_after_s is shorter than two times replicas.heartbeat_s: one late heartbeat would end a "
-            "replica.",
+            "replicas.dead_after_s is shorter than two times replicas.heartbeat_s, so one late heartbeat would "
+            "make a gateway count as dead.",
         ),
     ],
 )

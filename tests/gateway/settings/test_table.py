@@ -41,5 +41,5 @@ def test_the_page_gets_the_table_between_its_marks() -> None:
 @pytest.mark.parametrize("page", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{END}{END}", f"{BEGIN}{BEGIN}{END}"])
 def test_a_page_without_its_marks_is_refused(page: str) -> None:
     """Rather than guessed at."""
-    with pytest.raises(ValueError, match="needs <!-- settings --> and then <!-- /settings -->, once each"):
+    with pytest.raises(ValueError, match="must contain <!-- settings --> and then <!-- /settings -->, each once"):
         with_table(page)

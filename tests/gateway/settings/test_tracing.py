@@ -68,20 +68,20 @@ def test_secrets_are_masked() -> None:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ("tracing: {secret: abc}", "tracing.endpoint is needed: no receiver is set."),
-        ("tracing: {content: true}", "tracing.endpoint is needed: no receiver is set."),
-        ("tracing: {headers: {a: b}}", "tracing.endpoint is needed: no receiver is set."),
+        ("tracing: {secret: abc}", "tracing.endpoint is required. Set the address of the receiver."),
+        ("tracing: {content: true}", "tracing.endpoint is required. Set the address of the receiver."),
+        ("tracing: {headers: {a: b}}", "tracing.endpoint is required. Set the address of the receiver."),
         (
             "teams: [{name: blue, tracing: {}}]",
-            "teams[0].tracing.endpoint is needed: no receiver is set.",
+            "teams[0].tracing.endpoint is required. Set the address of the receiver.",
         ),
         (
             "tracing: {endpoint: 'http://c', secret: abc, headers: {Authorization: x}}",
-            "tracing.headers.authorization stands beside tracing.secret.",
+            "tracing.headers.authorization cannot be combined with tracing.secret.",
         ),
         (
             "tracing: {endpoint: 'http://c', auth: basic, secret: abc}",
-            "tracing.secret must be USER:PASSWORD where auth is basic.",
+            "tracing.secret must be USER:PASSWORD if auth is basic.",
         ),
         ("tracing: {endpoint: c}", "tracing.endpoint is 'c'; it must be an http:// or https:// address with a host."),
         ("tracing: {ratio: 2}", "tracing.ratio is 2; it must be at most 1."),

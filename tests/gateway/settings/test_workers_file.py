@@ -62,7 +62,7 @@ def test_anything_but_a_list_is_refused(content: bytes, what: str) -> None:
         ),
         (
             b"- {url: http://a:1, api_key: 'sk hidden'}\n",
-            "workers[0].api_key is not valid; it must be printable ASCII without spaces or line ends.",
+            "workers[0].api_key is not valid; it must be printable ASCII without spaces or line breaks.",
         ),
     ],
 )
