@@ -1,4 +1,6 @@
-"""The index of the prefixes that each worker holds. Pure: no I/O, no clock, no logging; imports nothing of ours."""
+"""Index of the prompt prefixes in each worker's KV cache. The package does no I/O, reads no clock and logs nothing. It
+imports no other package of the project.
+"""
 
 from cache_index.index import CacheIndex, WorkerId
 from cache_index.prefix import Hasher, Prefix

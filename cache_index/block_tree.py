@@ -1,10 +1,10 @@
-"""The blocks that each worker holds in each tier: a path-compressed tree of prefixes, shared by all workers.
+"""Path-compressed prefix tree of the blocks that each worker holds in each tier. All workers share one tree.
 
-1. A node is a run of consecutive blocks, as bytes of their keys. A worker holds any of them, in any tier: nothing is
-   assumed of the order in which engines evict.
-2. A node stays as long as any worker holds a block of it or of a node below it.
-3. A block's place, the number of its node and its position in the sequence, stays valid as long as the block is held.
-   When a run is split, the upper part keeps the number and leads to the lower part.
+1. A node is a run of consecutive blocks and stores their keys as bytes. A worker may hold any of these blocks in any
+   tier, because engines may evict in any order.
+2. A node exists as long as a worker holds one of its blocks or a block of a node below it.
+3. The place of a block consists of its node number and its position in the sequence. It stays valid as long as the
+   block is held. If a node is split, the upper part keeps the number and refers to the lower part.
 """
 
 import numpy as np
@@ -18,16 +18,18 @@ from cache_index.slots import bits
 NODE_BYTES = 450
 
 GPU, CPU, DISK, SHARED, LATELY = range(5)
-"""Tiers; the last is for blocks that a worker held until recently."""
+"""Tier numbers. `LATELY` is for blocks that a worker held until recently."""
 
 _MAX_GROWING_BLOCKS = 512
-"""Longest run that grows when blocks are reported one by one: all of it is copied each time."""
+"""Maximum length of a node that grows when blocks are reported one by one, in blocks. Each report copies the whole
+node.
+"""
 _POSITION_BITS = 32
 _POSITION = (1 << _POSITION_BITS) - 1
 
 
 class Node:
-    """A run of blocks; *start* is the position of the first of them in its sequence."""
+    """Node of the tree: a run of consecutive blocks. *start* is the position of its first block in the sequence."""
 
     __slots__ = ("blocks", "children", "gpu", "number", "parent", "run", "slower", "spilled", "start")
 
@@ -40,37 +42,37 @@ class Node:
         self.children: dict[bytes, Node] | None = None
         """Child nodes by the key of their first block."""
         self.spilled: Node | None = None
-        """The child that was cut off this run."""
+        """Lower part of this node if it was split, or None."""
         self.gpu = Holdings()
         self.slower: dict[int, Holdings] | None = None
 
     @property
     def whole(self) -> int:
-        """Set of all its blocks."""
+        """Bitmask with a bit for each block of the node."""
         return (1 << self.blocks) - 1
 
     def place(self, offset: int) -> int:
-        """Return the place of the block at *offset* in the run."""
+        """Return the place of the node's block at *offset*."""
         return (self.number << _POSITION_BITS) + self.start + offset
 
     def key(self, offset: int) -> int:
-        """Return the key of the block at *offset* in the run."""
+        """Return the key of the node's block at *offset*."""
         return int.from_bytes(self.run[offset * HASH_BYTES : (offset + 1) * HASH_BYTES], "little")
 
     def held(self, tier: int, slot: int) -> int:
-        """Return the set of blocks that a worker holds in *tier*."""
+        """Return the bitmask of the node's blocks that a worker holds in *tier*. *slot* is the worker's bit number."""
         if tier == GPU:
             return self.gpu.held_by(slot, self.whole)
         holdings = self.slower.get(tier) if self.slower else None
         return holdings.held_by(slot, self.whole) if holdings else 0
 
     def workers(self, tier: int) -> int:
-        """Return the bits of the workers that hold any block of it in *tier*."""
+        """Return the bitmask of the workers that hold any block of the node in *tier*."""
         holdings = self.gpu if tier == GPU else self.slower.get(tier) if self.slower else None
         return holdings.workers() if holdings else 0
 
     def hold(self, tier: int, slot: int, blocks: int) -> int:
-        """Add *blocks* in *tier* to those that a worker holds. Returns those that it held before."""
+        """Add the bitmask *blocks* to the blocks that a worker holds in *tier*. Return those that it already held."""
         if tier == GPU:
             return self.gpu.hold(slot, blocks, self.whole)
         if self.slower is None:
@@ -81,7 +83,7 @@ class Node:
         return holdings.hold(slot, blocks, self.whole)
 
     def release(self, tier: int, slot: int, blocks: int) -> None:
-        """Remove *blocks* in *tier* from those that a worker holds."""
+        """Remove the bitmask *blocks* from the blocks that a worker holds in *tier*."""
         if tier == GPU:
             self.gpu.release(slot, blocks, self.whole)
         elif self.slower and tier in self.slower:
@@ -92,12 +94,14 @@ class Node:
 
     @property
     def is_needed(self) -> bool:
-        """Whether a worker holds a block of it, or it has children."""
+        """Whether the node has children or a worker holds one of its blocks."""
         return bool(self.children or self.gpu or self.slower)
 
 
 class BlockTree:
-    """The tree. A worker is the number of its bit, see `WorkerSlots`; a set of blocks is an int, see `Holdings`."""
+    """Path-compressed tree of blocks. Workers are bit numbers (see `WorkerSlots`), and sets of blocks are bitmasks (see
+    `Holdings`).
+    """
 
     def __init__(self) -> None:
         self.root = Node(0, None, 0, b"")
@@ -105,15 +109,15 @@ class BlockTree:
         self._made = 0
         self._blocks = 0
         self.pool_bytes = 0
-        """Memory of the pools that lead to this tree; they update it."""
+        """Memory of all pools that refer to this tree, in bytes. The pools update it."""
 
     @property
     def size_bytes(self) -> int:
-        """Memory in use, including the pools, estimated from the sizes of the objects."""
+        """Memory used by the tree and its pools, in bytes, estimated from object sizes."""
         return len(self._nodes) * NODE_BYTES + self._blocks * HASH_BYTES + self.pool_bytes
 
     def find(self, place: int) -> tuple[Node, int] | None:
-        """Return the node with the block at *place*, and the block's offset in its run. None: it was removed."""
+        """Return the node and the offset of the block at *place*, or None if the block was removed."""
         node = self._nodes.get(place >> _POSITION_BITS)
         position = place & _POSITION
         while node is not None and position >= node.start + node.blocks:
@@ -121,9 +125,9 @@ class BlockTree:
         return None if node is None else (node, position - node.start)
 
     def grow(self, node: Node, offset: int, keys: bytes, slot: int) -> list[tuple[Node, int, int]]:
-        """Make room for *slot* to hold blocks *keys* that follow the first *offset* blocks of *node*.
+        """Find or add the blocks *keys* after the first *offset* blocks of *node*, so that worker *slot* can hold them.
 
-        Returns their locations: node, first offset, number of blocks. O(nodes + keys).
+        Return their locations as (node, first offset, number of blocks). O(nodes + keys).
         """
         found: list[tuple[Node, int, int]] = []
         at, end = 0, len(keys)
@@ -160,7 +164,7 @@ class BlockTree:
         return found
 
     def prune(self, node: Node | None) -> None:
-        """Remove *node* if it is not needed, and then the nodes above that were needed for it alone."""
+        """Remove *node* if it is no longer needed, and then every ancestor that is no longer needed."""
         while node is not None and node.number in self._nodes and not node.is_needed:
             parent = node.parent
             assert parent is not None
@@ -173,7 +177,9 @@ class BlockTree:
             node = parent
 
     def nodes_at(self, places: Words) -> list[Node]:
-        """Return the nodes with blocks at *places*, and some nodes below them. O(places), vectorized, and O(nodes)."""
+        """Return the nodes that contain the blocks at *places*, and possibly nodes below them. O(places), vectorized,
+        plus O(nodes).
+        """
         found: dict[int, Node] = {}
         for number in _distinct(places >> U64(_POSITION_BITS)).tolist():
             node = self._nodes.get(number)
@@ -183,7 +189,7 @@ class BlockTree:
         return list(found.values())
 
     def _append(self, node: Node, keys: bytes, slot: int) -> tuple[Node, int, int]:
-        """Append *keys*, which are not in the tree, to *node*."""
+        """Append *keys*, which are not in the tree yet, to *node* or to a new child. Return their location."""
         blocks = len(keys) // HASH_BYTES
         self._blocks += blocks
         before = node.blocks
@@ -206,7 +212,7 @@ class BlockTree:
             holdings.lengthened(whole)
 
     def _split(self, node: Node, blocks: int) -> None:
-        """Cut *node* after *blocks* blocks. O(workers that hold it + its children)."""
+        """Split *node* after *blocks* blocks. O(workers that hold it + its children)."""
         cut, whole = blocks * HASH_BYTES, node.whole
         self._made += 1
         lower = self._nodes[self._made] = Node(self._made, node, node.start + blocks, node.run[cut:])
@@ -225,10 +231,12 @@ class BlockTree:
         self.prune(lower)
 
     def check(self, held: dict[tuple[int, int, int], int]) -> None:
-        """Check that the tree holds exactly *held*: sets of blocks by node number, tier and worker. O(everything).
+        """Check all invariants, and that the tree holds exactly *held*. O(tree).
+
+        *held* has bitmasks of blocks by node number, tier and worker slot.
 
         Raises:
-            AssertionError: an invariant does not hold.
+            AssertionError: if an invariant is violated.
         """
         found: dict[tuple[int, int, int], int] = {}
         nodes, blocks = [self.root], 0
@@ -255,7 +263,9 @@ class BlockTree:
 
 
 def _distinct(numbers: Words) -> Words:
-    """Sort *numbers* in place and return each once. The first call of np.unique would import numpy.ma: 9 ms."""
+    """Sort *numbers* in place and return them without duplicates. np.unique is avoided, because its first call imports
+    numpy.ma, which takes 9 ms.
+    """
     numbers.sort()
     is_first = np.ones(len(numbers), np.bool_)
     np.not_equal(numbers[1:], numbers[:-1], is_first[1:])

@@ -1,4 +1,4 @@
-"""Parts of a chain of block hashes: each block's own hash, an odd factor for its position, and a running sum."""
+"""Building blocks of chained block hashes: a hash of each block, an odd factor for its position, and a running sum."""
 
 from typing import Final
 
@@ -13,12 +13,12 @@ _HALF = np.array([32], dtype=U64)  # an array: numpy takes longer to convert a s
 
 
 def keyed_generator(*key: int) -> np.random.Generator:
-    """Return random numbers that depend only on *key* and reveal nothing about the numbers of another key."""
+    """Return a random generator that depends only on *key*. Its numbers reveal nothing about those of other keys."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
 
 
 class BlockHash:
-    """A keyed multiply-xor of the words of each block. It has *words* words of type *word*, of 64 bits or fewer."""
+    """Keyed multiply-xor hash of single blocks. A block has *words* words of type *word*, which has at most 64 bits."""
 
     def __init__(self, keyed: np.random.Generator, *, words: int, word: npt.DTypeLike = U64) -> None:
         self._words = words
@@ -29,9 +29,9 @@ class BlockHash:
         self.factors = self._factors.tobytes()
 
     def each(self, data: bytes, blocks: int) -> Words:
-        """Return the hash of each of the first *blocks* blocks of *data*, independent of the others.
+        """Return the independent hashes of the first *blocks* blocks of *data*.
 
-        It makes few calls of numpy, because each costs as much as hashing a kilobyte.
+        The method uses few numpy calls, because each call costs as much as hashing a kilobyte.
         """
         mixed = np.ndarray((blocks, self._words), self._word, data) + self._addends
         # Without the shift a sum of products forgets high bits: two flipped top bits would cancel for any factors.
@@ -42,7 +42,7 @@ class BlockHash:
 
 
 class Positions:
-    """One odd random factor per position, so that the same blocks in another order hash differently."""
+    """One odd random factor per block position. It makes the hash depend on the order of the blocks."""
 
     def __init__(self, keyed: np.random.Generator) -> None:
         self._keyed = keyed
@@ -50,9 +50,10 @@ class Positions:
         self._packed = b""
 
     def link(self, each: Words, start: int, after: Words) -> Words:
-        """Return the chain of blocks with the hashes *each*, the first at position *start* and after the hash *after*.
+        """Chain the block hashes *each*. The first block has position *start*, and *after* is the hash before it.
 
-        Works in place. A chain that is computed in parts has the same hashes.
+        The method works in place. A chain that is computed in several parts has the same hashes as one computed at
+        once.
         """
         end = start + len(each)
         if end > len(self._factors):
@@ -68,7 +69,7 @@ class Positions:
         return factor
 
     def packed(self, start: int, blocks: int) -> bytes:
-        """Return the factors of *blocks* positions from *start* on, 8 bytes each."""
+        """Return the factors of *blocks* positions starting at *start*, 8 bytes each."""
         end = start + blocks
         if end > len(self._factors):
             self._extend(end)

@@ -1,7 +1,7 @@
-"""The chain of block hashes that `BlockHash` and `Positions` make, in one loop.
+"""Computes chained block hashes in one loop. The hashes are those of `BlockHash` and `Positions`.
 
-Once compiled it takes 15 ns a block of 16 tokens: for a few hundred blocks less than numpy, for one a twentieth. As
-Python it takes far more, see `compiled`.
+Compiled, the loop takes 15 ns per block of 16 tokens. It is faster than numpy for up to a few hundred blocks, and
+twenty times faster for a single block. As interpreted Python it is much slower; see `compiled`.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -18,10 +18,11 @@ _LOW_63: Final = 0x7FFF_FFFF_FFFF_FFFF
 def chained(
     data: bytes, blocks: int, *, is_of_pairs: bool, addends: bytes, factors: bytes, positions: bytes, after: int
 ) -> bytes:
-    """Return the hashes of the first *blocks* blocks of *data*, 8 bytes each, as a continuation of *after*. O(data).
+    """Return the chained hashes of the first *blocks* blocks of *data*, 8 bytes each, starting after hash *after*.
+    O(data).
 
-    A block has as many words as there are *addends* and *factors*: of two tokens each if it *is_of_pairs*, else of
-    one. *positions* has the factor of each block, or more. *after* is below 2**63 and may be negative.
+    A block has one word per entry of *addends* and *factors*. A word has two tokens if *is_of_pairs*, otherwise one.
+    *positions* has at least one factor per block. *after* is below 2**63 and may be negative.
     """
     hashes = BytesWriter()
     last: i64 = after

@@ -1,4 +1,4 @@
-"""Sorted hashes, each with its place, into which `Places` sorts blocks."""
+"""Sorted column of engine hashes and block places. `Places` merges new blocks into columns."""
 
 from array import array
 from bisect import bisect_left
@@ -9,20 +9,20 @@ from cache_index.chain import U64, Words
 
 ROW_BYTES = 16
 NOWHERE = 0
-"""Stands for the place of a block that was removed."""
+"""Place that marks a removed block."""
 
 MAX_ROWS = 1 << 15
-"""Most rows of a column. Merging others into as many takes 1 ms."""
+"""Maximum number of rows in a column. Merging other rows into a column of this size takes 1 ms."""
 _MIN_GONE = 1024
 
 Rows = tuple[Words, Words]
-"""Hashes in order, and places."""
+"""Sorted hashes, and the places of their blocks."""
 
 _NONE = np.empty(0, U64)
 
 
 class Column:
-    """Rows from which places can be removed, but to which none can be added. *hashes* are sorted and distinct."""
+    """Fixed set of rows. Places can be removed but not added. *hashes* are sorted and distinct."""
 
     __slots__ = ("gone", "hashes", "places")
 
@@ -34,14 +34,14 @@ class Column:
 
     @classmethod
     def split(cls, rows: Rows) -> list["Column"]:
-        """Return *rows* as columns of at most `MAX_ROWS` each."""
+        """Split *rows* into columns of at most `MAX_ROWS` rows each."""
         hashes, places = rows
         columns = -(-len(hashes) // MAX_ROWS) or 1
         size = -(-len(hashes) // columns) or 1
         return [cls(hashes[at : at + size], places[at : at + size]) for at in range(0, size * columns, size)]
 
     def find(self, engine_hash: int, begin: int) -> int | None:
-        """Return the row of a hash, from *begin* on. O(log rows)."""
+        """Return the row of *engine_hash* at or after row *begin*, or None if it is missing. O(log rows)."""
         at = bisect_left(self.hashes, engine_hash, begin)
         if at < len(self.hashes) and self.hashes[at] == engine_hash and self.places[at] != NOWHERE:
             return at
@@ -56,11 +56,11 @@ class Column:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether enough positions were removed to make compaction worthwhile."""
+        """Whether enough places were removed to make compaction worthwhile."""
         return self.gone > max(_MIN_GONE, len(self.hashes) // 2) or self.gone == len(self.hashes)
 
     def kept(self, begin: int = 0, end: int | None = None) -> Rows:
-        """Return the rows from *begin* to *end* that have a place. O(rows)."""
+        """Return the rows from *begin* to *end* whose place was not removed. O(rows)."""
         hashes, places = np.frombuffer(self.hashes, U64)[begin:end], np.frombuffer(self.places, U64)[begin:end]
         if not self.gone:
             return hashes, places
@@ -68,7 +68,9 @@ class Column:
         return hashes[kept], places[kept]
 
     def merged(self, hashes: Words, places: Words) -> tuple[Rows, list[int]]:
-        """Return its rows merged with sorted *hashes*, and its own places of hashes that are in both. O(rows)."""
+        """Merge the column with sorted *hashes* and their *places*. Return the rows, and the column's places that were
+        replaced because their hash is in both. O(rows).
+        """
         old_hashes, old_places = self.kept()
         at = old_hashes.searchsorted(hashes)
         inside = at < len(old_hashes)
@@ -87,7 +89,7 @@ class Column:
 
 
 def _array(values: Words) -> "array[int]":
-    """Convert to an array, which is looked up in half of the time of numpy's."""
+    """Convert a numpy array to an array.array, which takes half the time per lookup."""
     column = array("Q")
     column.frombytes(values.view(np.uint8).data)
     return column

@@ -1,6 +1,8 @@
-"""The test for a compiled core, in which loops over numbers are faster than numpy; as Python they are far slower."""
+"""Test whether the core is compiled. In a compiled core, loops over numbers are faster than numpy, but in interpreted
+Python they are much slower.
+"""
 
 from typing import Final
 
 IS_COMPILED: Final = not __file__.endswith(".py")
-"""Whether mypyc has compiled the core, as in the image (deploy/compile_core.py)."""
+"""Whether the core was compiled with mypyc, as in the container image (deploy/compile_core.py)."""

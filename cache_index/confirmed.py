@@ -1,7 +1,8 @@
-"""The engines' reports of their caches, with predictions for requests that were sent and not reported yet.
+"""Combines the blocks that engines report with predictions for requests that were sent but are not reported yet.
 
-1. The two are kept apart. A report stands until the engine reports the removal; a prediction expires.
-2. For each worker the longer of both counts: a prompt that was just sent will be there soon.
+1. Reports and predictions are kept apart. A reported block is valid until the engine reports its removal, and a
+   prediction until it expires.
+2. A match returns the longer of both for each worker, because a prompt that was just sent will soon be cached.
 """
 
 from collections import deque
@@ -16,18 +17,20 @@ from cache_index.radix import RadixTree
 from cache_index.residency import Residency
 
 CHECKPOINT_S = 0.1
-"""Predictions made within this time expire together."""
+"""Seconds within which predictions share one expiry time."""
 
 
 class Confirmed:
-    """Reported and predicted blocks. A prediction expires after *lifetime_s*, which must exceed the delay of events."""
+    """Index of reported and predicted blocks. A prediction expires after *lifetime_s*, which must exceed the delay of
+    events.
+    """
 
     def __init__(self, residency: Residency, *, lifetime_s: float = 5.0, max_bytes: int = 64 * 2**20) -> None:
         self._residency = residency
         self._lifetime_s = lifetime_s
         self._predictions = RadixTree(max_bytes=max_bytes, default_capacity=2**60)
         self._checkpoints: deque[tuple[float, int]] = deque()
-        """Times, each with the number of the last use at that time, the oldest first."""
+        """Pairs of a time and the number of the last use until then, oldest first."""
 
     @property
     def size_bytes(self) -> int:
@@ -35,19 +38,23 @@ class Confirmed:
 
     @property
     def counts(self) -> Counts:
-        """Anomalies in the reports of engines."""
+        """Counters of anomalies in the events of engines."""
         return self._residency.counts
 
     def join(self, worker: WorkerId, *, model: str) -> None:
-        """Note that *worker* serves *model*, so it can use the blocks of that model in a shared tier."""
+        """Record that *worker* serves *model* and can use the blocks of this model in a shared tier."""
         self._residency.join(worker, model=model)
 
     def apply(self, worker: WorkerId, event: Event, *, model: str) -> None:
-        """Apply a report of *worker*'s engine. O(blocks of *event*). *model* is as in `scope_of`."""
+        """Apply an event of *worker*'s engine. *model* has the form of the argument of `scope_of`. O(blocks of
+        *event*).
+        """
         self._residency.apply(worker, event, model=model)
 
     def predict(self, worker: WorkerId, prefix: Prefix, now: float) -> int:
-        """Predict that *worker* will hold all of *prefix*. Returns the number of blocks not predicted before."""
+        """Predict that *worker* will hold all blocks of *prefix*. Return the number of blocks that were not predicted
+        before.
+        """
         gained = self._predictions.record(worker, prefix)
         if self._checkpoints and now - self._checkpoints[-1][0] < CHECKPOINT_S:
             now, _ = self._checkpoints.pop()
@@ -55,11 +62,15 @@ class Confirmed:
         return gained
 
     def retract(self, worker: WorkerId, prefix: Prefix, keep: int) -> None:
-        """Remove the prediction of a failed request from block *keep* on, unless another prediction extends it."""
+        """Remove the prediction of a failed request from block *keep* on. Blocks that other predictions extend are
+        kept.
+        """
         self._predictions.trim(worker, prefix, keep)
 
     def match(self, prefix: Prefix, now: float) -> Mapping[WorkerId, Hit]:
-        """Return the leading blocks of *prefix* that each worker holds or will soon hold; others are absent."""
+        """Return the number of leading blocks of *prefix* that each worker holds or will soon hold. Workers without
+        such blocks are absent.
+        """
         self._expire(now)
         hits = dict(self._residency.match(prefix))
         for worker, blocks in self._predictions.match(prefix).items():
@@ -69,15 +80,15 @@ class Confirmed:
         return hits
 
     def held(self, worker: WorkerId) -> int:
-        """Return the number of blocks that *worker*'s engine reports, over all tiers."""
+        """Return the number of blocks that *worker*'s engine has reported in all tiers except the shared one."""
         return self._residency.held(worker)
 
     def block_size(self, worker: WorkerId) -> int | None:
-        """Return the tokens per block of *worker*'s cache. None: its engine has not reported a block."""
+        """Return the tokens per block of *worker*'s cache, or None if its engine has not reported a block yet."""
         return self._residency.block_size(worker)
 
     def drop(self, worker: WorkerId) -> None:
-        """Forget the worker: it left, or its engine restarted."""
+        """Forget all blocks of *worker*, because it was removed or its engine restarted."""
         self._residency.drop(worker)
         self._predictions.drop(worker)
 

@@ -1,31 +1,33 @@
-"""Counts of anomalies in the engines' reports of their caches."""
+"""Counters of anomalies in the KV cache events of engines."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class Counts:
-    """Blocks by kind of anomaly, since the start."""
+    """Number of blocks by kind of anomaly, since the start."""
 
     repeated: int = 0
-    """Stored again while they were held: copies."""
+    """Blocks that were stored again while they were held. They count as copies."""
     announced_again: int = 0
-    """Reported again from the first block of a sequence on, which does not count as copies."""
+    """Blocks that were reported again as part of a sequence from its first block. They do not count as copies."""
     contradicted: int = 0
-    """Stored with the hash of a held block and another content, which then counts."""
+    """Blocks that were stored with the hash of a held block but other content. The new content replaces the old."""
     refused: int = 0
-    """Events, not blocks, that are invalid: tokens that do not fill the blocks, or one hash for two of them."""
+    """Number of invalid events (not blocks): the tokens do not fill the blocks, or two blocks have the same hash."""
     unknown_removals: int = 0
-    """Removed without being held."""
+    """Blocks that were removed although they were not held."""
     parked: int = 0
-    """Stored after an unknown block, or by an unknown hash without tokens."""
+    """Blocks that wait for an unknown parent block or, if reported without tokens, for the tokens of an
+    unknown hash.
+    """
     attached: int = 0
-    """Parked blocks whose parent came."""
+    """Waiting blocks that were added to the index when their parent arrived."""
     unparked: int = 0
-    """Parked blocks that were removed."""
+    """Waiting blocks that were removed by the engine."""
     given_up: int = 0
-    """Parked blocks that made room for others."""
+    """Waiting blocks that were dropped to make room for others."""
     crowded_out: int = 0
-    """Ignored because the index was full."""
+    """Blocks that were ignored because the index was full."""
     forgotten: int = 0
-    """Dropped from the slower tiers to make room for others."""
+    """Blocks that were dropped from slower tiers to make room for others."""

@@ -1,4 +1,4 @@
-"""The cache of one worker, by the reports of its engine."""
+"""Cache contents of one worker, according to the events of its engine."""
 
 from collections import deque
 
@@ -8,15 +8,17 @@ from cache_index.event import Tier
 from cache_index.pool import Pool
 
 ENGINE_BYTES = 5000
-"""Memory of an engine without blocks. Measured with tracemalloc on CPython 3.11."""
+"""Memory of an `Engine` without blocks, in bytes. It was measured with tracemalloc on CPython 3.11."""
 REMEMBERED = 2048
-"""Removed blocks that an engine with slower tiers may still refer to."""
+"""Number of removed blocks that are remembered, because an engine with slower tiers may still refer to them."""
 
 _NUMBERS = {Tier.GPU: GPU, Tier.CPU: CPU, Tier.DISK: DISK, Tier.SHARED: SHARED}
 
 
 class Engine:
-    """A pool for each tier, by the engine's own hashes. *slot* is the number of the worker's bit."""
+    """Blocks of one worker: one pool per tier, addressed by the engine's own hashes. *slot* is the worker's
+    bit number.
+    """
 
     __slots__ = ("_is_tiered", "_lately", "_removed", "_tree", "bit", "block_sizes", "gpu", "model", "slot", "slower")
 
@@ -27,14 +29,14 @@ class Engine:
         self.gpu = Pool(tree, GPU, slot, counts)
         self.slower = {tier: Pool(tree, _NUMBERS[tier], slot, counts) for tier in (Tier.CPU, Tier.DISK, Tier.SHARED)}
         self.block_sizes: dict[int, int] = {}
-        """Number of reported blocks, by tokens per block."""
+        """Number of reported blocks by block size in tokens."""
         self._tree = tree
         self._is_tiered = False
-        """Whether it reported any tier besides the GPU."""
+        """Whether the engine has reported blocks in a tier other than the GPU."""
         self._lately = Pool(tree, LATELY, slot, Counts())
-        """Removed blocks that later reports may refer to."""
+        """Recently removed blocks that later events may refer to."""
         self._removed: deque[int] = deque()
-        """Hashes of removed blocks, oldest first."""
+        """Hashes of the recently removed blocks, oldest first."""
 
     def pool(self, tier: Tier) -> Pool:
         if tier is Tier.GPU:
@@ -43,7 +45,7 @@ class Engine:
         return self.slower[tier]
 
     def find(self, engine_hash: int) -> tuple[Node, int] | None:
-        """Return node and offset of a block that is held in any tier, or was until recently."""
+        """Return the node and offset of a block that is held in any tier or was recently removed, or None."""
         place = self.gpu.place(engine_hash)
         if place is None and (self._is_tiered or self._removed):
             places = (pool.place(engine_hash) for pool in (*self.slower.values(), self._lately))
@@ -54,10 +56,10 @@ class Engine:
         self.block_sizes[tokens] = self.block_sizes.get(tokens, 0) + blocks
 
     def remove(self, engine_hash: int, tier: Tier) -> bool:
-        """Remove one copy of a block from *tier*. Returns whether there was one.
+        """Remove one copy of a block from *tier*. Return whether *tier* had a copy.
 
-        vLLM reports copies to a slower tier by hash alone, and after the evictions from the GPU in the same step
-        (vllm/v1/core/sched/scheduler.py), so the hash must be known for some more time.
+        The block's hash stays known for a while. vLLM reports a copy in a slower tier by its hash only, and after the
+        evictions from the GPU in the same step (vllm/v1/core/sched/scheduler.py).
         """
         pool = self.pool(tier)
         if self._is_tiered:
@@ -67,7 +69,7 @@ class Engine:
         return pool.remove(engine_hash)
 
     def remember(self, engine_hash: int, place: int) -> None:
-        """Keep a block's place known for some time, even after its removal. O(log blocks)."""
+        """Keep the place of a block known for a while after its removal. O(log blocks)."""
         found = self._tree.find(place)
         if found is None:
             return
@@ -77,18 +79,20 @@ class Engine:
             self._lately.remove(self._removed.popleft())
 
     def clear(self) -> None:
-        """Empty all tiers but the shared one. O(its runs, and a vectorized pass over its blocks)."""
+        """Remove all blocks from all tiers except the shared one. O(its runs), plus a vectorized pass over its
+        blocks.
+        """
         for pool in (self.gpu, self.slower[Tier.CPU], self.slower[Tier.DISK], self._lately):
             pool.clear()
         self._removed.clear()
 
     @property
     def pools(self) -> dict[int, Pool]:
-        """All pools, by tier."""
+        """All pools by tier number."""
         return {GPU: self.gpu, LATELY: self._lately, **{_NUMBERS[tier]: pool for tier, pool in self.slower.items()}}
 
     def check(self) -> dict[tuple[int, int, int], int]:
-        """Return the sets of blocks that it holds, by node, tier and worker; see `BlockTree.check`."""
+        """Return the bitmasks of held blocks by node number, tier and worker slot; see `BlockTree.check`."""
         return {
             (node, tier, self.slot): held for tier, pool in self.pools.items() for node, held in pool.check().items()
         }

@@ -1,7 +1,7 @@
-"""An engine's reports of its KV cache: blocks stored, blocks removed, everything cleared.
+"""Events of an engine's KV cache: blocks stored, blocks removed, and all blocks cleared.
 
-They are the same for all engines; the gateway decodes each wire format. An engine's hash of a block is opaque. It is
-valid only for the worker that sent it.
+The events are the same for all engines, because the gateway decodes their wire formats. The block hashes of an engine
+are opaque and valid only for the worker that sent them.
 """
 
 from enum import Enum
@@ -10,43 +10,43 @@ import msgspec
 
 
 class Tier(Enum):
-    """The kind of memory in which a worker keeps a block."""
+    """Kind of memory in which a worker keeps a block."""
 
     GPU = "gpu"
     CPU = "cpu"
     DISK = "disk"
     SHARED = "shared"
-    """A store outside the worker that every worker can load from."""
+    """Store outside of the worker from which all workers can load blocks."""
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """A report of consecutive blocks that were stored; each hash covers its block and all before it."""
+    """Event: consecutive blocks were stored. Each hash covers its block and all blocks before it."""
 
     hashes: list[int]
     parent: int | None
-    """Hash of the block before the first; None: the first begins a sequence."""
+    """Hash of the block before the first one, or None if the first block starts a sequence."""
     token_ids: list[int] | bytes
-    """Tokens of all blocks, or the same packed as `TokenIds`; empty if the engine names blocks by hash alone."""
+    """Tokens of all blocks, as a list or packed as `TokenIds`. Empty if the engine reports only hashes."""
     block_size: int
-    """Tokens per block; 0 if `token_ids` is empty."""
+    """Tokens per block, or 0 if `token_ids` is empty."""
     tier: Tier = Tier.GPU
     adapter: str | None = None
-    """Name of the LoRA adapter."""
+    """Name of the LoRA adapter, or None."""
     salt: str | None = None
-    """Cache salt; sent only with the first block of a sequence."""
+    """Cache salt. It is sent only with the first block of a sequence."""
     extras: list[bytes | None] | None = None
-    """Content of each block besides its tokens (images, embeddings); equal bytes for equal content."""
+    """Content of each block in addition to its tokens, such as images and embeddings. Equal content has equal bytes."""
 
 
 class Removed(msgspec.Struct, frozen=True, gc=False):
-    """A report of blocks of which one copy each was removed from *tier*."""
+    """Event: one copy of each listed block was removed from *tier*."""
 
     hashes: list[int]
     tier: Tier = Tier.GPU
 
 
 class Cleared(msgspec.Struct, frozen=True, gc=False):
-    """A report that all tiers of the worker were emptied, except the shared one."""
+    """Event: all tiers of the worker except the shared one were cleared."""
 
 
 Event = Stored | Removed | Cleared

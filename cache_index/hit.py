@@ -1,4 +1,4 @@
-"""The part of a prompt that a worker holds."""
+"""Part of a prompt that a worker has in its cache."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from cache_index.value import Value
 
 
 class Hit(Value):
-    """Leading blocks of a prompt that a worker can use, by tier."""
+    """Number of leading blocks of a prompt that a worker can use, by tier."""
 
     __match_args__ = ("blocks", "cpu", "disk", "shared")
     __slots__ = __match_args__
@@ -19,9 +19,9 @@ class Hit(Value):
         shared: int = 0,
     ) -> None:
         self.blocks: Final = blocks
-        """Blocks in all tiers together."""
+        """Number of blocks in all tiers together."""
         self.cpu: Final = cpu
-        """Blocks to load from the worker's CPU memory, because they are not on its GPU."""
+        """Number of blocks to load from the worker's CPU memory, because they are not on its GPU."""
         self.disk: Final = disk
         self.shared: Final = shared
-        """Blocks to load from a shared store, because no tier of the worker has them."""
+        """Number of blocks to load from a shared store, because no tier of the worker has them."""

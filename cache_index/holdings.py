@@ -1,40 +1,40 @@
-"""The blocks of a run that each worker holds, in one tier."""
+"""Blocks of a tree node that each worker holds in one tier."""
 
 from cache_index.slots import bits
 
 
 class Holdings:
-    """Sets of blocks by worker. Block *i* is bit *i*.
+    """Bitmask of held blocks for each worker. Block *i* is bit *i*.
 
-    A worker that holds all of the run, and most do, takes one bit in ``full`` and nothing else. *whole* is the set of
-    all blocks of the run; each call passes it, because only the run knows it.
+    Most workers hold all blocks of a node, which takes only one bit in ``full``. The argument *whole* of all methods is
+    the bitmask of all blocks of the node, which is not stored here.
     """
 
     __slots__ = ("full", "partial")
 
     def __init__(self) -> None:
         self.full = 0
-        """Bits of the workers that hold all of the run."""
+        """Bitmask of the workers that hold all blocks."""
         self.partial: dict[int, int] | None = None
-        """Blocks of each worker that holds only some of the run, by the number of its bit."""
+        """Bitmask of held blocks by bit number of the worker, for workers that hold only some blocks."""
 
     def __bool__(self) -> bool:
         return bool(self.full or self.partial)
 
     def held_by(self, slot: int, whole: int) -> int:
-        """Return the blocks that the worker holds."""
+        """Return the bitmask of the blocks that worker *slot* holds."""
         if self.full >> slot & 1:
             return whole
         return self.partial.get(slot, 0) if self.partial else 0
 
     def hold(self, slot: int, blocks: int, whole: int) -> int:
-        """Add *blocks* to those of the worker. Returns those that it held before."""
+        """Add the bitmask *blocks* to the worker's blocks. Return those that it already held."""
         held = self.held_by(slot, whole)
         self._set(slot, held | blocks, whole)
         return held & blocks
 
     def release(self, slot: int, blocks: int, whole: int) -> None:
-        """Remove *blocks* from the worker."""
+        """Remove the bitmask *blocks* from the worker's blocks."""
         self._set(slot, self.held_by(slot, whole) & ~blocks, whole)
 
     def _set(self, slot: int, blocks: int, whole: int) -> None:
@@ -52,20 +52,22 @@ class Holdings:
             self.partial = None
 
     def workers(self) -> int:
-        """Return the bits of the workers that hold any block."""
+        """Return the bitmask of the workers that hold any block."""
         holders = self.full
         for slot in self.partial or ():
             holders |= 1 << slot
         return holders
 
     def lengthened(self, whole: int) -> None:
-        """Adapt to a run that was longer by blocks that no worker holds. *whole* is its former set of blocks."""
+        """Adapt to blocks that were appended to the node and that no worker holds yet. *whole* is the bitmask before
+        that.
+        """
         full, self.full = self.full, 0
         for slot in bits(full):
             self._set(slot, whole, -1)
 
     def split(self, cut: int, whole: int) -> "Holdings":
-        """Cut the run after *cut* blocks and return the holdings of the rest. O(workers)."""
+        """Split the holdings after *cut* blocks. Keep the first part and return the second one. O(workers)."""
         lower = Holdings()
         lower.full = self.full
         partial, self.partial = self.partial, None
@@ -76,7 +78,7 @@ class Holdings:
         return lower
 
     def check(self, whole: int) -> None:
-        """Derive every invariant from scratch. Raises ``AssertionError``. O(workers)."""
+        """Check all invariants. Raise AssertionError if one is violated. O(workers)."""
         assert self.partial is None or self.partial
         for slot, blocks in (self.partial or {}).items():
             assert 0 < blocks < whole

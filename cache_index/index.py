@@ -1,4 +1,4 @@
-"""The seam for indexes of cached prefixes."""
+"""Interface of cache indexes."""
 
 from collections.abc import Mapping
 from typing import NewType, Protocol
@@ -11,52 +11,54 @@ WorkerId = NewType("WorkerId", str)
 class CacheIndex(Protocol):
     """Predicted contents of each worker's KV cache.
 
-    An unknown worker holds nothing; `record` makes it known.
+    An unknown worker holds no blocks. `record` adds a worker to the index.
     """
 
     def match(self, prefix: Prefix) -> Mapping[WorkerId, int]:
-        """Return the leading blocks of *prefix* that each worker holds; workers without any are absent.
+        """Return the number of leading blocks of *prefix* that each worker holds. Workers without any of them are
+        absent.
 
-        A hole ends the match: a block is useful only if all before it are there.
+        A missing block ends the match, because a block is useful only if all blocks before it are present.
         """
         ...
 
     def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int | None = None) -> int:
-        """Record a use of all of *prefix* by *worker*. Returns the number of blocks that it did not hold before.
+        """Record that *worker* used all blocks of *prefix*. Return the number of blocks that it did not hold before.
 
-        *output_blocks*: the use is the end of a request, whose answer fills that many blocks. Their content is unknown,
-        so they only take up room. None: the use is the beginning of a request.
+        None for *output_blocks* means the start of a request. A number means the end of a request whose output fills
+        this many blocks. Output blocks take up space but match nothing, because their content is unknown.
         """
         ...
 
     def trim(self, worker: WorkerId, prefix: Prefix, keep: int) -> None:
-        """Remove the record of a failed request: blocks of *prefix* from *keep* on that no other prefix extends."""
+        """Remove the record of a failed request: the blocks of *prefix* from *keep* on that no other prefix extends."""
         ...
 
     def resize(self, worker: WorkerId, capacity: int) -> None:
-        """Set the capacity of the worker's cache in blocks, and evict the least recently used blocks beyond it."""
+        """Set the cache capacity of *worker* in blocks. Blocks beyond it are evicted, least recently used first."""
         ...
 
     def drop(self, worker: WorkerId) -> None:
-        """Forget the worker. O(its runs)."""
+        """Remove *worker* and all its blocks from the index. O(its runs)."""
         ...
 
     def held(self, worker: WorkerId) -> int:
-        """Return the number of blocks that the worker holds, including output blocks."""
+        """Return the number of blocks that *worker* holds, including output blocks."""
         ...
 
     def room(self, worker: WorkerId) -> int:
-        """Return the number of blocks that the worker can add before it evicts any."""
+        """Return the number of blocks that *worker* can add without evicting others."""
         ...
 
     def oldest_chance(self, worker: WorkerId) -> float:
-        """Return the chance, 0 to 1, that the worker's next evicted block would be used again; 0 without blocks. O(1).
+        """Return the probability that the block which *worker* evicts next would be used again, or 0 if it holds no
+        blocks. O(1).
 
-        It is learned from the times between uses of blocks on all workers.
+        The probability is learned from the intervals between uses of blocks on all workers.
         """
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Memory in use, estimated from the sizes of the objects."""
+        """Memory used by the index, in bytes, estimated from object sizes."""
         ...

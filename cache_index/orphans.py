@@ -1,8 +1,9 @@
-"""Blocks whose parent an engine has not reported: events were lost, or come later.
+"""Blocks whose parent block is unknown, because its event was lost or has not arrived yet.
 
-1. A run of blocks waits for the block before it. A block reported by hash alone waits for one with its tokens.
-2. Blocks that the engine removes meanwhile are not stored later.
-3. The oldest runs are dropped when there are too many.
+1. A run of blocks waits for the block before it. A block reported without tokens waits for one with the same hash and
+   tokens.
+2. Waiting blocks that the engine removes are not stored later.
+3. If there are too many waiting runs, the oldest ones are dropped.
 """
 
 import msgspec
@@ -17,21 +18,21 @@ BLOCK_BYTES = 190
 
 
 class OrphanRun(msgspec.Struct, gc=False, eq=False):
-    """Consecutive blocks that one worker stored in *tier*."""
+    """Consecutive blocks of one worker in *tier* that wait for another block."""
 
     worker: int
-    """Number of its bit."""
+    """Bit number of the worker."""
     awaited: int
-    """The engine's hash of the block before the first or, if `ids` is empty, of the only block itself."""
+    """Engine hash of the block before the first one. If `ids` is empty, it is the hash of the run's only block."""
     hashes: list[int]
     tier: Tier
     ids: TokenIds = b""
     block_size: int = 0
     extras: Extras | None = None
     gone: set[int] = set()  # msgspec makes each its own; a field with a factory is not understood when compiled
-    """Removed blocks of `hashes`; the blocks after them still need their tokens."""
+    """Hashes of blocks in the run that were removed. Later blocks in the run still depend on their tokens."""
     number: int = 0
-    """Order of arrival."""
+    """Sequence number of arrival."""
 
     @property
     def size_bytes(self) -> int:
@@ -39,7 +40,7 @@ class OrphanRun(msgspec.Struct, gc=False, eq=False):
 
 
 class _WorkerOrphans:
-    """The runs of one worker, by the hash that they wait for, and by the hash of each block that was not removed."""
+    """Waiting runs of one worker, by the hash that they wait for and by the hashes of their blocks."""
 
     __slots__ = ("by_awaited", "by_block")
 
@@ -49,7 +50,7 @@ class _WorkerOrphans:
 
 
 class Orphans:
-    """Waiting runs of all workers, within *max_bytes*."""
+    """Waiting runs of all workers. Their memory is limited to *max_bytes*."""
 
     def __init__(self, *, max_bytes: int, counts: Counts) -> None:
         self.max_bytes = max_bytes
@@ -64,7 +65,7 @@ class Orphans:
         return sum(len(run.hashes) - len(run.gone) for run in self._runs.values())
 
     def park(self, run: OrphanRun) -> None:
-        """Add *run*, and drop the oldest runs if there are too many. O(blocks)."""
+        """Add *run*. If the memory limit is exceeded, drop the oldest runs. O(blocks)."""
         if len(set(run.hashes)) < len(run.hashes):
             self._counts.refused += 1
             return
@@ -96,7 +97,7 @@ class Orphans:
         return claimed
 
     def remove(self, worker: int, engine_hash: int, tier: Tier) -> bool:
-        """Remove one copy of a block. Returns whether one was waiting in *tier*."""
+        """Remove one copy of a waiting block. Return whether such a block was waiting in *tier*."""
         waiting = self._workers.get(worker)
         if waiting is None:
             return False
@@ -110,7 +111,7 @@ class Orphans:
         return True
 
     def drop(self, worker: int) -> None:
-        """Forget the worker's runs. O(its blocks)."""
+        """Remove all waiting runs of *worker*. O(its blocks)."""
         waiting = self._workers.get(worker)
         if waiting is not None:
             for run in [run for runs in waiting.by_awaited.values() for run in runs]:
@@ -128,7 +129,7 @@ class Orphans:
             del self._workers[run.worker]
 
     def check(self) -> None:
-        """Derive every invariant from scratch. Raises ``AssertionError``. O(everything)."""
+        """Check all invariants. Raise AssertionError if one is violated. O(all runs)."""
         runs = list(self._runs.values())
         assert [run.number for run in runs] == sorted(self._runs), "the oldest come first"
         assert sum(run.size_bytes for run in runs) == self.size_bytes <= self.max_bytes

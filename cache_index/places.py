@@ -1,4 +1,4 @@
-"""The places of one worker's blocks, by the hashes of its engine: 16 bytes a block."""
+"""Mapping from the block hashes of an engine to places in the block tree. It takes 16 bytes per block."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -10,25 +10,29 @@ from cache_index.chain import U64, Words
 from cache_index.column import ROW_BYTES, Column, Rows
 
 NEW_BYTES = 120
-"""Memory of a block in the dict: two ints (48 and 32) and an entry. Measured on CPython 3.11."""
+"""Memory per block in the dict, in bytes: two ints (48 and 32) and an entry. It was measured on CPython 3.11."""
 
 _LONG = 16
-"""Blocks in a run that gets a separate array."""
+"""Minimum number of blocks in a run that is stored in an array instead of the dict."""
 _MIN_WAITING = 1024
 _MAX_WAITING = 1 << 15
-"""Most blocks that are sorted at once, in 2 ms. Four times as many take 8 ms, and half of the total time."""
+"""Maximum number of blocks that are sorted at once, which takes 2 ms. Four times as many would take 8 ms but halve the
+total time.
+"""
 _WAITING_SHARE = 1 / 3
-"""Share of the sorted blocks that may wait. Fewer take less memory, more take less time: merging moves all blocks."""
+"""Maximum number of unsorted blocks relative to sorted ones. A lower share takes less memory but more time, because
+every merge moves all blocks.
+"""
 _LAST = U64(2**64 - 1)
 
 
 class Places:
-    """A mapping of the engine's hashes to places, both below 2**64; no place is 0.
+    """Mapping from engine hashes to places. Both are below 2**64, and no place is 0.
 
-    1. New blocks wait until there are enough of them: short runs in a dict, long ones as they came. Long runs go into
-       the dict when a hash is looked up that may be theirs.
-    2. Then they are sorted and merged into the columns that hold all others: one column with each `put`, so that no
-       call takes long. A column has all hashes from its bound up to that of the next.
+    1. New blocks are first collected: short runs in a dict, and long runs in arrays. A long run moves to the dict when
+       one of its hashes may be looked up.
+    2. When there are enough new blocks, they are sorted and merged into sorted columns. Each `put` merges into only one
+       column, so that no call takes long. A column has all hashes from its lower bound to the bound of the next column.
     """
 
     __slots__ = (
@@ -52,25 +56,25 @@ class Places:
     def _forget_all(self) -> None:
         self._columns = [Column()]
         self._bounds: list[int] = []
-        """Lowest hash of each column but the first."""
+        """Lowest hash of every column except the first."""
         self._sorted: Column | None = None
-        """Blocks that are being merged."""
+        """Sorted blocks that are being merged into the columns, or None."""
         self._merged = 0
-        """Number of them that are already in the columns."""
+        """Number of blocks in `_sorted` that are already merged."""
         self._rows = 0
-        """Rows of the columns, and of the blocks being merged."""
+        """Number of rows in the columns and in the blocks being merged."""
         self._gone = 0
-        """Number of those rows that were removed."""
+        """Number of removed rows in the columns and in the blocks being merged."""
         self._new: dict[int, int] = {}
         self._leave_runs()
 
     def _leave_runs(self) -> None:
         self._run_hashes = array("Q")
-        """Hashes of all waiting long runs."""
+        """Hashes of all collected long runs."""
         self._runs: list[tuple[int, int]] = []
-        """Number of blocks of each long run, and the place of the first."""
+        """Number of blocks and place of the first block, for each collected long run."""
         self._ends: dict[int, int] = {}
-        """Places of the last block of each run: the next report names it as its parent."""
+        """Places of the last blocks of collected runs. They are the likely parents in the next event."""
 
     def __len__(self) -> int:
         return self._rows - self._gone + len(self._new) + len(self._run_hashes)
@@ -80,7 +84,7 @@ class Places:
         return (self._rows + len(self._run_hashes)) * ROW_BYTES + len(self._new) * NEW_BYTES
 
     def get(self, engine_hash: int) -> int | None:
-        """Remove a block and return its place. O(log blocks), amortized."""
+        """Return the place of a block, or None if its hash is unknown. O(log blocks), amortized."""
         place = self._new.get(engine_hash) or self._ends.get(engine_hash)
         if place is not None:
             return place
@@ -93,7 +97,9 @@ class Places:
         return None
 
     def put(self, hashes: list[int], first: int) -> None:
-        """*hashes* stand at *first* and the places after it. O(hashes), amortised, and never long."""
+        """Add *hashes* with consecutive places, the first of which is *first*. O(hashes), amortized, and short in the
+        worst case.
+        """
         if len(hashes) < _LONG:
             self._add(hashes, first)
         else:
@@ -106,14 +112,16 @@ class Places:
             self._sort()
 
     def lost(self) -> list[int]:
-        """Return the places whose hash was reassigned, since the last call. Some are found only after a while."""
+        """Return and clear the places whose hash was reassigned to another block. Some are detected only after
+        a delay.
+        """
         lost = self._lost
         if lost:
             self._lost = []
         return lost
 
     def pop(self, engine_hash: int) -> int | None:
-        """Remove a block and return its place. O(log blocks), amortized."""
+        """Remove a block and return its place, or None if its hash is unknown. O(log blocks), amortized."""
         if engine_hash in self._ends:
             self._open_runs()
         place = self._new.pop(engine_hash, None)
@@ -132,7 +140,9 @@ class Places:
         return place
 
     def oldest(self, count: int) -> list[int]:
-        """Return the hashes of the *count* lowest places, waiting blocks after all others. O(blocks)."""
+        """Return the hashes of the *count* lowest places. Collected blocks that are not sorted yet come last.
+        O(blocks).
+        """
         self._open_runs()
         hashes, places = self._in_order()
         lowest = places.argsort()[:count]
@@ -140,18 +150,20 @@ class Places:
         return [*hashes[lowest].tolist(), *waiting[: count - len(lowest)]]
 
     def all(self) -> Words:
-        """Return all places. O(blocks)."""
+        """Return the places of all blocks. O(blocks)."""
         return np.concatenate([self._in_order()[1], self._unsorted()[1]])
 
     def _in_order(self) -> Rows:
-        """Rows already moved to columns, including blocks being merged."""
+        """Return the rows of all columns and of the blocks being merged."""
         rows = [column.kept() for column in self._columns]
         if self._sorted is not None:
             rows.append(self._sorted.kept(self._merged))
         return np.concatenate([hashes for hashes, _ in rows]), np.concatenate([places for _, places in rows])
 
     def _find(self, engine_hash: int) -> tuple[Column, int] | None:
-        """Find column and row. Blocks being merged go first, because they were reported later."""
+        """Return the column and row of a hash, or None. Blocks being merged are searched first, because they
+        are newer.
+        """
         if self._sorted is not None:
             at = self._sorted.find(engine_hash, self._merged)
             if at is not None:
@@ -161,7 +173,7 @@ class Places:
         return None if at is None else (column, at)
 
     def _add(self, hashes: Iterable[int], first: int) -> None:
-        """Add hashes with consecutive places to the dict."""
+        """Add *hashes* with consecutive places to the dict."""
         new = self._new
         for place, engine_hash in enumerate(hashes, first):
             if engine_hash in new:
@@ -169,7 +181,7 @@ class Places:
             new[engine_hash] = place
 
     def _open_runs(self) -> None:
-        """Move all long runs into the dict."""
+        """Move all collected long runs into the dict."""
         begin = 0
         for blocks, first in self._runs:
             self._add(self._run_hashes[begin : begin + blocks], first)
@@ -177,7 +189,7 @@ class Places:
         self._leave_runs()
 
     def _sort(self) -> None:
-        """Sort all waiting blocks, and begin to merge them."""
+        """Sort all collected blocks and start merging them."""
         hashes, places = self._unsorted()
         order = hashes.argsort()
         hashes, places = hashes[order], places[order]
@@ -211,7 +223,7 @@ class Places:
         self._replace(column, merged)
 
     def _replace(self, column: Column, rows: Rows) -> None:
-        """Replace *column* by *rows*, as two columns if there are too many for one."""
+        """Replace *column* with *rows*, split into several columns if there are too many rows."""
         at = self._columns.index(column)
         columns = Column.split(rows)
         self._rows += len(rows[0]) - len(column.hashes)
@@ -220,14 +232,14 @@ class Places:
         self._bounds[at:at] = [column.hashes[0] for column in columns[1:]]
 
     def _tidy(self, column: Column) -> None:
-        """Compact *column*, unless it is being merged."""
+        """Remove deleted rows from *column*, unless it is being merged."""
         if not len(self):
             self._forget_all()
         elif column is not self._sorted:
             self._replace(column, column.kept())
 
     def _unsorted(self) -> Rows:
-        """Rows waiting to be written."""
+        """Return the hashes and places of all collected blocks, unsorted."""
         count = len(self._new)
         hashes = [np.frombuffer(self._run_hashes, U64), np.fromiter(self._new, U64, count)]
         places = [_consecutive(self._runs), np.fromiter(self._new.values(), U64, count)]
@@ -235,7 +247,7 @@ class Places:
 
 
 def _consecutive(runs: list[tuple[int, int]]) -> Words:
-    """The places of runs, given the number of blocks and the first place of each."""
+    """Return the places of all blocks in *runs*, given as pairs of number of blocks and first place."""
     lengths, firsts = np.array(runs, U64).reshape(-1, 2).T
     ends = lengths.cumsum()
     return np.repeat(firsts - ends + lengths, lengths.astype(np.intp)) + np.arange(lengths.sum(), dtype=U64)

@@ -1,4 +1,4 @@
-"""The blocks of one worker in one tier, by the hashes of its engine."""
+"""Blocks of one worker in one tier, by the block hashes of its engine."""
 
 from cache_index.block_tree import BlockTree, Node
 from cache_index.counts import Counts
@@ -6,13 +6,14 @@ from cache_index.places import Places
 
 
 class Pool:
-    """Blocks that an engine stored in a tier and did not remove, by its reports.
+    """Blocks that an engine stored in a tier and has not removed, according to its events.
 
-    1. A block that was stored twice must be removed twice: vLLM keeps equal blocks of concurrent requests apart and
-       reports each (vllm/v1/core/block_pool.py, `BlockHashToBlockMap`).
-    2. Two hashes of an engine may stand for one of our blocks, if its hash covers content that it does not report (the
-       path of an adapter, tokens looked ahead). The worker holds the block as long as it holds either.
-    3. One hash cannot stand for two blocks. If an engine reports that, the later block counts, sometimes after a delay.
+    1. A block that was stored twice must be removed twice. vLLM keeps equal blocks of concurrent requests apart and
+       reports each one (vllm/v1/core/block_pool.py, `BlockHashToBlockMap`).
+    2. Two engine hashes can stand for the same block of the index, because an engine may hash content that it does not
+       report, such as the path of an adapter. The worker holds the block as long as it holds one of the hashes.
+    3. One hash cannot stand for two blocks. If an engine reports this, the later block replaces the earlier one,
+       possibly after a delay.
     """
 
     __slots__ = ("_aliases", "_bytes", "_copies", "_counts", "_places", "_slot", "_tier", "_tree")
@@ -24,21 +25,23 @@ class Pool:
         self._counts = counts
         self._places = Places()
         self._bytes = 0
-        """Size of `_places` at their last change, as counted in the tree."""
+        """Size of `_places` in bytes that is included in the tree's total."""
         self._copies: dict[int, int] = {}
-        """Number of copies beyond the first, by the engine's hash."""
+        """Number of additional copies of a block, by engine hash."""
         self._aliases: dict[int, int] = {}
-        """Number of the engine's hashes beyond the first, by the block's key."""
+        """Number of additional engine hashes of a block, by block key."""
 
     def __len__(self) -> int:
         return len(self._places)
 
     def place(self, engine_hash: int) -> int | None:
-        """Return the place of a block in the tree. None: the pool does not have it."""
+        """Return the place of a block in the tree, or None if the pool does not contain it."""
         return self._places.get(engine_hash)
 
     def put(self, hashes: list[int], found: list[tuple[Node, int, int]], *, copies: bool) -> None:
-        """Store *hashes*, for which the tree *found* room. *copies*: blocks that are held get another copy."""
+        """Store *hashes* at the tree locations *found*. If *copies* is true, blocks that are already held get another
+        copy.
+        """
         places = self._places
         at = 0
         for node, offset, count in found:
@@ -55,7 +58,7 @@ class Pool:
         self._account()
 
     def _put_again(self, hashes: list[int], node: Node, offset: int, again: int, *, copies: bool) -> None:
-        """Store *hashes*. Those in the set *again* were held before."""
+        """Store *hashes* of which some are already held. The bitmask *again* marks the held ones."""
         for at, engine_hash in enumerate(hashes, offset):
             was_held = again >> at & 1
             place = self._places.get(engine_hash) if was_held else None
@@ -72,7 +75,7 @@ class Pool:
             self._places.put([engine_hash], node.place(at))
 
     def remove(self, engine_hash: int) -> bool:
-        """Remove one copy of a block. Returns whether there was one."""
+        """Remove one copy of a block. Return whether the pool contained the block."""
         copies = self._copies
         if copies and engine_hash in copies:
             copies[engine_hash] -= 1
@@ -87,13 +90,13 @@ class Pool:
         return True
 
     def forget_oldest(self, blocks: int) -> None:
-        """Remove all copies of about *blocks* blocks, from the runs that were reported first. O(pool)."""
+        """Remove all copies of about *blocks* blocks, starting with the runs that were reported first. O(pool)."""
         for engine_hash in self._places.oldest(blocks):
             self._copies.pop(engine_hash, None)
             self.remove(engine_hash)
 
     def clear(self) -> None:
-        """Remove all blocks. O(runs, and a vectorized pass over the blocks)."""
+        """Remove all blocks. O(runs), plus a vectorized pass over the blocks."""
         nodes = self._tree.nodes_at(self._places.all())
         for node in nodes:
             node.release(self._tier, self._slot, node.whole)
@@ -105,7 +108,7 @@ class Pool:
         self._aliases.clear()
 
     def _release(self, place: int) -> None:
-        """Remove one of the engine's hashes of the block at *place*."""
+        """Remove one of the engine's hashes of the block at *place*. Release the block with its last hash."""
         found = self._tree.find(place)
         assert found is not None, "what is held has a place"
         node, offset = found
@@ -125,10 +128,10 @@ class Pool:
         self._bytes = size_bytes
 
     def check(self) -> dict[int, int]:
-        """Return the sets of blocks that are held, by the number of the node. O(blocks).
+        """Check all invariants. Return the bitmask of held blocks by node number. O(blocks).
 
         Raises:
-            AssertionError: an invariant does not hold.
+            AssertionError: if an invariant is violated.
         """
         held: dict[int, int] = {}
         aliases: dict[int, int] = {}

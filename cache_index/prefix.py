@@ -1,13 +1,14 @@
-"""A prompt as the chain of its block hashes.
+"""Represents a prompt as a chain of block hashes.
 
-1. A hash names a block *and all before it*: equal hash, equal prefix. So one comparison settles a whole run of blocks.
-2. The hash key is random and known only to this process and its replicas: a client cannot choose two prompts that
+1. A hash identifies a block *and all blocks before it*: equal hashes mean equal prefixes. So one comparison covers a
+   whole run of blocks.
+2. The hash key is random and known only to this process and its replicas. A client cannot construct two prompts that
    collide.
-3. The scope (model, adapter, cache salt) is hashed into the first block: prefixes of different scopes never meet.
+3. The scope (model, adapter, cache salt) is part of the first hash. Prompts of different scopes never match.
 
-All blocks of a prompt are hashed in one vectorized pass: a keyed multiply-xor of each block's words, their sum times an
-odd factor for the position, and the running sum of those. Two prompts collide with a chance below 2^-32, even if they
-were chosen to collide by someone without the key.
+All blocks of a prompt are hashed in one vectorized pass. Each block gets a keyed multiply-xor hash of its words, which
+is multiplied by an odd factor for its position. The chain is the running sum of these products. Without the key, the
+probability of a collision is below 2^-32, even for chosen prompts.
 """
 
 import functools
@@ -23,16 +24,20 @@ from cache_index.value import Value
 
 HASH_BYTES: Final = 8
 MAX_CACHED_BYTES: Final = 512
-"""Longest scope, in bytes, whose seed is cached: callers choose salts, which may be long."""
+"""Maximum length in bytes of a scope whose seed is cached. Scopes contain cache salts, which clients choose and which
+may be long.
+"""
 _WORD_BYTES: Final = 8
 _MAX_LOOPED_BYTES: Final = 32_768
-"""Longest text that a compiled loop hashes as fast as numpy, whose calls cost as much as some kilobytes."""
+"""Maximum length in bytes of a text that the compiled loop hashes faster than numpy. A numpy call costs as much as
+hashing some kilobytes.
+"""
 
 
 class Prefix(Value):
-    """The full blocks of a prompt, in order.
+    """Full blocks of a prompt, in order, as hashes.
 
-    ``hashes`` holds 8 bytes a block; the hash of block *i* covers blocks 0 to *i* and the scope.
+    ``hashes`` has 8 bytes per block. The hash of block *i* covers the scope and blocks 0 to *i*.
     """
 
     __match_args__ = ("hashes", "block_tokens")
@@ -45,7 +50,7 @@ class Prefix(Value):
     ) -> None:
         self.hashes: Final = hashes
         self.block_tokens: Final = block_tokens
-        """Tokens per block if the prompt's exact tokens are known; 0: it was cut from text."""
+        """Tokens per block if the blocks consist of exact tokens, or 0 if they consist of text bytes."""
 
     @property
     def blocks(self) -> int:
@@ -53,9 +58,10 @@ class Prefix(Value):
 
 
 def common_blocks(run: bytes, offset: int, hashes: bytes, start: int) -> int:
-    """Return the number of equal blocks in *run* from *offset* on and in *hashes* from *start* on.
+    """Return the number of equal blocks in *run*, starting at block *offset*, and *hashes*, starting at block *start*.
 
-    One comparison of memory if all of *run* is equal, else O(log blocks), because a hash covers all before it.
+    The cost is one memory comparison if all of *run* matches. Otherwise it is O(log blocks), because a hash covers all
+    blocks before it.
     """
     rest = run[offset * HASH_BYTES :]
     begin = start * HASH_BYTES
@@ -73,10 +79,10 @@ def common_blocks(run: bytes, offset: int, hashes: bytes, start: int) -> int:
 
 
 class Hasher:
-    """Cuts text into blocks of *block_bytes* and hashes each with all before it.
+    """Splits text into blocks of *block_bytes* bytes and hashes each block together with all blocks before it.
 
-    *key* is 32 random bytes. A tail shorter than a block has no hash: an engine caches full blocks only. The method
-    depends on whether the core *is_compiled*; the hashes do not.
+    *key* is 32 random bytes. An incomplete last block is not hashed, because engines cache only full blocks. The method
+    depends on *is_compiled*, but the hashes do not.
     """
 
     def __init__(self, key: bytes, *, block_bytes: int, is_compiled: bool = IS_COMPILED) -> None:
@@ -87,7 +93,7 @@ class Hasher:
         self.use(key)
 
     def use(self, key: bytes) -> None:
-        """Hash with *key* from now on. Earlier hashes match no new ones."""
+        """Use *key* for hashing from now on. Hashes under the previous key no longer match."""
         self._key = key
         number = int.from_bytes(key, "little")
         self._block_hash = BlockHash(keyed_generator(number, self.block_bytes), words=self.block_bytes // _WORD_BYTES)
@@ -96,7 +102,7 @@ class Hasher:
         self._cached_seed = functools.lru_cache(maxsize=256)(self._seed_of)
 
     def prefix(self, text: bytes, scope: bytes = b"") -> Prefix:
-        """Return the chain of block hashes of *text* within *scope*. O(len(text))."""
+        """Return the block hashes of *text* within *scope*. O(len(text))."""
         blocks = len(text) // self.block_bytes
         if blocks == 0:
             return Prefix(b"")

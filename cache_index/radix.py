@@ -1,12 +1,14 @@
-"""A path-compressed radix tree of prefixes, shared by all workers, that evicts for each worker as its engine does.
+"""Path-compressed radix tree of prefixes, shared by all workers. It evicts blocks of each worker in the order of its
+engine.
 
-1. A node is a run of consecutive blocks. A worker holds a run from its front: all of it, or some leading blocks.
-2. A worker that holds any block of a node holds all of every node above it.
-3. A worker's holdings are in one list, the least recently used first and, within one use, the tail before the head.
-   This is vLLM's order: a finished request's blocks are freed in reverse (vllm/v1/core/kv_cache_manager.py, `free`).
-   By rules 2 and 3, the first holding of the list has none below it, so its tail is evicted first.
+1. A node is a run of consecutive blocks. A worker holds all blocks of a node or some of its leading blocks.
+2. A worker that holds a block of a node holds all blocks of the nodes above it.
+3. The holdings of a worker form a list in eviction order: least recently used first and, for the same use, tail before
+   head. This is vLLM's order, which frees the blocks of a finished request in reverse
+   (vllm/v1/core/kv_cache_manager.py, `free`). By rules 2 and 3, the worker has no holdings below the first one in the
+   list, so the tail of this holding is evicted first.
 
-A hash covers all blocks before it (cache_index/prefix.py), so the place where two runs part is found by bisection.
+A hash covers all blocks before it (cache_index/prefix.py), so bisection finds the place where two runs diverge.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,11 +24,13 @@ from cache_index.slots import bits
 NODE_BYTES: Final = 600
 HOLDING_BYTES: Final = 140
 LEARN_EVERY = 64
-"""Uses between two calls of `Reuse.learn`."""
+"""Number of uses between two calls of `Reuse.learn`."""
 
 
 class _Node:
-    """A run of blocks. ``full`` and ``held`` are bitmasks of the workers that hold all of the run, or any of it."""
+    """Run of consecutive blocks. ``full`` and ``held`` are bitmasks of the workers that hold all blocks or any block of
+    it.
+    """
 
     __slots__ = ("blocks", "children", "full", "held", "holdings", "parent", "run")
 
@@ -41,9 +45,9 @@ class _Node:
 
 
 class _Holding:
-    """The number of leading blocks of a node that a worker holds, linked into the worker's order of use.
+    """Leading blocks of a node that one worker holds, as an entry in the worker's list in order of use.
 
-    ``node`` is None for blocks of generated text: they take up room and match nothing.
+    ``node`` is None for blocks of generated text, which take up space but match nothing.
     """
 
     __slots__ = ("blocks", "newer", "node", "older", "used")
@@ -67,7 +71,7 @@ class _Holding:
 
 
 class _Holder:
-    """A worker: slot, capacity, and its holdings in order of use (a ring around *anchor*)."""
+    """State of one worker: slot, capacity, and its holdings in order of use, in a ring that starts at *anchor*."""
 
     __slots__ = ("anchor", "bit", "capacity", "held", "slot")
 
@@ -80,7 +84,7 @@ class _Holder:
 
     @property
     def oldest(self) -> _Holding:
-        """The least recently used holding, or the anchor if there are no holdings."""
+        """The least recently used holding, or the anchor if the worker has no holdings."""
         return self.anchor.newer
 
     def append(self, holding: _Holding) -> None:
@@ -89,7 +93,9 @@ class _Holder:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Part of one worker's tree: *blocks* consecutive blocks from *depth* on. *last* is the hash of the last one."""
+    """Consecutive blocks of one worker in the tree: *blocks* blocks starting at depth *depth*. *last* is the
+    last hash.
+    """
 
     depth: int
     blocks: int
@@ -97,9 +103,9 @@ class Run:
 
 
 class RadixTree:
-    """A `CacheIndex` within *max_bytes*, in which no worker holds more blocks than its capacity.
+    """Predicted cache contents of all workers, within *max_bytes* of memory; implements `CacheIndex`.
 
-    *default_capacity*, in blocks, is that of a worker until `resize` sets its own.
+    A worker holds at most as many blocks as its capacity, which is *default_capacity* until `resize` is called.
     """
 
     def __init__(self, *, max_bytes: int, default_capacity: int) -> None:
@@ -122,7 +128,7 @@ class RadixTree:
         return holder.held if holder else 0
 
     def match(self, prefix: Prefix) -> Mapping[WorkerId, int]:
-        """Return the leading blocks per worker. O(nodes on the path + workers)."""
+        """Return the number of leading blocks of *prefix* that each worker holds. O(nodes on the path + workers)."""
         hashes, blocks = prefix.hashes, prefix.blocks
         workers = self._workers
         hits: dict[WorkerId, int] = {}
@@ -160,7 +166,7 @@ class RadixTree:
         return self._reuse.chance(self._uses - holder.oldest.used)
 
     def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int | None = None) -> int:
-        """Record that *worker* holds all of *prefix*. O(nodes on the path), plus the evictions that it causes."""
+        """Record that *worker* used all blocks of *prefix*. O(nodes on the path), plus O(evicted runs)."""
         holder = self._holder(worker)
         self._uses += 1
         if self._uses % LEARN_EVERY == 0:
@@ -199,11 +205,11 @@ class RadixTree:
 
     @property
     def uses(self) -> int:
-        """Number of calls of `record`."""
+        """Number of calls of `record` so far."""
         return self._uses
 
     def evict_unused_since(self, use: int) -> None:
-        """Evict all holdings whose last use is *use* or earlier. O(evicted runs)."""
+        """Evict all holdings that were last used at use number *use* or earlier. O(evicted runs)."""
         for holder in self._holders.values():
             while holder.oldest is not holder.anchor and holder.oldest.used <= use:
                 self._shrink(holder, holder.oldest, 0)
@@ -217,7 +223,7 @@ class RadixTree:
         self._free_slots.append(holder.slot)
 
     def tree_of(self, worker: WorkerId) -> list[Run]:
-        """Return the runs of one worker, each parent before its children. O(its runs)."""
+        """Return the runs that *worker* holds, with every parent before its children. O(its runs)."""
         holder = self._holders.get(worker)
         if holder is None:
             return []
@@ -242,7 +248,7 @@ class RadixTree:
         return holder
 
     def _walk(self, hashes: bytes) -> list[tuple[_Node, int]]:
-        """Find the nodes that are completely part of *hashes*, each with its depth."""
+        """Return the nodes that are completely part of *hashes*, each with its depth in blocks."""
         found: list[tuple[_Node, int]] = []
         child = self._root.children.get(hashes[:HASH_BYTES])
         at = 0
@@ -253,7 +259,7 @@ class RadixTree:
         return found
 
     def _path(self, hashes: bytes) -> list[_Node]:
-        """Find or make the nodes that form exactly *hashes*. Splits nodes where it ends or parts inside them."""
+        """Find or create the nodes that together form exactly *hashes*. Nodes are split where necessary."""
         path: list[_Node] = []
         node, at, end = self._root, 0, len(hashes)
         while at < end:
@@ -274,7 +280,7 @@ class RadixTree:
         return leaf
 
     def _split(self, node: _Node, blocks: int) -> _Node:
-        """Cut *node* after *blocks* blocks and return the upper part. O(workers that hold it)."""
+        """Split *node* after *blocks* blocks and return the upper part. O(workers that hold it)."""
         cut = blocks * HASH_BYTES
         parent = node.parent
         assert parent is not None, "the root has no run to split"
@@ -307,7 +313,7 @@ class RadixTree:
         return upper
 
     def _use(self, holder: _Holder, node: _Node, *, is_asked: bool) -> None:
-        """Record a use of all of *node* by the worker."""
+        """Record that the worker *holder* used all blocks of *node*."""
         holding = node.holdings.get(holder.slot)
         if holding is None:
             holding = _Holding(node, 0, self._uses)
@@ -325,7 +331,7 @@ class RadixTree:
         holder.append(holding)
 
     def _shrink(self, holder: _Holder, holding: _Holding, blocks: int) -> None:
-        """Keep the first *blocks* blocks of *holding*. Removes an empty holding, and a node without holdings."""
+        """Keep only the first *blocks* blocks of *holding*. Remove an empty holding and a node without holdings."""
         holder.held -= holding.blocks - blocks
         node = holding.node
         if node is not None and blocks < holding.blocks:
@@ -343,7 +349,7 @@ class RadixTree:
             self._prune(node)
 
     def _prune(self, node: _Node) -> None:
-        """Remove a node without holdings. By rule 2, it has no children."""
+        """Remove a node that no worker holds. By rule 2 of this module, it has no children."""
         parent = node.parent
         assert parent is not None, "the root is never held"
         del parent.children[node.run[:HASH_BYTES]]
@@ -358,14 +364,14 @@ class RadixTree:
             self._shrink(holder, oldest, max(0, oldest.blocks - excess))
 
     def _evict_over_budget(self) -> None:
-        """Evict the least recently used runs of all workers. O(workers) per run."""
+        """Evict the least recently used runs of any worker until the memory budget is met. O(workers) per run."""
         while self._bytes > self.max_bytes:
             holding = (holder for holder in self._holders.values() if holder.held)
             holder = min(holding, key=lambda holder: holder.oldest.used)
             self._shrink(holder, holder.oldest, 0)
 
     def _check(self) -> None:
-        """Derive every invariant from scratch. Raises ``AssertionError``. O(everything)."""
+        """Check all invariants. Raise AssertionError if one is violated. O(tree)."""
         total = 0
         nodes: list[tuple[_Node, int]] = [(child, -1) for child in self._root.children.values()]
         blocks = dict.fromkeys((holder.slot for holder in self._holders.values()), 0)

@@ -1,15 +1,15 @@
-"""The index of reported blocks: which worker holds which block, by the reports of the engines.
+"""Index of the blocks that engines report: which worker holds which block in which tier.
 
-1. A block is named by its key, the hash by `TokenHasher` of it and all before it. Prompts are hashed in the same way.
-   An engine's own hashes lead to blocks by its reports, and are valid for that engine only.
-2. A worker holds a block in a tier from the event that stored it there to the one that removed it. Copies count: two
-   stored need two removed. An exception is a run from the first block on: vLLM reports a reused prefix like that if a
-   request asks for it (`kv_cache_report_mode: full`), without making a copy. Counted as a copy, it would stay forever.
-   If it is a copy after all, it is forgotten too early; a miss is cheaper than a false hit.
-3. Nothing is assumed of the order in which engines evict: a worker may hold a block without the one before it.
-4. Blocks in a shared tier are there for all workers of the model, as long as one of them reports them.
+1. A block is identified by its key, which is the `TokenHasher` hash of the block and all blocks before it. Prompts are
+   hashed in the same way. An engine's own hashes are mapped to blocks by its events and are valid only for this engine.
+2. A worker holds a block in a tier from its stored event to its removed event. Copies are counted: a block that was
+   stored twice must be removed twice. A run from the first block of a sequence is an exception. vLLM reports a reused
+   prefix like this if a request asks for it (`kv_cache_report_mode: full`), without making a copy. Counted as a copy,
+   it would stay forever. If it is a copy after all, it is forgotten too early, but a miss is cheaper than a false hit.
+3. Engines may evict in any order, so a worker may hold a block without the block before it.
+4. Blocks in a shared tier are available to all workers of the model as long as one of them reports them.
 
-For each worker and tier, a `Pool` leads from the engine's hashes to blocks in one `BlockTree`, which all share.
+One `Pool` per worker and tier maps the engine's hashes to blocks in a `BlockTree`, which all pools share.
 """
 
 from array import array
@@ -28,22 +28,22 @@ from cache_index.slots import WorkerSlots, bits
 from cache_index.tokens import TOKEN_BYTES, TokenHasher, TokenIds, pack, scope_of
 
 ORPHANS_SHARE = 1 / 8
-"""Share of the budget for blocks that wait for their parent."""
+"""Share of the memory budget for blocks that wait for their parent block."""
 FORGOTTEN_SHARE = 1 / 8
-"""Share of a pool that is dropped at once when room is needed, because each time costs a walk over the pool."""
+"""Share of a pool that is dropped at once when memory is needed. Dropping less would repeat the pass over the pool."""
 
 MAX_NEW_NODES = 2
-"""Nodes that a run adds to the tree: its own, and half of the one that it parts from."""
+"""Maximum number of nodes that a run adds to the tree: a node for the run, and one for a split."""
 
 _NOTHING = Hit(0)
 _OWN = (Tier.GPU, Tier.CPU, Tier.DISK)
 
 
 class Residency:
-    """Reported blocks of all workers by tier, within *max_bytes*.
+    """Blocks that engines report for all workers, by tier. Memory is limited to *max_bytes*.
 
-    *hasher* is the one that prompts are hashed with. If there is no room, blocks of slower tiers are dropped, the
-    oldest of the worker that has most. Without such blocks, further blocks are ignored. Both are counted.
+    *hasher* must be the one that hashes prompts. If memory runs out, the oldest blocks in the largest slower tier are
+    dropped. If there are no such blocks, new blocks are ignored. Dropped and ignored blocks are counted.
     """
 
     def __init__(self, hasher: TokenHasher, *, max_bytes: int) -> None:
@@ -55,10 +55,10 @@ class Residency:
         self._engines: dict[WorkerId, Engine] = {}
         self._slots = WorkerSlots()
         self._models: dict[str, int] = {}
-        """Bits of the workers of each model."""
+        """Bitmask of the workers of each model."""
 
     def join(self, worker: WorkerId, *, model: str) -> None:
-        """Note that *worker* serves *model*: blocks in a shared tier count for it before its first report."""
+        """Record that *worker* serves *model*, so that it can use shared blocks before its first event."""
         engine = self._engines.get(worker)
         if engine is None:
             self._engines[worker] = engine = Engine(self._slots.assign(worker), model, self._tree, self.counts)
@@ -68,7 +68,9 @@ class Residency:
         self._models[model] = self._models.get(model, 0) | engine.bit
 
     def apply(self, worker: WorkerId, event: Event, *, model: str = "") -> None:
-        """Apply a report of *worker*'s engine. O(blocks of *event*). *model* is as in `scope_of`."""
+        """Apply an event of *worker*'s engine. *model* has the form of the argument of `scope_of`. O(blocks of
+        *event*).
+        """
         engine = self._engines.get(worker)
         if engine is None or engine.model != model:
             self.join(worker, model=model)
@@ -82,7 +84,7 @@ class Residency:
             self._orphans.drop(engine.slot)
 
     def drop(self, worker: WorkerId) -> None:
-        """Forget the worker, and its reports of shared tiers. O(its runs, and a vectorized pass over its blocks)."""
+        """Remove *worker* and all blocks that it reported. O(its runs), plus a vectorized pass over its blocks."""
         engine = self._engines.pop(worker, None)
         if engine is None:
             return
@@ -93,9 +95,11 @@ class Residency:
         self._slots.give_back(engine.slot)
 
     def match(self, prefix: Prefix) -> Mapping[WorkerId, Hit]:
-        """Return the leading blocks of *prefix* that each worker can use; workers without any are absent.
+        """Return the number of leading blocks of *prefix* that each worker can use. Workers without any of them are
+        absent.
 
-        A hole ends the match: a block is useful only if all before it are there. O(nodes on the path + workers).
+        A missing block ends the match, because a block is useful only if all blocks before it are present. O(nodes on
+        the path + workers).
         """
         path = self._tree.path(prefix.hashes)
         if not path:
@@ -121,34 +125,38 @@ class Residency:
         return hits
 
     def held(self, worker: WorkerId) -> int:
-        """Return the number of blocks that *worker*'s engine reports, over all tiers but the shared one."""
+        """Return the number of blocks that *worker*'s engine has reported in all tiers except the shared one."""
         return sum(self.held_in(worker, tier) for tier in _OWN)
 
     def held_in(self, worker: WorkerId, tier: Tier) -> int:
-        """Return the number of blocks that *worker*'s engine reports in *tier*, without copies."""
+        """Return the number of blocks that *worker*'s engine has reported in *tier*. Copies are not counted."""
         engine = self._engines.get(worker)
         if engine is None:
             return 0
         return len(engine.gpu if tier is Tier.GPU else engine.slower[tier])
 
     def block_size(self, worker: WorkerId) -> int | None:
-        """Return the most frequent size of *worker*'s blocks in tokens. None: its engine has not reported any."""
+        """Return the most frequent block size of *worker* in tokens, or None if its engine has not reported a block
+        yet.
+        """
         sizes = self.block_sizes(worker)
         return max(sizes, key=sizes.__getitem__) if sizes else None
 
     def block_sizes(self, worker: WorkerId) -> Mapping[int, int]:
-        """Return the number of reported blocks of *worker* by size. LMCache's are larger than those of its engine."""
+        """Return the number of reported blocks of *worker* by block size in tokens. Blocks of LMCache are larger than
+        those of the engine.
+        """
         engine = self._engines.get(worker)
         return engine.block_sizes if engine else {}
 
     @property
     def waiting(self) -> int:
-        """Number of blocks whose parent is unknown."""
+        """Number of blocks that wait for an unknown parent block."""
         return len(self._orphans)
 
     @property
     def size_bytes(self) -> int:
-        """Memory in use, estimated from the sizes of the objects."""
+        """Memory used by the index, in bytes, estimated from object sizes."""
         return len(self._engines) * ENGINE_BYTES + self._tree.size_bytes + self._orphans.size_bytes
 
     def _stored(self, engine: Engine, event: Stored) -> None:
@@ -173,14 +181,14 @@ class Residency:
         self._attach(engine, hashes)
 
     def _stored_by_hash(self, engine: Engine, event: Stored) -> None:
-        """Store blocks without tokens: those with the same hashes in another tier."""
+        """Store blocks that were reported without tokens. Their tokens are those of the same hashes in another tier."""
         for engine_hash in event.hashes:
             run = OrphanRun(engine.slot, engine_hash, [engine_hash], event.tier)
             if not self._follow(engine, run):
                 self._orphans.park(run)
 
     def _follow(self, engine: Engine, run: OrphanRun) -> bool:
-        """Store *run* if the block that it waits for is known."""
+        """Store *run* if the block that it waits for is known. Return whether it is."""
         found = engine.find(run.awaited)
         if found is None:
             return False
@@ -192,7 +200,7 @@ class Residency:
         return True
 
     def _extend(self, engine: Engine, run: OrphanRun, node: Node, offset: int, after: int, *, copies: bool) -> None:
-        """Store *run* behind the first *offset* blocks of *node*, the last of which has the key *after*."""
+        """Store *run* after the first *offset* blocks of *node*. *after* is the key of the last of these blocks."""
         position = node.start + offset
         keys = self._hasher.chain(after, position, run.ids, block_size=run.block_size, extras=run.extras)
         found = self._tree.grow(node, offset, keys, engine.slot)
@@ -218,7 +226,7 @@ class Residency:
         self._tree.prune(found[-1][0])
 
     def _attach(self, engine: Engine, hashes: list[int]) -> None:
-        """Store the runs that waited for any of *hashes*, and those that waited for these."""
+        """Store the runs that wait for any of *hashes*, and all runs that wait for blocks of the stored runs."""
         waiting = self._orphans.claim(engine.slot, hashes)
         while waiting:
             run = waiting.pop()
@@ -228,7 +236,9 @@ class Residency:
                 waiting += self._orphans.claim(engine.slot, run.hashes)
 
     def _make_room(self, blocks: int) -> bool:
-        """Make room for *blocks* blocks, dropping blocks of slower tiers if necessary. Returns whether it worked."""
+        """Free memory for *blocks* blocks, if necessary by dropping blocks in slower tiers. Return whether there is
+        enough.
+        """
         most = self.max_bytes - self._orphans.max_bytes - len(self._engines) * ENGINE_BYTES
         need = blocks * (NEW_BYTES + HASH_BYTES) + MAX_NEW_NODES * NODE_BYTES
         while need + self._tree.size_bytes > most:
@@ -273,7 +283,7 @@ class Residency:
         return hits
 
     def _shared(self, node: Node) -> tuple[int, int]:
-        """Find the workers that can load blocks of *node* from a shared tier, and the set of those blocks."""
+        """Return the bitmask of the workers that can load shared blocks of *node*, and the bitmask of these blocks."""
         claimed = node.workers(SHARED)
         if not claimed:
             return 0, 0
@@ -284,7 +294,7 @@ class Residency:
         return self._models[self._engines[any_of_them].model], blocks
 
     def _check(self) -> None:
-        """Derive every invariant from scratch. Raises ``AssertionError``. O(everything)."""
+        """Check all invariants. Raise AssertionError if one is violated. O(index)."""
         held: dict[tuple[int, int, int], int] = {}
         models: dict[str, int] = {}
         for worker, engine in self._engines.items():
@@ -299,7 +309,9 @@ class Residency:
 
 
 def _packed(event: Stored) -> TokenIds | None:
-    """The tokens of *event*, empty if it names blocks by hash alone. None: they do not fill its blocks."""
+    """Return the packed tokens of *event*, empty if it has only hashes, or None if the tokens do not fill its
+    blocks.
+    """
     ids = event.token_ids
     if not isinstance(ids, bytes):
         try:
@@ -310,7 +322,7 @@ def _packed(event: Stored) -> TokenIds | None:
 
 
 def _are_hashes(hashes: list[int]) -> bool:
-    """Whether all have 64 bits."""
+    """Whether all *hashes* are unsigned 64-bit integers."""
     try:
         array("Q", hashes)
     except OverflowError:
@@ -319,12 +331,12 @@ def _are_hashes(hashes: list[int]) -> bool:
 
 
 def _leading(blocks: int) -> int:
-    """Number of leading blocks in a set."""
+    """Return the number of leading blocks in the bitmask *blocks*."""
     return (~blocks & (blocks + 1)).bit_length() - 1
 
 
 def _usable(gpu: int, cpu: int, disk: int, shared: int, *, most: int) -> Hit:
-    """The blocks among the first *most* that a worker with these sets of blocks can use."""
+    """Return the hit among the first *most* blocks, given the bitmask of a worker's blocks in each tier."""
     blocks = min(most, _leading(gpu | cpu | disk | shared))
     left = (1 << blocks) - 1 & ~gpu
     from_cpu, left = left & cpu, left & ~cpu
@@ -333,7 +345,7 @@ def _usable(gpu: int, cpu: int, disk: int, shared: int, *, most: int) -> Hit:
 
 
 def _sum(before: int, loads: Hit | None, more: Hit) -> Hit:
-    """Hit *more* after *before* blocks. *loads* counts the blocks that are not on the GPU."""
+    """Add *before* blocks to the hit *more*. *loads* has the blocks among them that are not on the GPU."""
     if loads is None:
         return Hit(before + more.blocks, more.cpu, more.disk, more.shared)
     return Hit(before + more.blocks, loads.cpu + more.cpu, loads.disk + more.disk, loads.shared + more.shared)

@@ -1,4 +1,4 @@
-"""Workers as bits: a set of workers is an int."""
+"""Maps workers to bits, so that an int can represent a set of workers."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from cache_index.index import WorkerId
 
 
 def bits(mask: int) -> Iterator[int]:
-    """Yield the numbers of the set bits of *mask*, the lowest first."""
+    """Yield the numbers of the set bits in *mask* in ascending order."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -14,14 +14,14 @@ def bits(mask: int) -> Iterator[int]:
 
 
 class WorkerSlots:
-    """The bit of each worker."""
+    """Mapping between workers and bit numbers."""
 
     def __init__(self) -> None:
         self._workers: list[WorkerId] = []
         self._free: list[int] = []
 
     def assign(self, worker: WorkerId) -> int:
-        """Assign a free bit to *worker*, which must have none, and return its number."""
+        """Assign a free bit to *worker* and return the bit number. The worker must not have a bit yet."""
         slot = self._free.pop() if self._free else len(self._workers)
         self._workers[slot : slot + 1] = [worker]
         return slot

@@ -1,9 +1,9 @@
-"""Exact tokens as the chain of their block hashes, the same for prompts and for the reports of engines.
+"""Represents exact tokens as a chain of block hashes, both for prompts and for the events of engines.
 
-1. The hash of a block covers it, all blocks before it and the scope: model, adapter, cache salt and block size. Content
-   of a block besides its tokens (an image) is hashed with it.
-2. An engine reports a sequence in runs of any length, so a chain continues from the hash and position of any block.
-3. The hash key is random and known only to this process and its replicas: a client cannot choose two prompts that
+1. The hash of a block covers the block, all blocks before it, and the scope: model, adapter, cache salt and block size.
+   Other content of a block, such as an image, is hashed with it.
+2. Engines report a sequence in runs of any length, so a chain can continue from the hash and position of any block.
+3. The hash key is random and known only to this process and its replicas. A client cannot construct two prompts that
    collide.
 """
 
@@ -20,24 +20,25 @@ from cache_index.compiled import IS_COMPILED
 from cache_index.prefix import HASH_BYTES, MAX_CACHED_BYTES, Prefix
 
 TokenIds = bytes
-"""Token ids, packed: four bytes each, little-endian."""
+"""Packed token ids: four bytes per id, little-endian."""
 
 TOKEN_BYTES = 4
 
 Extras = Sequence[bytes | None]
-"""Content of each block besides its tokens. None: only tokens."""
+"""Content of each block in addition to its tokens, or None for blocks with only tokens."""
 
 _LARGEST = 2**64 - 1
 _MAX_LOOPED = 512
-"""Most blocks that a compiled loop hashes as fast as numpy."""
+"""Maximum number of blocks that the compiled loop hashes faster than numpy."""
 
 
 def pack(ids: Sequence[int]) -> TokenIds:
-    """Return *ids* as `TokenIds`. Ids beyond 32 bits (SGLang's ids of images) are folded. O(ids), 6 ns each.
+    """Pack *ids* as `TokenIds`. Ids beyond 32 bits, such as SGLang's image ids, are folded to 32 bits. O(ids), 6 ns per
+    id.
 
     Raises:
-        ValueError: an id is negative or beyond 64 bits.
-        TypeError: an id is not an int.
+        ValueError: if an id is negative or has more than 64 bits.
+        TypeError: if an id is not an int.
     """
     try:
         return array("I", ids).tobytes()
@@ -52,7 +53,9 @@ def _folded(token: int) -> int:
 
 
 def scope_of(model: str, adapter: str | None = None, salt: str | None = None) -> bytes:
-    """Return the scope that prompts must share to share blocks. Different arguments give different scopes."""
+    """Return the scope of a prompt. Prompts share blocks only if they have equal scopes. Different arguments give
+    different scopes.
+    """
     scope = b""
     for name in (model, adapter, salt):
         text = b"" if name is None else name.encode()
@@ -61,9 +64,9 @@ def scope_of(model: str, adapter: str | None = None, salt: str | None = None) ->
 
 
 class TokenHasher:
-    """Cuts token ids into blocks of any size and hashes each with all before it. *key* is 32 random bytes.
+    """Splits token ids into blocks of any size and hashes each block together with all blocks before it.
 
-    The method depends on whether the core *is_compiled*; the hashes do not.
+    *key* is 32 random bytes. The method depends on *is_compiled*, but the hashes do not.
     """
 
     def __init__(self, key: bytes, *, is_compiled: bool = IS_COMPILED) -> None:
@@ -71,7 +74,7 @@ class TokenHasher:
         self.use(key)
 
     def use(self, key: bytes) -> None:
-        """Hash with *key* from now on. Earlier hashes match no new ones."""
+        """Use *key* for hashing from now on. Hashes under the previous key no longer match."""
         self._key = key
         self._number = int.from_bytes(key, "little")
         self._positions = Positions(keyed_generator(self._number, 0))
@@ -80,24 +83,25 @@ class TokenHasher:
         self._cached_digest = functools.lru_cache(maxsize=1024)(self._digest_of)
 
     def prefix(self, ids: TokenIds, *, block_size: int, scope: bytes = b"", extras: Extras | None = None) -> Prefix:
-        """Return the chain of block hashes of the full blocks of *ids* within *scope*. O(len(ids)).
+        """Return the hashes of the full blocks of *ids* within *scope*. O(len(ids)).
 
-        *extras* has one element for every full block, or more.
+        *extras* has at least one element for every full block.
         """
         return Prefix(
             self.chain(self.root(scope, block_size), 0, ids, block_size=block_size, extras=extras), block_size
         )
 
     def root(self, scope: bytes, block_size: int) -> int:
-        """Return the hash that precedes the first block of a sequence."""
+        """Return the hash that stands before the first block of a sequence with this scope and block size."""
         return self._digest(b"%d/%b" % (block_size, scope))
 
     def chain(
         self, after: int, position: int, ids: TokenIds, *, block_size: int, extras: Extras | None = None
     ) -> bytes:
-        """Return the hashes of the full blocks of *ids*, 8 bytes each as in `Prefix`. O(len(ids)).
+        """Return the hashes of the full blocks of *ids*, 8 bytes each, in the format of `Prefix`. O(len(ids)).
 
-        The first block is at *position* of its sequence; *after* is the hash of the block before it, or the `root`.
+        *position* is the position of the first block in its sequence. *after* is the hash of the block before it, or
+        the `root`.
         """
         blocks = len(ids) // (block_size * TOKEN_BYTES)
         block_hash = self._block_hash(block_size)
