@@ -1,7 +1,7 @@
-"""Completed requests, handed to metrics and logs in batches.
+"""Pass completed requests to metrics and logs in batches.
 
-Counting and logging one request at a time would take a tenth of the gateway's time. A batch takes less, because the
-same code runs many times in a row and one system call writes all lines.
+Counting and logging requests one at a time would take a tenth of the gateway's CPU time. A batch is cheaper, because
+the same code runs many times in a row and one system call writes all log lines.
 """
 
 import asyncio
@@ -11,41 +11,43 @@ from typing import Protocol
 from gateway.proxy.exchange import Exchange
 
 SETTLE_S = 0.05
-"""Longest delay of log lines and counts."""
+"""Maximum delay in seconds before a completed request is logged and counted."""
 
 
 class CompletedRequest:
     __slots__ = ("at", "exchange")
 
     def __init__(self, exchange: Exchange, at: float) -> None:
-        """Take the end of *exchange*, in monotonic seconds, as *at*."""
+        """Record that the request *exchange* ended at the monotonic time *at*, in seconds."""
         self.exchange = exchange
         self.at = at
 
 
 class Observer(Protocol):
-    """Receives completed requests: the metrics, the log, the traces."""
+    """Receiver of completed requests, such as the metrics, the request log and the traces."""
 
     def observe(self, completed: list[CompletedRequest]) -> None:
-        """Process the requests that were completed since the last call, in their order."""
+        """Process the requests that were completed since the last call, in order of completion."""
         ...
 
 
 class CompletedRequests:
-    """Hands each completed request to every observer, once."""
+    """Passes each completed request to every observer exactly once."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
         self._ended: list[CompletedRequest] = []
 
     def add(self, exchange: Exchange, now: float) -> None:
-        """Add *exchange*, which ended at *now*, to the next batch. Call it on the running event loop."""
+        """Add the request *exchange*, which ended at the monotonic time *now*, to the next batch. Call this on the
+        running event loop.
+        """
         if not self._ended:
             asyncio.get_running_loop().call_later(SETTLE_S, self.settle)
         self._ended.append(CompletedRequest(exchange, now))
 
     def settle(self) -> None:
-        """Hand over the batch now, before a scrape of the metrics or at the end of the process."""
+        """Pass the current batch to the observers now, before metrics are scraped or the process ends."""
         ended, self._ended = self._ended, []
         if ended:
             for observer in self._observers:

@@ -1,4 +1,4 @@
-"""The slot and the reply that a request holds while a backend serves it."""
+"""Hold the worker slot and the open reply of a request while a backend serves it."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ from routing.request import Request
 
 
 class CurrentAttempt:
-    """Holds at most one slot on a worker and one open reply, until `give_back`."""
+    """Holds at most one slot on a worker and one open reply, until `give_back` is called."""
 
     def __init__(
         self, model: Model, exchange: Exchange, continuation: Continuation | None, *, clock: Callable[[], float]
@@ -22,14 +22,16 @@ class CurrentAttempt:
         self._exchange = exchange
         self._clock = clock
         self.continuation = continuation
-        """State for another worker to take over a broken stream; None if none can."""
+        """State with which another worker can continue a broken stream, or None if no worker can."""
         self.booking: Booking | None = None
-        """The slot on a worker; the dispatch reserves the first one."""
+        """Reserved slot on a worker, or None. The dispatch queue reserves the first slot of a request."""
         self.answer: Attempt | None = None
-        """The answer whose reply is open."""
+        """Answer whose reply is open, or None."""
 
     def reserve(self, request: Request, candidate: Candidate) -> bool:
-        """Reserve a slot on *candidate* unless it is reserved already; return False if the worker takes no request."""
+        """Reserve a slot on the worker *candidate* unless the request has one there. Return False if the worker accepts
+        no requests.
+        """
         exchange = self._exchange
         if self.booking is None or self.booking.worker != candidate.worker:
             self.booking = self._model.fleet.bookings.book(request, candidate, self._clock())
@@ -43,7 +45,9 @@ class CurrentAttempt:
         return True
 
     def predict(self, request: Request, order: Sequence[Candidate], candidate: Candidate) -> None:
-        """Record the predicted time to first token on *candidate*, and its distance to the best of *order*."""
+        """Record the predicted time to first token on *candidate*, and how much longer it is than that of the best
+        worker in *order*.
+        """
         exchange, booking = self._exchange, self.booking
         if booking is None or exchange.first_byte is not None:
             return
@@ -56,7 +60,9 @@ class CurrentAttempt:
         exchange.regret_s = own_s - best_s
 
     async def give_back(self, ending: Ending) -> None:
-        """Close the open reply, and release the slot with *ending*. Does nothing if neither is held."""
+        """Close the open reply and release the slot with the outcome *ending*. Do nothing if there is neither a reply
+        nor a slot.
+        """
         answer, self.answer = self.answer, None
         booking, self.booking = self.booking, None
         if self._exchange.trace is not None:
@@ -71,7 +77,7 @@ class CurrentAttempt:
                 self.release(booking, ending)
 
     def release(self, booking: Booking, ending: Ending) -> None:
-        """Release *booking*, report its outcome to the fleet, and let the next request of the queue through."""
+        """Release the slot *booking*, report its outcome to the fleet, and dispatch the next request in the queue."""
         usage = self._exchange.usage if ending is Ending.ANSWERED else None
         outcome = Outcome(ending)
         if usage is not None:

@@ -1,7 +1,7 @@
-"""Finds the requests that last, and waits for their callers to disconnect.
+"""Find long-running requests, and wait for their callers to disconnect.
 
-Separate from `gateway.proxy.disconnects`, which is compiled: a task group, whose end waits, must not be compiled (see
-deploy/compile_core.py).
+This module is separate from `gateway.proxy.disconnects`, which is compiled. A task group that waits when it ends must
+not be compiled (see deploy/compile_core.py).
 """
 
 import asyncio
@@ -13,14 +13,14 @@ _log = logging.getLogger(__name__)
 
 
 class WatchedRequest(Protocol):
-    """A request whose caller may disconnect."""
+    """Request whose caller may disconnect."""
 
     receive: Callable[[], Awaitable[MutableMapping[str, Any]]]
     task: "asyncio.Task[Any]"
     aged: bool
-    """A sweep has seen the request before."""
+    """True after a sweep has seen the request."""
     gone: bool
-    """The caller has disconnected."""
+    """True after the caller has disconnected."""
     watcher: "asyncio.Task[None] | None"
 
 
@@ -28,7 +28,9 @@ WatchedT = TypeVar("WatchedT", bound=WatchedRequest)
 
 
 async def sweep(young: "dict[WatchedT, None]", *, every_s: float) -> None:
-    """Give a task to those of *young* that an earlier sweep has seen, and remove them from it. Runs until cancelled."""
+    """Start a watching task for each request in *young* that an earlier sweep has seen, and remove it from *young*. It
+    runs every *every_s* seconds until it is cancelled.
+    """
     async with asyncio.TaskGroup() as tasks:
         while True:
             await asyncio.sleep(every_s)

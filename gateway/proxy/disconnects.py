@@ -1,7 +1,7 @@
-"""Cancels requests whose callers have disconnected, so that workers stop generating.
+"""Cancel requests whose callers have disconnected, so that workers stop generating.
 
-ASGI reports a disconnect only to a task that awaits `receive`. A task for each request would cost too much, so only
-requests that last longer than a sweep or two get one.
+ASGI reports a disconnect only to a task that awaits `receive`. A watching task for every request would cost too much,
+so only requests that outlast one or two sweeps get such a task.
 """
 
 import asyncio
@@ -14,7 +14,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class Watch:
-    """One request whose caller may disconnect. ``gone`` distinguishes that cancellation from any other."""
+    """Request whose caller may disconnect. The attribute `gone` distinguishes a cancellation after a disconnect from
+    others.
+    """
 
     __slots__ = ("aged", "gone", "receive", "task", "watcher")
 
@@ -27,7 +29,9 @@ class Watch:
 
 
 class Disconnects:
-    """Cancels the task of a request whose caller has gone, at the earliest two sweeps after its beginning."""
+    """Cancels the task of a request whose caller has disconnected. This happens two sweeps after the request begins at
+    the earliest.
+    """
 
     def __init__(self, *, sweep_s: float = 0.2) -> None:
         self._sweep_s = sweep_s
@@ -35,7 +39,9 @@ class Disconnects:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, receive: Receive) -> Watch:
-        """Watch the request of the current task. Its body must have been read: the watcher takes over *receive*."""
+        """Watch the request of the current task. Its body must have been read, because only the watcher may call
+        *receive* from then on.
+        """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         task = asyncio.current_task(self._loop)  # without it, Python 3.11 asks the kernel for the process id
@@ -45,12 +51,12 @@ class Disconnects:
         return watch
 
     def end(self, watch: Watch) -> None:
-        """Stop watching. Ending the same *watch* again does nothing."""
+        """Stop watching a request. A second call with the same *watch* does nothing."""
         if watch in self._young:
             del self._young[watch]
         elif watch.watcher is not None:
             watch.watcher.cancel()
 
     def run(self) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that sweeps until it is cancelled."""
+        """Return the coroutine that runs the sweeps until it is cancelled."""
         return sweep(self._young, every_s=self._sweep_s)

@@ -1,4 +1,4 @@
-"""The response to the caller, over ASGI."""
+"""Send the response to the caller, over ASGI."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
@@ -22,7 +22,8 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 class Downstream:
     """Sends one response, with headers about the routing decision.
 
-    It sends one message at a time: a comment is left out while another message is sent; messages wait for a comment.
+    Only one ASGI message is sent at a time. A keep-alive comment is omitted while another message is being sent, and
+    other messages wait until a comment is sent.
     """
 
     __slots__ = (
@@ -52,31 +53,35 @@ class Downstream:
         self._is_whole = False  # the response has a content length, so nothing may be added
         self._is_closing = False  # its last message is being sent, or was sent
         self.started = False
-        """Status and headers were sent: later errors can only be reported in the body."""
+        """True after status and headers have been sent. Later errors can be reported only in the body."""
         self.ended = False
-        """Whether the whole response was sent."""
+        """True after the whole response has been sent."""
         self.is_quiet = False
-        """Whether nothing was written since `KeepAlive` set this."""
+        """True if nothing has been written since `KeepAlive` last set this flag."""
         self.observer: StreamObserver | None = None
-        """Observer of the stream that is being passed on."""
+        """Observer of the stream that is being sent, or None."""
         self.answers_as: tuple[str, str] | None = None
-        """The model name of the caller, and that of the workers; None: answers keep the name that the backend sends."""
+        """Model name that the caller sent, and model name that the workers use. If it is None, answers keep the
+        backend's model name.
+        """
         self.stopped: GatewayError | None = None
-        """The error that ends the stream at its next event."""
+        """Error that ends the stream at its next event, or None."""
 
     @property
     def events(self) -> int:
-        """Number of events that were passed on."""
+        """Number of stream events that were sent to the caller."""
         events = self._exchange.streamed_events
         return events if self.observer is None else events + self.observer.events
 
     @property
     def takes_error(self) -> bool:
-        """Whether an error can still be sent: nothing was sent yet, or the stream has not ended."""
+        """Whether an error can still be sent, because nothing has been sent or the stream has not ended."""
         return not self.started or not (self._is_whole or self.ended)
 
     async def start(self, status: int, headers: Headers) -> None:
-        """Begin a stream. If a keep-alive has begun it already, a comment names the worker."""
+        """Begin a streamed response. If a keep-alive comment has already begun the response, another comment names the
+        worker.
+        """
         self._settle_name()
         if await self._has_started():
             await self.write(b": x-warmgate-worker: %b\n\n" % _worker_of(self._exchange))
@@ -90,14 +95,16 @@ class Downstream:
         self.started = True
 
     def write(self, data: bytes, *, last: bool = False) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that sends *data*. It waits while the caller reads too slowly."""
+        """Return a coroutine that sends *data*. It waits while the caller reads too slowly."""
         # Returns the coroutine of `_put`: one more for each event of each stream would cost too much.
         if self._answer_name is not None:
             data = self._answer_name.events(data)
         return self._put({"type": "http.response.body", "body": data, "more_body": not last}, last=last)
 
     async def answer(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send a whole response. After a keep-alive it becomes the last event of the stream, as an error."""
+        """Send a complete response. If a keep-alive comment has begun a stream, the response becomes an error event
+        that ends the stream.
+        """
         if await self._has_started():
             await self.write(self._endpoint.errors.event(fault_in(status, body), self._next_number), last=True)
             return
@@ -110,16 +117,17 @@ class Downstream:
         await self.write(body, last=True)
 
     def _settle_name(self) -> None:
-        """Decide how the answer names the model, once the backend is known."""
+        """Choose the model name that the answer contains. The backend must be known."""
         if self.answers_as is not None:
             asked, upstream_name = self.answers_as
             self._answer_name = answer_name(asked, upstream_name, fell_back=self._exchange.fell_back)
 
     async def keep_alive(self) -> None:
-        """Send a comment, so that no proxy takes a silent stream for a dead one.
+        """Send a comment, so that proxies do not close a silent stream.
 
-        Before the first byte it commits status and headers. It sends nothing inside an event, beside another message,
-        and in a response that has a length or is about to end.
+        A comment before the first byte of the answer also sends the status and headers. No comment is sent inside an
+        event or while another message is being sent. A response with a content length, or one that is about to end,
+        gets no comment either.
         """
         is_inside = self.observer is not None and self.observer.inside_event
         if is_inside or self._is_sending or self._is_whole or self._is_closing or self._comment is not None:
@@ -137,7 +145,9 @@ class Downstream:
             self._comment = None
 
     async def fail(self, error: GatewayError) -> None:
-        """Send *error* as the response, or as the last event of the stream, if that is still possible."""
+        """Send *error* as the response, or as the last event of the stream. Do nothing if neither is possible any
+        more.
+        """
         request_id = self._exchange.request_id.decode("ascii")
         has_started = await self._has_started()
         if not self.takes_error:
@@ -165,7 +175,9 @@ class Downstream:
         self.ended = last
 
     async def _has_started(self) -> bool:
-        """Return `started` after a comment that is being sent, because it may begin the response."""
+        """Return whether the response has started. Wait first for a comment that is being sent, because it may start
+        the response.
+        """
         if self._comment is not None:
             await self._after_comment()
         return self.started
@@ -191,7 +203,7 @@ def _common_headers(exchange: Exchange) -> Headers:
 
 
 def _decision_headers(exchange: Exchange) -> Headers:
-    """Return the headers that name the backend and the reason for it."""
+    """Return the response headers that name the backend and explain why it was chosen."""
     backend, strategy, choice = exchange.backend, exchange.strategy, exchange.choice
     if backend is None:
         return []
@@ -210,7 +222,9 @@ def _decision_headers(exchange: Exchange) -> Headers:
 
 @lru_cache(maxsize=1024)
 def _backend_headers(backend: str, served_by: str, strategy: str | None) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the same tuples for the same values: the server then finds their header lines without comparing them."""
+    """Return the headers that name the backend. Equal arguments return the same object, so the server finds the encoded
+    lines without comparing headers.
+    """
     worker = (b"x-warmgate-worker", backend.encode("ascii", "replace"))
     kind = (b"x-warmgate-backend", served_by.encode("ascii"))
     return (worker, kind) if strategy is None else (worker, kind, (b"x-warmgate-strategy", strategy.encode("ascii")))
@@ -221,4 +235,6 @@ def _hit_blocks(blocks: int) -> tuple[bytes, bytes]:
 
 
 _HIT_BLOCKS: list[Any] = [_hit_blocks(blocks) for blocks in range(256)]
-"""Most frequent headers. The type is Any, because compiled code would rebuild tuples of bytes each time."""
+"""Cached headers for the most frequent numbers of hit blocks. The element type is Any, because compiled code would
+rebuild tuples of bytes on each access.
+"""

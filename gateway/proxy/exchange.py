@@ -1,4 +1,4 @@
-"""The facts about one request, collected for its response headers, its log line and its metrics."""
+"""Collect the facts about one request for its response headers, its log line and its metrics."""
 
 from typing import Literal
 
@@ -16,102 +16,115 @@ from routing.explanation import Reason
 
 
 class Account:
-    """The reservation of a request, which is settled when it ends."""
+    """Reservation of one request, which is settled when the request ends."""
 
     __slots__ = ("caller", "in_background", "model", "reservation")
 
     reservation: Reservation
-    """Set before an exchange holds the account."""
+    """Granted reservation. It is set before the account is attached to a request."""
 
     def __init__(self, caller: Caller, model: Model | None) -> None:
         self.caller = caller
         self.model = model
-        """Requested model; None if the request has no model or an unknown one."""
+        """Requested model, or None if the request names no known model."""
         self.in_background = False
-        """The worker generates after it has answered."""
+        """True if the worker continues to generate after it has answered."""
 
     def __call__(self, expected: Tokens) -> Entry:
-        """Return the ledger entry of a request that is never settled, for the *expected* tokens that it reserved.
+        """Return the ledger entry of a request that is never settled, for the *expected* tokens that the request
+        reserved.
 
-        `gateway.proxy.admission` implements it. Once compiled, a class can only be called if its base can.
+        A subclass in `gateway.proxy.admission` implements this method. A compiled class can be called only if its base
+        class can be called too.
         """
         raise NotImplementedError
 
 
 class Exchange:
-    """Filled in while the request is served; times are monotonic seconds. It never holds the prompt or a key."""
+    """Facts about one request, recorded while it is served. Times are monotonic seconds. The prompt and the API key are
+    never stored.
+    """
 
     team: str | None = None
     key: str | None = None
-    """Public id of the caller's key."""
+    """Public id of the caller's API key."""
     user: str | None = None
-    """The end user that the caller named."""
+    """End user that the caller named, or None."""
     model_asked: str | None = None
-    """The model name in the request."""
+    """Model name in the request."""
     model: str | None = None
-    """The configured name; None until the model is found."""
+    """Configured name of the model, or None until the model is found."""
     choice: RouteChoice | None = None
-    """The reason for this model, if routes map the requested name to several models."""
+    """Reason for choosing this model if routes map the requested name to several models, or None."""
     strategy: str | None = None
     reason: Reason | None = None
     streams: bool = False
     backend: str | None = None
-    """The backend that answers, or was tried last."""
+    """Id of the backend that answered or was tried last."""
     served_by: str = "worker"
-    """The kind of that backend."""
+    """Kind of the backend that answered or was tried last, such as `worker`."""
     prefill_worker: str | None = None
-    """The worker that computed the prompt, or was tried last, if another worker answers."""
+    """Worker that computed the prompt for another worker, or that was tried last for it."""
     prefill: Literal["remote", "here", "failed"] | None = None
-    """The place of the prefill: a prefill worker; the worker that answers; or that one because prefill workers failed.
-    None if the model does not divide its requests."""
+    """Place where the prompt was computed. It is `remote` for a prefill worker, `here` for the worker that answers, and
+    `failed` if that worker computed it because prefill workers failed. It is None if the model has no prefill workers.
+    """
     fell_back: bool = False
-    """A fallback answered."""
+    """True if a fallback answered."""
     price: Price | None = None
-    """The price of the fallback that answered; None: the prices of the model apply."""
+    """Price of the fallback that answered. The model's prices apply if this is None."""
     hit_blocks: int = 0
     hit_tokens: float = 0.0
-    """Prompt tokens that the chosen worker was predicted to have cached."""
+    """Number of prompt tokens that the chosen worker was predicted to have in its cache."""
     hit_source: Source | None = None
     runs: bool = False
-    """The request counts against `server.max_concurrent_requests`."""
+    """True while the request counts against `server.max_concurrent_requests`."""
     shows_hits: bool = True
-    """Caller and traces may see hits, because none is on a prompt of another team."""
+    """True if the caller and traces may see cache hits, because the caller cannot hit prompts of another team."""
     queued_s: float = 0.0
-    """Time in the queue, until a worker was free for it."""
+    """Seconds that the request waited in the queue for a free worker."""
     predicted_ttft_s: float | None = None
-    """Time from arrival to first token, predicted when the last worker was asked; None if none was."""
+    """Predicted seconds from arrival to the first token on the last worker that was tried, or None if no worker was
+    tried.
+    """
     regret_s: float | None = None
-    """Distance to the prediction for the best candidate; 0 if the best one was asked."""
+    """Difference in seconds between the predicted time to first token of the chosen worker and that of the best
+    candidate. It is 0 for the best candidate.
+    """
     prompt_blocks: int = 0
     prompt_tokens: float = 0.0
-    """Tokens of the prompt, exact or estimated, before the engine counts them."""
+    """Number of prompt tokens, exact or estimated, before the engine reports its count."""
     streamed_events: int = 0
     limits_left: tuple[tuple[bytes, bytes], ...] = ()
-    """Response headers with the room left in the caller's limits."""
+    """Response headers that report the remaining room in the caller's limits."""
     attempts: int = 0
     sent_at: float | None = None
-    """The time at which the last backend was asked."""
+    """Monotonic time in seconds at which the request was last sent to a backend."""
     estimated_tokens: int | None = None
-    """Completion tokens that are charged by an estimate from time and generation rate, because none were counted."""
+    """Number of completion tokens that are charged by an estimate, because the engine did not report a count."""
     continued: int = 0
-    """Number of times another worker took over the stream."""
+    """Number of times that another worker continued the stream."""
     status: int = 0
-    """The status that the caller got; 499 if it disconnected before that."""
+    """HTTP status that the caller received, or 499 if the caller disconnected first."""
     error: str | None = None
-    """Name of the error: a class of `gateway.protocol.errors`, or Refused (4xx of a worker), or CallerGone."""
+    """Name of the error. It is a class name in `gateway.protocol.errors`, `Refused` for a 4xx status of a worker, or
+    `CallerGone`.
+    """
     guardrails: tuple[str, ...] = ()
-    """The guardrails that acted, each with its direction and action: ``pii:request:redact``."""
+    """Guardrails that acted on the request, each with its direction and action, as in `pii:request:redact`."""
     refused_by: str | None = None
-    """The limit that had no room: its scope and its unit, as in ``key/tokens_per_minute``."""
+    """Limit that had no room for the request, as scope and unit, such as `key/tokens_per_minute`."""
     first_byte: float | None = None
     usage: Usage | None = None
     account: Account | None = None
-    """The account to settle; None before the reservation and after settling."""
+    """Account to settle when the request ends. It is None before the reservation and after settling."""
     cost_usd: float = 0.0
     saved_usd: float = 0.0
-    """Additional cost of the cached tokens if they had to be computed."""
+    """US dollars saved, because cached prompt tokens cost less than computed ones."""
     trace: Trace | None = None
-    """None if the request is not traced. Only here may a prompt be kept, for configured receivers of traces."""
+    """Trace of the request, or None if the request is not traced. Only the trace may keep a prompt, for configured
+    trace receivers.
+    """
 
     def __init__(self, request_id: bytes, path: str, started: float) -> None:
         self.request_id = request_id
@@ -119,11 +132,13 @@ class Exchange:
         self.started = started
 
     def enter(self, phase: str | None) -> None:
-        """Begin *phase* in the trace, if there is one, and end the one before; None begins none."""
+        """End the current phase in the trace, and begin *phase* if it is not None. Do nothing if the request is not
+        traced.
+        """
         if self.trace is not None:
             self.trace.enter(phase)
 
     def began(self, now: float) -> None:
-        """Note the first useful byte of a stream. It came earlier if another worker has taken the stream over."""
+        """Record *now* as the time of the first useful byte of the stream, unless an earlier time was recorded."""
         if self.first_byte is None:
             self.first_byte = now

@@ -1,11 +1,13 @@
-"""The workers that failed one request. Each is not retried until it restarts."""
+"""Record the workers that failed one request. A failed worker is not retried until it restarts."""
 
 from cache_index import WorkerId
 from routing.fleet import Fleet
 
 
 class FailedWorkers:
-    """Workers of *fleet* that failed. A worker that restarted, or was replaced under its name, is not one of them."""
+    """Workers of *fleet* that failed one request. A worker that restarted, or was replaced under the same name, is not
+    a member.
+    """
 
     __slots__ = ("_fleet", "_incarnations")
 
@@ -14,18 +16,18 @@ class FailedWorkers:
         self._incarnations: dict[WorkerId, int] = {}
 
     def __len__(self) -> int:
-        """Return how many failed, including those that restarted."""
+        """Return the number of workers that failed, including workers that have restarted since."""
         return len(self._incarnations)
 
     def __contains__(self, worker: WorkerId) -> bool:
-        """Return whether *worker* failed, and has not restarted since."""
+        """Return whether *worker* failed and has not restarted since."""
         incarnation = self._incarnations.get(worker)
         return incarnation is not None and incarnation == self._fleet.members.incarnation(worker)
 
     def add(self, worker: WorkerId) -> None:
-        """Note that *worker* failed now."""
+        """Record that *worker* failed in its current incarnation."""
         self._incarnations[worker] = self._fleet.members.incarnation(worker)
 
     def forgive(self, worker: WorkerId) -> None:
-        """Allow *worker* to be asked again before it restarts."""
+        """Allow the request to be sent to *worker* again before the worker restarts."""
         self._incarnations.pop(worker, None)

@@ -1,4 +1,6 @@
-"""The attempts of one request at fallbacks, in their order. What is reserved there is settled at its end."""
+"""Try the fallbacks of a model for one request in their configured order, and settle the usage reserved at a
+fallback.
+"""
 
 import asyncio
 import logging
@@ -22,11 +24,15 @@ _log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 2.0
-"""Pause between two attempts at fallbacks that send no retry-after; it doubles each time."""
+"""Longest pause in seconds between two attempts at fallbacks that send no `retry-after`. The pause doubles each time up
+to this value.
+"""
 
 
 class FallbackAttempts:
-    """Holds one attempt at a time; the attempt whose fallback begins to answer is kept until `settle`."""
+    """Attempts of one request at fallbacks, one at a time. The attempt that begins to answer is kept until `settle` is
+    called.
+    """
 
     def __init__(
         self,
@@ -48,16 +54,20 @@ class FallbackAttempts:
         self._clock = clock
         self._fallback_attempt: FallbackAttempt | None = None
         self.retry_in_s: float | None = None
-        """Time until a fallback that did not answer may do so; None: unknown, or never for this request."""
+        """Seconds until a fallback that did not answer may answer. It is None if that is unknown, or no fallback can
+        answer this request.
+        """
 
     def forget_call(self) -> None:
-        """Forget the call: no fallback is asked any more, and a stream may outlive the need for a long prompt."""
+        """Release the request body after the last attempt, because a stream may last for minutes after a long prompt
+        was sent.
+        """
         self._call = None
 
     async def first_answer(self, failure: GatewayError | None) -> tuple[Attempt | None, GatewayError | None]:
-        """Return the first answer of a fallback, or None and the error of the last one.
+        """Return the first answer of a fallback, or None and the error of the last fallback.
 
-        *failure* is that of the workers, for the log; None if they were not asked.
+        The failure of the workers is passed as *failure*, for the log. It is None if the workers were not tried.
         """
         cause: GatewayError | None = None
         whys: list[str] = []
@@ -91,10 +101,11 @@ class FallbackAttempts:
     async def patient_answer(
         self, failure: GatewayError, *, wait_s: float, max_attempts: int | None, may_retry: Callable[[], bool]
     ) -> tuple[Attempt | None, GatewayError | None]:
-        """Return what `first_answer` does, and try again: the model has no workers.
+        """Return the first answer of a fallback as `first_answer` does, but retry if all fallbacks fail. Used for
+        models without workers.
 
-        It tries for *wait_s* in all, at most *max_attempts* times, while *may_retry* allows it, and only if no fallback
-        has generated anything, which would have to be paid twice.
+        Retries continue for *wait_s* seconds, at most *max_attempts* times, and as long as *may_retry* returns true.
+        There is no retry if a fallback has generated anything, because the tokens would have to be paid twice.
         """
         loop = asyncio.get_running_loop()
         until, pause_s = loop.time() + wait_s, FIRST_PAUSE_S
@@ -110,7 +121,7 @@ class FallbackAttempts:
             pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
 
     def _again_in_s(self, cause: GatewayError | None, pause_s: float) -> float | None:
-        """Return in how many seconds to ask again; None: never. A fallback without room refuses at once."""
+        """Return the seconds to wait before the fallbacks are tried again, or None if they must not be tried again."""
         if not isinstance(cause, UpstreamError) or not nothing_was_done(cause):
             return None
         return max(pause_s, self.retry_in_s or 0.0)
@@ -127,7 +138,9 @@ class FallbackAttempts:
             self.retry_in_s = wait_s if self.retry_in_s is None else min(self.retry_in_s, wait_s)
 
     def settle(self, ending: Ending, error: UpstreamError | None) -> None:
-        """Settle, once, what is reserved at the fallback. *error* is what broke its answer."""
+        """Settle the usage reserved at the fallback exactly once. If the answer broke off, the error is passed as
+        *error*.
+        """
         fallback_attempt, self._fallback_attempt = self._fallback_attempt, None
         if fallback_attempt is None:
             return
@@ -142,7 +155,9 @@ class FallbackAttempts:
             fallback_attempt.left(self._exchange.streamed_events, now)
 
     async def _ask(self, fallback_attempt: FallbackAttempt, call: Call, cause: GatewayError | None) -> Attempt:
-        """Ask one fallback; a failure gives its reservation back. *cause* is the failure of the workers."""
+        """Send the request to one fallback. If the fallback fails, its reservation is released. The workers' failure is
+        passed as *cause*.
+        """
         exchange, trace = self._exchange, self._exchange.trace
         exchange.backend = fallback_attempt.backend.id
         exchange.served_by = fallback_attempt.kind
@@ -180,7 +195,7 @@ class FallbackAttempts:
         return attempt
 
     def _note_price(self, fallback_attempt: FallbackAttempt) -> None:
-        """Charge the request at the price of this fallback."""
+        """Record that the request is charged at this fallback's price."""
         self._exchange.fell_back = True
         self._exchange.price = fallback_attempt.price
 
@@ -189,10 +204,10 @@ class FallbackAttempts:
 
 
 def _is_too_long_for_it(attempt: Attempt) -> bool:
-    """Return whether a fallback refuses a prompt that another one may have room for."""
+    """Return whether a fallback rejects the prompt as too long, so that another fallback may still accept it."""
     return attempt.status in CLIENT_ERRORS and says_overflow(attempt.status, attempt.first)
 
 
 def _named(error: GatewayError | None) -> str:
-    """Return the error without its text, which may quote the prompt."""
+    """Return the class and status of *error* without its text, because the text may quote the prompt."""
     return "not asked" if error is None else f"{error.reason} {error.status}"

@@ -1,9 +1,10 @@
-"""The calls that ask another worker to continue an answer.
+"""Build the requests that ask another worker to continue an answer.
 
-By ids, vLLM has two ways that need no extra option. ``/v1/completions`` takes a list of ids as its prompt, but has no
-"as many tokens as fit": without ``max_tokens`` it generates 16 (0.32, null included). The chat route takes
-``kv_transfer_params.prompt_token_ids`` in place of the rendered messages (0.32 at the latest), and its own limit
-applies. An engine without that field answers the messages, so the gateway checks which prompt the engine reports.
+vLLM accepts a prompt of token ids in two ways that need no extra option. The endpoint ``/v1/completions`` takes a list
+of token ids as its prompt, but always has a token limit: without ``max_tokens``, vLLM 0.32 generates 16 tokens, also if
+the value is null. The chat endpoint takes ``kv_transfer_params.prompt_token_ids`` in place of the rendered messages
+(vLLM 0.32 or earlier), and uses its own default limit. An engine that does not know this field answers the messages
+instead, so the gateway checks which prompt the engine reports.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,22 +20,26 @@ from gateway.proxy.continuation.eligibility import PASSED_ON, Fields
 CHAT_PATH = "/v1/chat/completions"
 TEXT_PATH = "/v1/completions"
 DEFAULT_TOKENS = 16
-"""Default limit of a text completion, of OpenAI and of the engines."""
+"""Default token limit of text completions, in OpenAI's API and in the engines."""
 
 _PARSING = frozenset({"chat_template_kwargs", "reasoning_effort", "include_reasoning"})
-"""Fields that affect how a chat's answer is parsed, not only how its prompt is rendered."""
+"""Request fields that affect not only how a chat prompt is rendered, but also how the answer is parsed."""
 KEPT = PASSED_ON | _PARSING
-"""Fields that `by_tokens` needs."""
+"""Request fields that the function `by_tokens` needs."""
 _NO_MESSAGES = Raw(b'[{"role":"user","content":"."}]')
 
 
 def with_ids(call: Call, places: Places | None = None) -> Call:
-    """Return *call* with a request for token ids; *places* are the positions of its fields, if known."""
+    """Return *call*, changed so that it asks for token ids. The positions of its fields are passed as *places* if they
+    are known.
+    """
     return _with_body(call, spliced(call.body, {"return_token_ids": b"true"}, places))
 
 
 def by_tokens(call: Call, fields: Fields, prompt: Iterable[int], *, most: int | None, least: int) -> Call:
-    """Return the call to go on after the ids of *prompt*: *most* tokens, or as many as fit, and at least *least*."""
+    """Return the call that continues an answer after the token ids *prompt*. It generates at least *least* tokens and
+    at most *most*, or as many as fit if *most* is None.
+    """
     ids = list(prompt)
     said: dict[str, Any] = {name: value for name, value in fields.items() if name in PASSED_ON}
     said |= {"return_token_ids": True} | _at_least(fields, least)
@@ -48,7 +53,9 @@ def by_tokens(call: Call, fields: Fields, prompt: Iterable[int], *, most: int | 
 
 
 def by_text(call: Call, fields: Fields, text: str, *, most: int | None, least: int) -> Call | None:
-    """Return the call to go on after *text*, as the last message or the end of the prompt; None if it cannot."""
+    """Return the call that continues an answer after *text*, or None if the request cannot be continued by text. The
+    text becomes the last message of a chat, or the end of the prompt.
+    """
     changes: dict[str, Any] = _at_least(fields, least)
     if most is not None:
         changes |= {name: most for name in ("max_tokens", "max_completion_tokens") if name in fields}
@@ -74,7 +81,9 @@ def _at_least(fields: Fields, least: int) -> dict[str, Any]:
 
 
 def _longer_chat(fields: Fields, text: str) -> list[Any] | None:
-    """Return the messages with *text* as one more, or after the last one if the caller had that one continued."""
+    """Return the chat messages with *text* as an additional message. If the caller asked to continue the last message,
+    *text* is added to that message.
+    """
     messages: list[Any] = msgspec.json.decode(fields["messages"], type=list[Raw])
     if bytes(fields.get("continue_final_message", Raw(b"false"))) != b"true":
         return [*messages, {"role": "assistant", "content": text}]

@@ -1,7 +1,8 @@
-"""One event of a stream of OpenAI's chunks: its content, and the same event as part of another answer.
+"""Parse one event of a stream in OpenAI's chunk format, and rewrite it as part of another answer.
 
-vLLM returns token ids if ``return_token_ids`` asks for them: those of the prompt beside ``choices`` (chat) or in the
-first choice (completions), those of an event in ``choices[].token_ids``. Otherwise these fields are null.
+vLLM returns token ids if a request sets ``return_token_ids``. The ids of the prompt are next to ``choices`` in chats
+and in the first choice in completions. The ids of an event are in ``choices[].token_ids``. Without
+``return_token_ids``, these fields are null.
 """
 
 import re
@@ -19,11 +20,11 @@ from gateway.protocol.usage import Usage
 CHAT = "chat.completion.chunk"
 TEXT = "text_completion"
 ABORT = "abort"
-"""Finish reason of vLLM for a request that it does not complete."""
+"""Finish reason with which vLLM ends a request that it aborts."""
 
 
 class Delta(msgspec.Struct, gc=False):
-    """The part of a message that a chat event adds."""
+    """Part of a message that one event of a chat stream adds."""
 
     role: str | None = None
     content: str | None = None
@@ -43,7 +44,7 @@ class ChunkChoice(msgspec.Struct, gc=False):
 
     @property
     def content(self) -> str:
-        """The text that this event adds to the answer."""
+        """Text that this event adds to the answer."""
         return (self.delta.content if self.delta is not None else self.text) or ""
 
     @property
@@ -52,19 +53,21 @@ class ChunkChoice(msgspec.Struct, gc=False):
 
     @property
     def calls(self) -> bool:
-        """Whether a tool call has begun."""
+        """Whether the event contains a part of a tool call."""
         return self.delta is not None and (bool(self.delta.tool_calls) or bytes(self.delta.function_call) != b"null")
 
     @property
     def only_names_role(self) -> bool:
-        """Whether the event announces a message and adds nothing to it."""
+        """Whether the event only announces the role of a message, without content."""
         if self.delta is None or self.delta.role is None:
             return False
         return not (self.content or self.reasons or self.calls or self.finish_reason or self.token_ids)
 
     @property
     def is_bare(self) -> bool:
-        """Whether the event has token ids only: without the request for them vLLM would not have sent it."""
+        """Whether the event contains only token ids. vLLM sends such events only because the gateway asks for token
+        ids.
+        """
         return self.delta == Delta() and self.finish_reason is None
 
 
@@ -90,14 +93,16 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 def payload_of(event: bytes) -> bytes:
-    """Return the data of *event*, without white space around it; ``b""`` for a comment."""
+    """Return the data of the server-sent event *event* without surrounding white space, or an empty value for a
+    comment.
+    """
     if event.startswith(b"data: {") and event.endswith(b"}\n\n") and event.count(b"\n") == 2:
         return event[6:-2]  # the usual form
     return data_of(event)
 
 
 def chunk_of(data: bytes) -> Chunk | None:
-    """Return the chunk in *data*; None if it is not a chunk of OpenAI's API. About 1 us."""
+    """Return the parsed chunk, or None if *data* is not a chunk of OpenAI's API. Parsing takes about 1 us."""
     try:
         return _decode(data)
     except DECODE_ERRORS:
@@ -105,17 +110,17 @@ def chunk_of(data: bytes) -> Chunk | None:
 
 
 def without_ids(event: bytes) -> bytes:
-    """Return *event* as the engine would have written it without the request for token ids.
+    """Return *event* without token ids, as the engine would have sent it if the gateway had not asked for token ids.
 
-    A quote inside a JSON string has a backslash before it. A quote without one begins or ends a string, and text
-    between two of those before a colon is a key, so no text can be mistaken for a key.
+    The search cannot mistake text for a key. Within a JSON string, every quote has a backslash before it, so a quote
+    without a backslash begins or ends a string. A string before a colon is a key.
     """
     event = _ids_of(b'"token_ids":null', event)
     return _prompt_ids_of(b'"prompt_token_ids":null', event) if b'"prompt_token_ids"' in event else event
 
 
 def usage_json(usage: Usage, said: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return *usage* in OpenAI's form, with all else that an engine has *said* beside its own counts."""
+    """Return *usage* in OpenAI's JSON format. The other values of the engine's own usage report *said* are kept."""
     counts: dict[str, Any] = {
         **(said or {}),
         "prompt_tokens": usage.prompt_tokens,
@@ -135,7 +140,7 @@ _prompt_ids_of = re.compile(rb'"prompt_token_ids"(?<!\\"prompt_token_ids")\s*:\s
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The fields that all events of one answer have in common."""
+    """Fields that all events of one answer have in common."""
 
     id: str | None
     created: int | None
@@ -143,19 +148,20 @@ class Head(msgspec.Struct, frozen=True):
     is_chat: bool
 
     def event(self, **fields: Any) -> bytes:
-        """Return an event of this answer, with *fields* after the common ones."""
+        """Return an event that contains the common fields of this answer, followed by *fields*."""
         head = {"id": self.id, "object": CHAT if self.is_chat else TEXT, "created": self.created, "model": self.model}
         return b"data: " + msgspec.json.encode(head | fields) + b"\n\n"
 
     def finish(self, reason: str) -> bytes:
-        """Return the event with the finish reason."""
+        """Return the event that ends the answer with the finish reason *reason*."""
         says: dict[str, Any] = {"delta": {}} if self.is_chat else {"text": ""}
         return self.event(choices=[{"index": 0, **says, "logprobs": None, "finish_reason": reason}])
 
     def rewritten(self, data: bytes, content: str, usage: Usage | None, *, keeps_ids: bool) -> bytes:
-        """Return the event with *data* as an event of this answer: it adds *content*, and no role.
+        """Return the event *data* of another worker as an event of this answer. It contains the text *content* and no
+        role.
 
-        The counts of *usage* replace those in the event, unless it is None.
+        If *usage* is not None, its counts replace the counts in the event.
         """
         decoded: dict[str, Any] = msgspec.json.decode(data)
         choices = [self._choice(choice, content, keeps_ids=keeps_ids) for choice in decoded.get("choices") or ()]

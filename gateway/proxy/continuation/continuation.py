@@ -1,13 +1,14 @@
-"""One stream that another worker continues when its own worker is lost.
+"""Continue a stream on another worker after its first worker has failed.
 
-1. Text that the caller has seen is final: another worker goes on after the last token whose text was sent completely.
-   An event whose tokens may have more text than it shows (half a character, the possible beginning of a tag) is held
-   until the next event settles it. If none comes, its tokens are generated again.
-2. A stream that cannot be continued exactly is not continued, unless the setting allows text.
-3. Errors, and aborts of engines that stop, are held back: another worker may go on.
-4. All parts of a stream have the id, time and model of the first, and together one role, one finish and one usage.
+1. Text that the caller has seen is final. Another worker continues after the last token whose text was sent completely.
+   An event may show only part of the text of its tokens, such as half a character or the possible beginning of a tag.
+   Such an event is held until the next event arrives. If none arrives, its tokens are generated again.
+2. A stream that cannot be continued exactly is not continued, unless the setting allows continuation by text.
+3. An error, or the abort of an engine that stops, is not sent to the caller, because another worker may continue.
+4. All parts of a stream have the id, time and model of the first part. The stream has one role, one finish reason and
+   one usage report.
 
-Pure: bytes in, bytes and values out.
+This module does no I/O. It takes bytes, and returns bytes and values.
 """
 
 import re
@@ -32,18 +33,21 @@ from gateway.proxy.continuation.resumption import Resumption, Way
 from gateway.proxy.continuation.transcript import MAX_IDS, Transcript
 
 MAX_HELD = 16 * MAX_IDS
-"""Largest event: `MAX_IDS` ids of ten digits, each with a comma and some white space."""
+"""Size in bytes of the largest event that is read. It has `MAX_IDS` token ids of ten digits, each with a comma and
+white space.
+"""
 MAX_UNSETTLED = 16
-"""Consecutive events that are held. More of them are neither part of a character nor of a tag."""
+"""Maximum number of consecutive events that are held. Neither a character nor a tag spans more events."""
 
 
 def continuation_of(
     path: str, call: Call, body: Body, *, mode: ContinuationMode, places: Places | None = None
 ) -> "Continuation | None":
-    """Return the state for continuing the stream that *call* asks for; None if no worker could continue it.
+    """Return the state for continuing the stream that *call* asks for, or None if no worker could continue the stream.
 
-    *path* is that of the endpoint; *body* has the fields of the caller's body; ``call.body`` is for the worker.
-    *places* are the positions of its fields. Without them they are searched: O(bytes), a millisecond for a megabyte.
+    The caller's request to the endpoint *path* was parsed into *body*, and `call.body` is the request for the worker.
+    The positions of its fields are passed as *places*. Without them, the whole body is searched, which takes about 1 ms
+    for a megabyte.
     """
     if mode == "off" or not body.streams or body.n != 1 or path not in {CHAT_PATH, TEXT_PATH}:
         return None
@@ -64,9 +68,9 @@ def continuation_of(
 
 
 class Continuation:
-    """Keeps what another worker needs, and joins several answers to one stream.
+    """Keeps what another worker needs to continue a stream, and joins the answers of several workers into one stream.
 
-    It costs some microseconds for each event, and 4 bytes for each token.
+    This costs a few microseconds for each event and 4 bytes for each token.
     """
 
     __slots__ = (
@@ -113,7 +117,7 @@ class Continuation:
             call, fields, max_tokens=max_tokens, may_by_tokens=may_by_tokens, may_by_text=may_by_text
         )
         self.splices = 0
-        """Number of times another worker went on."""
+        """Number of times that another worker has continued the stream."""
         self._is_chat = is_chat
         self._asks_ids = asks_ids
         self._asks_usage = body.asks_usage
@@ -140,14 +144,19 @@ class Continuation:
         self._overlap: Overlap | None = None
 
     def observer(self, *, strip_usage: bool) -> ChunkObserver:
-        """Return an observer of one worker's stream that can hold the ids of a long prompt."""
+        """Return an observer for one worker's stream. The observer can hold an event with the token ids of a long
+        prompt.
+        """
         return ChunkObserver(strip_usage=strip_usage, max_held=MAX_HELD)
 
     def passed(self, events: bytes) -> bytes:
-        """Return the part of *events*, which came from `observer`, for the caller. It ends before an error or an abort.
+        """Return the part of *events* to send to the caller. The part ends before an error or an abort.
+
+        The events come from the stream observer that `observer` returns.
 
         Raises:
-            ReplyBroken: the worker goes on after other tokens; nothing of its answer was returned.
+            ReplyBroken: if the worker continues after other tokens than it was given. Nothing of its answer was
+                returned before.
         """
         if self._is_stopped:
             return b""
@@ -160,17 +169,20 @@ class Continuation:
 
     @property
     def call(self) -> Call:
-        """The first call, which asks for token ids."""
+        """Call to the first worker. It asks for token ids."""
         return self._resumption.call
 
     def next_call(self) -> Call | None:
-        """Return the call by which another worker goes on from here; None if none can. Changes nothing. O(tokens)."""
+        """Return the call with which another worker can continue the stream, or None if no worker can. It changes no
+        state and takes O(tokens) time.
+        """
         return self._resumption.next_call(self._next_way(), self._transcript)
 
     def resumed(self, *, hit_share: float | None = None) -> None:
-        """Note that the next events come from the worker that got `next_call`.
+        """Record that the following events come from the worker that received `next_call`.
 
-        *hit_share* is the share of the prompt that the lost worker was predicted to have cached; None: no prediction.
+        The failed worker was predicted to have the fraction *hit_share* of the prompt in its cache. There was no
+        prediction if *hit_share* is None.
         """
         way, transcript = self._next_way(), self._transcript
         assert way is not None, "no worker could go on"
@@ -198,9 +210,9 @@ class Continuation:
         self._is_stopped = False
 
     def closing(self) -> bytes | None:
-        """Return the events that end the stream if only its end was lost; None if more was lost.
+        """Return the events that end the stream if only its end is missing, or None if more is missing.
 
-        Only the end is lost if the finish has come, or all tokens that the limit allows.
+        Only the end is missing if the finish reason has arrived, or as many tokens as the limit allows.
         """
         if self._is_done:
             return b""
@@ -219,9 +231,9 @@ class Continuation:
         return b"".join([*pieces, b"data: [DONE]\n\n"])
 
     def usage(self, usage: Usage | None) -> Usage | None:
-        """Return the usage of the whole answer so far; *usage* is that of the current worker.
+        """Return the usage of the whole answer so far. The usage that the current worker reports is passed as *usage*.
 
-        Return None if it is unknown: without token ids, before the end.
+        Return None if the usage is unknown, which is the case before the end of an answer without token ids.
         """
         transcript = self._transcript
         if usage is not None and not self.is_spliced:
@@ -240,7 +252,9 @@ class Continuation:
 
     @property
     def is_spliced(self) -> bool:
-        """Whether the current worker continues another one's answer, so that its usage is only a part."""
+        """Whether the current worker continues another worker's answer. Its usage then covers only a part of the
+        answer.
+        """
         return self._way is not Way.AS_ASKED
 
     def _next_way(self) -> Way | None:
@@ -292,7 +306,7 @@ class Continuation:
         return self._when_settled(choice, self._as_ours(chunk, content, data, event))
 
     def _note_prompt(self, prompt: list[int] | None, choice: ChunkChoice) -> None:
-        """Note the ids that the worker reports as its prompt, before any of its answer is returned."""
+        """Record the prompt token ids that the worker reports, before any part of its answer is returned."""
         if prompt:
             if self._way is not Way.TOKENS:
                 self._transcript.begin(prompt)
@@ -319,7 +333,7 @@ class Continuation:
         self._is_content_due = self._is_content_due or bool(content)
 
     def _when_settled(self, choice: ChunkChoice, event: bytes) -> bytes:
-        """Return *event* after the held ones; hold it if its tokens may have more text than it shows."""
+        """Return the held events and *event*, or hold *event* if its tokens may have more text than the event shows."""
         is_settled = choice.reasons or choice.finish_reason is not None or not choice.token_ids or self._is_lost
         if is_settled or _has_all_text(choice, is_chat=self._is_chat) or len(self._held) >= MAX_UNSETTLED:
             self._transcript.settle()
@@ -339,23 +353,27 @@ class Continuation:
         return held + event
 
     def _as_ours(self, chunk: Chunk, content: str, data: bytes, event: bytes) -> bytes:
-        """Return *event* as the caller gets it."""
+        """Return *event* as it is sent to the caller, without token ids and with the fields of the first worker's
+        events.
+        """
         head = self._head
         if self._is_other and head is not None:
             return head.rewritten(data, content, self._whole_usage(chunk.usage), keeps_ids=self._asks_ids)
         return event if self._asks_ids or not self._may_by_tokens else without_ids(event)
 
     def _whole_usage(self, fields: UsageFields | None) -> Usage | None:
-        """Return the usage of the whole answer to replace *fields*; None if those are right."""
+        """Return the usage of the whole answer to replace *fields*, or None if *fields* already covers the whole
+        answer.
+        """
         return None if fields is None or not self.is_spliced else self.usage(usage_from(fields))
 
 
 def _has_all_text(choice: ChunkChoice, *, is_chat: bool) -> bool:
-    """Return whether the text of *choice* is all the text of its ids.
+    """Return whether the event *choice* contains the full text of its token ids.
 
-    Detokenizers hold half a character back and show nothing. vLLM's parsers of calls and reasoning hold back a
-    possible beginning of a tag, which may be the end of a token: " <" shows a blank first. Tags begin with ASCII
-    punctuation, and no token joins letters with punctuation after them.
+    Detokenizers hold back half a character and show nothing. vLLM's tool and reasoning parsers hold back the possible
+    beginning of a tag, which may be the end of a token: for " <" they show only a blank at first. Tags begin with ASCII
+    punctuation, and no token contains letters followed by punctuation.
     """
     content = choice.content
     if not is_chat or not content:

@@ -1,8 +1,8 @@
-"""Decides by the fields of a body whether another worker can continue its answer.
+"""Decide from the fields of a request whether another worker can continue its answer.
 
-By token ids, the answer must not depend on where the output begins. Presence and frequency penalties, stop strings,
-forbidden words and grammars look at the output alone, and would begin again. An unknown field may be of that kind, so
-its answer is not continued either, unless the field has no effect.
+Continuation by token ids requires that the answer does not depend on where the output begins. Presence and frequency
+penalties, stop strings, forbidden words and grammars consider only the output, and would start over. An unknown field
+may have the same effect. Its answer is therefore not continued either, unless the value of the field has no effect.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 Fields = Mapping[str, Raw]
-"""The fields of a body, not decoded."""
+"""Names and undecoded JSON values of the fields of a request body."""
 
 PASSED_ON = frozenset(
     {
@@ -41,7 +41,7 @@ PASSED_ON = frozenset(
         "user",
     }
 )
-"""Fields that are passed on unchanged; only `min_tokens` is lowered."""
+"""Request fields that are sent unchanged to the worker that continues an answer. Only `min_tokens` is reduced."""
 
 _SPENT = frozenset(
     {
@@ -71,7 +71,9 @@ _SPENT = frozenset(
         "safety_identifier",
     }
 )
-"""Fields that made the prompt, which is passed on as ids, or do not affect the tokens."""
+"""Request fields that are not sent to the worker that continues an answer. They only shape the prompt, which is sent as
+token ids, or do not affect the tokens.
+"""
 
 _TOOLS = frozenset({"tools", "tool_choice"})
 _NEVER = frozenset(
@@ -102,11 +104,15 @@ _NEVER = frozenset(
         "audio",
     }
 )
-"""Fields under which a cut text cannot be continued: they give the answer a shape, or rules for all of it."""
+"""Request fields with which an answer cannot be continued by text, because they set a format or rules for the whole
+answer.
+"""
 
 
 def is_exact_by_tokens(fields: Fields) -> bool:
-    """Return whether another worker continues exactly after the ids of the prompt and the answer so far."""
+    """Return whether another worker can continue the answer exactly from the token ids of the prompt and the answer so
+    far.
+    """
     known = PASSED_ON | _SPENT | _TOOLS
     if not all(name in known or _has_no_effect(name, value) for name, value in fields.items()):
         return False
@@ -114,14 +120,14 @@ def is_exact_by_tokens(fields: Fields) -> bool:
 
 
 def is_possible_by_text(fields: Fields) -> bool:
-    """Return whether another worker can continue after the text so far, though not exactly."""
+    """Return whether another worker can continue the answer from its text so far. The result is not exact."""
     return not _may_call(fields) and all(
         _has_no_effect(name, value) for name, value in fields.items() if name in _NEVER
     )
 
 
 def _has_no_effect(name: str, value: Raw) -> bool:
-    """Return whether the field could be absent."""
+    """Return whether the field *name* with this *value* has the same effect as no field."""
     text = bytes(value)
     try:
         return _is_neutral(name, text)
@@ -144,7 +150,7 @@ def _is_neutral(name: str, text: bytes) -> bool:
 
 
 def _may_call(fields: Fields) -> bool:
-    """Return whether the answer may call a tool. In vLLM, tools without a choice mean ``auto``."""
+    """Return whether the answer may call a tool. In vLLM, tools without a `tool_choice` mean `auto`."""
     tools = fields.get("tools")
     if tools is None or _has_no_effect("tools", tools):
         return False
@@ -152,7 +158,7 @@ def _may_call(fields: Fields) -> bool:
 
 
 def _is_all_text(messages: Raw | None) -> bool:
-    """Return whether *messages* have text only: token ids of images are only placeholders."""
+    """Return whether *messages* contain only text. The token ids of an image are only placeholders."""
     if messages is None:
         return True
     try:

@@ -1,15 +1,16 @@
-"""The end of a text that the worker which continues it repeats."""
+"""Remove text that a worker repeats when it continues an answer."""
 
 LONGEST = 256
-"""Number of characters at the end of the text that are searched."""
+"""Number of characters at the end of the earlier text that are compared with the continued text."""
 SHORTEST = 16
-"""Shortest repetition: a shorter one may be part of the text."""
+"""Length in characters of the shortest repetition that is removed. A shorter match may be part of the answer."""
 
 
 class Overlap:
-    """Removes from a continued text what it repeats of the end of the text *before* it.
+    """Removes the beginning of a continued text if it repeats the end of the text *before* it.
 
-    Text that may still be a repetition is held: at most `LONGEST` characters, in most cases none.
+    Text that may still be a repetition is held back. This is at most `LONGEST` characters, and in most cases no text at
+    all.
     """
 
     __slots__ = ("_before", "_came", "_is_open")
@@ -20,7 +21,9 @@ class Overlap:
         self._is_open = len(self._before) >= SHORTEST
 
     def fed(self, text: str, *, last: bool = False) -> str:
-        """Return the new part of the text so far, now that *text* has come; *last*: it is the end."""
+        """Return the text that can be sent after *text* has arrived, without the repeated part. No more text follows if
+        *last* is true.
+        """
         if not self._is_open:
             return text
         self._came = came = self._came + text
@@ -32,7 +35,7 @@ class Overlap:
         return came[drop:]
 
     def _may_repeat_more(self, came: str) -> bool:
-        """Return whether *came* may be the beginning of a longer repetition of the end of *before*."""
+        """Return whether the received text *came* may be the beginning of a longer repetition."""
         before = self._before
         place = before.find(came)
         while place >= 0:

@@ -1,12 +1,12 @@
-"""The cached tokens of the prompt of one answer, which several workers may have given.
+"""Count the cached prompt tokens of one answer that several workers may have generated.
 
-An uncut answer would report the hit of the worker that computed the caller's prompt. A worker that goes on reports its
-hit on another prompt: that of the caller and the answer so far.
+An uninterrupted answer reports the cache hit of the worker that computed the caller's prompt. A worker that continues
+the answer reports its hit on a longer prompt, which includes the answer so far.
 """
 
 
 class PromptCache:
-    """The cached tokens of the worker that began the answer, as far as they are known."""
+    """Number of cached prompt tokens on the worker that began the answer, as far as it is known."""
 
     __slots__ = ("_predicted_share", "_reported")
 
@@ -15,24 +15,28 @@ class PromptCache:
         self._predicted_share: float | None = None
 
     def restart(self) -> None:
-        """Forget them: another worker computes the caller's prompt."""
+        """Discard the count of cached tokens, because another worker computes the caller's prompt again."""
         self._reported = self._predicted_share = None
 
     def reported(self, tokens: int) -> None:
-        """Note that the worker that began reports *tokens*. Engines do so with the usage, mostly at the end only."""
+        """Record the number of cached *tokens* that the first worker reports. Most engines report it only at the end of
+        the answer.
+        """
         self._reported = tokens
 
     def predicted(self, share: float) -> None:
-        """Note that the worker that began was expected to have this *share* of the prompt, and is lost.
+        """Record the fraction *share* of the prompt that the failed first worker was predicted to have in its cache.
 
-        A share, because the prompt's tokens are an estimate where the model's tokenizer is not known.
+        It is a fraction, because the number of prompt tokens is only an estimate if the model's tokenizer is unknown.
         """
         self._predicted_share = share
 
     def tokens(self, prompt_tokens: int, reported: int | None) -> int | None:
-        """Return the cached tokens of a prompt of *prompt_tokens*; None where the engines do not report any.
+        """Return the number of cached tokens in a prompt of *prompt_tokens* tokens, or None if the engines do not
+        report any.
 
-        *reported* is the count of the worker that went on, used only if nothing is known of the one that began.
+        The worker that continued the answer reports the count *reported*. It is used only if nothing is known about the
+        first worker.
         """
         if self._reported is not None:
             return self._reported

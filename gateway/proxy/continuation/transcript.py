@@ -1,16 +1,16 @@
-"""The answer so far, in tokens and in text."""
+"""Record the tokens and text of an answer so far."""
 
 from array import array
 from collections.abc import Sequence
 
 MAX_IDS = 2**18
-"""Largest number of token ids kept, 1 MiB. Longer answers are not continued."""
+"""Maximum number of token ids that are kept, which is 1 MiB. Longer answers are not continued."""
 
 
 class Transcript:
-    """Ids of prompt and answer, 4 bytes each, and the text if *keeps_text*.
+    """Token ids of a prompt and its answer, 4 bytes each, and the answer's text if *keeps_text* is true.
 
-    Tokens are *settled* when all their text was sent: another worker can go on after them.
+    Tokens are *settled* when their whole text has been sent. Another worker can then continue after them.
     """
 
     __slots__ = (
@@ -27,12 +27,12 @@ class Transcript:
 
     def __init__(self, *, keeps_text: bool) -> None:
         self.prompt: array[int] | None = None
-        """Ids of the prompt of the current worker; None until it reports them."""
+        """Token ids of the current worker's prompt, or None until the worker reports them."""
         self.prompt_tokens: int | None = None
-        """Number of tokens of the caller's prompt."""
+        """Number of tokens in the caller's prompt, or None until a worker reports them."""
         self.ids = array("I")
         self.has_ids = True
-        """All text has come with its ids."""
+        """True if token ids have arrived for all text of the answer."""
         self._settled = 0
         self._texts: list[str] | None = [] if keeps_text else None
         self._settled_texts = 0
@@ -41,27 +41,29 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """The settled text of the answer; empty if no text is kept."""
+        """Settled text of the answer, or an empty string if no text is kept."""
         return "".join((self._texts or ())[: self._settled_texts])
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of the answer so far, approximate without ids."""
+        """Number of tokens of the answer so far. It is approximate if token ids are unknown."""
         return self._before + (len(self.ids) if self.has_ids else self._counted)
 
     @property
     def settled_tokens(self) -> int:
-        """Number of tokens that another worker need not generate again."""
+        """Number of tokens of the answer that another worker does not have to generate again."""
         return self._before + (self._settled if self.has_ids else self._counted)
 
     @property
     def settled(self) -> "array[int]":
-        """The ids after which another worker goes on. O(tokens). The ids of the prompt must be known."""
+        """Token ids after which another worker continues. The token ids of the prompt must be known. It takes O(tokens)
+        time.
+        """
         assert self.prompt is not None
         return self.prompt + self.ids[: self._settled]
 
     def begin(self, prompt: Sequence[int]) -> None:
-        """Note the ids that a worker reports for the caller's *prompt*."""
+        """Record the token ids that a worker reports for the caller's *prompt*."""
         if len(prompt) > MAX_IDS:
             self._forget_ids()
             return
@@ -70,11 +72,15 @@ class Transcript:
             self.prompt_tokens = len(prompt)
 
     def follows(self, prompt: Sequence[int]) -> bool:
-        """Return whether *prompt* has the ids after which another worker was to go on. O(tokens)."""
+        """Return whether *prompt* is the list of token ids after which another worker was asked to continue. It takes
+        O(tokens) time.
+        """
         return array("I", prompt) == self.settled
 
     def add(self, ids: Sequence[int] | None, text: str, *, says: bool) -> None:
-        """Add an event with *text*, and with *ids* if it has any; *says*: it shows a part of the answer."""
+        """Add an event with *text* and the token ids *ids*, or None without ids. The event shows a part of the answer
+        if *says* is true.
+        """
         if ids:
             self.ids.extend(ids)
             if len(self.ids) + len(self.prompt or ()) > MAX_IDS:
@@ -87,25 +93,27 @@ class Transcript:
             self._texts.append(text)
 
     def settle(self) -> None:
-        """Note that all text of all ids was sent."""
+        """Mark all tokens as settled, because their whole text has been sent."""
         self._settled = len(self.ids)
         self._settled_texts = len(self._texts or ())
 
     def roll_back(self) -> None:
-        """Drop everything that is not settled: it is generated again."""
+        """Drop the tokens and text that are not settled. They are generated again."""
         del self.ids[self._settled :]
         if self._texts is not None:
             del self._texts[self._settled_texts :]
 
     def restart(self) -> None:
-        """Drop all ids: the next ones follow another prompt, or the same one again."""
+        """Drop all token ids, because the following tokens belong to a new prompt or to a repeated answer."""
         self.ids = array("I")
         self.prompt = None
         self._settled = self._counted = 0
         self.has_ids = True
 
     def leave_ids(self) -> None:
-        """Drop all ids, and keep the settled text: the answer goes on by text, with other ids."""
+        """Drop all token ids but keep the settled text, because the answer continues by text with different token
+        ids.
+        """
         self._before = self.settled_tokens
         self.roll_back()
         self.restart()

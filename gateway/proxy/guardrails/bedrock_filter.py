@@ -1,7 +1,8 @@
-"""A guardrail of Amazon Bedrock for texts of any backend (``ApplyGuardrail`` of the runtime's API).
+"""Check texts with a guardrail of Amazon Bedrock, for requests to any backend.
 
-Each text is a call of its own: an answer has the changed text, without the place of the change.
-Facts: docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ApplyGuardrail.html.
+It calls ``ApplyGuardrail`` of the Bedrock runtime API. Each text needs a call of its own, because the response contains
+the changed text but not the position of the change. Source:
+docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ApplyGuardrail.html.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ _SOURCES = {"request": "INPUT", "response": "OUTPUT"}
 
 
 class BedrockFilter:
-    """A filter that calls the guardrail *guardrail_id* in *version*; for *action* see `HttpFilter`."""
+    """Guardrail filter that calls version *version* of the Bedrock guardrail *guardrail_id*. The *action* is explained
+    at `HttpFilter`.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class BedrockFilter:
         self._name = name
         self._path = f"/guardrail/{quote(guardrail_id, safe='')}/version/{quote(version, safe='')}/apply"
         self.native = (guardrail_id, version)
-        """Id and version, as Converse takes them in ``guardrailConfig``."""
+        """Id and version of the guardrail, in the form that Bedrock's Converse API expects in ``guardrailConfig``."""
         self._endpoint = endpoint
         self._action = action
         self._service = service
@@ -44,7 +47,9 @@ class BedrockFilter:
         return self._name
 
     async def verdict(self, request: FilterRequest) -> Verdict:
-        """Raises GuardrailUnavailable: AWS did not answer for one of the texts."""
+        """Return the verdict on all texts of *request*. Raise GuardrailUnavailable if AWS does not answer for one of
+        the texts.
+        """
         source = _SOURCES[request.direction]
         together = Together(request.texts)
         answers = await asyncio.gather(*[self._service.ask(_Asking(self, source, text)) for text in together.asked])
@@ -58,11 +63,11 @@ class BedrockFilter:
         return Verdict("redact", together.placed(said))
 
     async def apply(self, source: str, text: str) -> "str | _Blocked | None":
-        """Return *text* as the guardrail changed it; None: unchanged.
+        """Return *text* as the guardrail changed it, or None if the guardrail did not change it.
 
         Raises:
-            GatewayError: AWS could not be reached, or refused.
-            ValueError: what it said is no answer.
+            GatewayError: if AWS cannot be reached or rejects the call.
+            ValueError: if the response of AWS is malformed.
         """
         payload = {"source": source, "content": [{"text": {"text": text}}]}
         response = await self._endpoint.post(self._path, payload)
@@ -84,14 +89,14 @@ class BedrockFilter:
 
 
 class _Blocked:
-    """The result for a text that is blocked."""
+    """Result for a text that the guardrail blocks."""
 
 
 _BLOCKED = _Blocked()
 
 
 class _Asking:
-    """One call, as `ServiceCaller.ask` takes it."""
+    """One call to the guardrail, in the form that `ServiceCaller.ask` expects."""
 
     def __init__(self, bedrock: BedrockFilter, source: str, text: str) -> None:
         self._bedrock = bedrock
@@ -103,7 +108,9 @@ class _Asking:
 
 
 def _blocks(assessments: Any) -> bool:
-    """Return whether *assessments* block something, and not only anonymize it; one without an action blocks."""
+    """Return whether *assessments* contain an action other than anonymizing. Assessments without any action count as
+    blocking.
+    """
     actions = list(_actions(assessments))
     return not actions or any(action != "ANONYMIZED" for action in actions)
 

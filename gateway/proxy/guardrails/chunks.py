@@ -1,4 +1,4 @@
-"""The chunks of chat completions and of completions."""
+"""Check texts in streamed chunks of chat completions and text completions."""
 
 from typing import Any
 
@@ -13,9 +13,10 @@ _COMMON = ("id", "object", "created", "model")
 
 
 class Chunks:
-    """Implements `gateway.proxy.guardrails.stream_form.StreamForm`. A text is one of a choice, by its place there.
+    """Implements `gateway.proxy.guardrails.stream_form.StreamForm` for chat completions and text completions.
 
-    The rest of a choice's texts is sent in events of its own before the event that finishes the choice.
+    A text is identified by its choice and its position within the choice. Text that is held back is sent in separate
+    events before the event that finishes its choice.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,9 @@ class Chunks:
         return [self._left(path, left) for path in fields.begun(()) if (left := fields.end(path))]
 
     def blocked(self, error: GatewayError, error_event: ErrorEvent) -> bytes:
-        """Return the end of a blocked stream, as OpenAI's own filter ends one; an error if no choice has begun."""
+        """Return the events that end a blocked stream in the format of OpenAI's content filter, or an error event if no
+        choice has begun.
+        """
         if not self._unfinished:
             return error_event(error, 0)
         ends = [self._says({"index": index}, finish_reason="content_filter") for index in sorted(self._unfinished)]
@@ -59,7 +62,7 @@ class Chunks:
         return changed
 
     def _left(self, path: Path, text: str) -> Event:
-        """Return the rest of one text as an event."""
+        """Return an event that contains the held text *text* at position *path*."""
         said: Any = text
         for place in reversed(path[1:]):
             if isinstance(place, int):
@@ -78,7 +81,7 @@ class Chunks:
 
 
 def _walked(value: Event, path: Path, fields: StreamTexts, *, is_last: bool) -> Event:
-    """Return *value* with its texts changed and without tokens; the same object if nothing has changed."""
+    """Return *value* with its texts changed and its token fields removed, or the same object if nothing has changed."""
     changed = {name: _inner(name, inner, path, fields, is_last=is_last) for name, inner in value.items()}
     return value if all(changed[name] is inner for name, inner in value.items()) else changed
 
@@ -116,7 +119,7 @@ def _items(values: list[Any], path: Path, fields: StreamTexts, *, is_last: bool)
 
 
 def _says_nothing(value: Any) -> bool:
-    """Return whether *value* can be left out: its texts are kept back, and there is nothing else."""
+    """Return whether *value* can be omitted, because its texts are held back and it contains nothing else."""
     if isinstance(value, dict):
         return all(name == "index" or _says_nothing(inner) for name, inner in value.items())
     if isinstance(value, list):

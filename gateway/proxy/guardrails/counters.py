@@ -1,4 +1,4 @@
-"""Counters of what guardrails do; never of what they find."""
+"""Metrics of the actions of guardrails. They never contain what guardrails find."""
 
 import logging
 from collections import Counter
@@ -13,17 +13,17 @@ from gateway.proxy.guardrails.filter import Action, Direction
 _log = logging.getLogger(__name__)
 
 MAX_TEAMS = 1000
-"""Most teams for which requests with a missing guardrail are counted."""
+"""Maximum number of teams for which requests with a missing guardrail are counted separately."""
 
 
 class GuardrailCounters(Collector):
-    """Counts requests, once for each guardrail, direction and action."""
+    """Counts each request once for each guardrail, direction and action."""
 
     def __init__(self) -> None:
         self._actions: Counter[tuple[str, Direction, Action]] = Counter()
         self._failures: Counter[str] = Counter()
         self._missing: Counter[str] = Counter()
-        """Refused requests, by team."""
+        """Number of requests refused because of a missing guardrail, by team."""
 
     def acted(self, guardrail: str, direction: Direction, action: Action) -> None:
         self._actions[guardrail, direction, action] += 1
@@ -33,7 +33,9 @@ class GuardrailCounters(Collector):
         self._failures[guardrail] += 1
 
     def missing(self, guardrail: str, team: str | None) -> GuardrailUnavailable:
-        """Return the refusal of a request whose team names *guardrail*, which is not configured: an alarm."""
+        """Count and log a request whose *team* names the guardrail *guardrail*, which is not configured, and return the
+        error to raise.
+        """
         if len(self._missing) < MAX_TEAMS or (team or "") in self._missing:
             if (team or "") not in self._missing:
                 _log.error(

@@ -1,7 +1,7 @@
-"""Detectors of secrets: keys whose issuers mark them, private keys, tokens, and what looks as random as a secret.
+"""Detect secrets: API keys with a known prefix, private keys, tokens, and values that look random.
 
-The forms are those that the issuers publish for scanners; long ones are recognized by their beginning, and what follows
-belongs to them, whatever its length.
+The patterns are those that the issuers publish for secret scanners. Long secrets are recognized by their beginning. The
+characters that follow are removed too, whatever their number.
 """
 
 import math
@@ -16,7 +16,7 @@ _TOKEN = Rest(re.compile(r"[A-Za-z0-9_-]*"))
 
 
 def _nested(literal: str, then: str) -> str:
-    """Return a pattern of every beginning of *literal*, and of all of it with *then*."""
+    """Return a pattern that matches every beginning of *literal*, and the whole *literal* followed by *then*."""
     pattern = f"{re.escape(literal[-1])}{then}"
     for character in reversed(literal[:-1]):
         pattern = f"{re.escape(character)}(?:{pattern})?"
@@ -24,7 +24,7 @@ def _nested(literal: str, then: str) -> str:
 
 
 def _marked(mark: str, characters: str, least: int) -> PatternDetector:
-    """A key that begins with *mark*."""
+    """Return a detector of keys that begin with *mark* and have at least *least* more *characters*."""
     return pattern_detector(
         "secret",
         f"{re.escape(mark)}{characters}{{{least}}}",
@@ -60,7 +60,7 @@ _OURS = pattern_detector(
     longest=112,
     hint="wg-",
 )
-"""Keys of this gateway, see `gateway.tenancy.teams.secret.new_secret`."""
+"""Detector of this gateway's API keys, which `gateway.tenancy.teams.secret.new_secret` creates."""
 
 _JWT = pattern_detector(
     "secret",
@@ -71,7 +71,9 @@ _JWT = pattern_detector(
     hint="eyJ",
     rest=Rest(re.compile(r"(?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*"), look=2),
 )
-"""RFC 7519: header and claims are objects, whose base64 begins with ``eyJ``."""
+"""Detector of JSON Web Tokens (RFC 7519). Their header and claims are JSON objects, whose base64 form begins with
+``eyJ``.
+"""
 
 _PRIVATE_KEY = pattern_detector(
     "private_key",
@@ -81,7 +83,7 @@ _PRIVATE_KEY = pattern_detector(
     hint="-----BEGIN ",
     rest=Rest(re.compile(r"(?:[A-Za-z0-9+/=:,.\s]|\\(?!\")|-(?!----))*(?:-----END [A-Z0-9 ]{0,60}-----)?"), look=80),
 )
-"""RFC 7468. In the arguments of a call its line ends are escaped."""
+"""Detector of private keys in PEM format (RFC 7468). In tool call arguments, the line breaks of a key are escaped."""
 
 
 # ---- what is named as a secret: ``password = ...``
@@ -94,7 +96,7 @@ _named = re.compile(
     re.IGNORECASE,
 ).search
 _may_be_named = re.compile(r"[\w-]{4}(?:\\?[\"'])? ?[=:]>? ?(?:\\?[\"'])?\Z").search
-"""The ends of all those names; looking for them takes a tenth of the time."""
+"""Quick check that rejects most texts before the search for names of secrets. It takes a tenth of the time."""
 _NAMING_CHARS = 12
 _public = re.compile(
     r"[a-z]+|[A-Z]+|[A-Z][a-z]+|[0-9.]+|.*(?:\.\.\.|\*\*\*|xxx|example|changeme|placeholder|redacted).*|[$%<].*|your.*"
@@ -103,7 +105,9 @@ _public = re.compile(
 
 
 def _named_value(found: "re.Match[str]") -> int:
-    """A value that a word before it calls a secret, and that is neither a word nor a placeholder."""
+    """Return the length of a value that a name like `password` marks as a secret, or 0 if it is a word or a
+    placeholder.
+    """
     text, start = found.string, found.start()
     if _may_be_named(text[max(0, start - _NAMING_CHARS) : start]) is None:
         return 0
@@ -128,9 +132,13 @@ _NAMED = pattern_detector(
 # ---- what looks as random as a secret
 
 _RANDOM_BITS = 3.5
-"""Least entropy for a character; 32 random ones of base64 have about 4.5, the worst of a million some 3.6."""
+"""Minimum entropy of a random secret in bits per character. In base64, 32 random characters have about 4.5, and the
+lowest of a million samples had 3.6.
+"""
 _RANDOM_TURNS = 0.38
-"""Least share of adjacent characters that are of different classes; random ones of base64 have about 0.65."""
+"""Minimum fraction of adjacent characters that belong to different classes, such as a letter and a digit. Random base64
+has about 0.65.
+"""
 _is_hex = re.compile(r"[0-9a-fA-F-]+").fullmatch
 
 
@@ -139,7 +147,9 @@ def _class_of(character: str) -> int:
 
 
 def _random(found: "re.Match[str]") -> int:
-    """Neither a word, nor a path, nor a digest in hexadecimal: those are seldom secret, and everywhere."""
+    """Return the length of a match that looks random, or 0 for a word, a path or a hexadecimal digest. Digests are
+    common and seldom secret.
+    """
     text = found[0]
     classes = [_class_of(character) for character in text]
     if classes.count(0) < 3 or classes.count(1) < 3 or not classes.count(2) or _is_hex(text):
@@ -167,4 +177,4 @@ DETECTORS: dict[str, tuple[PatternDetector, ...]] = {
     "named": (_NAMED,),
     "random": (_UNMARKED,),
 }
-"""Detectors by their names in the settings."""
+"""Detectors of secrets by their names in the settings."""

@@ -1,7 +1,7 @@
-"""The seam of detectors, which find something in a text that still grows.
+"""Interface of detectors, which search a text that is still growing.
 
-More text cannot change a match that begins before `growing`, and can make or prolong one that begins later. So the text
-before that place can be sent, and only the rest has to wait.
+Additional text cannot change a match that begins before the position `growing`. It can create or extend a match that
+begins later. Therefore text before that position can be sent, and only later text is held back.
 """
 
 import re
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 CONTEXT_CHARS = 48
-"""Characters already sent that detectors may look back on."""
+"""Number of sent characters that detectors can still inspect as context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A found text, from *start* to *end*."""
+    """Match in a text, from index *start* up to but excluding index *end*."""
 
     start: int
     end: int
@@ -23,33 +23,37 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The part of unlimited length that may follow a match: the rest of a key."""
+    """Continuation of unlimited length that may follow a match, such as the remaining characters of a key."""
 
     pattern: re.Pattern[str]
-    """Pattern of the rest; may be empty. From any place inside a rest it matches to the same end."""
+    """Pattern of the continuation, which may be empty. A search from any position within a continuation must find the
+    same end.
+    """
     look: int = 1
-    """Characters that must follow before the rest has ended."""
+    """Number of characters that must follow before the end of a continuation is certain."""
 
 
 class Detector(Protocol):
-    """A detector of one kind of text."""
+    """Detector of one kind of text, such as e-mail addresses."""
 
     @property
     def kind(self) -> str:
-        """Return the kind, e.g. ``email``; in upper case it replaces what was found."""
+        """Return the kind of text that is detected, such as `email`. In upper case, the kind replaces a match."""
         ...
 
     @property
     def rest(self) -> Rest | None:
-        """Return the part that may follow a match, or None."""
+        """Return the continuation that may follow a match, or None."""
         ...
 
     def find(self, text: str, start: int) -> Match | None:
-        """Return the first match in *text* that begins at *start* or later. Text before it is context."""
+        """Return the first match in *text* that begins at index *start* or later, or None. Earlier text is context."""
         ...
 
     def growing(self, text: str, start: int) -> int:
-        """Return the first place from *start* on where more text could begin or prolong a match, or the end."""
+        """Return the first index from *start* on at which more text could create or extend a match, or `len(text)` if
+        there is no such index.
+        """
         ...
 
 
@@ -59,21 +63,21 @@ def _whole(found: "re.Match[str]") -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PatternDetector:
-    """A detector by a regular expression without unbounded repetition, and a check of what it matches.
+    """Detector that uses a regular expression without unbounded repetition, and a function that checks its matches.
 
-    *pattern* takes as much as it can; *check* says how many characters of that are a match, 0 for none. *beginning*
-    matches, up to the end of the text, whatever could become a match of *pattern* if the text went on, a match to the
-    end included.
+    The expression *pattern* matches as many characters as possible. The function *check* returns how many of these
+    characters are a match, or 0 for no match. The expression *beginning* matches the end of a text if more text could
+    complete or extend a match of *pattern*.
     """
 
     kind: str
     pattern: re.Pattern[str]
     beginning: re.Pattern[str]
     longest: int
-    """Most characters of a match, and one that follows it."""
+    """Maximum length of a match in characters, plus one for the character that follows it."""
     check: Callable[["re.Match[str]"], int] = _whole
     hint: str | None = None
-    """A text without this has no match."""
+    """String that every match contains, or None. Texts without it are not searched."""
     rest: Rest | None = None
 
     def find(self, text: str, start: int) -> Match | None:
@@ -107,7 +111,7 @@ def pattern_detector(
     rest: Rest | None = None,
     flags: re.RegexFlag = re.NOFLAG,
 ) -> PatternDetector:
-    """Return a `PatternDetector`; *before* is a lookbehind for both expressions."""
+    """Return a `PatternDetector`. The lookbehind expression *before* is put in front of *pattern* and *beginning*."""
     return PatternDetector(
         kind,
         re.compile(before + pattern, flags),

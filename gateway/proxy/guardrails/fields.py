@@ -1,4 +1,4 @@
-"""The texts of one stream: each comes in pieces, and several at a time."""
+"""Check the texts of one stream. Each text arrives in several pieces, and several texts can be open at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -8,34 +8,36 @@ from gateway.proxy.guardrails.redactor import Redactor
 from gateway.proxy.guardrails.scanning import ScanFilter
 
 Path = tuple[str | int | None, ...]
-"""The place of a text in a stream."""
+"""Position of a text within the events of a stream."""
 
 Found = Callable[[str, Action], None]
-"""Callback for a find of the named guardrail; raises ContentBlocked if that ends the answer."""
+"""Function that is called with the name and action of a guardrail that has found something. It raises ContentBlocked to
+end the answer.
+"""
 
 
 class StreamTexts(Protocol):
-    """The texts of one stream, changed piece by piece."""
+    """Texts of one stream, which are changed piece by piece."""
 
     def feed(self, path: Path, text: str, *, is_json: bool) -> str:
-        """Return what can be sent of *path* now; *text* is its next piece."""
+        """Add *text*, the next piece of the text at *path*, and return the characters that can be sent now."""
         ...
 
     def end(self, path: Path) -> str:
-        """Return the rest of *path*, which has ended; ``""`` for one that has not begun."""
+        """Return the held characters of the text at *path*, which has ended, or an empty string if it has not begun."""
         ...
 
     def begun(self, beginning: Path) -> list[Path]:
-        """Return the open paths that begin with *beginning*."""
+        """Return the paths of open texts that begin with *beginning*."""
         ...
 
     def whole(self, text: Text) -> str:
-        """Return the result for a *text* that comes in one piece."""
+        """Return the changed form of a *text* that arrives in one piece."""
         ...
 
 
 class ScannedFields:
-    """Implements `StreamTexts` by scanning. Each text goes through all filters, in their order."""
+    """Implements `StreamTexts` by scanning. Each text passes through all filters in their configured order."""
 
     def __init__(self, filters: Sequence[ScanFilter], found: Found) -> None:
         self._filters = filters
@@ -76,7 +78,9 @@ class ScannedFields:
 
 
 class KeptFields:
-    """Implements `StreamTexts` by keeping all texts for a service that has to see them whole; they pass unchanged."""
+    """Implements `StreamTexts` by collecting all texts for a service that must check whole texts. The texts pass
+    unchanged.
+    """
 
     def __init__(self) -> None:
         self._pieces: dict[Path, list[str]] = {}
@@ -100,18 +104,20 @@ class KeptFields:
 
     @property
     def texts(self) -> list[Text]:
-        """Return all texts, those in pieces first."""
+        """Return all collected texts. Texts that arrived in several pieces come first."""
         joined = [Text("".join(pieces), self._is_json[path]) for path, pieces in self._pieces.items()]
         return joined + self._whole
 
     def replaced(self, texts: Sequence[str]) -> "ReplacedFields":
-        """Return fields that replace `texts` by *texts*."""
+        """Return an object that replaces the collected texts by *texts*."""
         by_path = dict(zip(self._pieces, texts, strict=False))
         return ReplacedFields(by_path, list(texts[len(by_path) :]))
 
 
 class ReplacedFields:
-    """Implements `StreamTexts` by replacing texts: a whole new text with the first piece of the old one."""
+    """Implements `StreamTexts` by replacing texts. The whole new text is returned for the first piece of the old
+    text.
+    """
 
     def __init__(self, by_path: dict[Path, str], whole: list[str]) -> None:
         self._by_path = by_path

@@ -1,43 +1,43 @@
-"""The seam of guardrails: a filter gets texts and returns a verdict."""
+"""Interface of guardrail filters. A filter receives texts and returns a verdict."""
 
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 Direction = Literal["request", "response"]
 Action = Literal["redact", "block", "log"]
-"""Action of a guardrail on what it finds; ``log``: count it and let the text pass."""
+"""Action of a guardrail on what it finds. The action `log` counts the match and lets the text pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One text of a request or of an answer."""
+    """One text of a request or an answer."""
 
     said: str = field(repr=False)
     is_json: bool = False
-    """True for the arguments of a call: replacements in them must leave valid JSON."""
+    """True for the JSON arguments of a tool call. They must still be valid JSON after a replacement."""
     group: int = 0
-    """Number of the message whose parts the engine joins; 0 for a separate text."""
+    """Number of the message whose parts the engine joins, or 0 for a separate text."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterRequest:
-    """Texts to check, and where they come from."""
+    """Texts that a guardrail filter checks, and their origin."""
 
     direction: Direction
     texts: tuple[Text, ...]
     team: str | None
-    """Team of the caller; None if there are no teams."""
+    """Team of the caller, or None if no teams are configured."""
     model: str
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Decision of a filter on all texts of one request."""
+    """Decision of a guardrail filter on all texts of one request."""
 
     outcome: Literal["pass", "redact", "block", "log"]
-    """``log``: something was found, and the texts pass."""
+    """Decision on the texts. With `log`, something was found and the texts pass unchanged."""
     texts: tuple[str, ...] = field(default=(), repr=False)
-    """Changed texts after ``redact``, as many as in the request and in its order."""
+    """Changed texts if the outcome is `redact`, with one text for each text of the request, in the same order."""
 
 
 PASS = Verdict("pass")
@@ -46,17 +46,17 @@ LOG = Verdict("log")
 
 
 class GuardrailFilter(Protocol):
-    """A filter of texts; tests/contracts/test_filter.py holds for all implementations."""
+    """Interface of guardrail filters. All implementations must pass tests/contracts/test_filter.py."""
 
     @property
     def name(self) -> str:
-        """Return the name in the settings; it is part of errors, metrics and logs."""
+        """Return the guardrail's name in the settings. Errors, metrics and logs contain it."""
         ...
 
     async def verdict(self, request: FilterRequest) -> Verdict:
-        """Return the verdict on the texts of *request*. No error or log line has what was found.
+        """Return the verdict on the texts of *request*. Errors and log lines must not contain what was found.
 
         Raises:
-            GuardrailUnavailable: the texts could not be checked.
+            GuardrailUnavailable: if the texts cannot be checked.
         """
         ...

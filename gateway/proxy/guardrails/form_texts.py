@@ -1,4 +1,4 @@
-"""Texts of a form: every field but files and the name of the model."""
+"""Check texts in form bodies. Every form field except files and the model name is a text."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from gateway.protocol.splice import Places
 from gateway.proxy.guardrails.filter import Text
 
 MAX_TEXTS_BYTES: Final = 256 * 1024
-"""Bytes of all fields together; a speech model reads about a thousand of a prompt."""
+"""Maximum total size in bytes of the checked form fields. Speech models read only about 1,000 bytes of a prompt."""
 _UNSEEN: Final = frozenset({"model"})
 _FILES: Final = frozenset({"file"})
 _is_file = re.compile(rb";[ \t]*filename=", re.IGNORECASE).search
@@ -20,7 +20,7 @@ _has_length = re.compile(rb"\r\ncontent-length:", re.IGNORECASE).search
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a form: its value is ``raw[start:end]``, and its headers begin at *head*."""
+    """One field of a form. Its headers begin at index *head* of the body, and its value is ``raw[start:end]``."""
 
     name: str
     text: Text
@@ -30,12 +30,14 @@ class Field:
 
 
 def form_texts(raw: bytes, content_type: bytes, places: Places | None, *, acts: bool) -> list[Field]:
-    """The fields of the form *raw* that have a text. *places* are those of its parts, of a form that was read before;
-    without them they are looked for. *acts*: what cannot be looked at is refused.
+    """Return the fields of the form *raw* that contain text.
+
+    The positions of the form's parts are passed as *places* if they are known, and are searched otherwise. If *acts* is
+    true, a field that cannot be checked is an error.
 
     Raises:
-        InvalidField: it is; *param* names the field.
-        MalformedBody: *raw* is not a form.
+        InvalidField: if a field cannot be checked. The attribute *param* names the field.
+        MalformedBody: if *raw* is not a form.
     """
     if places is None:
         places = tuple([(part.name, part.start, part.end) for part in parts_of(raw, content_type)])
@@ -55,10 +57,10 @@ def form_texts(raw: bytes, content_type: bytes, places: Places | None, *, acts: 
 
 
 def with_form_texts(raw: bytes, content_type: bytes, fields: Sequence[Field], said: Sequence[str]) -> bytes:
-    """*raw* with *said* in place of the texts of *fields*; every other byte stays.
+    """Return the form *raw* with the texts of *fields* replaced by *said*. All other bytes stay unchanged.
 
     Raises:
-        InvalidField: parsers could read the form in different ways then; *param* names the field.
+        InvalidField: if parsers could read the changed form in different ways. The attribute *param* names the field.
     """
     line = b"\n--" + boundary_of(content_type)
     view = memoryview(raw)
@@ -85,7 +87,7 @@ def with_form_texts(raw: bytes, content_type: bytes, fields: Sequence[Field], sa
 
 
 def _text(raw: bytes, name: str, start: int, end: int, *, is_too_long: bool, acts: bool) -> str | None:
-    """The text, or None: it cannot be checked and need not be."""
+    """Return the text of a form field, or None if it cannot be checked and *acts* is false."""
     fault = f"longer, with the other fields, than {MAX_TEXTS_BYTES} bytes" if is_too_long else "not UTF-8"
     try:
         if not is_too_long:

@@ -1,4 +1,4 @@
-"""Guard of one request: applies the guardrails of its model and its team, in either direction."""
+"""Apply the guardrails of the model and the team to one request and its answer."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ SAYS_NOTHING = frozenset(
         "/v1/messages/count_tokens",
     }
 )
-"""Paths whose answers have no text but the caller's own; most are long lists of numbers."""
+"""URL paths whose answers contain no text except the caller's own. Most of these answers are long lists of numbers."""
 
 _FORMS: dict[str, Callable[[], StreamForm]] = {"/v1/responses": ResponseEvents, "/v1/messages": MessageEvents}
 
@@ -54,25 +54,25 @@ class GuardrailRule:
     action: Action
     directions: frozenset[Direction]
     fails_open: bool = False
-    """A text that cannot be checked passes; else it is refused."""
+    """True if a text that cannot be checked passes. Otherwise, the request is refused."""
     is_native: bool = False
-    """A guardrail of Bedrock: fallbacks there apply it themselves, see `Chain.native`."""
+    """True for a guardrail of Bedrock that fallbacks on Bedrock can apply themselves, as `Chain.native` describes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Guardrails in the order in which they look at a text."""
+    """Guardrails in the order in which they check a text."""
 
     rules: tuple[GuardrailRule, ...]
     native: tuple[str, str] | None = None
-    """Id and version of the guardrail that fallbacks on Bedrock apply to their answers."""
+    """Id and version of the guardrail that fallbacks on Bedrock apply to their own answers, or None."""
 
     def rules_for(self, direction: Direction) -> tuple[GuardrailRule, ...]:
         return tuple(rule for rule in self.rules if direction in rule.directions)
 
 
 class Guard:
-    """Guards one request and its answer."""
+    """Applies guardrails to one request and its answer."""
 
     def __init__(
         self, chain: Chain, endpoint: Endpoint, exchange: Exchange, *, model: str, counters: GuardrailCounters
@@ -87,7 +87,7 @@ class Guard:
 
     @property
     def native(self) -> tuple[str, str] | None:
-        """Id and version of the native guardrail, see `Chain.native`."""
+        """Id and version of the guardrail that Bedrock applies itself, or None, as `Chain.native` describes."""
         return self._chain.native
 
     async def request(
@@ -98,14 +98,15 @@ class Guard:
         places: Places | None = None,
         reader: RequestReader = AtOnce(),  # noqa: B008  # it has no state
     ) -> bytes:
-        """Return the body *raw* as it may be sent: the same object if nothing has changed. O(bytes) for each guardrail.
+        """Return the body to send in place of *raw*, which is *raw* itself if nothing has changed.
 
-        *places* are those of the fields of a form, where they are known; *reader* reads JSON.
+        Each guardrail takes O(bytes) time. The positions of the fields of a form are passed as *places* if they are
+        known. JSON is read with *reader*.
 
         Raises:
-            ContentBlocked: it may not.
-            InvalidField, MalformedBody: it cannot be checked.
-            GuardrailUnavailable: a guardrail did not answer, and fails closed.
+            ContentBlocked: if a guardrail blocks the request.
+            InvalidField, MalformedBody: if the request cannot be checked.
+            GuardrailUnavailable: if a guardrail does not answer and fails closed.
         """
         rules = self._chain.rules_for("request")
         if not rules:
@@ -122,12 +123,12 @@ class Guard:
         return await reader.rewritten(raw, said)
 
     async def answer(self, attempt: Attempt) -> None:
-        """Change the whole answer of *attempt* to what may be sent.
+        """Redact the answer of *attempt*, which is not streamed.
 
         Raises:
-            ContentBlocked: it may not.
-            GuardrailUnavailable: a guardrail did not answer, and fails closed.
-            ReplyBroken: it cannot be read.
+            ContentBlocked: if a guardrail blocks the answer.
+            GuardrailUnavailable: if a guardrail does not answer and fails closed.
+            ReplyBroken: if the answer cannot be read.
         """
         rules = self._of_answers()
         if not rules or self._endpoint.path in SAYS_NOTHING:
@@ -145,16 +146,18 @@ class Guard:
             attempt.headers = header_rules.of_another_body(attempt.headers, kind)
 
     def passed(self, data: bytes) -> bytes:
-        """Return what the caller gets of a stream for *data*; then `blocked` says whether it is the last."""
+        """Return the bytes to send to the caller for *data*, the next bytes of a stream. The property `blocked` reports
+        if the stream ends there.
+        """
         return self._streamed.passed(data)
 
     async def finish(self, data: bytes) -> bytes:
-        """Return what the caller gets at the end of a stream, whose last bytes are *data*; see `passed`."""
+        """Return the bytes to send to the caller at the end of a stream, whose last bytes are *data*."""
         return await self._streamed.finish(data)
 
     @property
     def blocked(self) -> GatewayError | None:
-        """The error that ended the stream early; the caller has got it."""
+        """Error that ended the stream early, or None. It has already been sent to the caller."""
         return None if self._stream is None else self._stream.blocked
 
     @property
@@ -164,19 +167,19 @@ class Guard:
         return self._stream
 
     def _of_answers(self) -> tuple[GuardrailRule, ...]:
-        """Return the rules for answers, without the one that Bedrock applied itself."""
+        """Return the rules for answers, without the guardrail that Bedrock has applied itself."""
         is_applied = self.native is not None and self._exchange.fell_back and self._exchange.served_by == "bedrock"
         return tuple(rule for rule in self._chain.rules_for("response") if not (is_applied and rule.is_native))
 
     async def said(self, rules: Sequence[GuardrailRule], texts: Sequence[Text]) -> tuple[str, ...] | None:
-        """Return the changed *texts* of an answer; None: unchanged."""
+        """Return the changed *texts* of an answer, or None if nothing has changed."""
         return await self._said("response", rules, texts)
 
     def found(self, direction: Direction) -> Callable[[str, Action], None]:
-        """Takes note of what a filter found there.
+        """Return the function that records a match in this direction.
 
         Raises:
-            ContentBlocked: it blocks.
+            ContentBlocked: if the guardrail's action is to block. The returned function raises it.
         """
 
         def found(name: str, action: Action) -> None:
@@ -187,7 +190,7 @@ class Guard:
         return found
 
     def note(self, name: str, direction: Direction, action: Action) -> None:
-        """Record that the guardrail *name* has acted."""
+        """Record that the guardrail *name* has acted on the request or on the answer."""
         if (name, direction, action) in self._noted:
             return
         self._noted.add((name, direction, action))
@@ -197,7 +200,7 @@ class Guard:
     async def _said(
         self, direction: Direction, rules: Sequence[GuardrailRule], texts: Sequence[Text]
     ) -> tuple[str, ...] | None:
-        """Return *texts* changed by one rule after the other; None: unchanged."""
+        """Return *texts* after all rules have changed them in turn, or None if nothing has changed."""
         if not texts:
             return None
         present = tuple(texts)
@@ -227,8 +230,8 @@ class Guard:
 
 
 class _Stream:
-    """The answer of a guarded request as a stream: first those that look at it as it goes by, then those that have to
-    see it whole.
+    """Streamed answer of a guarded request. Filters that scan the text piece by piece run before filters that need the
+    whole text.
     """
 
     def __init__(self, guard: Guard, endpoint: Endpoint, rules: Sequence[GuardrailRule]) -> None:
@@ -287,7 +290,7 @@ class _Stream:
 
 
 def _read(data: bytes) -> tuple[Any, bool]:
-    """Return the JSON value of *data* and True, or its text and False."""
+    """Return the decoded JSON value of *data* and True, or the text of *data* and False if it is not JSON."""
     try:
         return _decode_any(data), True
     except DECODE_ERRORS:

@@ -1,4 +1,4 @@
-"""The configured guardrails, and the models and teams that use them."""
+"""Configured guardrails, and the models and teams that use them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from gateway.tenancy.teams.caller import Caller
 
 
 class ModelGuards:
-    """The guardrails of one model and of the teams of its requests."""
+    """Guardrails of one model, combined with those of the callers' teams."""
 
     def __init__(
         self,
@@ -22,8 +22,8 @@ class ModelGuards:
         counters: GuardrailCounters,
         applies_native: bool = True,
     ) -> None:
-        """*rules* are all rules by name, *names* the rules of the *model*. *applies_native*: its fallbacks on
-        Bedrock can apply a guardrail themselves.
+        """Create the guards of *model*. All configured guardrails are in *rules*, and *names* selects those of the
+        model. The model's fallbacks on Bedrock can apply a guardrail themselves if *applies_native* is true.
         """
         self._rules = rules
         self._names = tuple(names)
@@ -33,10 +33,10 @@ class ModelGuards:
         self._chains: dict[tuple[str, ...], Chain | None] = {}
 
     def guard_for(self, caller: Caller | None, exchange: Exchange, endpoint: Endpoint) -> Guard | None:
-        """Return the guard of a request of *caller*; None: it has no guardrail.
+        """Return the guard for a request of *caller*, or None if no guardrail applies to the request.
 
         Raises:
-            GuardrailUnavailable: its team names a guardrail that is not configured.
+            GuardrailUnavailable: if the caller's team names a guardrail that is not configured.
         """
         names = _named_by(caller)
         if names in self._chains:
@@ -61,25 +61,29 @@ class ModelGuards:
 
 
 class GuardedModels:
-    """The guardrails that are in force."""
+    """Guardrails that are currently in effect, by model."""
 
     __slots__ = ("_counters", "by_model")
 
     def __init__(self, counters: GuardrailCounters | None = None) -> None:
         self.by_model: Mapping[str, ModelGuards] | None = None
-        """Guards by model; None if no guardrail is configured: then only teams that name one are refused."""
+        """Guards by model name. If it is None, no guardrail is configured, and only requests of teams that name a
+        guardrail are refused.
+        """
         self._counters = counters or GuardrailCounters()
 
     def looks_at(self, caller: Caller | None) -> bool:
-        """Return whether a request of *caller* needs `guard`."""
+        """Return whether guardrails may apply to a request of *caller*, so that `guard` must be called."""
         return self.by_model is not None or bool(_named_by(caller))
 
     def use(self, by_model: Mapping[str, ModelGuards] | None) -> None:
-        """Use *by_model* from now on; a running request keeps its guardrails."""
+        """Use the guards *by_model* for new requests. A running request keeps its guardrails."""
         self.by_model = by_model
 
     def guard(self, model: str, caller: Caller | None, exchange: Exchange, endpoint: Endpoint) -> Guard | None:
-        """Return the guard of a request for *model*; None: it has no guardrail. Raises as `ModelGuards.guard_for`."""
+        """Return the guard for a request for *model*, or None if no guardrail applies. Raise the errors of
+        `ModelGuards.guard_for`.
+        """
         guards = None if self.by_model is None else self.by_model.get(model)
         if guards is not None:
             return guards.guard_for(caller, exchange, endpoint)

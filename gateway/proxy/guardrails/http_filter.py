@@ -1,8 +1,9 @@
-"""External filter, called over HTTP.
+"""Check texts with an external service over HTTP.
 
-It gets ``POST {"direction", "texts", "team", "model"}`` and answers ``{"action": "pass" | "redact" | "block",
-"texts"}``; *texts* only with ``redact``, as many as it was asked about. Behind the texts stand, once more, those of
-each message that has several parts, put together with line ends.
+The service receives ``POST {"direction", "texts", "team", "model"}`` and responds with ``{"action": "pass" | "redact" |
+"block", "texts"}``. The response has *texts* only for ``redact``, and then as many as the request. The request also
+contains each message of several parts as one joined text, after all single texts. The parts are joined with line
+breaks.
 """
 
 from typing import Literal
@@ -30,8 +31,10 @@ class _Answered(msgspec.Struct):
 
 
 class HttpFilter:
-    """Asks *url*. *action* says what is made of its answers at most: ``redact``: as it says; ``block``: what it would
-    redact is blocked as well; ``log``: nothing.
+    """Guardrail filter that calls the service at *url*. The strongest permitted action is *action*.
+
+    With ``redact``, the gateway follows the service's response. With ``block``, it also blocks texts that the service
+    would redact. With ``log``, it changes and blocks nothing.
     """
 
     def __init__(
@@ -44,7 +47,9 @@ class HttpFilter:
         client: httpx.AsyncClient,
         service: ServiceCaller,
     ) -> None:
-        """*client* is shared, and closed by its owner; *api_key* goes as a bearer token."""
+        """Create the filter. The owner of the shared *client* closes it. The service receives *api_key* as a bearer
+        token.
+        """
         self._name = name
         self._url = url
         self._headers = {"content-type": "application/json"}
@@ -59,7 +64,9 @@ class HttpFilter:
         return self._name
 
     async def verdict(self, request: FilterRequest) -> Verdict:
-        """Raises GuardrailUnavailable: the service is unavailable, or its answer is malformed."""
+        """Return the verdict of the service. Raise GuardrailUnavailable if the service is unavailable or its response
+        is malformed.
+        """
         together = Together(request.texts)
         body = msgspec.json.encode(_Asked(request.direction, together.asked, request.team, request.model))
         answered = await self._service.ask(lambda: self._answer(body, len(together.asked)))

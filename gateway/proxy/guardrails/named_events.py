@@ -1,4 +1,4 @@
-"""Named events of the Responses API and of Anthropic's Messages API."""
+"""Check texts in the named events of OpenAI's Responses API and of Anthropic's Messages API."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 class ResponseEvents:
     """Implements `gateway.proxy.guardrails.stream_form.StreamForm` for ``/v1/responses``.
 
-    A text comes in ``*.delta`` events, then once more whole in its ``*.done`` event, in that of its part, of its item,
-    and in the response at the end. Events are renumbered, because some may be left out and others added.
+    A text arrives in several ``*.delta`` events. It is then repeated as a whole in the ``*.done`` events of the text,
+    its part and its item, and in the last event. Events are renumbered, because events may be omitted or added.
     """
 
     def __init__(self) -> None:
         self._last: dict[Path, Event] = {}
-        """The last event of each open text, as a form for its rest."""
+        """Last event of each open text, which serves as a template for an event with the held characters."""
         self.next_number: int | None = None
 
     def changed(self, event: Event, fields: StreamTexts) -> list[Event]:
@@ -67,7 +67,7 @@ class ResponseEvents:
 
 
 class MessageEvents:
-    """Implements `StreamForm` for ``/v1/messages``: a text is one of a content block."""
+    """Implements `StreamForm` for ``/v1/messages``. Each text belongs to a content block."""
 
     def __init__(self) -> None:
         self._last: dict[Path, Event] = {}

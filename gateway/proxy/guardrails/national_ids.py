@@ -1,6 +1,7 @@
-"""Detectors of national identity numbers, chosen by country in the settings.
+"""Detect national identity numbers, which the settings select by country.
 
-Regular expressions find candidates. python-stdnum knows check digits, dates of birth and numbers that are never issued.
+Regular expressions find candidates. The library python-stdnum validates their check digits and dates of birth, and
+rejects numbers that are never issued.
 """
 
 import importlib
@@ -13,14 +14,14 @@ _NOT_IN_WORD = r"(?<![A-Za-z0-9])(?<![0-9][.,])"
 
 
 class StdnumMissingError(ImportError):
-    """A national identity number is configured, and python-stdnum is not installed."""
+    """Raised if a national identity number is configured but python-stdnum is not installed."""
 
 
 def detectors() -> dict[str, tuple[PatternDetector, ...]]:
-    """Return the detectors by their names in the settings.
+    """Return the detectors of national identity numbers by their names in the settings.
 
     Raises:
-        StdnumMissingError: python-stdnum is not installed.
+        StdnumMissingError: if python-stdnum is not installed.
     """
     dni, nie, cpf = _valid("es.dni"), _valid("es.nie"), _valid("br.cpf")
     shapes = (
@@ -40,7 +41,7 @@ def detectors() -> dict[str, tuple[PatternDetector, ...]]:
 
 
 def _valid(module: str) -> Callable[[str], bool]:
-    """Return the validator of stdnum's *module*."""
+    """Return the validation function of the python-stdnum module *module*."""
     try:
         is_valid: Callable[[str], bool] = importlib.import_module(f"stdnum.{module}").is_valid
     except ModuleNotFoundError as error:
@@ -49,7 +50,9 @@ def _valid(module: str) -> Callable[[str], bool]:
 
 
 def _if(is_valid: Callable[[str], bool]) -> Callable[["re.Match[str]"], int]:
-    """Return a check that accepts the whole match or nothing."""
+    """Return a check that accepts a whole match if *is_valid* accepts its letters and digits, and rejects it
+    otherwise.
+    """
 
     def check(found: "re.Match[str]") -> int:
         number = "".join([character for character in found[0] if character.isalnum()]).upper()
@@ -61,7 +64,7 @@ def _if(is_valid: Callable[[str], bool]) -> Callable[["re.Match[str]"], int]:
 def _digits(
     kind: str, groups: tuple[int, ...], is_valid: Callable[[str], bool], between: str = "[ -]?"
 ) -> PatternDetector:
-    """Return a detector of digits in groups of these sizes, with *between* between them."""
+    """Return a detector of numbers with digit groups of the sizes *groups*, separated by the pattern *between*."""
     first, *rest = groups
     pattern = f"[0-9]{{{first}}}" + "".join([f"{between}[0-9]{{{size}}}" for size in rest]) + r"(?![A-Za-z0-9])"
     beginning = ""
@@ -73,7 +76,9 @@ def _digits(
 
 
 def _uk_nino() -> PatternDetector:
-    """United Kingdom, without check digits; HMRC's manual NIM39110 lists the prefixes that are not used."""
+    """Return a detector of United Kingdom national insurance numbers, which have no check digits. The unused prefixes
+    are listed in HMRC's manual NIM39110.
+    """
     unused = ("BG", "GB", "KN", "NK", "NT", "TN", "ZZ")
     return pattern_detector(
         "uk_nino",
@@ -88,7 +93,9 @@ def _uk_nino() -> PatternDetector:
 
 
 def _fr_nir(is_valid: Callable[[str], bool]) -> PatternDetector:
-    """France; 13 to 19 and 43 to 49 are never used as months, not even for people whose month is unknown (INSEE)."""
+    """Return a detector of French social security numbers. According to INSEE, the month is never 13 to 19 or 43 to 49,
+    even if the month of birth is unknown.
+    """
     return pattern_detector(
         "fr_nir",
         r"[12378] ?[0-9]{2} ?(?:0[1-9]|1[0-2]|[235-9][0-9]|4[0-2]) ?[0-9][0-9AB] ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}"
@@ -102,7 +109,7 @@ def _fr_nir(is_valid: Callable[[str], bool]) -> PatternDetector:
 
 
 def _es_dni(is_valid: Callable[[str], bool]) -> PatternDetector:
-    """Spain; a foreigner's number begins with X, Y or Z."""
+    """Return a detector of Spanish identity numbers. The number of a foreigner begins with X, Y or Z."""
     return pattern_detector(
         "es_dni",
         r"(?:[0-9]{8}|[XYZ]-?[0-9]{7})[ -]?[A-HJ-NP-TV-Z](?![A-Za-z0-9])",
@@ -115,7 +122,9 @@ def _es_dni(is_valid: Callable[[str], bool]) -> PatternDetector:
 
 
 def _it_codice_fiscale(is_valid: Callable[[str], bool]) -> PatternDetector:
-    """Italy; letters stand for digits where two people would share one code (D.M. 23 December 1976)."""
+    """Return a detector of Italian tax codes. Letters replace digits if two people would otherwise share a code (D.M.
+    23 December 1976).
+    """
     n = "[0-9LMNP-V]"
     return pattern_detector(
         "it_codice_fiscale",

@@ -1,8 +1,9 @@
-"""Texts that are parts of one message. Its engine joins them, so what is looked for may span several of them.
+"""Check texts that are parts of one message. The engine joins them, so a match may span several parts.
 
-1. vLLM puts a line end between parts, SGLang a blank, and many chat templates nothing: all three are tried.
-2. Each part is also looked at alone. So together only what lies near their boundaries is looked at, `NEAR_CHARS` on
-   either side: that bounds the cost, and no detector's match without its rest is half as long.
+1. vLLM joins parts with a line break, SGLang with a space, and many chat templates without a separator. All three
+   separators are tried.
+2. Each part is also checked on its own. Therefore only `NEAR_CHARS` characters on either side of a boundary are checked
+   in the joined text. This limits the cost, and no detector's match, apart from its continuation, is half as long.
 """
 
 from bisect import bisect_right
@@ -18,14 +19,16 @@ from gateway.proxy.guardrails.redactor import Find, Scan
 SEPARATORS: Final = ("", "\n", " ")
 NEAR_CHARS: Final = 2048
 REDACTED: Final = "[REDACTED]"
-"""Placeholder for a text that a service changed in several parts."""
+"""Placeholder for a text that a service changed across several parts of a message."""
 _FIRST_MARK = 0xF0000
-"""The first character for private use beyond the basic plane: no detector takes it for a letter or a digit."""
+"""First of the private-use Unicode characters that mark matches. No detector treats such a character as a letter or
+digit.
+"""
 _COMPARED_CHARS = 4096
 
 
 def groups_of(texts: Sequence[Text]) -> list[list[int]]:
-    """The places of the parts of each message that has several."""
+    """Return the indexes of the parts of each message that has several parts."""
     groups: dict[int, list[int]] = {}
     for place, text in enumerate(texts):
         if text.group:
@@ -34,7 +37,7 @@ def groups_of(texts: Sequence[Text]) -> list[list[int]]:
 
 
 class MarkedScan(Scan):
-    """A scan that replaces a match by one character, so that a replacement is never a match itself."""
+    """Scan that replaces each match by a single marker character, so that a replacement cannot be matched again."""
 
     __slots__ = ("_shown",)
 
@@ -46,7 +49,7 @@ class MarkedScan(Scan):
         return chr(_FIRST_MARK + next(i for i, each in enumerate(self.detectors) if each is detector))
 
     def shown(self, text: str) -> str:
-        """Return *text* with the public replacement of each match."""
+        """Return *text* with each marker character replaced by the public placeholder of its match."""
         for number, shown in enumerate(self._shown):
             text = text.replace(chr(_FIRST_MARK + number), shown)
         return text
@@ -54,7 +57,7 @@ class MarkedScan(Scan):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The end, the beginning or all of one part."""
+    """End or beginning of one message part, or the whole part."""
 
     part: int
     start: int
@@ -66,7 +69,7 @@ Window = list[Piece]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A cut: text to remove from one part."""
+    """Range of text to remove from one message part, and its marker character."""
 
     part: int
     start: int
@@ -75,7 +78,7 @@ class Cut:
 
 
 def windows(parts: Sequence[str]) -> Iterator[Window]:
-    """Return the text near the boundaries of *parts*, from one long part to the next."""
+    """Yield the text around the boundaries of *parts*. Each window reaches from one long part to the next."""
     window: Window = []
     for number, text in enumerate(parts):
         if len(text) <= 2 * NEAR_CHARS:
@@ -90,9 +93,10 @@ def windows(parts: Sequence[str]) -> Iterator[Window]:
 
 
 def cuts_of(scan: Scan, window: Window, separator: str, finds: Sequence[Find]) -> Iterator[Cut]:
-    """Return the cuts in each part for *finds*, which were found in *window* joined by *separator*.
+    """Yield the ranges to remove from each part for *finds*, the matches in *window* joined with *separator*.
 
-    A find inside one part, away from its boundaries, was found already, or is cut off by the window.
+    A match within one part and away from its boundaries is ignored. It was found when the part was checked on its own,
+    or it is only cut off by the window.
     """
     sizes = [len(piece.text) + len(separator) for piece in window]
     begins = [0, *accumulate(sizes)][:-1]
@@ -112,13 +116,13 @@ def cuts_of(scan: Scan, window: Window, separator: str, finds: Sequence[Find]) -
 
 
 def _is_at_boundary(window: Window, begins: Sequence[int], number: int, start: int, end: int) -> bool:
-    """Return whether a match from *start* to *end* of the piece *number* depends on another part."""
+    """Return whether a match from *start* to *end* in the piece *number* may depend on the text of another part."""
     follows = number > 0 and start - begins[number] < CONTEXT_CHARS
     return follows or (number + 1 < len(window) and begins[number + 1] - end < CONTEXT_CHARS)
 
 
 def cut(parts: Sequence[str], cuts: Sequence[Cut]) -> list[str]:
-    """Return *parts* with marks in place of *cuts*, which do not overlap."""
+    """Return *parts* with each range in *cuts* replaced by its marker character. The ranges must not overlap."""
     by_part: dict[int, list[Cut]] = {}
     for each in cuts:
         by_part.setdefault(each.part, []).append(each)
@@ -134,17 +138,19 @@ def cut(parts: Sequence[str], cuts: Sequence[Cut]) -> list[str]:
 
 
 class Together:
-    """Texts for a service that returns each one changed; the parts of each message are also joined to one text."""
+    """Texts for a service that returns each text changed. The parts of each message are also sent joined to one
+    text.
+    """
 
     def __init__(self, texts: Sequence[Text]) -> None:
         own = [text.said for text in texts]
         self._groups = groups_of(texts)
         self._own = own
         self.asked = [*own, *["\n".join([own[place] for place in places]) for places in self._groups]]
-        """The texts, and after them the joined ones."""
+        """Texts to send to the service: the single texts, followed by the joined texts."""
 
     def placed(self, answered: Sequence[str]) -> tuple[str, ...]:
-        """Return the changed texts for *answered*, the changed `asked`."""
+        """Return the changed single texts. The service's versions of all sent texts are passed as *answered*."""
         changed = list(answered[: len(self._own)])
         joined = zip(self._groups, self.asked[len(changed) :], answered[len(changed) :], strict=True)
         for places, before, after in joined:
@@ -157,8 +163,8 @@ class Together:
 
 
 def _spread(parts: Sequence[str], whole: str, is_changed: Sequence[bool]) -> list[str]:
-    """*parts* so that, put together, they say no more than *whole*: all that differs goes to the first part that has
-    some of it. Of parts that are changed already nothing comes back.
+    """Return *parts*, changed so that the joined parts contain no more than *whole*. The changed text goes into the
+    first part that it touches. Text that was removed from a part is never restored.
     """
     joined = "\n".join(parts)
     start = _common_chars(joined, whole)
@@ -182,7 +188,7 @@ def _spread(parts: Sequence[str], whole: str, is_changed: Sequence[bool]) -> lis
 
 
 def _common_chars(one: str, other: str) -> int:
-    """Return the length of the common beginning. O(characters), in C."""
+    """Return the length of the common beginning of both texts. It takes O(characters) time, mostly in C."""
     at = 0
     most = min(len(one), len(other))
     while at < most and one[at : at + _COMPARED_CHARS] == other[at : at + _COMPARED_CHARS]:

@@ -1,6 +1,8 @@
-"""Detectors of personal data that is written the same everywhere: e-mail addresses, phones, cards, bank accounts.
+"""Detect personal data with the same format in all countries: e-mail addresses, phone numbers, payment cards and bank
+accounts.
 
-None knows the meaning of a text. A number with check digits is recognized by them, the others by their form.
+The detectors do not understand the text. They recognize numbers with check digits by these digits, and all other data
+by its format.
 """
 
 import re
@@ -8,14 +10,16 @@ import re
 from gateway.proxy.guardrails.detector import PatternDetector, pattern_detector
 
 _BETWEEN = "[ \u00a0\u2009\u202f.-]"
-"""Separators between groups of digits."""
+"""Pattern of the separators between groups of digits."""
 
 
 # ---- e-mail: RFC 5321 allows 64 octets before the @ and 255 behind it
 
 
 def _address(found: "re.Match[str]") -> int:
-    """Return the length without dots and dashes that end the sentence; ``git@host.org:path`` is not an address."""
+    """Return the length of an e-mail address without the dots and dashes that end a sentence, or 0 for a Git address
+    such as ``git@host.org:path``.
+    """
     text = found[0].rstrip(".-")
     behind = found.string[found.end() : found.end() + 2]
     if behind[:1] == ":" and behind[1:].strip():
@@ -53,7 +57,9 @@ _ISSUERS = (
 
 
 def _luhn(digits: str) -> bool:
-    """ISO/IEC 7812-1 annex B. Not stdnum's: cards and accounts are found without the extra."""
+    """Return whether the Luhn checksum of *digits* is correct (ISO/IEC 7812-1, annex B). This check works without
+    python-stdnum.
+    """
     total = 0
     for place, digit in enumerate(reversed(digits)):
         value = int(digit)
@@ -64,7 +70,9 @@ def _luhn(digits: str) -> bool:
 
 
 def _card(found: "re.Match[str]") -> int:
-    """Return the length of the longest card number at the beginning; it ends where a group ends."""
+    """Return the length of the longest card number at the start of a match, or 0. A card number ends at the end of a
+    digit group.
+    """
     text = found[0]
     ends = [place + 1 for place, character in enumerate(text) if character.isdigit()]
     digits = "".join([text[end - 1] for end in ends])
@@ -146,7 +154,7 @@ _COUNTRY_CODES = re.compile(
     "1|7|2[07]|2[1-6][0-9]|29[0-9]|3[0-469]|3[578][0-9]|4[013-9]|42[0-9]|5[1-8]|50[0-9]|59[0-9]"
     "|6[0-6]|6[7-9][0-9]|8[1246]|8[0578][0-9]|9[0-58]|9[679][0-9]"
 )
-"""ITU-T E.164, list of assigned country codes."""
+"""Pattern of the assigned country calling codes (ITU-T E.164)."""
 _GAP = "[ \u00a0().\\-/]"
 
 
@@ -185,4 +193,4 @@ DETECTORS: dict[str, tuple[PatternDetector, ...]] = {
     "card": (CARD,),
     "iban": (IBAN,),
 }
-"""Detectors by their names in the settings."""
+"""Detectors of personal data by their names in the settings."""

@@ -1,7 +1,7 @@
-"""Readers of the texts of a JSON request, which also write the changed texts.
+"""Read the texts of a JSON request, and write the changed texts.
 
-`AtOnce` works on the event loop; `gateway.proxy.bodies.bodies.Bodies` reads all but simple bodies in a process of their
-own, because decoding holds Python's lock.
+`AtOnce` works on the event loop. `gateway.proxy.bodies.bodies.Bodies` uses a separate process for all but simple
+bodies, because decoding holds Python's global lock.
 """
 
 from collections.abc import Sequence
@@ -16,22 +16,25 @@ from gateway.proxy.guardrails.filter import Text
 from gateway.proxy.guardrails.request_texts import refuse_tokens, request_texts, with_request_texts
 
 MAX_TEXTS: Final = 20_000
-"""Most texts of one guarded request: each takes a tenth of a microsecond of the event loop in several places."""
+"""Maximum number of texts in one guarded request. Each text takes a tenth of a microsecond on the event loop at several
+points.
+"""
 
 
 class RequestReader(Protocol):
-    """Reads and writes requests for a guard."""
+    """Interface for reading and changing the texts of a JSON request."""
 
     async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
-        """The texts of the JSON body *raw*, in their order. *acts*: what cannot be looked at is refused.
+        """Return the texts of the JSON body *raw* in order. If *acts* is true, content that cannot be checked is an
+        error.
 
         Raises:
-            ClientError: it is, or *raw* is malformed.
+            ClientError: if *raw* is malformed, or contains content that cannot be checked.
         """
         ...
 
     async def rewritten(self, raw: bytes, said: Sequence[str]) -> bytes:
-        """Return *raw* with *said* in place of its `texts`; unchanged values keep their bytes."""
+        """Return *raw* with its texts replaced by *said*. Unchanged values keep their exact bytes."""
         ...
 
 
@@ -46,7 +49,7 @@ class AtOnce:
 
 
 def texts_of(raw: bytes, *, acts: bool) -> list[Text]:
-    """Return the texts of *raw*, see `RequestReader.texts`. O(bytes)."""
+    """Return the texts of the JSON body *raw*, as `RequestReader.texts` describes. It takes O(bytes) time."""
     try:
         body: dict[str, Any] = _decode(raw)
         texts = request_texts(body)
@@ -63,7 +66,9 @@ def texts_of(raw: bytes, *, acts: bool) -> list[Text]:
 
 
 def rewrite_texts(raw: bytes, said: Sequence[str]) -> bytes:
-    """Return *raw* with *said*, see `RequestReader.rewritten`. O(bytes)."""
+    """Return *raw* with its texts replaced by *said*, as `RequestReader.rewritten` describes. It takes O(bytes)
+    time.
+    """
     body: dict[str, Any] = _decode(raw)
     changed = with_request_texts(body, tuple(said))
     return spliced(raw, {key: msgspec.json.encode(changed[key]) for key in body if changed[key] is not body[key]})

@@ -1,8 +1,9 @@
-"""A text that comes in pieces, with what was found in it taken out.
+"""Redact a text that arrives in pieces.
 
-1. What comes out does not depend on how the text was cut into pieces: it is what the whole text would have become.
-2. No part of a match comes out, and text that cannot belong to one does not wait.
-3. The leftmost match counts, of several the longest; a match never overlaps what was taken out before it.
+1. The result does not depend on how the text was split. It equals the result for the whole text.
+2. No part of a match is sent, and text that cannot belong to a match is not held back.
+3. The leftmost match is redacted first. If several matches begin at one position, the longest is used. A match never
+   overlaps text that was redacted earlier.
 """
 
 import re
@@ -18,7 +19,7 @@ Find = tuple[Detector, Match]
 
 
 class Scan:
-    """The detectors and the replacement of what they find. Shared by all texts."""
+    """Detectors of one guardrail and the replacement for their matches. All texts share this object."""
 
     __slots__ = ("allows", "detectors", "replacement")
 
@@ -29,7 +30,9 @@ class Scan:
         replacement: str | None = None,
         allows: Callable[[str], bool] | None = None,
     ) -> None:
-        """*replacement* is for all kinds; None: the kind in brackets. *allows* returns True for finds to ignore."""
+        """Create a scan. Each match is replaced by *replacement*, or by its kind in brackets if *replacement* is None.
+        The function *allows* returns true for matches to ignore.
+        """
         self.detectors = tuple(detectors)
         self.replacement = replacement
         self.allows = allows
@@ -38,7 +41,7 @@ class Scan:
         return f"[{detector.kind.upper()}]" if self.replacement is None else self.replacement
 
     def growing(self, text: str, start: int) -> int:
-        """Return the first place from *start* on that is not decided yet."""
+        """Return the first index from *start* on at which more text could still create or extend a match."""
         place = len(text)
         for detector in self.detectors:
             place = min(place, detector.growing(text, start))
@@ -46,16 +49,20 @@ class Scan:
 
 
 class Redactor:
-    """The redactor of one text. O(characters) for each detector, plus the waiting ones with each piece."""
+    """Redactor of one text. Each detector takes O(characters) time, and searches held characters again with each new
+    piece.
+    """
 
     __slots__ = ("_at", "_begin", "_finds", "_json", "_rest", "_scan", "_text", "found", "open_rest")
 
     def __init__(
         self, scan: Scan, *, is_json: bool = False, rest: Rest | None = None, finds: "list[Find] | None" = None
     ) -> None:
-        """*is_json*: the text is JSON, and is to be JSON afterwards: what stands in place of a number gets quotes.
+        """Create a redactor. If *is_json* is true, the redacted text is still valid JSON, so a replacement for a number
+        is put in quotes.
 
-        *rest*: the text may begin with the rest of a match. *finds*: takes the matches with their places.
+        If *rest* is given, the text may begin with the continuation of an earlier match. Matches and their positions
+        are appended to *finds*.
         """
         self._scan = scan
         self._text = ""
@@ -65,17 +72,17 @@ class Redactor:
         self._finds = finds
         self._json = _Json() if is_json else None
         self.found = 0
-        """Matches so far."""
+        """Number of matches so far."""
         self.open_rest: Rest | None = None
-        """The rest of the match in which the text has ended, if it has."""
+        """Continuation of the match at the end of the text, or None if the text ends outside a match."""
 
     def feed(self, text: str) -> str:
-        """Return what can be sent of the text so far; *text* is its next piece."""
+        """Add *text*, the next piece of the text, and return the characters that can be sent now."""
         self._text += text
         return self._advance(is_last=False)
 
     def end(self, text: str = "") -> str:
-        """Return the rest; *text* is the last piece."""
+        """Add *text*, the last piece of the text, and return all characters that have not been sent."""
         self._text += text
         return self._advance(is_last=True)
 
@@ -112,7 +119,7 @@ class Redactor:
         return "".join(out)
 
     def _swallowed(self, at: int, rest: Rest, *, is_last: bool) -> int:
-        """Return the end of the rest of a match, as far as it is there."""
+        """Return the index up to which the continuation of a match reaches in the text received so far."""
         found = rest.pattern.match(self._text, at)
         end = at if found is None else found.end()
         if is_last or end + rest.look <= len(self._text):
@@ -142,7 +149,7 @@ class Redactor:
 
 
 class _Json:
-    """State of the JSON that has been sent: inside a string or not."""
+    """Parser state of the JSON text that has been sent, which is inside or outside of a string."""
 
     __slots__ = ("_is_escaped", "in_string")
 
@@ -151,7 +158,7 @@ class _Json:
         self._is_escaped = False  # a backslash was the last
 
     def pass_(self, text: str) -> None:
-        """Record that *text* is sent."""
+        """Update the state with *text*, the next text that is sent."""
         if self._is_escaped and text:
             text = text[1:]
             self._is_escaped = False
@@ -162,7 +169,9 @@ class _Json:
             self.in_string = not self.in_string
 
     def escape_begun(self, text: str, match: Match) -> str:
-        """Return the part in *match* of an escape whose backslash is sent: without it the rest would not be JSON."""
+        """Return the characters of *match* that complete an escape sequence whose backslash has been sent. Without
+        them, the text would not be valid JSON.
+        """
         if not self._is_escaped:
             return ""
         self._is_escaped = False
@@ -171,14 +180,14 @@ class _Json:
 
 
 def redacted(scan: Scan, text: str, *, is_json: bool = False) -> tuple[str, int]:
-    """Return all of *text* redacted, and the number of matches."""
+    """Return the whole *text* redacted, and the number of matches."""
     redactor = Redactor(scan, is_json=is_json)
     changed = redactor.end(text)
     return changed, redactor.found
 
 
 def matches(scan: Scan, text: str) -> list[tuple[Detector, Match]]:
-    """Return the matches that `redacted` takes out of *text*, in its order."""
+    """Return the matches that `redacted` replaces in *text*, in order of position."""
     found: list[tuple[Detector, Match]] = []
     upcoming: list[Match | None] = [_UNKNOWN] * len(scan.detectors)
     at = 0
@@ -194,7 +203,9 @@ def matches(scan: Scan, text: str) -> list[tuple[Detector, Match]]:
 
 
 def next_match(scan: Scan, text: str, at: int, upcoming: list[Match | None]) -> tuple[Detector, Match] | None:
-    """Return the leftmost match from *at* on; *upcoming* caches the next match of each detector."""
+    """Return the leftmost match from index *at* on, or None. The list *upcoming* caches the next match of each
+    detector.
+    """
     best: tuple[Detector, Match] | None = None
     for i, detector in enumerate(scan.detectors):
         match = upcoming[i]
@@ -208,4 +219,4 @@ def next_match(scan: Scan, text: str, at: int, upcoming: list[Match | None]) -> 
 
 
 _UNKNOWN = Match(-1, -1)
-"""Placeholder for a match that was not looked for yet; it begins before every place."""
+"""Placeholder for a match that has not been searched yet. It begins before every index."""

@@ -1,10 +1,10 @@
-"""Texts in the JSON of a request: everywhere, because its author may want to hide them.
+"""Find all texts in the JSON of a request. The author of a request may want to hide text anywhere in it.
 
-1. Every string is a text, every long number in what a template may render, and the keys of objects as well. Left out
-   are top-level fields that no model sees, words of the API itself, ids, and what is no text: images, files.
-2. Inside tools, schemas, templates' arguments and what tools were given nothing is left out: there all names are the
-   caller's own.
-3. The parts of one message have a group in common: its engine joins them.
+1. Every string, every object key, and every long number that a template may render is a text. Exceptions are top-level
+   fields that models do not see, words and ids of the API, images and files.
+2. Inside tools, schemas, template arguments and tool inputs there are no exceptions, because callers choose all names
+   there.
+3. The parts of one message belong to one group, because the engine joins them.
 """
 
 import re
@@ -32,7 +32,9 @@ UNSEEN: Final = frozenset(
         "user",
     }
 )
-"""Top-level fields that are not part of a prompt. ``metadata`` and the ids are for the caller's own use."""
+"""Top-level request fields that are not part of a prompt. Callers use ``metadata`` and the ids for their own
+purposes.
+"""
 
 FREE: Final = frozenset(
     {
@@ -41,7 +43,7 @@ FREE: Final = frozenset(
         *("structured_outputs", "text", "tools", "vllm_xargs"),
     }
 )
-"""Keys of objects, or of lists of them, inside which all names are the caller's own."""
+"""Names of fields whose objects, or lists of objects, contain keys that the caller chooses."""
 
 _NO_TEXTS: Final = frozenset({"encrypted_content", "file_data", "image_url", "signature", "url"})
 _IDS: Final = frozenset({"call_id", "file_id", "id", "item_id", "tool_call_id", "tool_use_id"})
@@ -78,7 +80,7 @@ _KNOWN_KEYS: Final = frozenset(
         *("tool_call_id", "tool_calls", "tool_use_id", "tools", "type", "url"),
     }
 )
-"""Keys of the APIs and of JSON Schema; they are not checked as texts."""
+"""Object keys that the APIs and JSON Schema define. They are not checked as texts."""
 
 TOKEN_FORMS: Final = frozenset(
     {
@@ -86,38 +88,42 @@ TOKEN_FORMS: Final = frozenset(
         *("previous_response",),
     }
 )
-"""Keys that hold a prompt in tokens, embeddings, or, of a former response, in what only an engine can read."""
+"""Names of fields that contain a prompt as token ids or embeddings, or an earlier response in a format that only an
+engine can read.
+"""
 _IDS_OF_TOKENS: Final = frozenset(
     {"allowed_token_ids", "label_token_ids", "labels", "logprob_token_ids", "stop_token_ids", "timestamp_granularities"}
 )
-"""Top-level lists of numbers that are not a prompt."""
+"""Top-level fields that contain lists of numbers but no prompt."""
 
 _JOINED: Final = frozenset({"instructions", "system"})
-"""Top-level fields whose lists are parts of one message; other lists there are of messages, or of prompts."""
+"""Top-level fields whose list items are parts of one message. Lists in other top-level fields contain messages or
+prompts.
+"""
 
 
 class Walk:
-    """Traversal of the texts of a body."""
+    """Traversal of the texts of a request body."""
 
     __slots__ = ("_change", "_groups")
 
     def __init__(self, change: Callable[[Text], str | None]) -> None:
-        """*change* returns a text changed; None: unchanged."""
+        """Create a traversal. The function *change* returns the changed text, or None to keep a text."""
         self._change = change
         self._groups = 0
 
     def new_group(self) -> int:
-        """Return the number of a new group, for the parts of another message."""
+        """Return a new group number, for the parts of another message."""
         self._groups += 1
         return self._groups
 
     def text(self, said: str, *, is_json: bool = False, group: int = 0) -> str | None:
-        """Return the text *said* changed; None: unchanged."""
+        """Return the changed form of the text *said*, or None if it is unchanged."""
         return self._change(Text(said, is_json, group))
 
 
 def request_texts(body: dict[str, Any]) -> list[Text]:
-    """Return all texts of *body*, in their order. O(body)."""
+    """Return all texts of the request *body* in order. It takes time in proportion to the size of *body*."""
     found: list[Text] = []
 
     def take(text: Text) -> None:
@@ -128,13 +134,17 @@ def request_texts(body: dict[str, Any]) -> list[Text]:
 
 
 def with_request_texts(body: dict[str, Any], said: "list[str] | tuple[str, ...]") -> dict[str, Any]:
-    """Return *body* with *said* in place of its `request_texts`; unchanged values are the same objects."""
+    """Return *body* with its texts replaced by *said*, which has one text for each of `request_texts`. Unchanged values
+    are the same objects.
+    """
     upcoming = iter(said)
     return _changed_body(body, Walk(lambda _: next(upcoming)))
 
 
 def refuse_tokens(body: dict[str, Any]) -> None:
-    """Raises InvalidField if a field of *body* has a prompt in tokens or embeddings: it cannot be checked."""
+    """Raise InvalidField if a field of *body* contains a prompt as token ids or embeddings, because guardrails cannot
+    check them.
+    """
     for name, value in body.items():
         is_list_of_numbers = isinstance(value, list) and name not in _IDS_OF_TOKENS and _has_numbers(value)
         if is_list_of_numbers or _has_token_form(name, value, is_free=False):
@@ -144,7 +154,9 @@ def refuse_tokens(body: dict[str, Any]) -> None:
 
 
 def _has_token_form(name: str, value: Any, *, is_free: bool) -> bool:
-    """Return whether *value*, under *name*, is or has a prompt in tokens. Fields of tools are not."""
+    """Return whether the field *name* with this *value* contains a prompt as token ids. Fields of tools do not
+    count.
+    """
     if not is_free and name in TOKEN_FORMS and value not in (None, [], "", {}):
         return True
     is_free = is_free or name in {"arguments", "parameters", "input_schema", "schema", "properties"}
@@ -156,7 +168,7 @@ def _has_token_form(name: str, value: Any, *, is_free: bool) -> bool:
 
 
 def _has_numbers(items: list[Any]) -> bool:
-    """Return whether *items*, or lists in it, hold numbers."""
+    """Return whether *items*, or a list within *items*, contains numbers."""
     return any(_is_number(item) or (isinstance(item, list) and any(map(_is_number, item))) for item in items)
 
 
@@ -174,9 +186,10 @@ def _changed_body(body: dict[str, Any], walk: Walk) -> dict[str, Any]:
 
 
 def _changed(value: Any, key: str, walk: Walk, *, is_free: bool, is_joined: bool = True, group: int = 0) -> Any:
-    """Return *value*, found under *key*, with its texts replaced by *walk*.
+    """Return *value*, the value of the field *key*, with its texts changed by *walk*.
 
-    *is_joined*: if it is a list, its items are parts of one message. *group* is that of the parts that it belongs to.
+    If *is_joined* is true and *value* is a list, its items are parts of one message. The number of the message that
+    *value* belongs to is passed as *group*.
     """
     if isinstance(value, str):
         if not value or (not is_free and _says_no_text(key, value)):
@@ -217,13 +230,15 @@ def _changed_object(value: dict[str, Any], key: str, walk: Walk, *, is_free: boo
 
 
 def _joined_field(part: dict[str, Any]) -> str:
-    """Field of a message part that an engine joins with the same field of the other parts."""
+    """Return the name of the field of a message part that the engine joins with the equal field of other parts."""
     kind = part.get("type")
     return kind if isinstance(kind, str) and kind in {"refusal", "thinking"} else "text"
 
 
 def _changed_keys(value: dict[str, Any], walk: Walk) -> list[str] | None:
-    """The keys of *value* after *walk*, all different; None: as they are. They are one text, a line for each."""
+    """Return the keys of *value* after *walk* has changed them, or None if they are unchanged. All keys are checked as
+    one text with one key per line, and stay distinct.
+    """
     own = [name for name in value if name not in _KNOWN_KEYS]
     if not own:
         return None
@@ -245,14 +260,14 @@ def _changed_keys(value: dict[str, Any], walk: Walk) -> list[str] | None:
 
 
 def _says_no_text(key: str, value: str) -> bool:
-    """Return whether a model does not read *value*, under *key*, as words of the caller."""
+    """Return whether models do not read *value*, the value of the field *key*, as text of the caller."""
     if key in _IDS:
         return _is_id(value) is not None
     return key in _NO_TEXTS or (key in _WORDS and _is_word(value) is not None)
 
 
 def _long_number(value: Any) -> str | None:
-    """A number as a template may render it, if it is long enough to be something."""
+    """Return the number *value* as a template may render it, or None if it is too short to be personal data."""
     try:
         number = float(msgspec.json.decode(value)) if isinstance(value, Raw) else value
         return f"{number:.0f}" if LEAST_NUMBER <= abs(number) < 1e40 else None

@@ -1,4 +1,4 @@
-"""Filter with local detectors."""
+"""Guardrail filter that scans texts with the gateway's own detectors."""
 
 import asyncio
 import time
@@ -15,25 +15,39 @@ from gateway.proxy.guardrails.redactor import Find, Redactor, Scan
 T = TypeVar("T")
 
 PIECE_CHARS = 2048
-"""Characters of a long text before the event loop has its turn: a millisecond, at worst seven."""
+"""Number of characters that are scanned before other tasks of the event loop can run. This takes 1 ms, or 7 ms in the
+worst case.
+"""
 INLINE_CHARS = 4096
-"""Characters that are looked at on the event loop; more of them are in a thread, which takes some 100 us."""
+"""Maximum number of characters that are scanned on the event loop. Longer texts are scanned in a thread, which costs
+some 100 us.
+"""
 INLINE_TEXTS = 2048
-"""Texts that are looked at on the event loop."""
+"""Maximum number of texts of one request that are scanned on the event loop."""
 ASIDE_CHARS = 256 * 1024
-"""Characters of a request above which the thread also hashes known texts: a millisecond for each MiB."""
+"""Number of characters of a request above which the hashes of known texts are computed in the thread too. Hashing takes
+about 1 ms per MiB.
+"""
 REMEMBERED_CHARS = 256
-"""A shorter text is looked at again sooner than it is remembered."""
+"""Minimum length in characters of a text whose clean result is cached. A shorter text is faster to scan than to look
+up.
+"""
 MOST_REMEMBERED = 32_768
-"""Texts in which nothing was found, some 100 bytes for each: a conversation brings all its messages with every turn."""
+"""Maximum number of cached texts without matches, some 100 bytes each. The cache helps because a conversation sends all
+its messages again with every turn.
+"""
 TIMEOUT_S = 2.0
 MOST_WAITING = 16
-"""Questions with long texts; those that come then are refused: each waits for all before it."""
+"""Maximum number of requests with long texts that wait for the scanning thread. Further requests are refused, because
+each one waits for all before it.
+"""
 GIVE_WAY_S = 0.0002
 
 
 class ScanThread:
-    """The one thread in which long texts are looked at, for all filters. It starts with the first one."""
+    """Thread in which the long texts of all guardrail filters are scanned. It starts when the first long text
+    arrives.
+    """
 
     def __init__(self, *, most_waiting: int = MOST_WAITING) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="guardrails")
@@ -41,10 +55,10 @@ class ScanThread:
         self._waiting = 0
 
     async def run(self, act: Callable[[], T]) -> T:
-        """Return the result of *act*.
+        """Run *act* in the scanning thread and return its result.
 
         Raises:
-            GuardrailUnavailable: too much waits for the thread.
+            GuardrailUnavailable: if too many requests wait for the thread.
         """
         if self._waiting >= self._most_waiting:
             raise GuardrailUnavailable("Too many long texts are waiting for guardrails. Retry later", retry_after_s=2)
@@ -56,9 +70,10 @@ class ScanThread:
 
 
 class ScanFilter:
-    """Looks for what a `Scan` finds.
+    """Guardrail filter that searches texts with the detectors of a `Scan`.
 
-    It is away where *timeout_s* seconds of processor time are not enough for a request, or too many wait for *thread*.
+    It is unavailable if a request needs more than *timeout_s* seconds of CPU time, or if too many requests wait for
+    *thread*.
     """
 
     def __init__(
@@ -86,8 +101,8 @@ class ScanFilter:
         return self._name
 
     async def verdict(self, request: FilterRequest) -> Verdict:
-        """O(characters), of which those that were looked at before cost next to nothing. The event loop has its turn
-        in between.
+        """Return the verdict on all texts of *request*. It takes O(characters) time, and lets other tasks run in
+        between. Texts that were scanned earlier cost almost nothing.
         """
         look = _Look(self.scan, self._marked, self.action, request.texts, self._clean)
         is_inline = len(request.texts) <= INLINE_TEXTS and look.characters() <= INLINE_CHARS
@@ -105,7 +120,7 @@ class ScanFilter:
         return look.verdict()
 
     def _timed(self, look: "_Look", request: FilterRequest) -> Iterator[None]:
-        """The steps of *look*, within the time that there is for them."""
+        """Run the steps of *look*, and raise an error if they exceed the CPU time limit."""
         used_s = 0.0
         steps = look.steps()
         while True:
@@ -132,27 +147,27 @@ class ScanFilter:
 
 
 class _Look:
-    """Stepwise scan of all texts of a request: each alone, then the parts of each message together."""
+    """Stepwise scan of all texts of a request. Each text is scanned alone, then the parts of each message together."""
 
     def __init__(  # all of a filter
         self, scan: Scan, marked: MarkedScan, action: Action, texts: tuple[Text, ...], known: Container[int]
     ) -> None:
-        """*known* has the digests of what was clean before."""
+        """Prepare the scan. The hashes of texts that had no matches earlier are in *known*."""
         self._scan = scan
         self._marked = marked
         self._action = action
         self._texts = texts
         self._known = known
         self.is_wanted = True
-        """False: the request has ended."""
+        """False after the request has ended."""
         self._changed: list[str] = []
         self._found = 0
         self._since_turn = 0
         self.clean: list[int] = []
-        """Digests of texts, and of parts of a message, without anything, long enough to be remembered."""
+        """Hashes of the texts and messages without matches that are long enough to be cached."""
 
     def steps(self) -> Iterator[None]:
-        """Pieces of the work; it is done at their end, or when something was found that blocks."""
+        """Run the scan in steps. It ends when all texts are scanned or a match that blocks the request is found."""
         rests: dict[int, Rest | None] = {}
         for text in self._texts:
             yield from self._look_at(text, rests)
@@ -167,7 +182,7 @@ class _Look:
                 self._changed[place] = self._marked.shown(self._changed[place])
 
     def verdict(self) -> Verdict:
-        """Return the verdict, after all steps."""
+        """Return the verdict. All steps must have run."""
         if not self._found:
             return PASS
         if self._action == "block":
@@ -175,7 +190,7 @@ class _Look:
         return LOG if self._action == "log" else Verdict("redact", tuple(self._changed))
 
     def characters(self) -> int:
-        """Return the number of characters to look at, or more."""
+        """Return the number of characters to scan, or an upper bound for long requests."""
         characters = sum([len(text.said) for text in self._texts])
         if characters > ASIDE_CHARS:
             return characters
@@ -199,7 +214,9 @@ class _Look:
         return self._found > 0 and self._action == "block"
 
     def _look_at(self, text: Text, rests: dict[int, Rest | None]) -> Iterator[None]:
-        """*rests*: what the last part of each message may have left to begin the next one."""
+        """Scan *text*. If the previous part of a message ended within a match, *rests* has the continuation of that
+        match.
+        """
         rest = rests.pop(text.group, None) if text.group else None
         if rest is None and self._is_known(text):
             self._changed.append(text.said)
@@ -235,7 +252,7 @@ class _Look:
             self.clean.append(self._digest(places))
 
     def _fed(self, redactor: Redactor, said: str) -> Generator[None, None, str]:
-        """Returns *said* as redacted by *redactor*."""
+        """Return the text *said* as redacted by *redactor*."""
         pieces: list[str] = []
         for start in range(0, len(said), PIECE_CHARS):
             pieces.append(redactor.feed(said[start : start + PIECE_CHARS]))
@@ -247,7 +264,7 @@ class _Look:
 
 
 def _finish(steps: Iterator[None], look: _Look) -> None:
-    """Run all *steps* in a thread that yields to the event loop."""
+    """Run all *steps* in a thread that lets the event loop run in between."""
     for _ in steps:
         if not look.is_wanted:
             return

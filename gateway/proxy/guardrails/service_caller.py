@@ -1,4 +1,4 @@
-"""Calls to the service of a guardrail: time limit, calls at once, circuit breaker."""
+"""Call the external service of a guardrail, with a time limit, a concurrency limit and a circuit breaker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,15 +14,15 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
     timeout_s: float = 2.0
-    """Time for one call, with the wait for its turn."""
+    """Maximum seconds for one call, including the wait for other calls to end."""
     most_at_once: int = 64
 
 
 class ServiceCaller:
-    """Calls one service. After five failures in a row it gets no call for some seconds."""
+    """Caller of one external service. After five consecutive failures, it makes no call for some seconds."""
 
     def __init__(self, name: str, limits: ServiceLimits, *, clock: Callable[[], float]) -> None:
-        """*name* is the guardrail's name."""
+        """Create a caller for the guardrail *name*."""
         self._name = name
         self._limits = limits
         self._clock = clock
@@ -30,10 +30,10 @@ class ServiceCaller:
         self._breaker = Breaker()
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of *question*.
+        """Call the service with the function *question*, and return its result.
 
         Raises:
-            GuardrailUnavailable: it failed, took too long, or its circuit breaker is open.
+            GuardrailUnavailable: if the call fails or takes too long, or the circuit breaker is open.
         """
         asked_at = self._clock()
         if not self._breaker.allows(asked_at):

@@ -1,8 +1,8 @@
-"""A stream of server-sent events, looked at as it goes by.
+"""Check a stream of server-sent events while it is forwarded.
 
-1. What comes out does not depend on how the network, or the engine, cut the stream into pieces.
-2. An event in which nothing has changed comes out as the bytes that it came as.
-3. A stream that breaks off is not flushed: what waited may be the beginning of what must not come out.
+1. The result does not depend on how the network or the engine split the stream.
+2. An event without changes is forwarded byte for byte.
+3. If a stream breaks off, text that is held back is not sent, because it may be the beginning of a match.
 """
 
 import re
@@ -16,16 +16,16 @@ from gateway.proxy.guardrails.filter import Text
 from gateway.proxy.guardrails.stream_form import Event, StreamForm
 
 LARGEST_EVENT_BYTES = 8 * 2**20
-"""An event that cannot be read cannot be looked at: one that is larger ends the stream."""
+"""Maximum size in bytes of one event. A larger event cannot be checked, so it ends the stream."""
 LARGEST_KEPT_BYTES = 64 * 2**20
-"""Most bytes of a stream that a service has to see whole."""
+"""Maximum size in bytes of a stream that is buffered for a service that must check whole texts."""
 
 _last_blank_line = re.compile(rb"\n\r?\n")
 _DONE = b"[DONE]"
 
 
 class GuardedStream:
-    """Passes on the events of one stream as *form* changes them with *fields*."""
+    """Forwards the events of one stream. The events are parsed by *form*, and their texts are changed by *fields*."""
 
     def __init__(self, form: StreamForm, fields: StreamTexts) -> None:
         self._form = form
@@ -34,11 +34,11 @@ class GuardedStream:
         self._searched = 0
 
     def passed(self, data: bytes) -> bytes:
-        """Return what the caller gets for *data*.
+        """Return the bytes to send to the caller for *data*, the next bytes of the stream.
 
         Raises:
-            ContentBlocked: nothing more.
-            ReplyBroken: an event is too large to be read.
+            ContentBlocked: if a guardrail blocks the answer. Nothing more may be sent.
+            ReplyBroken: if an event is too large to be checked.
         """
         held = self._held
         held += data
@@ -53,7 +53,7 @@ class GuardedStream:
         return b"".join([self._event(event) for event in events_in(whole)]) if whole else b""
 
     def finish(self, data: bytes = b"") -> bytes:
-        """Return the rest of a stream that ended properly; *data* is its last piece. Raises as `passed`."""
+        """Return the remaining bytes of a stream that ended properly with *data*. Raise the errors of `passed`."""
         changed = self.passed(data)
         rest = bytes(self._held)
         self._held.clear()
@@ -88,13 +88,13 @@ class GuardedStream:
 
 
 def written(event: Event, *, is_named: bool) -> bytes:
-    """*event* as bytes; *is_named*: with its type as its name."""
+    """Return the bytes of *event*. If *is_named* is true, the event's type is also its name."""
     name = b"event: " + str(event.get("type", "")).encode() + b"\n" if is_named else b""
     return name + b"data: " + msgspec.json.encode(event) + b"\n\n"
 
 
 class KeptStream:
-    """Buffers the events of a stream until its end, where all of its texts are checked together."""
+    """Buffers a whole stream, so that all of its texts can be checked together."""
 
     def __init__(self, form: StreamForm) -> None:
         self._pieces: list[bytes] = []
@@ -103,7 +103,7 @@ class KeptStream:
         self._reading = GuardedStream(form, self._seen)
 
     def keep(self, data: bytes) -> None:
-        """*data* is whole events. Raises ReplyBroken: they are too many."""
+        """Buffer *data*, which consists of complete events. Raise ReplyBroken if the buffer is full."""
         self._pieces.append(data)
         self._size += len(data)
         if self._size > LARGEST_KEPT_BYTES:
@@ -111,12 +111,14 @@ class KeptStream:
         self._reading.passed(data)
 
     def texts(self) -> list[Text]:
-        """All texts of the stream, which has ended."""
+        """Return all texts of the stream, which must have ended."""
         self._reading.finish()
         return self._seen.texts
 
     def rewritten(self, form: StreamForm, texts: "tuple[str, ...] | None") -> bytes:
-        """Stream with *texts* in place of its own, inserted by *form*; None: unchanged."""
+        """Return the buffered stream with its texts replaced by *texts*, or unchanged if *texts* is None. The events
+        are parsed by *form*.
+        """
         data = b"".join(self._pieces)
         return data if texts is None else GuardedStream(form, self._seen.replaced(texts)).finish(data)
 

@@ -1,4 +1,4 @@
-"""The seam of stream forms: the texts in the events of a stream. One implementation for each API."""
+"""Interface for finding texts in the events of a stream. There is one implementation for each API."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -8,30 +8,34 @@ from gateway.proxy.guardrails.fields import StreamTexts
 from gateway.proxy.guardrails.texts import texts_in, with_texts, without_tokens
 
 Event = dict[str, Any]
-"""The JSON of one event."""
+"""Decoded JSON object of one stream event."""
 
 ErrorEvent = Callable[[GatewayError, int], bytes]
-"""An error as the last event, with a number where the API counts them."""
+"""Function that formats an error as the last event of a stream. Its second argument is the event's sequence number,
+which some APIs require.
+"""
 
 
 class StreamForm(Protocol):
-    """The form of one stream, from its first event to its last."""
+    """Event format of one stream, from its first event to its last."""
 
     def changed(self, event: Event, fields: StreamTexts) -> list[Event]:
-        """Return the events to send for *event*: the same object if nothing has changed, others, or none."""
+        """Return the events to send in place of *event*. The list contains *event* itself if nothing has changed, and
+        may be empty.
+        """
         ...
 
     def closed(self, fields: StreamTexts) -> list[Event]:
-        """Return the events to send when the stream ends without its last event."""
+        """Return the events to send if the stream ends without its usual last event."""
         ...
 
     def blocked(self, error: GatewayError, error_event: ErrorEvent) -> bytes:
-        """Return the end of a blocked stream."""
+        """Return the bytes that end a blocked stream."""
         ...
 
 
 def with_whole_texts(event: Event, fields: StreamTexts) -> Event:
-    """Return *event* with its texts changed; each comes in one piece."""
+    """Return *event* with its texts changed. Each text is complete within the event."""
     texts = texts_in(event)
     changed: Event = without_tokens(with_texts(event, [fields.whole(text) for text in texts]))
     return changed

@@ -1,6 +1,7 @@
-"""Texts in the JSON of an answer.
+"""Find the texts in the JSON of an answer.
 
-Every string is one, except names, ids, kinds and addresses. So new fields of engines are checked as well.
+Every string is a text, except names, ids, types and URLs. Unknown fields of new engine versions are therefore checked
+too.
 """
 
 from collections.abc import Callable
@@ -47,27 +48,31 @@ NO_TEXTS = frozenset(
         "user",
     }
 )
-"""Keys whose values are not checked. ``metadata`` and the ids are for the caller's own use."""
+"""Object keys whose values are not checked. Callers use ``metadata`` and the ids for their own purposes."""
 
 TOKENS = frozenset({"logprobs", "token_ids", "prompt_token_ids", "prompt_logprobs", "top_logprobs", "token_strs"})
-"""Keys of an answer that repeat its text, or the prompt's, in tokens."""
+"""Keys of an answer that repeat the text of the answer or of the prompt as tokens."""
 
 JSON_KEYS = frozenset({"arguments", "partial_json"})
-"""Keys whose strings are JSON: the arguments of a call."""
+"""Keys whose string values contain JSON, which are the arguments of tool calls."""
 
 
 _FREE = frozenset({"input", "arguments"})
-"""Keys of objects whose own keys are a tool's: ``{"user": ...}`` is a text there like any other."""
+"""Keys of objects whose inner keys a tool defines. There, a key such as ``user`` has no special meaning, and its value
+is a text.
+"""
 
 LEAST_NUMBER = 10**7
-"""Least number that is checked: guardrails know no shorter ones."""
+"""Smallest number that is checked. Guardrails recognize no shorter numbers."""
 
 _DETAILS = ("low", "high", "auto", "original")
-"""Keys of images."""
+"""Values of the `detail` field of images, which are not checked."""
 
 
 def texts_in(value: Any, key: str = "") -> list[Text]:
-    """Return all texts of the JSON *value*, which stands under *key*, in their order, without empty ones. O(value)."""
+    """Return all non-empty texts of the JSON *value*, the value of the field *key*, in order. It takes time in
+    proportion to the size of *value*.
+    """
     found: list[Text] = []
 
     def take(text: Text) -> None:
@@ -78,13 +83,15 @@ def texts_in(value: Any, key: str = "") -> list[Text]:
 
 
 def with_texts(value: Any, said: "list[str] | tuple[str, ...]", key: str = "") -> Any:
-    """Return *value* with *said* in place of its `texts_in`; the same object if nothing has changed."""
+    """Return *value* with its texts replaced by *said*, which has one text for each of `texts_in`. Return the same
+    object if nothing has changed.
+    """
     upcoming = iter(said)
     return _changed(value, key, lambda _: next(upcoming))
 
 
 def without_tokens(value: Any) -> Any:
-    """Return *value* with null in place of tokens; the same object if it has none."""
+    """Return *value* with null in place of token fields, or the same object if it has no token fields."""
     if isinstance(value, list):
         return _same_or(value, [without_tokens(inner) for inner in value])
     if not isinstance(value, dict):
@@ -95,7 +102,9 @@ def without_tokens(value: Any) -> Any:
 
 
 def _changed(value: Any, key: str, change: Callable[[Text], str | None], *, is_free: bool = False) -> Any:
-    """Return *value* with its texts changed by *change*; None keeps a text. *is_free*: keys mean nothing in it."""
+    """Return *value* with its texts changed by *change*, which returns None to keep a text. If *is_free* is true, the
+    keys in *value* have no special meaning.
+    """
     if isinstance(value, str):
         if not value:
             return value
@@ -118,7 +127,7 @@ def _changed(value: Any, key: str, change: Callable[[Text], str | None], *, is_f
 
 
 def _has_texts(name: str, value: Any, holder: dict[str, Any]) -> bool:
-    """Return whether *value*, under *name* of *holder*, has texts."""
+    """Return whether *value*, the value of the field *name* of the object *holder*, contains texts."""
     if not isinstance(value, str | list | dict) or name in NO_TEXTS:
         return False
     if name == "data" and isinstance(value, str):

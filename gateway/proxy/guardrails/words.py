@@ -1,7 +1,7 @@
-"""Detectors of words and phrases that are given in the settings, and of patterns.
+"""Detect words, phrases and patterns that the settings list.
 
-Patterns run in RE2, whose time grows with the text and with nothing else: no pattern, and no text, can make it wait.
-They need the extra ``warmgate[guardrails]``. Words need nothing.
+Patterns run in the RE2 engine, whose time grows only linearly with the text, so that no pattern can block the gateway.
+Patterns need the extra ``warmgate[guardrails]``. Words need no extra.
 """
 
 import importlib
@@ -13,9 +13,9 @@ from typing import Any
 from gateway.proxy.guardrails.detector import Match, Rest
 
 MOST_BLANKS = 16
-"""Most characters of white space between two words of a phrase."""
+"""Maximum number of white-space characters between two words of a phrase."""
 LONGEST_CHARS = 512
-"""Most characters of a pattern's matches: so much of a text may wait."""
+"""Maximum length in characters of a pattern's matches. Up to that many characters of a stream may be held back."""
 
 _words = re.compile(r"\w+")
 _blanks = re.compile(r"\s+")
@@ -24,18 +24,20 @@ _first_word = _words.match
 
 
 class Re2MissingError(ImportError):
-    """A pattern is configured, and google-re2 is not installed."""
+    """Raised if a pattern is configured but google-re2 is not installed."""
 
 
 class UnboundedPatternError(ValueError):
-    """A pattern's matches may be longer than can wait."""
+    """Raised if the matches of a pattern may be longer than the limit."""
 
 
 class Words:
-    """Finds words and phrases as whole words, in upper or lower case, with white space between. O(words)."""
+    """Detector of whole words and phrases. It ignores case, and any white space may separate words. It takes time in
+    proportion to the number of words.
+    """
 
     def __init__(self, terms: Iterable[str], *, kind: str = "word") -> None:
-        """*terms* begin with a letter or a digit."""
+        """Create a detector of *terms*. Each term must begin with a letter or a digit."""
         self._kind = kind
         self._by_first: dict[str, list[str]] = {}
         self._beginnings: set[str] = set()
@@ -50,7 +52,7 @@ class Words:
         for terms_of_first in self._by_first.values():
             terms_of_first.sort(key=len, reverse=True)
         self._longest = max(map(len, self._beginnings), default=1) + MOST_BLANKS * self._most_words
-        """Most characters of a phrase in a text, with white space."""
+        """Maximum length in characters of a phrase in a text, including white space."""
 
     @property
     def kind(self) -> str:
@@ -72,7 +74,9 @@ class Words:
         return None
 
     def growing(self, text: str, start: int) -> int:
-        """Return the first of the last words that begin a term up to the end of the text."""
+        """Return the index of the first word from which the rest of the text may be the beginning of a term, or
+        `len(text)`.
+        """
         window = max(start, len(text) - self._longest)
         begins = [word.start() for word in _words.finditer(text, window)][-self._most_words :]
         for place in begins:
@@ -86,10 +90,10 @@ class Words:
 
 
 class Patterns:
-    """Finds what one of several regular expressions matches; the longest of its matches is known."""
+    """Detector of text that matches one of several regular expressions. The maximum length of a match is known."""
 
     def __init__(self, patterns: Sequence[str], *, kind: str = "pattern") -> None:
-        """Raises Re2MissingError, UnboundedPatternError, and ValueError for an invalid pattern."""
+        """Create a detector. Raise Re2MissingError, UnboundedPatternError, or ValueError for an invalid pattern."""
         self._kind = kind
         self._longest = 1 + max(longest_of(pattern) for pattern in patterns)
         self._patterns = [compiled(pattern) for pattern in patterns]
@@ -121,7 +125,9 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Finds to ignore: texts in upper or lower case, and patterns that match the whole find."""
+    """Matches to ignore. They are given as texts that are compared without regard to case, and as patterns for the
+    whole match.
+    """
 
     texts: frozenset[str]
     patterns: tuple[Any, ...] = ()
@@ -131,11 +137,11 @@ class Allowed:
 
 
 def compiled(pattern: str) -> Any:
-    """*pattern* as RE2 has it.
+    """Return *pattern* compiled by RE2.
 
     Raises:
-        Re2MissingError: it is not installed.
-        ValueError: it is no pattern, or one that takes more than linear time; the message says why.
+        Re2MissingError: if google-re2 is not installed.
+        ValueError: if the pattern is invalid, or needs more than linear time. The message gives the reason.
     """
     try:
         re2 = importlib.import_module("re2")
@@ -151,11 +157,11 @@ def compiled(pattern: str) -> Any:
 
 
 def longest_of(pattern: str) -> int:
-    """Characters of the longest match of *pattern*.
+    """Return the length in characters of the longest match of *pattern*.
 
     Raises:
-        UnboundedPatternError: there is no longest one, or it is longer than `LONGEST_CHARS`.
-        ValueError: it is no pattern.
+        UnboundedPatternError: if there is no maximum length, or it is longer than `LONGEST_CHARS`.
+        ValueError: if the pattern is invalid.
     """
     try:
         most = re._parser.parse(pattern).getwidth()[1]  # type: ignore[attr-defined]  # noqa: SLF001  # not public
@@ -174,7 +180,9 @@ def _in_words(error: Exception) -> str:
 
 
 def _end_of(term: str, text: str, start: int) -> int | None:
-    """Return the end of *term* if *text* has it at *start*; a blank stands for any white space."""
+    """Return the index at which *term* ends if *text* contains it at *start*, or None. A space in *term* matches any
+    white space.
+    """
     place = start
     for piece in term.split(" "):
         if place > start:
