@@ -1,4 +1,4 @@
-"""The caller's request over ASGI: its head, and `receive` for its body."""
+"""Read the head of a caller's request, which arrives over ASGI."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
@@ -11,15 +11,15 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 JSON = b"application/json"
 LONG_BODY_BYTES: Final = 512 * 1024
-"""Above this size a request yields to the event loop between its steps: each takes up to a millisecond."""
+"""Size in bytes above which a request yields to the event loop between its steps. Each step then takes up to 1 ms."""
 
 
 class CallerGone(Exception):
-    """The caller closed the connection."""
+    """Raised if the caller has closed the connection."""
 
 
 class Incoming:
-    """One request whose head has been read."""
+    """Request whose headers have been received."""
 
     __slots__ = ("_fields", "_scope", "receive")
 
@@ -40,7 +40,7 @@ class Incoming:
 
     @property
     def peer(self) -> str | None:
-        """Address of the peer; None for a Unix socket."""
+        """Network address of the client, or None for a Unix socket."""
         client = self._scope.get("client")
         return client[0] if client else None
 
@@ -50,40 +50,40 @@ class Incoming:
 
     @property
     def target(self) -> bytes:
-        """Path and query as sent."""
+        """Path and query string as the caller sent them."""
         path: bytes = self._scope["raw_path"]
         query: bytes = self._scope["query_string"]
         return path + b"?" + query if query else path
 
     @property
     def request_id(self) -> bytes | None:
-        """Request id of the caller, if it is safe to pass on."""
+        """Request id that the caller sent, or None if it sent no id that is safe to forward."""
         return header_rules.request_id_of(self._fields)
 
     @property
     def content_type(self) -> bytes:
-        """Content type as sent; JSON by default."""
+        """Content type that the caller sent, or the type of JSON if it sent none."""
         return self._fields.get(b"content-type", JSON)
 
     def upstream_headers(self, request_id: bytes, media: bytes) -> Headers:
-        """Return the headers for a worker. JSON gets its plain media type; a form keeps its boundary."""
+        """Return the headers for a worker. A JSON body gets the plain media type, and a form keeps its boundary."""
         return header_rules.upstream(self._scope["headers"], request_id, media if media == JSON else self.content_type)
 
     @property
     def fields(self) -> dict[bytes, bytes]:
-        """First value of each header, by its name in lower case."""
+        """First value of each request header. Header names are in lower case."""
         return self._fields
 
     def add(self, header: bytes, value: bytes) -> None:
-        """Add a header for workers, as if the caller had sent it."""
+        """Add a header that workers receive as if the caller had sent it."""
         self._scope["headers"] = [*self._scope["headers"], (header, value)]
 
     def text_of(self, header: bytes) -> str | None:
-        """Return the first value of *header*; None if it is missing or empty."""
+        """Return the first value of the request header *header*, or None if it is missing or empty."""
         value = self._fields.get(header)
         return value.decode("latin-1") if value else None
 
     def all_of(self, header: bytes) -> str | None:
-        """Return all values of *header*, joined by commas; None if it is missing."""
+        """Return all values of the request header *header*, joined with commas, or None if it is missing."""
         values = [value for name, value in self._scope["headers"] if name == header]
         return b",".join(values).decode("latin-1") if values else None

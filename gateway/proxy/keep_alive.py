@@ -1,6 +1,6 @@
-"""Comments for silent streams, so that no proxy between gateway and caller closes them.
+"""Send comments on silent streams, so that proxies between the gateway and the caller do not close them.
 
-`KeepAlive` decides when a comment is due; `Downstream` knows whether it fits into the response.
+`KeepAlive` decides when a comment is due. `Downstream` decides whether it fits into the response.
 """
 
 import asyncio
@@ -11,31 +11,35 @@ from gateway.proxy.downstream import Downstream
 _log = logging.getLogger(__name__)
 
 SWEEPS = 15
-"""Sweeps per allowed silence: a comment is late by at most one sweep."""
+"""Number of sweeps during the permitted silence of a stream. A comment is late by at most one sweep."""
 
 
 class KeepAlive:
-    """Sends a comment on each open stream that was silent for *silence_s*; None: it sends none."""
+    """Sends a comment on each open stream that was silent for *silence_s* seconds, or no comments if *silence_s* is
+    None.
+    """
 
     def __init__(self, *, silence_s: float | None) -> None:
         self._silence_s = silence_s
         self._quiet: dict[Downstream, int] = {}
-        """Number of consecutive sweeps that found nothing written."""
+        """Number of consecutive sweeps in which nothing was written, by stream."""
         self._comments: dict[Downstream, asyncio.Task[None]] = {}
 
     def begin(self, downstream: Downstream) -> None:
-        """Register *downstream*, a stream, before anything of it is sent."""
+        """Register the stream *downstream* before any part of it is sent."""
         self._quiet[downstream] = 0
 
     def end(self, downstream: Downstream) -> None:
-        """Unregister *downstream*, and cancel its comment if one waits. It need not be registered."""
+        """Unregister the stream *downstream*, and cancel a comment that waits to be sent. Do nothing if it is not
+        registered.
+        """
         self._quiet.pop(downstream, None)
         comment = self._comments.pop(downstream, None)
         if comment is not None:
             comment.cancel()
 
     async def run(self) -> None:
-        """Sweep until cancelled."""
+        """Check all streams at regular intervals until this task is cancelled."""
         if self._silence_s is None:
             return
         async with asyncio.TaskGroup() as tasks:
@@ -47,7 +51,7 @@ class KeepAlive:
                         self._comments[downstream] = tasks.create_task(self._comment(downstream))
 
     def overdue(self) -> list[Downstream]:
-        """Sweep once over all streams, and return those that are due for a comment."""
+        """Check all streams once, and return the streams on which a comment is due."""
         overdue = []
         for downstream, sweeps in self._quiet.items():
             quiet = sweeps + 1 if downstream.is_quiet else 0

@@ -1,4 +1,4 @@
-"""An attempt at a decode worker, for a request whose prompt another worker may compute."""
+"""Send one request to a decode worker, whose prompt another worker may compute."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -20,7 +20,7 @@ from routing.request import Request
 
 
 class PrefillDecodeAttempt:
-    """Sends the request to a decode worker, with the prompt computed there or fetched by *transfer*."""
+    """Sends a request to a decode worker. The worker computes the prompt itself, or fetches it with *transfer*."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class PrefillDecodeAttempt:
         observer: Callable[[], StreamObserver],
         first_byte_s: float | None,
     ) -> Attempt:
-        """Return the answer of *backend*, which is *candidate*, to *request*, sent as *call*.
+        """Send *request* as *call* to the worker *candidate*, whose connection is *backend*, and return the answer.
 
-        *observer* and *first_byte_s* are for a prompt that is computed where it is answered.
+        The arguments *observer* and *first_byte_s* are used if the worker computes the prompt itself.
         """
 
         def asked(sent: Call, is_remote: bool) -> Coroutine[Any, Any, Attempt]:
@@ -66,10 +66,10 @@ class PrefillDecodeAttempt:
         return attempt
 
     def _compute_here(self, request: Request, candidate: Candidate) -> None:
-        """Replace the slot by a larger one if the decode worker computes a prompt that it was to fetch.
+        """Replace the slot by a larger one if the decode worker must compute a prompt that it was expected to fetch.
 
         Raises:
-            HandedOver: the worker accepts no more requests.
+            HandedOver: if the worker accepts no more requests.
         """
         current = self._current
         booking = current.booking

@@ -1,8 +1,8 @@
-"""The life of a completion request, from the caller's bytes to the caller's bytes.
+"""Serve completion requests through all phases, from the caller's request to the answer.
 
 authenticate -> receive -> parse -> guard -> tokenize -> reserve -> queue -> attempt -> relay -> settle
 
-`Attempts` has the phases queue and attempt, `Relay` the phase relay.
+`Attempts` implements the phases queue and attempt, and `Relay` the phase relay.
 """
 
 import asyncio
@@ -47,11 +47,11 @@ from routing.request import Request
 _log = logging.getLogger(__name__)
 
 CLIENT_CLOSED_REQUEST = 499
-"""nginx's status for a caller that disconnected before an answer; it appears in logs and metrics only."""
+"""Status 499, which nginx uses for a caller that disconnects before the answer. It appears only in logs and metrics."""
 
 
 class Proxy:
-    """Serves the paths that workers answer."""
+    """ASGI application that serves the URL paths that workers answer."""
 
     def __init__(
         self,
@@ -71,7 +71,9 @@ class Proxy:
         guarded: GuardedModels = GuardedModels(),  # noqa: B008  # stays empty: nothing is guarded
         max_concurrent_requests: int | None = None,
     ) -> None:
-        """*max_concurrent_requests* is for all callers together; None: no limit."""
+        """Create the proxy. All callers together may have *max_concurrent_requests* requests in progress, or any number
+        if it is None.
+        """
         self._admission = admission
         self._endpoints = endpoints
         self._models = models
@@ -120,7 +122,7 @@ class Proxy:
     async def _fault_of(
         self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream
     ) -> GatewayError | None:
-        """Serve the request; return the error for the caller if that failed."""
+        """Serve the request, and return the error for the caller if it failed, or None."""
         share = self._bodies.share()
         try:
             self._bodies.check_memory()
@@ -148,10 +150,10 @@ class Proxy:
         return None
 
     def _count_running(self, exchange: Exchange) -> None:
-        """Count the request of an authenticated caller among those that run.
+        """Count the request of an authenticated caller as a running request.
 
         Raises:
-            AtCapacity: too many requests run.
+            AtCapacity: if the limit of concurrent requests is reached.
         """
         if self._running >= self._max_running:
             text = (
@@ -165,7 +167,7 @@ class Proxy:
     async def _serve(
         self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream, share: BodyShare
     ) -> None:
-        """Serve one request, phase by phase. Raises what stops it."""
+        """Serve one request phase by phase. Raise the error that ends the request early."""
         exchange.enter("authenticate")
         caller = self._admission.known(incoming, exchange) or await self._admission.caller(incoming, exchange)
         self._count_running(exchange)
@@ -225,8 +227,8 @@ class Proxy:
         """Check that *caller* may send *body* to *model*.
 
         Raises:
-            Forbidden: the caller may not use the model.
-            InvalidField: the model does not allow a field.
+            Forbidden: if the caller may not use the model.
+            InvalidField: if the model does not allow a field of the request.
         """
         choice = exchange.choice
         self._admission.check_model(caller, body.model, model.name if choice is None else choice.route)
@@ -236,7 +238,9 @@ class Proxy:
             self._admission.check_background(caller, model)
 
     async def _places(self, endpoint: Endpoint, model: Model, call: Call) -> Places | None:
-        """Return where the fields of a large body are, for a continuation; None if they are found when needed."""
+        """Return the positions of the fields of a large request body if the stream may be continued, or None
+        otherwise.
+        """
         if model.continuation == "off" or not call.streams:
             return None
         return await self._bodies.places(endpoint, call.body)
@@ -252,7 +256,7 @@ class Proxy:
         call: Call,
         places: Places | None,
     ) -> Attempts:
-        """Prepare the attempts of *call*, with its fallbacks and its continuation."""
+        """Prepare the attempts to send *call*, including fallbacks and continuation on other workers."""
         is_continued = model.continuation != "off" and call.streams
         continuation = (
             continuation_of(exchange.path, call, body, mode=model.continuation, places=places) if is_continued else None
@@ -280,7 +284,9 @@ class Proxy:
         raw: bytes,
         body: Body,
     ) -> tuple[Guard | None, bytes, Body]:
-        """Return the guard of the answer, and the body to route, count and send from here on, redacted if required."""
+        """Return the guard for the answer, and the request body to route and send, redacted if a guardrail requires
+        that.
+        """
         guard = self._guarded.guard(exchange.model or "", caller, exchange, endpoint)
         if guard is None:
             return None, raw, body
@@ -294,7 +300,7 @@ class Proxy:
     async def _choose_model(
         self, exchange: Exchange, raw: bytes, body: Body, incoming: Incoming, caller: Caller | None
     ) -> Model:
-        """Return the model for *body*; routes may map its name to one of several."""
+        """Return the model for the request *body*. Routes may map the requested model name to one of several models."""
         asking = RouteQuery(
             path=exchange.path,
             raw=raw,
@@ -311,7 +317,9 @@ class Proxy:
     async def _tokenize(  # noqa: PLR0917  # in the order in which they are known
         self, exchange: Exchange, raw: bytes, body: Body, incoming: Incoming, caller: Caller | None, model: Model
     ) -> Request:
-        """Return what routing knows of the request: its prompt in blocks, and what the caller asks of routing."""
+        """Return the request in the form that routing uses. It contains the prompt as blocks, and the caller's routing
+        hints.
+        """
         exchange.enter("tokenize")
         exact = await model.exact_prompt(exchange.path, raw, body)
         keeper: WorkerId | None = None
@@ -339,7 +347,7 @@ def _call(  # noqa: PLR0917  # in the order in which they are known
     upstream_body: bytes,
     guard: Guard | None,
 ) -> Call:
-    """Return the request as a worker gets it."""
+    """Return the request in the form in which a worker receives it."""
     return Call(
         method=b"POST",
         path=incoming.target,
@@ -352,5 +360,5 @@ def _call(  # noqa: PLR0917  # in the order in which they are known
 
 
 def _trace(error: Exception) -> str:
-    """Return the traceback and the class of *error*, without its text, which might quote the prompt."""
+    """Return the traceback and the class of *error* without its text, because the text may quote the prompt."""
     return "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__

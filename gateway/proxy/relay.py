@@ -1,9 +1,9 @@
-"""Passes the answer of a request on to its caller.
+"""Forward the answer of a request to its caller.
 
-1. Nothing goes downstream before the first useful byte of an answer.
-2. After it, another worker takes over a broken stream where it can do so exactly. Otherwise the stream ends with an SSE
-   error event, without a `[DONE]` that would claim success.
-3. The slot is released and the reply closed, however the request ends.
+1. Nothing is sent to the caller before the first useful byte of an answer.
+2. If a stream breaks after that, another worker continues it if it can do so exactly. Otherwise the stream ends with an
+   SSE error event, and without `[DONE]`, which would report success.
+3. The worker's slot is released and the reply is closed, however the request ends.
 """
 
 from cache_index import WorkerId
@@ -20,14 +20,16 @@ from gateway.proxy.guardrails.guard import Guard
 
 
 class Relay:
-    """Passes answers on, and remembers which worker keeps a response."""
+    """Forwards answers to callers, and records which worker stores a response."""
 
     def __init__(self, owners: ResponseOwners, disconnects: Disconnects) -> None:
         self._owners = owners
         self._disconnects = disconnects
 
     async def answer(self, attempts: Attempts, downstream: Downstream, watch: Watch, guard: Guard | None) -> None:
-        """Send the request by *attempts*, pass the answer on, give back what is held, and end *watch*."""
+        """Send the request with *attempts*, forward the answer, and release the request's resources. Stop *watch* at
+        the end.
+        """
         failure: BaseException | None = None
         try:
             attempt = await attempts.first_answer()
@@ -66,7 +68,7 @@ class Relay:
 
 
 async def _relay(attempt: Attempt, attempts: Attempts, downstream: Downstream, guard: Guard | None) -> None:
-    """Pass a stream on to its end, from one worker to the next if necessary."""
+    """Forward a stream to its end. If a worker fails, another one continues the stream."""
     continuation = attempts.continuation
     while True:
         try:
@@ -89,11 +91,11 @@ async def _relay(attempt: Attempt, attempts: Attempts, downstream: Downstream, g
 async def _pass_on(
     attempt: Attempt, downstream: Downstream, continuation: Continuation | None, guard: Guard | None
 ) -> None:
-    """Pass the events of one worker on as they come.
+    """Forward the events of one worker as they arrive.
 
     Raises:
-        UpstreamError: the stream was not complete. The caller has seen nothing of that if a continuation is possible.
-        GatewayError: a guardrail has ended the stream, and the caller has its error.
+        UpstreamError: if the stream is incomplete. If the stream can be continued, the caller does not notice that.
+        GatewayError: if a guardrail ends the stream. The caller has then received the error.
     """
     reply, observer = attempt.reply, attempt.observer
     assert observer is not None, "the answer does not stream"
@@ -127,10 +129,10 @@ async def _pass_on(
 
 
 async def _write_last(rest: bytes, downstream: Downstream, guard: Guard | None) -> None:
-    """Write the end of a stream, which a guardrail may still change.
+    """Send the end of a stream, which a guardrail may still change.
 
     Raises:
-        GatewayError: a guardrail has blocked it.
+        GatewayError: if a guardrail blocks the stream.
     """
     if guard is not None:
         rest = await guard.finish(rest)

@@ -1,32 +1,40 @@
-"""Retry policy: how often a request is sent, and how long it waits, before its caller gets an error."""
+"""Retry policy, which limits how often a request is sent and how long it waits before its caller gets an error."""
 
 from dataclasses import dataclass
 
 DEADLINE_SHARE = 0.5
-"""Share of the caller's deadline that a request may wait for a worker: the answer takes time as well."""
+"""Fraction of the caller's deadline that a request may wait for a worker. The remaining time is needed for the
+answer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The settings of `retry`."""
+    """Settings in the section `retry`."""
 
     max_attempts: int | None = None
-    """Attempts at workers; None: one at each."""
+    """Maximum number of attempts at workers. If it is None, each worker is tried at most once."""
     wait_s: float = 0.0
-    """Longest wait for a worker while none is available."""
+    """Maximum seconds that a request waits while no worker is available."""
     first_byte_factor: float = 3.0
     first_byte_margin_s: float = 5.0
     stall_gaps: float = 20.0
     stall_s: float = 1.0
 
     def max_wait_s(self, deadline_s: float | None) -> float:
-        """Return how long a request may wait for workers in all; *deadline_s* is its caller's, None if unknown."""
+        """Return the total seconds that a request may wait for workers. The caller's deadline *deadline_s* is None if
+        unknown.
+        """
         return self.wait_s if deadline_s is None else min(self.wait_s, DEADLINE_SHARE * deadline_s)
 
     def first_byte_s(self, predicted_s: float) -> float:
-        """Return how long to wait for a first byte predicted in *predicted_s*, while another worker could be asked."""
+        """Return the seconds to wait for a first byte that is predicted in *predicted_s* seconds, before another worker
+        is tried.
+        """
         return self.first_byte_factor * predicted_s + self.first_byte_margin_s
 
     def max_pause_s(self, gap_s: float | None) -> float | None:
-        """Return how long a stream may pause whose tokens come every *gap_s*; None if that is unknown."""
+        """Return the longest permitted pause in seconds of a stream with *gap_s* seconds between tokens, or None if
+        *gap_s* is None.
+        """
         return None if gap_s is None else max(self.stall_s, self.stall_gaps * gap_s)

@@ -1,4 +1,4 @@
-"""Retry state of one request: the workers that failed, and the time and the attempts that are left."""
+"""Retry state of one request, which records failed workers and the remaining time and attempts."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,13 +23,15 @@ from routing.request import Request
 from routing.worker import Worker
 
 MAX_BROKEN = 8
-"""Workers that may break while they serve one request: the request itself may be what breaks them."""
+"""Maximum number of workers that may break while they serve one request. After that, the request itself is suspected of
+breaking them.
+"""
 FOUND_DOWN_S = 5.0
-"""Time after which health checks have found a worker that died: two checks with the default interval."""
+"""Seconds in which health checks detect a worker that has died. This is twice the default interval."""
 
 
 class RetryState:
-    """Decides whether one request is sent again to a worker of *model*, and how long it waits for one."""
+    """Decides whether one request is sent again to a worker of *model*, and how long the request waits for a worker."""
 
     def __init__(
         self,
@@ -40,14 +42,16 @@ class RetryState:
         may_cut_wait_short: bool,
         clock: Callable[[], float],
     ) -> None:
-        """*may_cut_wait_short*: fallbacks may answer, so in a long outage the request need not wait in full."""
+        """Create the state of one request. If *may_cut_wait_short* is true, fallbacks exist, and the request waits less
+        in a long outage.
+        """
         self._model = model
         self._exchange = exchange
         self._retry_policy = retry_policy
         self._may_cut_wait_short = may_cut_wait_short
         self._clock = clock
         self.has_cut_wait_short = False
-        """The request has waited less than `RetryPolicy.wait_s` allows."""
+        """True if the request has waited less than `RetryPolicy.wait_s` allows."""
         self._failed: FailedWorkers | None = None  # until one fails
         self._stalled: list[WorkerId] = []  # those of the failed workers whose streams paused too long
         self._broken = 0
@@ -55,23 +59,27 @@ class RetryState:
 
     @property
     def has_failures(self) -> bool:
-        """Return whether a worker has failed, and was not forgiven."""
+        """Return whether a worker has failed this request and was not allowed again by `forgive_stalled`."""
         return self._failed is not None and len(self._failed) > 0
 
     def restart_wait(self) -> None:
-        """Allow the full wait again: the time before the first token does not count for the rest of the stream."""
+        """Allow the full waiting time again. The time before the first token does not count for the remaining
+        stream.
+        """
         self._wait_until = None
 
     def wait_in_full(self) -> None:
-        """Allow as long a wait as for any request: no fallback has answered."""
+        """Allow the full waiting time, because no fallback has answered."""
         self.has_cut_wait_short, self._may_cut_wait_short, self._wait_until = False, False, None
 
     def may_ask(self, worker: WorkerId) -> bool:
-        """Return whether *worker* has not failed this request, or has restarted since."""
+        """Return whether the request may be sent to *worker*, because it has not failed this request or has restarted
+        since.
+        """
         return self._failed is None or worker not in self._failed
 
     def note_failure(self, worker: WorkerId, error: UpstreamError) -> None:
-        """Do not retry *worker*, which failed with *error*, until it restarts."""
+        """Record that *worker* failed with *error*. The request is not sent to *worker* again until it restarts."""
         if self._failed is None:
             self._failed = FailedWorkers(self._model.fleet)
         self._failed.add(worker)
@@ -81,7 +89,7 @@ class RetryState:
             self._broken += 1
 
     def forgive_stalled(self) -> bool:
-        """Allow workers that only stalled to be asked again; return whether there are any."""
+        """Allow workers whose streams only paused too long to be tried again. Return whether there are such workers."""
         if self._failed is None or not self._stalled:
             return False
         for worker in self._stalled:
@@ -92,8 +100,9 @@ class RetryState:
     async def may_retry(self, request: Request, failure: UpstreamError | None, *, may_always_retry: bool) -> bool:
         """Return whether *request* may be sent again, after waiting for room in the retry budget.
 
-        *failure* is the last one. A failed connection and a missing adapter cost no budget, because nothing was sent.
-        *may_always_retry* is for a stream that has begun, which is lost unless it is sent again.
+        The last failure is passed as *failure*. A failed connection or a missing adapter costs no budget, because
+        nothing was sent. If *may_always_retry* is true, the budget is not checked. This is used for a stream that has
+        begun and would otherwise be lost.
         """
         most = self._retry_policy.max_attempts
         if (most is not None and self._exchange.attempts >= most) or self._broken >= MAX_BROKEN:
@@ -107,10 +116,10 @@ class RetryState:
         return True
 
     async def wait_for_worker(self, request: Request, *, spill_in_s: float | None) -> bool:
-        """Wait until a worker can be asked; return False if none came in time.
+        """Wait until the request can be sent to a worker, and return False if no worker becomes available in time.
 
         Raises:
-            WaitsTooLong: none came within *spill_in_s*, and a fallback should answer.
+            WaitsTooLong: if no worker becomes available within *spill_in_s* seconds, so that a fallback should answer.
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -127,7 +136,7 @@ class RetryState:
         return False
 
     def _may_wait(self, request: Request) -> bool:
-        """Return whether time to wait is left. The time begins with the first wait."""
+        """Return whether the request may still wait. The waiting time starts with the first wait."""
         now = asyncio.get_running_loop().time()
         if self._wait_until is None:
             since = now

@@ -1,4 +1,6 @@
-"""The attempts of one request at workers: queue, then the candidates of the dispatch in their order."""
+"""Send one request to workers. The request waits in the queue, and then tries the candidates in the order of the
+dispatch.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -34,7 +36,7 @@ from routing.request import Request
 
 
 class WorkerAttempts:
-    """Tries the workers of *model* one after the other; a worker that failed is not retried until it restarts."""
+    """Tries the workers of *model* one after the other. A worker that failed is not retried until it restarts."""
 
     def __init__(
         self,
@@ -70,17 +72,18 @@ class WorkerAttempts:
             self._prefill_decode = PrefillDecodeAttempt(transfer, endpoint, exchange, current, strip_usage=strip_usage)
 
     def never_spill(self) -> None:
-        """Let the request wait for workers however long the predicted wait: no fallback accepts it."""
+        """Let the request wait for workers, however long the predicted wait is, because no fallback accepts it."""
         self._request = self._request.changed(spill_in_s=None)
 
     async def first_answer(self, call: Call, *, skips_queue: bool = False) -> Attempt:
-        """Return the first answer of a worker. *skips_queue* is for a stream that has begun already.
+        """Return the first answer of a worker. A stream that has already begun sets *skips_queue*, and is dispatched at
+        once.
 
         Raises:
-            UpstreamRefused: every candidate failed, the last one with an error status of its own.
-            QueueFull: the queue has no room, or the wait would be longer than allowed.
-            NoWorker: no worker can be reached.
-            WaitsTooLong: a fallback would answer sooner.
+            UpstreamRefused: if every candidate failed, and the last one returned an error status.
+            QueueFull: if the queue is full, or the wait would be longer than allowed.
+            NoWorker: if no worker can be reached.
+            WaitsTooLong: if a fallback would answer sooner.
         """
         dispatch_queue = self._model.dispatch_queue
         try:
@@ -106,7 +109,9 @@ class WorkerAttempts:
             self._failure = None
 
     async def leave(self, worker: WorkerId, error: UpstreamError) -> None:
-        """Release what is held on *worker*, which failed with *error*, and do not retry it until it restarts."""
+        """Close the reply of *worker*, which failed with *error*, release its slot, and do not retry it until it
+        restarts.
+        """
         if self._exchange.trace is not None:
             self._exchange.trace.failed(error)
         self.retry_state.note_failure(worker, error)
@@ -115,10 +120,10 @@ class WorkerAttempts:
             self._model.latest.unreachable(worker)
 
     async def _first_of(self, order: Sequence[Candidate], call: Call, *, may_always_retry: bool) -> Attempt | None:
-        """Return the first answer of a worker of *order*; None if all of them failed.
+        """Return the first answer of a worker in *order*, or None if all of them failed.
 
         Raises:
-            UpstreamRefused, NoWorker: the request may not be retried any more.
+            UpstreamRefused, NoWorker: if the request may not be retried any more.
         """
         last = len(order) - 1
         retry_state, current = self.retry_state, self.current
@@ -141,7 +146,9 @@ class WorkerAttempts:
         return None
 
     async def _ask(self, candidate: Candidate, call: Call, is_last: bool) -> Attempt:
-        """Ask one worker, up to the first useful byte of its answer. *is_last*: no other worker is left to ask."""
+        """Send the request to one worker, and wait for the first useful byte. No other worker is left to try if
+        *is_last* is true.
+        """
         exchange, current, model = self._exchange, self.current, self._model
         exchange.attempts += 1
         exchange.sent_at = self._clock()
@@ -183,7 +190,9 @@ class WorkerAttempts:
             exchange.trace.dispatched(dispatch)
 
     def _first_byte_s(self, booking: Booking) -> float | None:
-        """Return how long to wait for a first byte while another worker could be asked; None: until the timeouts."""
+        """Return the seconds to wait for a first byte before another worker is tried, or None if only the normal
+        timeouts apply.
+        """
         now = self._clock()
         if not booking.request.streams or not self._model.retry_budget.has_room(now):
             return None
@@ -196,7 +205,9 @@ class WorkerAttempts:
         return make(strip_usage=self._strip_usage)
 
     def _watch_stream(self, worker: WorkerId, attempt: Attempt) -> None:
-        """Let a drain hand the stream over to another worker, and give it up early if it stalls."""
+        """Register the stream so that another worker can continue it if *worker* is drained, or if the stream
+        stalls.
+        """
         self._model.streams.opened(worker, attempt.reply)
         if not any(other.is_answering for other in self._model.fleet if other.id != worker):
             return
@@ -205,13 +216,15 @@ class WorkerAttempts:
             attempt.reply.expect_within(pause_s)
 
     async def _wait_for_worker(self, *, may_spill: bool) -> bool:
-        """See `RetryState.wait_for_worker`. A request that *may_spill* waits no longer than a fallback would take."""
+        """Wait for a worker as `RetryState.wait_for_worker` does. If *may_spill* is true, wait no longer than a
+        fallback would take.
+        """
         self._exchange.enter("wait")
         spill_in_s = self._request.spill_in_s if may_spill else None
         return await self.retry_state.wait_for_worker(self._request, spill_in_s=spill_in_s)
 
     def _exhausted(self) -> GatewayError:
-        """Return the error for a caller whose request no worker answered."""
+        """Return the error for a caller whose request no worker has answered."""
         failure = self._failure
         if isinstance(failure, UpstreamRefused):
             return failure
@@ -220,9 +233,10 @@ class WorkerAttempts:
 
 
 def _ending_of(error: UpstreamError) -> Ending:
-    """Return how a slot ends whose worker failed with *error*.
+    """Return how the slot of a worker that failed with *error* ends.
 
-    An overload, a drain, a missing adapter and a failed prefill elsewhere do not count against the worker's health.
+    An overload, a drain, a missing adapter, and a failed prefill on another worker do not count against the worker's
+    health.
     """
     if isinstance(error, HandedOver | PrefillFailed | AdapterMissing):
         return Ending.ABORTED

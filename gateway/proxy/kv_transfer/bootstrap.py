@@ -1,11 +1,14 @@
-"""SGLang's flow: both workers get the same request at once, and meet in a room at the prefill worker's bootstrap port.
+"""Transfer computed prompts with SGLang's protocol. The prefill worker and the decode worker get the same request at
+once, and meet in a room at the prefill worker's bootstrap port.
 
-1. A room is a random number of 63 bits; with n answers to one prompt each answer has its own, in sequence.
-2. The caller gets the decode worker's answer. The prefill worker's answer is read to its end, even after that, because
-   the prefill worker holds the blocks until they are fetched.
-3. A decode worker computes no prompt. If the prefill worker fails, both halves begin again with another one.
+1. A room is a random number of 63 bits. If a request asks for several answers to one prompt, their rooms have
+   consecutive numbers.
+2. The caller gets the decode worker's answer. The prefill worker's answer is always read to its end, because the
+   prefill worker holds its KV blocks until they are fetched.
+3. A decode worker cannot compute the prompt. If the prefill worker fails, the request is sent to another prefill worker
+   and to the decode worker again.
 
-The fields are those of ``sglang/srt/disaggregation`` (0.5.23).
+The request fields are those of ``sglang/srt/disaggregation`` (0.5.23).
 """
 
 import asyncio
@@ -28,7 +31,9 @@ from routing.candidate import Candidate
 
 
 class BootstrapTransfer:
-    """The transfers of one request; implements `gateway.proxy.kv_transfer.kv_transfer.KvTransfer`."""
+    """Prompt transfers of one request with SGLang's protocol. It implements
+    `gateway.proxy.kv_transfer.kv_transfer.KvTransfer`.
+    """
 
     def __init__(
         self, plan: PrefillDecodePlan, prefills: PrefillWorkers, endpoint: Endpoint, exchange: Exchange
@@ -40,10 +45,10 @@ class BootstrapTransfer:
         self._cached_tokens: int | None = None
 
     async def answer(self, decode: Candidate, call: Call, asked: Asked) -> Attempt:
-        """See `KvTransfer.answer`.
+        """Return the answer of the decode worker *decode*, as `KvTransfer.answer` describes.
 
         Raises:
-            PrefillFailed: no prefill worker computed the prompt.
+            PrefillFailed: if no prefill worker computed the prompt.
         """
         while True:
             reserved = self._prefills.reserve(decode)
@@ -63,11 +68,11 @@ class BootstrapTransfer:
                 return attempt
 
     def observer(self, *, strip_usage: bool, max_held: int) -> StreamObserver:
-        """See `KvTransfer.observer`."""
+        """Return an observer of the decode worker's stream, as `KvTransfer.observer` describes."""
         return TransferredObserver(lambda: self._cached_tokens, strip_usage=strip_usage, max_held=max_held)
 
     def _sent(self, call: Call, backend: WorkerBackend, slot: PrefillSlot) -> Call:
-        """Return the call that both workers get."""
+        """Return the call that the prefill worker and the decode worker both receive."""
         fields = {
             "bootstrap_host": msgspec.json.encode(urlsplit(backend.url).hostname),
             "bootstrap_port": b"%d" % self._plan.bootstrap_port(slot.booking.worker),
@@ -76,7 +81,9 @@ class BootstrapTransfer:
         return call.changed(body=spliced(call.body, fields))
 
     async def _paired(self, backend: WorkerBackend, slot: PrefillSlot, sent: Call, asked: Asked) -> Attempt | None:
-        """Return the answer to *sent*; None if the prefill worker failed. Its half may outlast this call."""
+        """Return the answer to *sent*, or None if the prefill worker failed. Reading the prefill worker's answer may
+        continue after this call.
+        """
         prefill = self._plan.begin(self._computed(backend, slot, sent))
         prefill.add_done_callback(lambda _: slot.release())  # it may be cancelled before it begins
         asking = self._plan.begin(asked(sent, True))
@@ -106,10 +113,12 @@ class BootstrapTransfer:
             del failure  # its traceback holds this frame
 
     async def _computed(self, backend: WorkerBackend, slot: PrefillSlot, sent: Call) -> Attempt | None:
-        """Make *backend* do its half, up to the end of its answer; return a 4xx caused by the caller, otherwise None.
+        """Let the prefill worker *backend* compute the prompt, and read its answer to the end.
+
+        Return the worker's answer if it is a 4xx status that is the caller's fault, or None otherwise.
 
         Raises:
-            UpstreamError: the worker failed before it had computed the prompt.
+            UpstreamError: if the worker failed before it had computed the prompt.
         """
         with slot:
             try:
@@ -129,7 +138,7 @@ class BootstrapTransfer:
         return None
 
     async def _drained(self, attempt: Attempt) -> Usage | None:
-        """Read the rest of the answer, and return its usage; None if it broke before that."""
+        """Read the remaining answer and return its usage, or None if the answer breaks off before the usage."""
         observer, failure = attempt.observer, None
         if observer is None:
             await attempt.reply.aclose()

@@ -1,4 +1,4 @@
-"""The transfer of a computed prompt to the worker that answers: the seam, and its implementations."""
+"""Interface for transferring a computed prompt to the worker that answers, and the choice of its implementation."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -19,18 +19,22 @@ from routing.request import Request
 
 
 class KvTransfer(Protocol):
-    """The transfers of one request: one for each decode worker, and one more for each prefill worker that fails."""
+    """Prompt transfers of one request. There is one transfer for each decode worker, and another for each prefill
+    worker that fails.
+    """
 
     async def answer(self, decode: Candidate, call: Call, asked: Asked) -> Attempt:
-        """Return the answer of *decode*, which is to fetch the prompt, to *call*. *asked* sends it, once or more often.
+        """Return the answer to *call* from the worker *decode*, which fetches the computed prompt.
+
+        The function *asked* sends a request to the decode worker. It may be called more than once.
 
         Raises:
-            UpstreamError: the error of *asked*, or `PrefillFailed`.
+            UpstreamError: if *asked* raises it, or no prefill worker computes the prompt (`PrefillFailed`).
         """
         ...
 
     def observer(self, *, strip_usage: bool, max_held: int) -> StreamObserver:
-        """Return an observer of the decode worker's stream that reports the prefill worker's cached tokens."""
+        """Return an observer of the decode worker's stream that reports the prefill worker's count of cached tokens."""
         ...
 
 
@@ -44,7 +48,7 @@ def kv_transfer_for(
     retry_policy: RetryPolicy,
     clock: Callable[[], float],
 ) -> KvTransfer:
-    """Return the transfer of *request* by the flow of *plan*."""
+    """Return the object that transfers the prompt of *request* with the protocol that *plan* names."""
     prefills = PrefillWorkers(model, plan, request, exchange, retry_policy=retry_policy, clock=clock)
     if plan.flow == "sglang":
         return BootstrapTransfer(plan, prefills, endpoint, exchange)

@@ -1,11 +1,14 @@
-"""vLLM's flow: the prompt is computed first, and the location of its blocks goes to the decode worker.
+"""Transfer computed prompts with vLLM's protocol. A prefill worker computes the prompt first, and the decode worker
+then receives the location of the KV blocks.
 
-1. The prefill worker gets the same body for one token, without streaming, and with ``kv_transfer_params`` that ask for
-   a remote decode. Its answer contains ``kv_transfer_params`` of its own, which only the engines understand.
-2. The decode worker gets the caller's body with those. It fetches the blocks, once.
-3. A failure before the blocks are fetched costs only time: a decode worker can compute a prompt as well.
+1. The prefill worker gets the caller's request with a limit of one token and without streaming. The field
+   ``kv_transfer_params`` asks it to keep the blocks. Its answer contains a ``kv_transfer_params`` field that only the
+   engines interpret.
+2. The decode worker gets the caller's request with the ``kv_transfer_params`` of the prefill worker's answer. It
+   fetches the blocks once.
+3. A failure before the blocks are fetched costs only time, because a decode worker can also compute the prompt.
 
-Format and order are those of ``vllm/distributed/kv_transfer/kv_connector/v1/nixl`` (0.33.0).
+The format and the order of calls are those of ``vllm/distributed/kv_transfer/kv_connector/v1/nixl`` (0.33.0).
 """
 
 from collections.abc import Callable
@@ -37,7 +40,9 @@ _WANTED = msgspec.json.encode(
 )
 _ONE_TOKEN = {"stream": b"false", "max_tokens": b"1", "kv_transfer_params": _WANTED}
 _WHERE_GIVEN = {"max_completion_tokens": b"1", "stream_options": b"null", "min_tokens": b"0"}
-"""Fields that replace existing fields of the body and are never added."""
+"""Request fields whose values are replaced for a prefill worker if the caller's request contains them. They are never
+added.
+"""
 
 _LOOPBACK = ("localhost", "127.", "::1", "0.0.0.0", "[::1]")  # noqa: S104  # addresses in messages, not bound
 
@@ -56,7 +61,9 @@ _decode_params = msgspec.json.Decoder(_Params).decode
 
 
 class NixlTransfer:
-    """The transfers of one request; implements `gateway.proxy.kv_transfer.kv_transfer.KvTransfer`."""
+    """Prompt transfers of one request with vLLM's protocol. It implements
+    `gateway.proxy.kv_transfer.kv_transfer.KvTransfer`.
+    """
 
     def __init__(
         self,
@@ -77,7 +84,9 @@ class NixlTransfer:
         self._cached_tokens: int | None = None
 
     async def answer(self, decode: Candidate, call: Call, asked: Asked) -> Attempt:
-        """See `KvTransfer.answer`. Params that a decode worker may have used are not given to a second one."""
+        """Return the answer of the decode worker *decode*. Transfer parameters that one decode worker may have used are
+        not sent to another one.
+        """
         params, self._params = self._params, None
         if params is None and not self._is_spent:
             params = await self._prefilled(decode, call)
@@ -106,7 +115,7 @@ class NixlTransfer:
         return attempt
 
     def observer(self, *, strip_usage: bool, max_held: int) -> StreamObserver:
-        """See `KvTransfer.observer`."""
+        """Return an observer of the decode worker's stream, as `KvTransfer.observer` describes."""
         return TransferredObserver(lambda: self._cached_tokens, strip_usage=strip_usage, max_held=max_held)
 
     async def _here(self, call: Call, asked: Asked) -> Attempt:
@@ -116,7 +125,9 @@ class NixlTransfer:
         return await asked(call, False)
 
     async def _prefilled(self, decode: Candidate, call: Call) -> bytes | None:
-        """Return the params of the blocks for the decode worker; None if it has to compute the prompt itself."""
+        """Let a prefill worker compute the prompt, and return its transfer parameters. Return None if the decode worker
+        must compute the prompt.
+        """
         half: Call | None = None
         while True:
             reserved = self._prefills.reserve(decode)
@@ -142,7 +153,9 @@ class NixlTransfer:
                 return params
 
     def _params_of(self, attempt: Attempt, slot: PrefillSlot, url: str) -> bytes | None:
-        """Return the params in a prefill worker's answer; None if it has none, and so holds no blocks."""
+        """Return the transfer parameters in a prefill worker's answer, or None if it has none and therefore holds no KV
+        blocks.
+        """
         try:
             params = bytes(_decode_answer(attempt.first).kv_transfer_params)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -158,10 +171,11 @@ class NixlTransfer:
 
 
 def prefill_body(raw: bytes) -> bytes:
-    """Return *raw*, the body of a completion, for a prefill worker: one token, no stream, blocks kept. O(bytes).
+    """Return the request body *raw*, changed for a prefill worker: one token, no streaming, and KV blocks that are
+    kept. It takes O(bytes) time.
 
     Raises:
-        MalformedBody: *raw* is not a JSON object.
+        MalformedBody: if *raw* is not a JSON object.
     """
     given = {name: value for name, value in _WHERE_GIVEN.items() if b'"' + name.encode() + b'"' in raw}
     if given:
@@ -171,7 +185,7 @@ def prefill_body(raw: bytes) -> bytes:
 
 
 def _reachable(params: bytes, url: str) -> bytes:
-    """Return *params* with the host of *url*, the worker's address, in slot of a loopback host.
+    """Return the transfer parameters *params* with the host of the worker's *url* in place of a loopback host.
 
     vLLM reports ``localhost`` unless its address is configured.
     """

@@ -1,4 +1,4 @@
-"""The prefill workers that one request asks, each once, and its slots on them."""
+"""Choose prefill workers for one request, each at most once, and hold the request's slots on them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -21,17 +21,21 @@ from routing.explanation import reason_of
 from routing.request import Request
 
 MAX_PREFILLS = 3
-"""Prefill workers that may fail one request. After them the decode worker computes the prompt, if it can."""
+"""Maximum number of prefill workers that may fail one request. After that, the decode worker computes the prompt if it
+can.
+"""
 
 Asked = Callable[[Call, bool], Coroutine[Any, Any, Attempt]]
-"""Asks the decode worker. Arguments: its call, and whether it fetches the prompt."""
+"""Function that sends a call to the decode worker. Its second argument is true if the worker fetches the computed
+prompt.
+"""
 
 
 class PrefillSlot:
-    """A slot on a prefill worker, released with its outcome at the end of a ``with`` block."""
+    """Slot on a prefill worker. It is released with its outcome at the end of a ``with`` block."""
 
     def __init__(self, model: Model, booking: Booking, clock: Callable[[], float], span: Span | None = None) -> None:
-        """*span* is its part of the trace, if there is one."""
+        """Create a slot for *booking*. The trace span of the prefill is passed as *span* if the request is traced."""
         self._span = span
         self.booking = booking
         self._model = model
@@ -48,7 +52,9 @@ class PrefillSlot:
         self.release()
 
     def release(self) -> None:
-        """Release the slot with the last outcome noted; aborted by default. Only the first call counts."""
+        """Release the slot with the last recorded outcome, which is aborted by default. Only the first call has an
+        effect.
+        """
         if self._is_released:
             return
         self._is_released = True
@@ -59,21 +65,23 @@ class PrefillSlot:
             self._span.end(self._clock())
 
     def began(self) -> None:
-        """Note that the prompt is computed."""
+        """Record that the worker has computed the prompt."""
         self._model.fleet.bookings.first_byte(self.booking, self._clock())
         self._model.dispatch_queue.turn()
 
     def answered(self, usage: Usage | None) -> None:
-        """Note that the answer is complete. Its one token does not count for the length of answers."""
+        """Record that the prefill worker's answer is complete. Its single token does not count toward the average
+        answer length.
+        """
         prompt, cached = (None, None) if usage is None else (usage.prompt_tokens, usage.cached_tokens)
         self._outcome = Outcome(Ending.ANSWERED, prompt, cached)
 
     def refused(self) -> None:
-        """Note that the worker blames the caller."""
+        """Record that the worker refused the request with an error that is the caller's fault."""
         self._outcome = Outcome(Ending.REFUSED)
 
     def failed(self, error: UpstreamError | None = None) -> None:
-        """Note that the worker failed."""
+        """Record that the worker failed with *error*."""
         is_full = isinstance(error, UpstreamRefused) and error.status == OVERLOADED
         self._outcome = Outcome(Ending.REFUSED if is_full else Ending.FAILED)
         if self._span is not None and error is not None:
@@ -83,7 +91,7 @@ class PrefillSlot:
 
 
 class PrefillWorkers:
-    """Chooses prefill workers for one *request* of *model*, by *plan*."""
+    """Chooses the prefill workers for one *request* of *model*, as *plan* configures."""
 
     def __init__(
         self,
@@ -106,7 +114,9 @@ class PrefillWorkers:
         self._has_cost = False  # the last failed worker was sent the prompt
 
     def reserve(self, decode: Candidate) -> tuple[WorkerBackend, PrefillSlot] | None:
-        """Reserve the next prefill worker for *decode*; return None if *decode* should compute the prompt itself."""
+        """Reserve the next prefill worker for the decode worker *decode*, or return None if *decode* should compute the
+        prompt itself.
+        """
         now = self._clock()
         if not self._may_try(now):
             return None
@@ -124,7 +134,9 @@ class PrefillWorkers:
         return None
 
     async def wait_for_worker(self) -> bool:
-        """Wait for a prefill worker; return False if none came. All waits of a request share one limit."""
+        """Wait for a prefill worker, and return False if none becomes available in time. All waits of one request share
+        one time limit.
+        """
         loop = asyncio.get_running_loop()
         if self._wait_until is None:
             self._wait_until = loop.time() + self._retry_policy.max_wait_s(self._request.deadline_s)
@@ -139,22 +151,24 @@ class PrefillWorkers:
 
     @property
     def has_failed(self) -> bool:
-        """Return whether a prefill worker has failed the request."""
+        """Return whether a prefill worker has failed this request."""
         return len(self._failed) > 0
 
     def first_byte_s(self, slot: PrefillSlot) -> float | None:
-        """Return how long to wait for the first byte before another worker is asked; None: until the timeouts."""
+        """Return the seconds to wait for the first byte before another worker is tried, or None if only the normal
+        timeouts apply.
+        """
         predicted_s = self._model.fleet.bookings.first_byte_in_s(slot.booking, self._clock())
         return None if predicted_s is None else self._retry_policy.first_byte_s(predicted_s)
 
     def failed(self, slot: PrefillSlot, error: UpstreamError | None = None) -> None:
-        """Note that the worker of *slot* failed, with *error* or a useless answer."""
+        """Record that the worker of *slot* failed with *error*, or returned an unusable answer if *error* is None."""
         self._failed.add(slot.booking.worker)
         self._has_cost = not isinstance(error, ConnectFailed)
         slot.failed(error)
 
     def _may_try(self, now: float) -> bool:
-        """Return whether the retry budget allows another prefill; failed connections cost nothing."""
+        """Return whether the retry budget allows another prefill attempt. A failed connection costs nothing."""
         if not self.has_failed:
             return True
         if len(self._failed) >= MAX_PREFILLS:
@@ -162,7 +176,7 @@ class PrefillWorkers:
         return not self._has_cost or self._model.retry_budget.spend(now)
 
     def _note(self, candidate: Candidate, order: list[Candidate]) -> None:
-        """Record the decision: the cache hit belongs to the worker that computes the prompt."""
+        """Record the routing decision. The cache hit of the request is that of the worker that computes the prompt."""
         exchange = self._exchange
         exchange.prefill_worker = candidate.worker
         exchange.strategy = self._plan.strategy_of(self._request)

@@ -1,7 +1,7 @@
-"""The count of cached tokens of a prompt that another worker computed.
+"""Correct the count of cached tokens of a prompt that another worker computed.
 
-A decode worker reports everything that it fetched as cached. Only the tokens that the prefill worker had cached were
-saved, so its count replaces the other in answers and in the ledger.
+A decode worker reports all tokens that it fetched as cached. Only the tokens that the prefill worker had cached were
+saved. Therefore the prefill worker's count replaces the decode worker's count in answers and in the ledger.
 """
 
 import re
@@ -11,14 +11,16 @@ from gateway.protocol.sse import ChunkObserver
 from gateway.protocol.usage import Usage
 
 MAX_HELD = 64 * 1024
-"""Bytes of an unfinished event, the same as for other streams."""
+"""Maximum size in bytes of an incomplete event that is held, which is the limit for other streams too."""
 
 _cached = re.compile(rb'("cached_tokens"\s*:\s*)(\d+)').sub
-"""Matches the key only: inside a JSON string its quotes would be escaped."""
+"""Pattern of the `cached_tokens` key. It never matches text in a JSON string, where the quotes would be escaped."""
 
 
 def replace_cached_tokens(data: bytes, cached_tokens: int | None) -> bytes:
-    """Return *data*, JSON or events, with *cached_tokens* as the count; None leaves it unchanged. O(bytes)."""
+    """Return *data*, which is JSON or events, with *cached_tokens* as the count of cached tokens, or unchanged if it is
+    None. It takes O(bytes) time.
+    """
     if cached_tokens is None or b'"cached_tokens"' not in data:
         return data
     return _cached(rb"\g<1>%d" % cached_tokens, data)
@@ -27,7 +29,7 @@ def replace_cached_tokens(data: bytes, cached_tokens: int | None) -> bytes:
 class TransferredObserver(ChunkObserver):
     """Observer of a stream whose prompt another worker computed.
 
-    *cached_tokens* returns the count of the prefill worker, once that is known.
+    The function *cached_tokens* returns the prefill worker's count of cached tokens, or None until it is known.
     """
 
     __slots__ = ("_cached_tokens",)
@@ -50,7 +52,9 @@ class TransferredObserver(ChunkObserver):
 
 
 def with_cached_tokens(usage: Usage | None, cached_tokens: int | None) -> Usage | None:
-    """Return *usage* of a decode worker with the *cached_tokens* of the prefill worker, if both are known."""
+    """Return the decode worker's *usage* with the prefill worker's count *cached_tokens*, or unchanged if either count
+    is unknown.
+    """
     if usage is None or cached_tokens is None or usage.cached_tokens is None:
         return usage
     return usage.changed(cached_tokens=min(cached_tokens, usage.prompt_tokens))

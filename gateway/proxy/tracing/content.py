@@ -1,4 +1,4 @@
-"""Prompt and answer of one request, kept only for receivers that are configured to get them."""
+"""Keep the prompt and answer of one request, for trace receivers that are configured to get them."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -6,39 +6,45 @@ from typing import Any
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 KEPT_FACTOR = 64
-"""Bytes kept for each byte that may be sent: a stream event has some 200 bytes for a token of 4, and of a long body the
-last messages are sent. The default is a MiB, which takes some milliseconds to read."""
+"""Bytes that are kept for each byte of text that may be exported. A stream event has about 200 bytes for 4 bytes of
+text, and only the last messages of a long request are exported. The default limit is 1 MiB, which takes some
+milliseconds to read.
+"""
 
 
 class Content:
-    """Keeps enough bytes of the answer for *max_bytes* of text, and all of the body or nothing of it."""
+    """Keeps enough bytes of the answer for *max_bytes* bytes of text. The request body is kept completely or not at
+    all.
+    """
 
     __slots__ = ("_left", "_pieces", "max_bytes", "request")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.request = b""
-        """The body as sent; empty if it is too long to be kept."""
+        """Request body as the caller sent it, or an empty value if it is too long."""
         self._left = max_bytes * KEPT_FACTOR
         self._pieces: list[bytes] = []
 
     @property
     def answer(self) -> bytes:
-        """The answer as sent to the caller, a JSON object or a stream, possibly cut short."""
+        """Answer as it was sent to the caller, which is a JSON object or a stream. It may be cut short."""
         return b"".join(self._pieces)
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the kept bytes."""
+        """Memory in bytes that the kept request and answer use."""
         return len(self.request) + self.max_bytes * KEPT_FACTOR - self._left
 
     def asked(self, raw: bytes) -> None:
-        """Keep *raw*, the body of the request, unless it is too long: a part of it cannot be decoded."""
+        """Keep the request body *raw*. A body that is too long is not kept, because a part of it could not be
+        decoded.
+        """
         if len(raw) <= self.max_bytes * KEPT_FACTOR:
             self.request = raw
 
     def watching(self, send: Send, is_wanted: Callable[[], bool]) -> Send:
-        """Return *send*, extended to keep the bodies that it sends while *is_wanted* returns True."""
+        """Return an ASGI send function that calls *send*, and keeps the body bytes while *is_wanted* returns true."""
 
         async def watched(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.body" and is_wanted():

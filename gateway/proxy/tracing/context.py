@@ -1,4 +1,4 @@
-"""W3C Trace Context, https://www.w3.org/TR/trace-context/: the trace of a request, passed from hop to hop."""
+"""Read and write trace headers of the W3C Trace Context standard, https://www.w3.org/TR/trace-context/."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,26 +8,29 @@ import msgspec
 TRACEPARENT, TRACESTATE = b"traceparent", b"tracestate"
 HEADERS = frozenset({TRACEPARENT, TRACESTATE})
 MAX_STATE_BYTES = 512
-"""Longest ``tracestate`` that is passed on: the minimum of section 3.3.1.5. Longer ones are left out."""
+"""Maximum length in bytes of a ``tracestate`` header that is forwarded. Section 3.3.1.5 of the standard requires at
+least this length. A longer header is dropped.
+"""
 
 _SAMPLED = 0x01
 _whole = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?").fullmatch
 
 
 class Context(msgspec.Struct, frozen=True):
-    """A span of the caller, from its headers."""
+    """Trace span of the caller, read from its request headers."""
 
     trace_id: int
     span_id: int
     is_sampled: bool
     state: bytes = b""
-    """``tracestate`` as sent; the gateway does not interpret it."""
+    """Value of the ``tracestate`` header as sent. The gateway does not interpret it."""
 
 
 def context_in(fields: Mapping[bytes, bytes], all_of: Callable[[bytes], str | None]) -> Context | None:
-    """Return the caller's span; None if its header is missing or malformed.
+    """Return the caller's trace span, or None if the `traceparent` header is missing or malformed.
 
-    *fields* has the first value of each header; *all_of* returns all values of one, joined.
+    The mapping *fields* has the first value of each request header. The function *all_of* returns all values of one
+    header, joined with commas.
     """
     said = fields.get(TRACEPARENT)
     if said is None:
@@ -46,5 +49,5 @@ def context_in(fields: Mapping[bytes, bytes], all_of: Callable[[bytes], str | No
 
 
 def traceparent(trace_id: int, span_id: int, *, is_sampled: bool) -> bytes:
-    """Return the header value for a call made by this span."""
+    """Return the `traceparent` header value for a call that the span *span_id* makes."""
     return b"00-%032x-%016x-%02x" % (trace_id, span_id, _SAMPLED if is_sampled else 0)

@@ -1,6 +1,7 @@
-"""Labels that a caller wants on its trace, in the form that Langfuse's users write into requests.
+"""Read the labels that a caller puts on its trace, in the format that Langfuse users send.
 
-Headers ``langfuse_*``, and ``metadata`` of a body, as LiteLLM's proxy takes them (docs.litellm.ai, observability).
+The labels are in ``langfuse_*`` headers and in the ``metadata`` field of the body, as in LiteLLM's proxy
+(docs.litellm.ai, observability).
 """
 
 from collections.abc import Callable
@@ -11,9 +12,9 @@ import msgspec
 from gateway.proxy.incoming import LONG_BODY_BYTES
 
 MAX_CHARACTERS = 200
-"""Longest label, as in Langfuse."""
+"""Maximum length of a trace label in characters, which is the limit of Langfuse."""
 MAX_LABELS = 32
-"""Largest number of tags, and of metadata entries."""
+"""Maximum number of tags of a trace, and of its metadata entries."""
 
 SESSION, USER, NAME, TAGS = "session_id", "trace_user_id", "trace_name", "tags"
 _OURS = frozenset({SESSION, USER, NAME, TAGS})
@@ -33,13 +34,14 @@ class Labels(msgspec.Struct, frozen=True):
     name: str | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = {}
-    """Other plain values in the body's ``metadata``."""
+    """Text and number values in the body's ``metadata`` field that have no other meaning."""
 
 
 def labels_of(header: Callable[[bytes], str | None], raw: bytes) -> Labels:
-    """Return the labels of a request with the body *raw*; *header* returns a header's first value. Headers come first.
+    """Return the trace labels of a request with the body *raw*. Labels in headers override labels in the body.
 
-    O(bytes) if the body contains the word ``metadata``; very long bodies are not searched.
+    The function *header* returns the first value of a header. Reading takes O(bytes) time if the body contains the word
+    ``metadata``. Very long bodies are not searched.
     """
     said = _said_in(raw)
     for name, of_header in _HEADERS.items():
@@ -75,7 +77,7 @@ def _others(said: dict[str, Any]) -> dict[str, str]:
 
 
 def _text(value: object) -> str | None:
-    """Return a plain value as text of bounded length; None for any other or empty value."""
+    """Return a string or number as text of limited length, or None for an empty value or any other type."""
     if isinstance(value, str | int | float) and value != "":
         return str(value).strip()[:MAX_CHARACTERS] or None
     return None

@@ -7,12 +7,12 @@ import msgspec
 
 Kind = Literal["internal", "server", "client"]
 Value = str | bool | int | float | list[str] | list[int] | list[float]
-"""Value of an attribute, as in OTLP: a plain value, or a list of plain values of one type."""
+"""Value of a span attribute, as in OTLP: a string, number or boolean, or a list of strings or numbers of one type."""
 Attributes = dict[str, Value]
 
 
 class Span:
-    """A part of a request's life, open until it ends. Times are monotonic seconds."""
+    """Timed part of a request in a trace. It is open until it ends. Times are monotonic seconds."""
 
     __slots__ = ("attributes", "began", "ended", "error", "id", "kind", "name", "parent_id")
 
@@ -21,21 +21,21 @@ class Span:
         self.name = name
         self.began = began
         self.parent_id = parent_id
-        """0: the span has no parent."""
+        """Id of the parent span, or 0 if the span has no parent."""
         self.kind: Kind = kind
         self.ended: float | None = None
         self.attributes: Attributes = {}
         self.error: str | None = None
-        """Name of the error that ended the span."""
+        """Name of the error that ended the span, or None."""
 
     def end(self, now: float) -> None:
-        """End the span at *now*, unless it has ended."""
+        """End the span at the monotonic time *now*, unless it has already ended."""
         if self.ended is None:
             self.ended = now
 
 
 class SpanEvent(msgspec.Struct, frozen=True):
-    """An event of a request, *at* monotonic seconds."""
+    """Event of a request at the monotonic time *at*, in seconds."""
 
     name: str
     at: float

@@ -1,9 +1,10 @@
-"""The trace of one sampled request, filled in while the request is served.
+"""Trace of one sampled request, which is recorded while the request is served.
 
-1. A request is in one phase at a time; entering the next phase ends it. An attempt at a backend is no phase: it lasts
-   from the call until the reply is closed, and the relay of the answer is a span inside it.
-2. A trace never holds a key. It holds prompt and answer, in `content`, only for receivers that are configured for them.
-3. Work that can wait until the request has ended is done then.
+1. A request is in one phase at a time, which ends when the next phase begins. An attempt at a backend is not a phase.
+   Its span lasts from the call until the reply is closed, and contains the span of the relay.
+2. A trace never contains an API key. It contains the prompt and the answer, in `content`, only if a trace receiver is
+   configured to get them.
+3. Work that can wait is done after the request has ended.
 """
 
 from collections.abc import Callable
@@ -26,11 +27,13 @@ from routing.explanation import predicted_ttft_s
 from routing.request import Request
 
 MAX_CANDIDATES = 5
-"""Number of candidates of an order in a span."""
+"""Maximum number of candidate workers that a trace span lists."""
 
 
 class Trace:
-    """The spans and events of one request. Each method takes some microseconds; none is called for each chunk."""
+    """Spans and events of one request. Each method takes a few microseconds. No method is called for each chunk of a
+    stream.
+    """
 
     __slots__ = (
         "_attempt",
@@ -69,23 +72,23 @@ class Trace:
         clock: Callable[[], float],
         new_span_id: Callable[[], int],
     ) -> None:
-        """*began* is monotonic; *wall_s* is the same time in seconds since 1970.
+        """Create a trace of a request that began at the monotonic time *began*, which is *wall_s* seconds after 1970.
 
-        *content* is kept if *keeps_content* returns True for the caller's team.
+        The prompt and answer in *content* are kept if *keeps_content* returns true for the caller's team.
         """
         self.trace_id = trace_id
         self.parent = parent
         self.began = began
         self.wall_s = wall_s
         self.host = host
-        """The host name that the caller used for the gateway."""
+        """Host name under which the caller reached the gateway, or None."""
         self.content = content
         self._keeps_content = keeps_content
         self._clock = clock
         self._new_span_id = new_span_id
         self._root_id = new_span_id()
         self.spans: list[Span] = []
-        """Spans in the order of their beginning, without the root span."""
+        """Spans in order of their start, without the root span."""
         self.events: list[SpanEvent] = []
         self._phase: Span | None = None
         self._attempt: Span | None = None
@@ -96,29 +99,29 @@ class Trace:
         self.max_tokens: int | None = None
         self.n = 1
         self.labels = Labels()
-        """Labels that the caller wants on its trace."""
+        """Labels that the caller requested for its trace."""
 
     @property
     def span_id(self) -> int:
-        """Id of the root span."""
+        """Id of the trace's root span."""
         return self._root_id
 
     # ---- phases
 
     def enter(self, phase: str | None) -> None:
-        """End the current phase, and begin *phase* unless it is None."""
+        """End the span of the current phase, and begin a span for *phase* if it is not None."""
         now = self._clock()
         if self._phase is not None:
             self._phase.end(now)
         self._phase = None if phase is None else self._open(phase, now)
 
     def failed_here(self, error: str | None) -> None:
-        """Record *error*, if any, on the current phase."""
+        """Record *error* on the span of the current phase, or do nothing if *error* is None."""
         if self._phase is not None and error is not None:
             self._phase.error = error
 
     def asked(self, incoming: Incoming, raw: bytes, body: Body, request: Request, caller: Caller | None) -> None:
-        """Record the request; *raw* is its body as sent."""
+        """Record the request and its body *raw*, as the caller sent it."""
         if caller is not None:
             self.project = caller.project
         self.model_asked = body.model[:MAX_NAME_LENGTH]
@@ -137,7 +140,7 @@ class Trace:
         self._note("warmgate.prompt.exact", bool(request.exact))
 
     def dispatched(self, dispatch: Dispatch) -> None:
-        """Record the order of candidates with which the request left the queue, and end that phase."""
+        """Record the candidate workers with which the request left the queue, and end the queue phase."""
         phase, request = self._phase, dispatch.request
         if phase is None:
             return
@@ -163,7 +166,9 @@ class Trace:
     def attempt(
         self, call: Call, backend: str, kind: str, url: str | None = None, *, is_continued: bool = False
     ) -> Call:
-        """Begin an attempt at *backend*, and return *call* with this attempt as its parent span."""
+        """Begin a span for an attempt at *backend*, and return *call* with a trace header that names this span as the
+        parent.
+        """
         self.enter(None)
         self.end_attempt(Ending.ABORTED)
         span = self._attempt = self._open("attempt" if kind == "worker" else "fallback", self._clock(), is_call=True)
@@ -179,12 +184,14 @@ class Trace:
         return call.changed(headers=headers)
 
     def booked(self, request: Request, candidate: Candidate, booking: Booking | None) -> None:
-        """Record the prediction for *candidate* on the attempt."""
+        """Record the predictions for the worker *candidate* on the span of the attempt."""
         if self._attempt is not None:
             self._attempt.attributes |= _decided(request, candidate, booking)
 
     def prefill(self, url: str, request: Request, candidate: Candidate, booking: Booking | None) -> Span:
-        """Begin the span of *candidate*, which computes the prompt for the attempt. The caller ends the span."""
+        """Begin and return a span for the prefill on the worker *candidate*. The caller of this method must end the
+        span.
+        """
         parent_id = None if self._attempt is None else self._attempt.id
         span = self._open("prefill", self._clock(), parent_id=parent_id, is_call=True)
         span.attributes |= {"warmgate.backend": str(candidate.worker), "warmgate.backend.kind": "worker"}
@@ -193,12 +200,12 @@ class Trace:
         return span
 
     def because(self, why: str) -> None:
-        """Record the reason for an attempt at a fallback: the failure of the workers."""
+        """Record the reason *why* the request was sent to a fallback, which is the failure of the workers."""
         if self._attempt is not None:
             self._attempt.attributes["warmgate.why"] = why
 
     def first_byte(self, status: int) -> None:
-        """Record the first byte, and begin the span of the relay."""
+        """Record the time of the first byte and the HTTP *status*, and begin the span of the relay."""
         span = self._attempt
         if span is not None:
             now = self._clock()
@@ -207,7 +214,7 @@ class Trace:
             self._relay = self._open("relay", now, parent_id=span.id)
 
     def failed(self, error: GatewayError) -> None:
-        """Record *error* on the attempt, without its text, which may quote the prompt."""
+        """Record *error* on the span of the attempt, without its text, because the text may quote the prompt."""
         for span in (self._attempt, self._relay):
             if span is not None:
                 span.error = error.reason
@@ -218,7 +225,7 @@ class Trace:
             span.attributes["http.response.status_code"] = error.status
 
     def end_attempt(self, ending: Ending) -> None:
-        """End the attempt, if one is open: its reply is closed."""
+        """End the span of the current attempt with the outcome *ending*, if there is one. Its reply is closed."""
         span, self._attempt = self._attempt, None
         if span is None:
             return
@@ -230,14 +237,14 @@ class Trace:
         span.end(now)
 
     def turned_away(self, backend: str, why: str) -> None:
-        """Record that a fallback was skipped."""
+        """Record that the fallback *backend* was skipped, and the reason *why*."""
         attributes: dict[str, Value] = {"warmgate.backend": backend, "warmgate.why": why}
         self.events.append(SpanEvent("fallback not asked", self._clock(), attributes))
 
     # ---- content
 
     def watching(self, send: Send) -> Send:
-        """Return *send*, extended to keep the answer if receivers may get it."""
+        """Return an ASGI send function that calls *send*, and keeps the answer if a trace receiver may get it."""
         return send if self.content is None else self.content.watching(send, lambda: self.content is not None)
 
     def _note(self, name: str, value: Value) -> None:
@@ -257,7 +264,7 @@ class Trace:
 
 
 def _decided(request: Request, candidate: Candidate, booking: Booking | None) -> dict[str, Value]:
-    """Return the attributes of the prediction for *candidate*."""
+    """Return the span attributes with the predictions for the worker *candidate*."""
     decided: dict[str, Value] = {
         "warmgate.worker": str(candidate.worker),
         "warmgate.hit.blocks": candidate.hit_blocks,
@@ -282,5 +289,4 @@ def _address(span: Span, url: str) -> None:
 
 
 def _seconds(seconds: float) -> float:
-    """Round to microseconds."""
     return round(seconds, 6)

@@ -1,9 +1,9 @@
-"""Decides at its beginning whether a request is traced.
+"""Decide whether a request is traced when it arrives.
 
-1. The sampling decision of a caller is followed.
-2. Otherwise a share of the traces is sampled by their ids, so that all gateways and engines decide the same
+1. The caller's sampling decision is followed if there is one.
+2. Otherwise, a fraction of the requests is sampled by trace id, so that all gateways and engines make the same decision
    (``TraceIdRatioBased`` of OpenTelemetry).
-3. A request that is not sampled carries that decision to its worker; otherwise the engine would sample by itself.
+3. If a request is not sampled, its worker receives that decision. Otherwise the engine would make its own decision.
 """
 
 import random
@@ -18,17 +18,19 @@ _LOW = 2**64 - 1  # the bits of a trace id that decide
 
 
 class Tracers:
-    """Holder of the tracer for new requests; a reload of the settings may replace it."""
+    """Holder of the tracer for new requests. Reloading the settings may replace the tracer."""
 
     __slots__ = ("current",)
 
     def __init__(self) -> None:
         self.current: Tracer | None = None
-        """None: no request is traced."""
+        """Tracer for new requests. No request is traced if it is None."""
 
 
 class Tracer:
-    """Begins the traces of requests. *ratio* is the sampled share of requests without a decision of their callers."""
+    """Begins the traces of requests. If a caller makes no sampling decision, the fraction *ratio* of its requests is
+    sampled.
+    """
 
     def __init__(
         self,
@@ -41,9 +43,11 @@ class Tracer:
         wall_clock: Callable[[], float],
         rng: random.Random,
     ) -> None:
-        """*keeps_content* returns whether a receiver gets the prompts and answers of a team; None means no team.
+        """Create a tracer. The function *keeps_content* returns whether a trace receiver gets the prompts and answers
+        of a team, or of requests without a team for None.
 
-        *may_keep_content* says whether that holds for any team. *wall_clock* returns seconds since 1970.
+        If *may_keep_content* is false, no trace receiver gets prompts and answers of any team. The function
+        *wall_clock* returns seconds since 1970.
         """
         self._bound = round(ratio * 2**64)
         self._max_content_bytes = max_content_bytes
@@ -54,7 +58,9 @@ class Tracer:
         self._rng = rng
 
     def begin(self, incoming: Incoming, began: float) -> Trace | None:
-        """Return the trace of *incoming*, which arrived at *began* (monotonic seconds); None if it is not traced."""
+        """Return the trace of the request *incoming*, which arrived at the monotonic time *began*, or None if it is not
+        traced.
+        """
         parent = context_in(incoming.fields, incoming.all_of)
         if parent is None:
             trace_id = self._new_id(128)
@@ -82,5 +88,5 @@ class Tracer:
         return self._new_id(64)
 
     def _new_id(self, bits: int) -> int:
-        """Return a random id other than 0."""
+        """Return a random id of *bits* bits that is not 0."""
         return self._rng.getrandbits(bits) or 1
