@@ -186,7 +186,7 @@ def national_phones(regions: tuple[str, ...]) -> PatternDetector:
     try:
         phonenumbers = importlib.import_module("phonenumbers")
     except ModuleNotFoundError as error:
-        raise PhonenumbersMissingError("phone_regions needs phonenumbers: install warmgate[guardrails].") from error
+        raise PhonenumbersMissingError("phone_regions requires phonenumbers. Install warmgate[guardrails].") from error
 
     def is_valid(text: str, region: str) -> bool:
         try:

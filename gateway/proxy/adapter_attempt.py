@@ -45,7 +45,7 @@ class AdapterAttempt:
         await self._load(request, backend, candidate, waits=is_last)
         attempt = await ask(candidate, call, is_last)
         if attempt.observer is None and adapter.is_refused(backend, attempt.status, attempt.first):
-            raise AdapterMissing(f"{candidate.worker} reports an unknown adapter after loading it")
+            raise AdapterMissing(f"worker {candidate.worker} still reports an unknown adapter after loading it")
         return attempt
 
     async def _load(self, request: Request, backend: WorkerBackend, candidate: Candidate, *, waits: bool) -> None:
@@ -56,4 +56,4 @@ class AdapterAttempt:
         await self._adapter.bring(backend, waits=waits)
         await self._current.give_back(Ending.ABORTED)
         if not self._current.reserve(request, candidate):
-            raise AdapterMissing(f"{candidate.worker} accepts no more requests")
+            raise AdapterMissing(f"worker {candidate.worker} accepts no more requests")

@@ -166,8 +166,8 @@ class Admission:
         """
         if caller is not None and not model.allows_background:
             raise InvalidField(
-                "'background' is not allowed for this model, because limits cannot count its tokens. Leave it out, or "
-                "set models[].allow_background.",
+                "The field 'background' is not allowed for this model, because limits cannot count its tokens. "
+                "Omit it, or set models[].allow_background.",
                 param="background",
             )
 

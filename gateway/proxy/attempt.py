@@ -145,7 +145,7 @@ def _refused(backend: Backend, reply: Reply, endpoint: Endpoint, observer: Strea
     """
     status = refused_status(observer)
     if status is None:
-        raise ReplyBroken(f"{backend.id} answered with an error event: {_reason(failed)}")
+        raise ReplyBroken(f"{backend.id} sent an error event: {_reason(failed)}")
     headers = header_rules.of_another_body(header_rules.downstream(reply.headers), JSON)
     return Attempt(reply, status, headers, endpoint.errors.body(fault_in(status, failed)), None, None)
 

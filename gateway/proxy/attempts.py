@@ -293,7 +293,7 @@ def _without_fallback(failure: GatewayError, cause: GatewayError | None, wait_s:
     A valid request that only workers can serve never gets a 4xx status. The seconds until a fallback may answer are
     passed as *wait_s*, which is None if unknown.
     """
-    why = f", and no fallback can help: {cause}" if isinstance(cause, ClientError) else ""
+    why = f", and no fallback can serve the request: {cause}" if isinstance(cause, ClientError) else ""
     if isinstance(failure, NoWorker) or (isinstance(failure, UpstreamRefused) and failure.retry_after_s is None):
         wait_s = failure.retry_after_s or RETRY_AFTER_S if wait_s is None else wait_s
         return NoWorker(f"{failure}{why}", retry_after_s=wait_s)

@@ -130,7 +130,7 @@ class FallbackAttempts:
         ended = self._fallbacks.outage.answered(self._clock())
         if ended is not None:
             outage_s, failed = ended
-            text = "model %s: a fallback answers again after %.0f s, in which %d requests failed"
+            text = "a fallback of model %s answers again after %.0f s, in which %d requests failed"
             _log.warning(text, self._fallbacks.model, outage_s, failed)
 
     def _note_wait(self, wait_s: float | None) -> None:

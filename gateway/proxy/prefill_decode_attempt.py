@@ -78,7 +78,7 @@ class PrefillDecodeAttempt:
         current.booking = None
         current.release(booking, Ending.ABORTED)
         if not current.reserve(request, plain(candidate)):
-            raise HandedOver(f"{candidate.worker} accepts no more requests")
+            raise HandedOver(f"worker {candidate.worker} accepts no more requests")
 
     def _fetching_observer(self) -> StreamObserver:
         max_held = FETCHED_MAX_HELD if self._current.continuation is None else MAX_HELD

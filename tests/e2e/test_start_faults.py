@@ -95,11 +95,11 @@ MISSING: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"guardrails": [{"name": "g", "kind": "pii", "phone_regions": ["DE"]}]},
-        "guardrails[0]: phone_regions needs phonenumbers: install warmgate[guardrails].",
+        "guardrails[0]: phone_regions requires phonenumbers. Install warmgate[guardrails].",
     ),
     (
         {"guardrails": [{"name": "g", "kind": "words", "patterns": ["a{1,3}"]}]},
-        "guardrails[0]: Patterns need google-re2: install warmgate[guardrails].",
+        "guardrails[0]: Guardrail patterns require google-re2. Install warmgate[guardrails].",
     ),
 ]
 

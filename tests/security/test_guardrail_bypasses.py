@@ -237,7 +237,7 @@ async def test_the_texts_of_forms_are_redacted_in_their_place(file: bytes) -> No
     [
         (a_form(CARD.encode(), head=b"\r\nContent-Length: 19"), "'prompt', which has its own content-length"),
         (a_form(CARD.encode() + b"\xff"), "'prompt' is not UTF-8"),
-        (a_form(CARD.encode(), is_file=True), "'prompt' is a file, which no guardrail can check"),
+        (a_form(CARD.encode(), is_file=True), "The form field 'prompt' is a file, which no guardrail can check"),
         (a_form(b"x" * 300_000), "'prompt' is longer, with the other fields, than 262144 bytes"),
     ],
 )
@@ -322,7 +322,7 @@ async def test_a_text_that_takes_long_stands_in_nobodys_way() -> None:
 
     assert others >= 3
     assert (400, "guardrail_limit") == (reply.status_code, reply.json()["error"]["code"])
-    assert "could not look at" in reply.json()["error"]["message"]
+    assert "could not check" in reply.json()["error"]["message"]
 
 
 async def test_an_operator_may_let_pass_what_takes_too_long() -> None:

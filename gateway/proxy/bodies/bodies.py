@@ -68,7 +68,9 @@ class Bodies:
             return body
         model = self._only_model()
         if model is None:
-            raise InvalidField("'model' is missing. Name a model: the gateway serves more than one.", param="model")
+            raise InvalidField(
+                "The field 'model' is missing. Name a model, because the gateway serves more than one.", param="model"
+            )
         return body.changed(model=model, names_model=False)
 
     async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:

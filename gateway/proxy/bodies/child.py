@@ -109,7 +109,7 @@ def _check_places(places: Places) -> None:
     check_fields(len(places))
     for name, start, end in places:
         if name == "stream_options" and end - start > MAX_OPTIONS_BYTES:
-            raise InvalidField(f"'{name}' is longer than {MAX_OPTIONS_BYTES} bytes", param=name)
+            raise InvalidField(f"The field '{name}' is longer than {MAX_OPTIONS_BYTES} bytes. Shorten it.", param=name)
 
 
 def _cut(body: Body) -> Body:

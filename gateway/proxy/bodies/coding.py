@@ -35,7 +35,7 @@ def coding_of(header: str | None) -> bytes | None:
     if coding in {"", "identity"}:
         return None
     if coding not in {"gzip", "x-gzip", "zstd"}:
-        raise UnsupportedMedia("The content-encoding must be one of gzip, zstd and identity.")
+        raise UnsupportedMedia("The content-encoding header must be gzip, zstd or identity.")
     return coding.encode()
 
 
@@ -47,7 +47,6 @@ class Decompression:
         self._left = raw
         self._in_bytes = len(raw)
         self._out_bytes = 0
-        self._coding = coding
         self._zlib = None
         self._zstd = None
         if coding == b"zstd":
@@ -64,10 +63,10 @@ class Decompression:
         try:
             data = self._gzip_step() if self._zlib is not None else self._zstd_step()
         except (zlib.error, zstd.ZstdError, EOFError):
-            raise self._fault("is malformed") from None
+            raise MalformedBody("The compressed request body is malformed.") from None
         self._out_bytes += len(data)
         if self._out_bytes > FREE_BYTES + MAX_RATIO * self._in_bytes:
-            raise self._fault(f"decompresses to more than {MAX_RATIO} times its size")
+            raise MalformedBody(f"The compressed request body decompresses to more than {MAX_RATIO} times its size.")
         return data
 
     def _gzip_step(self) -> bytes:
@@ -89,13 +88,10 @@ class Decompression:
 
     def _nothing(self, is_at_end: bool, rest: bytes) -> bytes:
         if not is_at_end:
-            raise self._fault("ends too early")
+            raise MalformedBody("The compressed request body ends too early.")
         return self._ended(rest)
 
     def _ended(self, rest: bytes) -> bytes:
         if rest:
-            raise self._fault("has data after its end")
+            raise MalformedBody("The compressed request body has data after its end.")
         return b""
-
-    def _fault(self, fault: str) -> MalformedBody:
-        return MalformedBody(f"The {self._coding.decode()} body {fault}.")

@@ -212,14 +212,15 @@ class DecoderProcess:
             return self._too_slow()
         if self._is_closing:
             return Stopping("The gateway is stopping. Retry the request.", retry_after_s=1)
-        _log.error("a body decoder process ended with %s", code)
+        _log.error("a body decoder process ended unexpectedly with exit code %s", code)
         return _failed()
 
     def _too_slow(self) -> MalformedBody:
         return MalformedBody(
-            f"The body takes more than {self._max_cpu_s:g} s to decode (server.max_body_cpu_s). Send a simpler body."
+            f"The request body takes more than {self._max_cpu_s:g} s to decode (server.max_body_cpu_s). "
+            "Send a simpler body."
         )
 
 
 def _failed() -> GatewayError:
-    return GatewayError("The gateway failed to read this body.")
+    return GatewayError("The gateway failed to read the request body because of an internal error.")

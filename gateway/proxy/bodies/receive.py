@@ -73,7 +73,7 @@ def _check_media(said: bytes, media: bytes) -> None:
     if said != media:
         said = said.split(b";", 1)[0].strip().lower()
         if said != media and not (media == JSON and said.endswith(b"+json")):
-            raise UnsupportedMedia(f"The content-type must be {media.decode('ascii')}.")
+            raise UnsupportedMedia(f"The content-type header must be {media.decode('ascii')}.")
 
 
 async def _joined(pieces: list[bytes]) -> bytes:

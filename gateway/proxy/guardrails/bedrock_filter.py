@@ -85,7 +85,7 @@ class BedrockFilter:
                 return _BLOCKED if _blocks(assessments) else changed
             case {"action": "GUARDRAIL_INTERVENED"}:
                 return _BLOCKED
-        raise ValueError("no answer from ApplyGuardrail")
+        raise ValueError("the response of ApplyGuardrail is malformed")
 
 
 class _Blocked:

@@ -39,19 +39,19 @@ class GuardrailCounters(Collector):
         if len(self._missing) < MAX_TEAMS or (team or "") in self._missing:
             if (team or "") not in self._missing:
                 _log.error(
-                    "requests of team %r are refused: its guardrail %r is not configured",
+                    "requests of team %r are refused, because its guardrail %r is not configured",
                     team,
                     guardrail,
                 )
             self._missing[team or ""] += 1
         return GuardrailUnavailable(
-            f"The guardrail {guardrail!r} of this team is not configured: tell the administrator"
+            f"The guardrail {guardrail!r} of your team is not configured. Inform the administrator."
         )
 
     def collect(self) -> Iterator[Metric]:
         actions = CounterMetricFamily(
             "warmgate_guardrail_actions",
-            "Requests that a guardrail redacted, blocked, or logged; by direction.",
+            "Requests and answers that a guardrail redacted, blocked or logged, by direction.",
             labels=("guardrail", "direction", "action"),
         )
         for labels, count in self._actions.items():
@@ -59,7 +59,7 @@ class GuardrailCounters(Collector):
         yield actions
         failures = CounterMetricFamily(
             "warmgate_guardrail_failures",
-            "Questions to a guardrail that it did not answer.",
+            "Requests and answers that a guardrail could not check.",
             labels=("guardrail",),
         )
         for guardrail, count in self._failures.items():

@@ -47,7 +47,9 @@ def form_texts(raw: bytes, content_type: bytes, places: Places | None, *, acts: 
     for name, start, end in places:
         if _is_file(raw, head, start):
             if acts and name not in _FILES:
-                raise InvalidField(f"{name!r} is a file, which no guardrail can check; send text", param=name)
+                raise InvalidField(
+                    f"The form field {name!r} is a file, which no guardrail can check. Send text.", param=name
+                )
         elif name not in _UNSEEN and start < end:
             size += end - start
             text = _text(raw, name, start, end, is_too_long=size > MAX_TEXTS_BYTES, acts=acts)
@@ -72,13 +74,13 @@ def with_form_texts(raw: bytes, content_type: bytes, fields: Sequence[Field], sa
         value = text.encode()
         if _has_length(raw, field.head, field.start):
             raise InvalidField(
-                f"A guardrail redacts {field.name!r}, which has its own content-length; omit that header",
+                f"A guardrail redacts the form field {field.name!r}, which has a content-length header. Omit it.",
                 param=field.name,
             )
         if line in b"\n" + value:
             raise InvalidField(
-                f"A guardrail redacts {field.name!r}, which would then contain the form's boundary; use another "
-                f"boundary",
+                f"A guardrail redacts the form field {field.name!r}, which then contains the form's boundary. "
+                "Use another boundary.",
                 param=field.name,
             )
         pieces += (view[kept : field.start], value)
@@ -88,12 +90,12 @@ def with_form_texts(raw: bytes, content_type: bytes, fields: Sequence[Field], sa
 
 def _text(raw: bytes, name: str, start: int, end: int, *, is_too_long: bool, acts: bool) -> str | None:
     """Return the text of a form field, or None if it cannot be checked and *acts* is false."""
-    fault = f"longer, with the other fields, than {MAX_TEXTS_BYTES} bytes" if is_too_long else "not UTF-8"
+    fault = f"too long (all fields together: {MAX_TEXTS_BYTES} bytes)" if is_too_long else "not UTF-8"
     try:
         if not is_too_long:
             return raw[start:end].decode()
     except UnicodeDecodeError:
         pass  # nor chained below: it carries the value
     if acts:
-        raise InvalidField(f"{name!r} is {fault}, so no guardrail can check it", param=name)
+        raise InvalidField(f"The form field {name!r} is {fault}, so no guardrail can check it.", param=name)
     return None

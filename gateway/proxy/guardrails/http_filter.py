@@ -87,7 +87,7 @@ class HttpFilter:
             raise ConnectionError(str(response.status_code))
         answered = _decode(response.content)
         if answered.action == "redact" and len(answered.texts) != texts:
-            raise ValueError("a different number of texts")
+            raise ValueError("the service returned a different number of texts than it received")
         return answered
 
 

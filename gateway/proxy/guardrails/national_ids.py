@@ -45,7 +45,9 @@ def _valid(module: str) -> Callable[[str], bool]:
     try:
         is_valid: Callable[[str], bool] = importlib.import_module(f"stdnum.{module}").is_valid
     except ModuleNotFoundError as error:
-        raise StdnumMissingError("national ids need python-stdnum: install warmgate[guardrails].") from error
+        raise StdnumMissingError(
+            "Detecting national ids requires python-stdnum. Install warmgate[guardrails]."
+        ) from error
     return is_valid
 
 

@@ -56,11 +56,11 @@ def texts_of(raw: bytes, *, acts: bool) -> list[Text]:
         if acts:
             refuse_tokens(body)
     except RecursionError:
-        raise MalformedBody("JSON is nested too deeply") from None
+        raise MalformedBody("The JSON body is nested too deeply. Send fewer levels.") from None
     if acts and len(texts) > MAX_TEXTS:
         raise MalformedBody(
-            f"The JSON body has more than {MAX_TEXTS} texts, more than a guardrail checks. Send fewer, in "
-            "several requests"
+            f"The JSON body has more than {MAX_TEXTS} texts, which is the limit for guardrails. Split it into "
+            "several requests."
         )
     return texts[:MAX_TEXTS]
 

@@ -149,7 +149,8 @@ def refuse_tokens(body: dict[str, Any]) -> None:
         is_list_of_numbers = isinstance(value, list) and name not in _IDS_OF_TOKENS and _has_numbers(value)
         if is_list_of_numbers or _has_token_form(name, value, is_free=False):
             raise InvalidField(
-                f"{name!r} contains token ids or embeddings, which no guardrail can check; send text", param=name
+                f"The field {name!r} contains token ids or embeddings, which no guardrail can check. Send text.",
+                param=name,
             )
 
 

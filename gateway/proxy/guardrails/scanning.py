@@ -61,7 +61,7 @@ class ScanThread:
             GuardrailUnavailable: if too many requests wait for the thread.
         """
         if self._waiting >= self._most_waiting:
-            raise GuardrailUnavailable("Too many long texts are waiting for guardrails. Retry later", retry_after_s=2)
+            raise GuardrailUnavailable("Too many long texts are waiting for guardrails. Retry in 2 s.", retry_after_s=2)
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, act)
@@ -135,10 +135,10 @@ class ScanFilter:
 
     def _too_much(self, request: FilterRequest) -> GuardrailUnavailable:
         size = sum(len(text.said) for text in request.texts)
-        why = f"The guardrail {self._name!r} could not look at {size} characters within its {self._timeout_s:g} s"
+        why = f"The guardrail {self._name!r} could not check {size} characters within {self._timeout_s:g} s"
         if request.direction == "response":
             return GuardrailUnavailable(why, retry_after_s=2)
-        return TooMuchToScan(f"{why} (guardrails[].timeout_s): send less text at once")
+        return TooMuchToScan(f"{why} (guardrails[].timeout_s). Send less text in one request.")
 
     def _remember(self, digest: int) -> None:
         if len(self._clean) >= MOST_REMEMBERED:

@@ -45,7 +45,7 @@ class Words:
         for term in {_blanks.sub(" ", term.strip()).lower() for term in terms}:
             first = _first_word(term)
             if first is None:
-                raise ValueError(f"{term!r} does not begin with a letter or a digit")
+                raise ValueError(f"the term {term!r} does not begin with a letter or a digit")
             self._by_first.setdefault(first[0], []).append(term)
             self._most_words = max(self._most_words, len(_words.findall(term)))
             self._beginnings.update(term[:length] for length in range(1, len(term) + 1))
@@ -146,14 +146,14 @@ def compiled(pattern: str) -> Any:
     try:
         re2 = importlib.import_module("re2")
     except ModuleNotFoundError as error:
-        raise Re2MissingError("Patterns need google-re2: install warmgate[guardrails].") from error
+        raise Re2MissingError("Guardrail patterns require google-re2. Install warmgate[guardrails].") from error
     options = re2.Options()
     options.log_errors = False
     options.max_mem = 8 * 2**20
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        raise ValueError(f"it is not a valid RE2 pattern: {_in_words(error)}") from error
+        raise ValueError(f"the pattern is not valid in RE2: {_in_words(error)}") from error
 
 
 def longest_of(pattern: str) -> int:
@@ -166,10 +166,10 @@ def longest_of(pattern: str) -> int:
     try:
         most = re._parser.parse(pattern).getwidth()[1]  # type: ignore[attr-defined]  # noqa: SLF001  # not public
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"it is not a valid pattern: {error}") from error
+        raise ValueError(f"the pattern is not valid: {error}") from error
     if most > LONGEST_CHARS:
         raise UnboundedPatternError(
-            f"its matches may be longer than {LONGEST_CHARS} characters: write {{1,64}} where it has + or *"
+            f"matches of the pattern may be longer than {LONGEST_CHARS} characters. Write {{1,64}} instead of + or *"
         )
     return int(most)
 

@@ -324,7 +324,9 @@ async def test_an_admin_key_is_required(authorization: str) -> None:
 
 
 async def test_another_content_type_is_refused() -> None:
-    assert (415, "The content-type must be application/json.", None) == await Stage().fault(content_type="text/plain")
+    assert (415, "The content-type header must be application/json.", None) == await Stage().fault(
+        content_type="text/plain"
+    )
 
 
 async def test_an_unknown_strategy_in_the_header_is_refused() -> None:

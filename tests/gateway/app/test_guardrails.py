@@ -69,9 +69,9 @@ def test_a_fallback_on_converse_gets_the_guardrail_of_bedrock_itself() -> None:
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
-        ({"patterns": ["a+"]}, "guardrails[0]: its matches may be longer than 512 characters"),
-        ({"patterns": ["("]}, "guardrails[0]: it is not a valid"),
-        ({"words": ["x"], "allow_patterns": ["("]}, "guardrails[0]: it is not a valid"),
+        ({"patterns": ["a+"]}, "guardrails[0]: matches of the pattern may be longer than 512 characters"),
+        ({"patterns": ["("]}, "guardrails[0]: the pattern is not valid"),
+        ({"words": ["x"], "allow_patterns": ["("]}, "guardrails[0]: the pattern is not valid"),
     ],
 )
 def test_an_invalid_pattern_is_reported_by_its_place(fields: dict[str, Any], fault: str) -> None:
@@ -101,7 +101,7 @@ def test_what_needs_an_extra_says_which(monkeypatch: pytest.MonkeyPatch, module:
     with pytest.raises(SettingsError) as refused:
         guardrails().build(the_settings(fields))
 
-    assert refused.value.sentences[0].endswith("install warmgate[guardrails].")
+    assert refused.value.sentences[0].endswith("Install warmgate[guardrails].")
 
 
 def test_a_kind_that_names_nothing_looks_for_what_is_written_the_same_everywhere() -> None:

@@ -85,7 +85,7 @@ async def test_a_worker_that_loses_the_adapter_again_is_left() -> None:
         failure = await Trial(model).failure()
 
     assert isinstance(failure, NoWorker)
-    assert "a reports an unknown adapter" in str(failure)
+    assert "worker a still reports an unknown adapter" in str(failure)
     assert ["load", "request", "load", "request"] == a.was_asked
 
 

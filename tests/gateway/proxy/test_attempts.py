@@ -263,7 +263,7 @@ async def test_an_error_event_of_the_last_worker_is_reported() -> None:
     failure = await failure_trial.failure()
 
     assert isinstance(failure, NoWorker)
-    assert "a answered with an error event: out of memory" in failure.message
+    assert "a sent an error event: out of memory" in failure.message
 
 
 async def test_announcements_are_held_up_to_64_kib() -> None:

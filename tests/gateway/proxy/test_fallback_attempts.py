@@ -134,7 +134,7 @@ async def test_an_outage_is_logged_once_and_so_is_its_end(caplog: pytest.LogCapt
 
     assert 2 == len(caplog.messages)
     assert caplog.messages[0].startswith("request r-1 failed: ")
-    assert "model tiny: a fallback answers again after 0 s, in which 3 requests failed" == caplog.messages[1]
+    assert "a fallback of model tiny answers again after 0 s, in which 3 requests failed" == caplog.messages[1]
 
 
 async def test_a_request_that_a_fallback_cannot_serve_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:

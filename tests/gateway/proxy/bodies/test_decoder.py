@@ -83,11 +83,11 @@ async def test_a_process_that_was_killed_is_replaced(reader: BodyDecoder, caplog
     """The body that finds it gone fails with a 500; the log says how the process ended."""
     await reader.read(CHAT, LONG, b"")
     os.kill(reader.rss_pids()[0], signal.SIGKILL)
-    with pytest.raises(GatewayError, match="failed to read this body"):
+    with pytest.raises(GatewayError, match="failed to read the request body"):
         await reader.read(CHAT, LONG, b"")
 
     assert (await reader.read(CHAT, LONG, b"")).n == 2
-    assert ["a body decoder process ended with -9"] == caplog.messages
+    assert ["a body decoder process ended unexpectedly with exit code -9"] == caplog.messages
 
 
 async def test_processes_end_with_the_decoder(reader: BodyDecoder) -> None:

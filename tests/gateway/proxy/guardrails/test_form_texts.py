@@ -62,5 +62,5 @@ def test_what_cannot_be_looked_at_is_refused_where_a_guardrail_acts(part: bytes)
 )
 def test_what_would_be_read_differently_is_refused(part: bytes, said: str) -> None:
     raw = a_form(part)
-    with pytest.raises(InvalidField, match="A guardrail redacts 'prompt'"):
+    with pytest.raises(InvalidField, match="A guardrail redacts the form field 'prompt'"):
         with_form_texts(raw, MEDIA, form_texts(raw, MEDIA, None, acts=True), [said])

@@ -61,7 +61,7 @@ def test_where_no_guardrail_is_configured_a_team_that_names_one_is_refused() -> 
     counters = GuardrailCounters()
     guarded = GuardedModels(counters)
     for _ in range(2):
-        with pytest.raises(GuardrailUnavailable, match=r"'gone' of this team is not configured"):
+        with pytest.raises(GuardrailUnavailable, match=r"'gone' of your team is not configured"):
             guarded.guard("tiny", caller("gone"), EXCHANGE, CHAT)
     registry = CollectorRegistry()
     registry.register(counters)
@@ -76,7 +76,7 @@ def test_a_missing_guardrail_is_logged_once(caplog: pytest.LogCaptureFixture) ->
         with pytest.raises(GuardrailUnavailable):
             guarded.guard_for(caller("gone"), EXCHANGE, CHAT)
 
-    assert ["requests of team 'blue' are refused: its guardrail 'gone' is not configured"] == [
+    assert ["requests of team 'blue' are refused, because its guardrail 'gone' is not configured"] == [
         record.getMessage() for record in caplog.records
     ]
 

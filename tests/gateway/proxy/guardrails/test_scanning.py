@@ -80,7 +80,7 @@ async def test_what_takes_too_long_is_refused() -> None:
     ticks = itertools.count()
     looks = ScanFilter("pii", a_scan(), "redact", timeout_s=20.0, processor_time=lambda: float(next(ticks)))
     long = "nothing " * 4096
-    with pytest.raises(TooMuchToScan, match="'pii' could not look at 65536 characters within its 20 s") as refusal:
+    with pytest.raises(TooMuchToScan, match="'pii' could not check 65536 characters within 20 s") as refusal:
         await looks.verdict(a_question(long, long))
     with pytest.raises(GuardrailUnavailable) as failure:
         await looks.verdict(a_question(long, long, direction="response"))

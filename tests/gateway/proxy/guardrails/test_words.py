@@ -52,7 +52,7 @@ def test_patterns_without_a_bound_are_refused(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)b", r"(a)\1"])
 def test_what_is_no_pattern_of_re2_is_refused(pattern: str) -> None:
-    with pytest.raises(ValueError, match="it is not a valid"):
+    with pytest.raises(ValueError, match="the pattern is not valid"):
         Patterns([pattern])
 
 
