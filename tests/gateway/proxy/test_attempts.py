@@ -420,4 +420,4 @@ async def test_an_answer_that_is_too_large_is_a_failure() -> None:
     fits, too_large = Answers(200, *[piece] * 4), Answers(200, *[piece] * 4, b"x")
 
     assert WHOLE_ANSWER_BYTES == len((await Trial(a_model(fits)).run()).first)
-    assert "larger than 67108864 bytes" in (await Trial(a_model(too_large)).failure()).message
+    assert "larger than the limit of 67108864 bytes" in (await Trial(a_model(too_large)).failure()).message
